@@ -1,0 +1,36 @@
+# Two commands do everything on a fresh machine: `make serve` and `make test`.
+VENV   := .venv
+PYTHON := $(VENV)/bin/python
+
+.PHONY: serve check test format clean
+
+serve: $(VENV)/.installed
+	$(VENV)/bin/echoless serve
+
+check: $(VENV)/.installed-dev
+	$(PYTHON) -m ruff check .
+	$(PYTHON) -m ruff format --check .
+	$(PYTHON) -m mypy
+	$(PYTHON) -m pytest -q -m "not slow and not kafka and not clients and not crash"
+
+test: $(VENV)/.installed-dev
+	$(PYTHON) -m tests.toolchain
+	$(PYTHON) -m pytest
+
+format: $(VENV)/.installed-dev
+	$(PYTHON) -m ruff check --fix .
+	$(PYTHON) -m ruff format .
+
+$(VENV)/bin/python:
+	python3 -m venv $(VENV)
+
+$(VENV)/.installed: pyproject.toml $(VENV)/bin/python
+	$(PYTHON) -m pip install -q --disable-pip-version-check -e .
+	touch $@
+
+$(VENV)/.installed-dev: pyproject.toml $(VENV)/.installed
+	$(PYTHON) -m pip install -q --disable-pip-version-check -e '.[dev]'
+	touch $@
+
+clean:
+	rm -rf $(VENV) .cache .mypy_cache .ruff_cache .pytest_cache

@@ -1,0 +1,1 @@
+"""The asyncio server: connections, handlers, partitions, coordination."""

@@ -1,0 +1,1 @@
+"""The `echoless` command: one file per subcommand, thin."""

@@ -1,0 +1,1 @@
+"""What other rooms need to talk to a broker."""

@@ -1,0 +1,257 @@
+"""The de-duplication decision: is this batch new, a repeat, or wrong?
+
+One pure function decides, one commits:
+
+    decide(entry, header, partition) -> Append | Duplicate | Reject      (changes nothing)
+    commit(entry, header, base_offset, ...) -> the new entry             (after the bytes are written)
+
+Leader, follower, recovery, `echoless verify` and the audit all come here; `storage/` keeps the
+entries of one partition and calls nothing else to judge a batch. A leader calls `decide` and then
+`commit`; followers and recovery call `commit` alone, since what stands in a leader's log has been
+decided.
+
+The rules are Kafka 3.9's (`dedup-spec.md` 1.3) with the differences that `docs/differences.md`
+lists. In order, first match wins:
+
+1. same epoch and exactly the sequences of a remembered batch  -> Duplicate (original offsets)
+2. an older epoch                                              -> Reject 47
+3. an id (or an epoch-less entry) seen for the first time      -> sequence 0: Append; else
+       a log that never held a record: Reject 45 (KAFKA-15591);
+       else Reject 59, or Append where `unknown_producer_id=accept`
+4. a newer epoch                                               -> sequence 0: Append; else Reject 45
+5. same epoch, the very next sequence                          -> Append
+6. same epoch, all of it provably stored before                -> Reject 46
+7. anything else (gap, overlap)                                -> Reject 45
+
+Invariant: an entry's window is ordered oldest first, holds batches of `producer_epoch` only, and
+at most as many as the partition retains.
+Invariant: every sequence from `run_start` to the newest batch's last sequence was appended to this
+partition in this epoch, so a batch inside that range is a repeat and nothing else.
+
+Knows nothing of files, clocks and maps: times are passed in.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from protocol.errors import ErrorCode
+from protocol.record_batch import BatchHeader
+from protocol.sequence import (
+    DISTANCE_MAX,
+    NO_PRODUCER_EPOCH,
+    NO_SEQUENCE,
+    decrement,
+    follows,
+)
+
+WINDOW_DEFAULT: Final = 5
+"""Batches remembered per producer; Kafka's hard-coded number (KIP-1269 makes it a topic config)."""
+
+
+class UnknownProducerId(enum.StrEnum):
+    """What a first sequence other than 0 gets on a partition that has held records."""
+
+    REJECT = "reject"
+    ACCEPT = "accept"
+
+
+class BatchMetadata(NamedTuple):
+    """One remembered batch. `crc` is None where the broker itself changed the batch's bytes."""
+
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    """last_offset - base_offset"""
+    timestamp: int
+    """The batch's max timestamp in ms, as stored."""
+    crc: int | None
+
+    @property
+    def base_sequence(self) -> int:
+        return decrement(self.last_sequence, self.offset_delta)
+
+    @property
+    def base_offset(self) -> int:
+        return self.last_offset - self.offset_delta
+
+
+@dataclass(slots=True)
+class ProducerEntry:
+    """What one partition knows of one producer id. Replaced as a whole by `commit`, never edited."""
+
+    producer_epoch: int
+    """The epoch of the newest batch or marker; -1 where batches carry none."""
+    run_start: int
+    """First sequence of the unbroken run that ends in the newest batch; -1 without batches."""
+    last_append_ms: int
+    """When this broker appended the newest batch, by its own clock. Expiry counts from here."""
+    batches: tuple[BatchMetadata, ...]
+    """The window, oldest first."""
+
+    @property
+    def last_sequence(self) -> int:
+        return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
+
+    @property
+    def last_timestamp(self) -> int:
+        return self.batches[-1].timestamp if self.batches else -1
+
+
+@dataclass(slots=True, frozen=True)
+class PartitionRules:
+    """What of the partition the decision depends on."""
+
+    has_held_records: bool
+    """Whether the log end offset has ever been above 0."""
+    unknown_producer_id: UnknownProducerId = UnknownProducerId.REJECT
+
+
+class Append(NamedTuple):
+    """Write it: the batch is new."""
+
+
+class Duplicate(NamedTuple):
+    """Do not write it: `original` is the same batch. `divergent`: same numbers, other bytes."""
+
+    original: BatchMetadata
+    divergent: bool
+
+
+class Reject(NamedTuple):
+    """Do not write it; tell the client `code`. `reason` names what was expected and found."""
+
+    code: ErrorCode
+    reason: str
+
+
+Decision = Append | Duplicate | Reject
+APPEND: Final = Append()
+
+
+def decide(entry: ProducerEntry | None, header: BatchHeader, rules: PartitionRules) -> Decision:
+    """Judges a client's batch that carries a producer id. Changes nothing.
+
+    Expects a validated header: `producer_id >= 0`, `base_sequence >= 0`, not a control batch.
+    """
+    if entry is None:
+        return _decide_unknown(header, rules)
+    epoch = header.producer_epoch
+    if epoch == entry.producer_epoch:
+        original = find_duplicate(entry, header)
+        if original is not None:
+            divergent = original.crc is not None and original.crc != header.crc
+            return Duplicate(original, divergent)
+        if epoch == NO_PRODUCER_EPOCH:
+            return APPEND  # as Kafka: without an epoch there is nothing to check against
+        return _decide_sequence(entry, header)
+    if epoch < entry.producer_epoch:
+        return Reject(
+            ErrorCode.INVALID_PRODUCER_EPOCH,
+            f"epoch {epoch} is older than the current {entry.producer_epoch}",
+        )
+    if entry.producer_epoch == NO_PRODUCER_EPOCH:
+        return _decide_unknown(header, rules)
+    if header.base_sequence == 0:
+        return APPEND
+    return Reject(
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        f"epoch {epoch} is new (was {entry.producer_epoch}) and must start at sequence 0, "
+        f"not {header.base_sequence}",
+    )
+
+
+def find_duplicate(entry: ProducerEntry, header: BatchHeader) -> BatchMetadata | None:
+    """The remembered batch with exactly these sequences; the epochs are the caller's to compare."""
+    last_sequence = header.last_sequence
+    for batch in reversed(entry.batches):
+        if batch.last_sequence == last_sequence and batch.offset_delta == header.last_offset_delta:
+            return batch
+    return None
+
+
+def _decide_unknown(header: BatchHeader, rules: PartitionRules) -> Decision:
+    if header.base_sequence == 0:
+        return APPEND
+    if not rules.has_held_records:
+        return Reject(
+            ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+            f"the first sequence on a partition that never held a record must be 0, "
+            f"not {header.base_sequence}",
+        )
+    if rules.unknown_producer_id is UnknownProducerId.ACCEPT:
+        return APPEND
+    return Reject(
+        ErrorCode.UNKNOWN_PRODUCER_ID,
+        f"producer id {header.producer_id} is not known here and must start at sequence 0, "
+        f"not {header.base_sequence}",
+    )
+
+
+def _decide_sequence(entry: ProducerEntry, header: BatchHeader) -> Decision:
+    last_sequence = entry.last_sequence
+    if follows(header.base_sequence, last_sequence):
+        return APPEND
+    if _is_proven_repeat(entry, header):
+        return Reject(
+            ErrorCode.DUPLICATE_SEQUENCE_NUMBER,
+            f"sequences {header.base_sequence} to {header.last_sequence} were stored before; "
+            f"the last one stored is {last_sequence}",
+        )
+    return Reject(
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        f"sequence {header.base_sequence} does not follow the last one stored, {last_sequence}",
+    )
+
+
+def _is_proven_repeat(entry: ProducerEntry, header: BatchHeader) -> bool:
+    """Whether all sequences of the batch lie in the unbroken run, with no wrap to confuse them."""
+    if not entry.batches:
+        return False
+    base, last = header.base_sequence, header.last_sequence
+    newest = entry.last_sequence
+    return entry.run_start <= base <= last <= newest and newest - last <= DISTANCE_MAX
+
+
+def commit(
+    entry: ProducerEntry | None,
+    header: BatchHeader,
+    base_offset: int,
+    now_ms: int,
+    window: int = WINDOW_DEFAULT,
+) -> ProducerEntry:
+    """The entry after the batch was written at `base_offset`. Checks nothing.
+
+    A leader's own append and a replicated or recovered batch are committed alike; the epoch may
+    therefore move back on a follower (the caller counts and logs that). A transaction marker in a
+    log that another system wrote sets the epoch and adds no batch.
+    """
+    same_epoch = entry is not None and entry.producer_epoch == header.producer_epoch
+    kept = entry.batches if entry is not None and same_epoch else ()
+    run_start = entry.run_start if entry is not None and same_epoch else NO_SEQUENCE
+    if header.is_control:
+        return ProducerEntry(header.producer_epoch, run_start, now_ms, kept)
+    batch = BatchMetadata(
+        header.last_sequence,
+        base_offset + header.last_offset_delta,
+        header.last_offset_delta,
+        header.max_timestamp,
+        None if header.is_log_append_time else header.crc,
+    )
+    return ProducerEntry(
+        header.producer_epoch,
+        _run_start_after(kept, run_start, header),
+        now_ms,
+        (*kept[1 - window :], batch) if window > 1 else (batch,),
+    )
+
+
+def _run_start_after(kept: tuple[BatchMetadata, ...], run_start: int, header: BatchHeader) -> int:
+    """Where the unbroken run begins once `header` is the newest batch."""
+    if not kept or not follows(header.base_sequence, kept[-1].last_sequence):
+        return header.base_sequence
+    if header.last_sequence < kept[-1].last_sequence:
+        return 0  # wrapped inside the run: everything from 0 on belongs to it
+    return run_start

@@ -1,0 +1,1 @@
+"""Tests of every room; they mirror the packages file for file."""
