@@ -1,0 +1,44 @@
+"""Fixtures that several rooms share: real servers, each in a process of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.apache_kafka import ApacheKafka
+from tests.support.echoless import Echoless
+from tests.toolchain import require
+
+
+@pytest.fixture(scope="session")
+def apache_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheKafka]:
+    """One Apache Kafka for the whole run; tests keep apart by topic names."""
+    require("java", "kafka")
+    kafka = ApacheKafka(tmp_path_factory.mktemp("apache-kafka"))
+    kafka.start()
+    yield kafka
+    kafka.kill()
+
+
+@pytest.fixture
+def start_echoless(tmp_path: Path) -> Iterator[Callable[..., Echoless]]:
+    """Starts brokers: `start_echoless(settings)`; all are killed when the test ends."""
+    brokers: list[Echoless] = []
+
+    def start(settings: dict[str, str] | None = None, **options: object) -> Echoless:
+        broker = Echoless(tmp_path / f"broker-{len(brokers)}", settings, **options)  # type: ignore[arg-type]
+        brokers.append(broker)
+        broker.start()
+        return broker
+
+    yield start
+    for broker in brokers:
+        broker.kill()
+
+
+@pytest.fixture
+def echoless(start_echoless: Callable[..., Echoless]) -> Echoless:
+    """One broker with the default configuration."""
+    return start_echoless()

@@ -1,0 +1,68 @@
+"""A real Echoless broker in a process of its own, started as a user starts it.
+
+    broker = Echoless(tmp_path); broker.start(); broker.kafka_address; broker.kill(); broker.start()
+
+The first start takes free ports; later ones take the same ports and data directory.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from tests.support.server_process import ServerProcess
+
+_READY = re.compile(
+    r"^ready broker_id=(?P<broker_id>\d+) listen=(?P<listen>\S+) native=(?P<native>\S+) "
+    r"admin=(?P<admin>\S+)"
+)
+_REPOSITORY = Path(__file__).parents[2]
+_ANY_PORT = "127.0.0.1:0"
+
+
+class Echoless:
+    """One broker. `settings` are configuration names (`log_segment_bytes`) and their values."""
+
+    def __init__(
+        self,
+        directory: Path,
+        settings: Mapping[str, str] | None = None,
+        *,
+        module: str = "broker",
+        arguments: Sequence[str] = (),
+    ) -> None:
+        self.data_dir = directory / "echoless-data"
+        self.kafka_address = self.native_address = self.admin_address = _ANY_PORT
+        self._module = module
+        self._settings = dict(settings or {})
+        self._arguments = list(arguments)
+        directory.mkdir(parents=True, exist_ok=True)
+        self.process = ServerProcess(_READY, directory / "echoless.log")
+
+    def start(self) -> None:
+        """Returns when the ready line was printed; the three addresses are then known."""
+        ready = self.process.start(self._command(), environment={"PYTHONPATH": str(_REPOSITORY)})
+        self.kafka_address = ready["listen"]
+        self.native_address = ready["native"]
+        self.admin_address = ready["admin"]
+
+    def kill(self) -> None:
+        """SIGKILL, as in a crash."""
+        self.process.kill()
+
+    def terminate(self) -> int:
+        """SIGTERM; returns the exit status."""
+        return self.process.terminate()
+
+    def _command(self) -> list[str]:
+        return [
+            *(sys.executable, "-m", self._module),
+            *("--listen", self.kafka_address),
+            *("--native-listen", self.native_address),
+            *("--admin-listen", self.admin_address),
+            *("--data-dir", str(self.data_dir)),
+            *(part for item in self._settings.items() for part in ("--set", "=".join(item))),
+            *self._arguments,
+        ]

@@ -1,0 +1,148 @@
+"""A server in a process of its own, as tests need it: start, kill, terminate, read its log.
+
+Both output streams end in one log file (each start appends to it), and a start returns when a line
+matches the ready pattern. No test waits by the clock. A process that a test forgot is killed when
+the interpreter exits.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import random
+import re
+import signal
+import socket
+import subprocess
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import IO
+
+START_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 30.0
+_LOG_LINES_SHOWN = 40
+_PORTS = range(20_000, 32_000)
+"""Below Linux's ephemeral range, so no outgoing connection takes a port between two starts."""
+
+
+class ServerStartError(Exception):
+    """The server ended, or stayed silent, before its ready line. Carries the end of its log."""
+
+
+def free_port() -> int:
+    """A TCP port of 127.0.0.1 that nobody listens on."""
+    for port in random.SystemRandom().sample(_PORTS, 200):
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
+    raise OSError("200 random ports are all taken")
+
+
+class ServerProcess:
+    """One command that becomes ready, is ended, and may be started again."""
+
+    def __init__(self, ready: re.Pattern[str], log_path: Path) -> None:
+        self.log_path = log_path
+        self._ready = ready
+        self._process: subprocess.Popen[str] | None = None
+        self._reader: threading.Thread | None = None
+
+    def start(
+        self, command: Sequence[str], *, environment: dict[str, str] | None = None
+    ) -> re.Match[str]:
+        """Runs `command` until its ready line; returns that line's match."""
+        assert self._process is None, "already running"
+        self._process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            env={**os.environ, **(environment or {})},
+        )
+        atexit.register(self._process.kill)
+        assert self._process.stdout is not None
+        watch = _ReadyWatch(self._ready)
+        self._reader = threading.Thread(
+            target=_copy_lines, args=(self._process.stdout, self.log_path, watch), daemon=True
+        )
+        self._reader.start()
+        if not watch.decided.wait(START_TIMEOUT_S) or watch.match is None:
+            self.kill()
+            raise ServerStartError(f"{' '.join(command[:4])} ... did not start:\n{self.log_tail()}")
+        return watch.match
+
+    @property
+    def pid(self) -> int:
+        """The running process's id."""
+        assert self._process is not None, "not running"
+        return self._process.pid
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def kill(self) -> None:
+        """SIGKILL: no handler runs, as in a crash (the page cache survives)."""
+        self._end(lambda process: process.kill())
+
+    def terminate(self) -> int:
+        """SIGTERM; returns the exit status. Kills and raises when it takes too long."""
+        return self._end(lambda process: process.terminate())
+
+    def pause(self) -> None:
+        """SIGSTOP: alive, and silent."""
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        os.kill(self.pid, signal.SIGCONT)
+
+    def log(self) -> str:
+        """Everything written so far, over all starts."""
+        return self.log_path.read_text(errors="replace") if self.log_path.exists() else ""
+
+    def log_tail(self) -> str:
+        return "\n".join(deque(self.log().splitlines(), _LOG_LINES_SHOWN))
+
+    def _end(self, signal_it: Callable[[subprocess.Popen[str]], None]) -> int:
+        process, self._process = self._process, None
+        if process is None:
+            return 0
+        signal_it(process)
+        try:
+            return process.wait(STOP_TIMEOUT_S)
+        finally:
+            process.kill()
+            process.wait()
+            atexit.unregister(process.kill)
+            if self._reader is not None:
+                self._reader.join()
+
+
+class _ReadyWatch:
+    """Set once: either a line matched, or the output ended."""
+
+    def __init__(self, pattern: re.Pattern[str]) -> None:
+        self.decided = threading.Event()
+        self.match: re.Match[str] | None = None
+        self._pattern = pattern
+
+    def see(self, line: str) -> None:
+        if not self.decided.is_set() and (match := self._pattern.search(line)):
+            self.match = match
+            self.decided.set()
+
+
+def _copy_lines(stream: IO[str], log_path: Path, watch: _ReadyWatch) -> None:
+    with stream, log_path.open("a") as log:
+        for line in stream:
+            log.write(line)
+            log.flush()
+            watch.see(line)
+    watch.decided.set()

@@ -1,0 +1,109 @@
+"""What the tests need beyond pip: `python -m tests.toolchain` gets it, tests ask `require`.
+
+Run by `make test` before pytest. A tool that cannot be had is not an error here: its tests are
+skipped by name with the reason, except where CI=true is set, where they fail instead.
+
+To add a tool, append a `Tool` below; `tests/compatibility/tools.py` adds its own as `TOOLS`.
+"""
+
+# ruff: noqa: T201 - a command prints
+from __future__ import annotations
+
+import functools
+import importlib
+import os
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.support import apache_kafka
+from tests.support.tool import Tool, ToolError, debian_program, run
+
+_POM = Path(__file__).parent / "support" / "maven" / "pom.xml"
+_COMPATIBILITY_TOOLS = Path(__file__).parent / "compatibility" / "tools.py"
+
+
+def _has_kafka_jars() -> bool:
+    return (apache_kafka.JARS / f"kafka_2.13-{apache_kafka.VERSION}.jar").exists()
+
+
+def _fetch_kafka_jars() -> None:
+    goal = "dependency:copy-dependencies"
+    run(["mvn", "-q", "-B", "-f", str(_POM), goal, f"-DoutputDirectory={apache_kafka.JARS}"])
+
+
+_OWN_TOOLS = (
+    debian_program("java", "default-jdk-headless", used_by="everything with Apache Kafka"),
+    debian_program("mvn", "maven", used_by="Apache Kafka's jars, the Java clients"),
+    debian_program("go", "golang", used_by="the Go clients"),
+    debian_program("node", "nodejs", used_by="the JavaScript clients"),
+    debian_program("npm", "npm", used_by="the JavaScript clients"),
+    Tool(
+        name="kafka",
+        used_by="the differential tests and every other test marked `kafka`",
+        is_present=_has_kafka_jars,
+        prepare=_fetch_kafka_jars,
+        needs=("java", "mvn"),
+    ),
+)
+
+
+@functools.cache
+def tools() -> dict[str, Tool]:
+    """Every tool by its name, each after those that it needs."""
+    found = list(_OWN_TOOLS)
+    if _COMPATIBILITY_TOOLS.exists():
+        found += importlib.import_module("tests.compatibility.tools").TOOLS
+    return {tool.name: tool for tool in found}
+
+
+def require(*names: str) -> None:
+    """Skips the calling test, or fails it under CI=true, when a tool is missing."""
+    for name in names:
+        tool = tools()[name]
+        if not tool.is_present():
+            reason = f"{name} is missing ({tool.used_by}); `python -m tests.toolchain` says why"
+            if os.environ.get("CI") == "true":
+                pytest.fail(reason)
+            pytest.skip(reason)
+
+
+def prepare_all() -> dict[str, str]:
+    """Prepares every missing tool; returns the reason for each that stays missing."""
+    missing: dict[str, str] = {}
+    for tool in tools().values():
+        lacking = [name for name in tool.needs if name in missing]
+        if lacking:
+            missing[tool.name] = f"needs {', '.join(lacking)}"
+        elif (reason := _prepare(tool)) is not None:
+            missing[tool.name] = reason
+    return missing
+
+
+def _prepare(tool: Tool) -> str | None:
+    if tool.is_present():
+        return None
+    begun = time.monotonic()
+    try:
+        tool.prepare()
+    except ToolError as error:
+        return str(error)
+    if not tool.is_present():
+        return "it was prepared, and is still not there"
+    print(f"toolchain: {tool.name} prepared in {time.monotonic() - begun:.1f} s")
+    return None
+
+
+def main() -> int:
+    """Prints what will be skipped and why; always succeeds, as the tests decide what that means."""
+    missing = prepare_all()
+    for name, reason in missing.items():
+        print(f"toolchain: no {name}, so these are skipped: {tools()[name].used_by}. {reason}")
+    print(f"toolchain: {len(tools()) - len(missing)} of {len(tools())} tools are there")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
