@@ -1,0 +1,217 @@
+# ruff: noqa: RUF009 - `_setting` is `dataclasses.field`, typed as its default
+"""Every configuration name of the broker: its type, its default, and what it is for.
+
+The table is the dataclass itself: each field carries its kind and its description, so help,
+parsing, `docs/configuration.md` and DescribeConfigs cannot disagree. Names are Kafka's in snake
+case (`log_segment_bytes` is `log.segment.bytes`). `broker/config.py` fills it, and
+`broker/topic_config.py` holds what a topic may override.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field, fields
+from typing import Any, NamedTuple, TypeVar
+
+from broker.config_values import (
+    INT32_MAX,
+    INT64_MAX,
+    Address,
+    Kind,
+    advertised_address,
+    boolean,
+    choice,
+    coordinator,
+    duration,
+    integer,
+    listen_address,
+    path,
+    size,
+)
+from protocol.dedup import UnknownProducerId
+
+Value = TypeVar("Value")
+
+
+class LogFlush(enum.StrEnum):
+    """When records are forced to disk: by the system in its own time, or before they are acknowledged."""
+
+    OS = "os"
+    COMMIT = "commit"
+
+
+class LogFormat(enum.StrEnum):
+    """How log lines look on standard error."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+class LogLevel(enum.StrEnum):
+    """The least important lines that are logged."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+class TimestampType(enum.StrEnum):
+    """Kafka's `message.timestamp.type`: the producer's time, or the broker's own."""
+
+    CREATE_TIME = "CreateTime"
+    LOG_APPEND_TIME = "LogAppendTime"
+
+
+class Setting(NamedTuple):
+    """What is known of one configuration name besides its value."""
+
+    name: str
+    default: Any
+    kind: Kind[Any]
+    doc: str
+    flag_metavar: str | None
+    """Set for the names that have a flag of their own."""
+
+
+def _setting(default: Value, kind: Kind[Any], doc: str, flag_metavar: str | None = None) -> Value:
+    """A field of `Config`; typed as its default so that the class reads like any dataclass."""
+    metadata = {"kind": kind, "doc": doc, "flag_metavar": flag_metavar}
+    return field(default=default, metadata=metadata)
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class Config:
+    """One broker's configuration, complete and checked. Sizes are bytes, times milliseconds."""
+
+    broker_id: int = _setting(1, integer(0), "id of this broker, unique in its cluster", "ID")
+    listen: Address = _setting(
+        Address("127.0.0.1", 9092), listen_address(), "where Kafka clients connect", "HOST:PORT"
+    )
+    advertise: Address | None = _setting(
+        None,
+        advertised_address(),
+        "address given to clients, where it differs from --listen",
+        "HOST:PORT",
+    )
+    native_listen: Address = _setting(
+        Address("127.0.0.1", 9093),
+        listen_address(),
+        "where msgpack clients and other brokers connect",
+        "HOST:PORT",
+    )
+    admin_listen: Address = _setting(
+        Address("127.0.0.1", 8080),
+        listen_address(),
+        "HTTP: health, metrics, topics, producers, decisions",
+        "HOST:PORT",
+    )
+    data_dir: str = _setting(
+        "./echoless-data", path(), "where logs and producer state are kept", "DIR"
+    )
+    coordinator: str = _setting(
+        "embedded",
+        coordinator(),
+        "embedded, for a single broker, or zookeeper://h1:2181,h2:2181/chroot",
+        "URL",
+    )
+    log_format: LogFormat = _setting(
+        LogFormat.TEXT, choice(LogFormat), "log lines for people or as JSON", "text|json"
+    )
+    log_level: LogLevel = _setting(
+        LogLevel.INFO, choice(LogLevel), "least important lines to log", "LEVEL"
+    )
+
+    num_partitions: int = _setting(1, integer(1, 10_000), "partitions of an auto-created topic")
+    default_replication_factor: int = _setting(
+        1, integer(1, 100), "replicas of an auto-created topic"
+    )
+    min_insync_replicas: int = _setting(
+        1, integer(1, 100), "in-sync replicas that acks=all needs at least"
+    )
+    auto_create_topics_enable: bool = _setting(
+        True, boolean(), "create a topic when a client first asks for it"
+    )
+    unclean_leader_election_enable: bool = _setting(
+        False, boolean(), "let a replica lead that may lack acknowledged records"
+    )
+    replica_lag_time_max_ms: int = _setting(
+        10_000, duration(1), "a follower behind for longer leaves the in-sync replicas"
+    )
+    zookeeper_session_timeout_ms: int = _setting(
+        6000, duration(100, INT32_MAX), "how long ZooKeeper waits for a silent broker"
+    )
+
+    log_segment_bytes: int = _setting(
+        134_217_728, size(14, INT32_MAX), "a segment file is closed at this size"
+    )
+    log_roll_ms: int = _setting(
+        604_800_000, duration(1), "a segment file is closed at this age, even when small"
+    )
+    log_retention_ms: int = _setting(
+        604_800_000, duration(-1), "records older than this are deleted; -1: never"
+    )
+    log_retention_bytes: int = _setting(
+        -1, size(-1), "a partition larger than this loses its oldest segments; -1: no limit"
+    )
+    log_index_interval_bytes: int = _setting(
+        4096, size(0, INT32_MAX), "bytes of log between two index entries"
+    )
+    log_message_timestamp_type: TimestampType = _setting(
+        TimestampType.CREATE_TIME, choice(TimestampType), "whose clock stamps the records"
+    )
+    log_message_timestamp_before_max_ms: int = _setting(
+        INT64_MAX, duration(0), "how far a record's timestamp may lie in the past"
+    )
+    log_message_timestamp_after_max_ms: int = _setting(
+        INT64_MAX, duration(0), "how far a record's timestamp may lie in the future"
+    )
+    log_flush: LogFlush = _setting(
+        LogFlush.OS,
+        choice(LogFlush),
+        "commit: fsync before each acknowledgement (group-committed); os: leave it to the system",
+    )
+
+    message_max_bytes: int = _setting(
+        1_048_588, size(0, INT32_MAX), "largest record batch, as sent (compressed)"
+    )
+    request_size_max: int = _setting(
+        104_857_600, size(1024, INT32_MAX), "largest request; a larger one ends the connection"
+    )
+    connections_max: int = _setting(INT32_MAX, integer(1), "connections open at the same time")
+    connections_max_idle_ms: int = _setting(
+        600_000, duration(-1), "a connection silent for longer is closed; -1: never"
+    )
+
+    producer_id_block_size: int = _setting(
+        1000, integer(1, 1_000_000), "producer ids claimed from the coordinator at a time"
+    )
+    producer_id_expiration_ms: int = _setting(
+        86_400_000,
+        duration(1, INT32_MAX),
+        "a producer that appended nothing for this long is forgotten",
+    )
+    producer_state_batches_to_retain: int = _setting(
+        5, integer(1, 1000), "batches remembered per producer and partition to recognise repeats"
+    )
+    unknown_producer_id: UnknownProducerId = _setting(
+        UnknownProducerId.REJECT,
+        choice(UnknownProducerId),
+        "a forgotten producer that goes on in mid-sequence: refused, or accepted as Kafka does",
+    )
+    producers_per_partition_max: int = _setting(
+        0,
+        integer(0),
+        "producers remembered per partition, least recently used go first; 0: no limit",
+    )
+
+    @property
+    def zookeeper_hosts(self) -> str | None:
+        """`h1:2181,h2:2181/chroot`, or None with the embedded coordinator."""
+        scheme, _, hosts = self.coordinator.partition("://")
+        return hosts if scheme == "zookeeper" else None
+
+
+def settings() -> dict[str, Setting]:
+    """Every configuration name with what is known of it, in the order of `Config`."""
+    return {f.name: Setting(f.name, f.default, **f.metadata) for f in fields(Config)}
