@@ -1,0 +1,113 @@
+"""What an API is: its key, its versions, and the kio classes that carry it.
+
+An `Api` is declared once, at the top of the file of its handler; ApiVersions and the dispatcher
+read the declarations, so the broker cannot claim what it does not serve. kio's classes are
+imported when a version is first used: all of them together would cost the start more than the
+rest of the broker.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import io
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from protocol.errors import DecodeError
+from protocol.framing import Frame
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class Api:
+    """One API of the Kafka protocol as Echoless serves it. Versions are inclusive."""
+
+    key: int
+    name: str
+    """kio's package name, for instance `init_producer_id`."""
+    version_min: int
+    version_max: int
+    flexible_from: int
+    """First version with compact types and tagged fields."""
+    listed_min: int | None = None
+    """Lowest version that ApiVersions shows, where it differs from what is served."""
+
+    def serves(self, version: int) -> bool:
+        return self.version_min <= version <= self.version_max
+
+    def is_flexible(self, version: int) -> bool:
+        return version >= self.flexible_from
+
+    def decode_request(self, version: int, frame: Frame, position: int) -> Any:
+        """The kio request entity whose body starts at `position`. Raises `DecodeError`."""
+        read = _request_reader(self.name, version)
+        try:
+            entity, _ = read(frame, position)
+        except _kio_errors() as error:
+            reason = str(error) or type(error).__name__
+            raise DecodeError(f"{self.name} v{version} request: {reason}") from error
+        return entity
+
+    def encode_response(self, version: int, fields: Mapping[str, Any]) -> bytes:
+        """Body bytes of a response given as plain values.
+
+        `fields` is shaped like kio's response class of the newest version: nested entities are
+        mappings, times are integer milliseconds, error codes integers. Fields that `version` does
+        not have are left out; fields that are missing take the schema's default.
+        """
+        encode: Callable[[Mapping[str, Any]], bytes] = _response_encoder(self.name, version)
+        return encode(fields)
+
+
+def _without_hypothesis() -> None:
+    """kio imports Hypothesis wherever it is installed: 130 ms and 20 MB that no broker needs."""
+    if "kio" not in sys.modules and "hypothesis" not in sys.modules:
+        sys.modules["hypothesis"] = None  # type: ignore[assignment]
+        try:
+            importlib.import_module("kio.static.primitive")
+        finally:
+            del sys.modules["hypothesis"]
+
+
+@functools.cache
+def _kio_errors() -> tuple[type[Exception], ...]:
+    from kio.serial.errors import SerialError  # noqa: PLC0415 - see the module docstring
+
+    # OverflowError and ValueError: values that fit the wire type but not Python's, such as dates.
+    return (SerialError, OverflowError, ValueError)
+
+
+def _entity_class(name: str, version: int, kind: str) -> type[Any]:
+    _without_hypothesis()
+    module = importlib.import_module(f"kio.schema.{name}.v{version}.{kind}")
+    class_name = "".join(part.capitalize() for part in name.split("_")) + kind.capitalize()
+    cls: type[Any] = getattr(module, class_name)
+    return cls
+
+
+@functools.cache
+def _request_reader(name: str, version: int) -> Any:
+    cls = _entity_class(name, version, "request")
+    from kio.serial import entity_reader  # noqa: PLC0415
+
+    return entity_reader(cls)
+
+
+@functools.cache
+def _response_encoder(name: str, version: int) -> Any:
+    cls = _entity_class(name, version, "response")
+    from kio.serial import entity_writer  # noqa: PLC0415
+
+    from protocol.entities import entity_builder  # noqa: PLC0415
+
+    build = entity_builder(cls)  # type: ignore[arg-type]  # a class is hashable; Any hides it
+    write = entity_writer(cls)
+
+    def encode(fields: Mapping[str, Any]) -> bytes:
+        out = io.BytesIO()
+        write(out, build(fields))
+        return out.getvalue()
+
+    return encode

@@ -1,0 +1,70 @@
+"""The hand-packed Produce response against kio's schemas."""
+
+from __future__ import annotations
+
+import importlib
+import uuid
+
+import pytest
+
+from protocol.errors import ErrorCode
+from protocol.produce import (
+    PartitionProduced,
+    RecordError,
+    TopicProduced,
+    encode_produce_response,
+)
+
+TOPIC_ID = uuid.UUID("01234567-89ab-cdef-0123-456789abcdef")
+VERSIONS = range(3, 14)
+
+
+def decode(version, data):
+    from kio.serial import entity_reader
+
+    module = importlib.import_module(f"kio.schema.produce.v{version}.response")
+    entity, size = entity_reader(module.ProduceResponse)(data, 0)
+    assert size == len(data), "bytes are left over"
+    return entity
+
+
+def encode(version, partitions):
+    topic = TOPIC_ID if version >= 13 else "orders"
+    return encode_produce_response(version, [TopicProduced(topic, partitions)])
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_success_reads_back_with_kio(version):
+    """Every version carries index, offset and times where kio looks for them."""
+    entity = decode(version, encode(version, [PartitionProduced(7, ErrorCode.NONE, 42, 1000, 5)]))
+    (topic,) = entity.responses
+    assert (topic.topic_id if version >= 13 else topic.name) == (
+        TOPIC_ID if version >= 13 else "orders"
+    )
+    (partition,) = topic.partition_responses
+    assert (partition.index, partition.error_code, partition.base_offset) == (7, 0, 42)
+    assert partition.log_append_time.timestamp() == 1.0
+    if version >= 5:
+        assert partition.log_start_offset == 5
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_errors_read_back_with_kio(version):
+    """Error message, record errors and the leader hint appear from the version that has them."""
+    failed = PartitionProduced(
+        1,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        error_message="elsewhere",
+        record_errors=(RecordError(3, "bad"),),
+        current_leader=(2, 9),
+    )
+    entity = decode(version, encode(version, [failed, PartitionProduced(2)]))
+    first, second = entity.responses[0].partition_responses
+    assert (first.error_code, first.base_offset) == (6, -1)
+    assert (second.index, second.error_code) == (2, 0)
+    if version >= 8:
+        assert first.error_message == "elsewhere"
+        assert first.record_errors[0].batch_index == 3
+        assert first.record_errors[0].batch_index_error_message == "bad"
+    if version >= 10:
+        assert (first.current_leader.leader_id, first.current_leader.leader_epoch) == (2, 9)
