@@ -1,0 +1,312 @@
+"""The files that the storage room may touch, behind two small interfaces.
+
+`FileSystem` and `File` are all that `storage/` knows of the operating system: `OsFileSystem` is the
+real thing, `tests/fakes/memory_file_system.py` loses power on command, and both keep the contract in
+`tests/contracts/file_system.py`. Paths are plain strings; errors leave as `StorageError`.
+
+Durability, as POSIX grants it: bytes of a file survive a power failure once `File.sync` returned,
+the name of a file (created, renamed, removed) once `sync_directory` of its directory returned.
+
+Invariant: a file whose `sync` failed once never reports a successful `sync` again, since the kernel
+may have dropped the pages that it could not write.
+"""
+
+# ruff: noqa: PTH - paths are plain strings; pathlib costs time on the start path and adds nothing
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from typing import IO, Final, Protocol
+
+from protocol.record_batch import Buffer
+
+_TEMPORARY_SUFFIX: Final = ".tmp"
+_FILE_MODE: Final = 0o644
+_sync_data = getattr(os, "fdatasync", os.fsync)
+
+
+class StorageError(Exception):
+    """The disk failed or is full. The log directory goes offline; `path` is what was touched."""
+
+    def __init__(self, path: str, message: str) -> None:
+        super().__init__(f"{path}: {message}")
+        self.path = path
+
+
+class CorruptLogError(StorageError):
+    """Bytes that were safely on disk are damaged; opened as it is, the log would serve nonsense."""
+
+    def __init__(self, path: str, position: int, message: str) -> None:
+        super().__init__(path, f"damaged at position {position}: {message}")
+        self.position = position
+
+
+class LockHeldError(StorageError):
+    """Somebody else holds the lock; `holder` is what they wrote about themselves."""
+
+    def __init__(self, path: str, holder: str) -> None:
+        super().__init__(path, f"is locked by {holder}")
+        self.holder = holder
+
+
+class File(Protocol):
+    """One open file. One owner appends, reads and truncates; `sync` may run in another thread."""
+
+    @property
+    def path(self) -> str: ...
+
+    @property
+    def size(self) -> int:
+        """Bytes in the file, those of a failed append not counted."""
+
+    def append(self, buffers: Sequence[Buffer]) -> int:
+        """Writes all buffers at the end, in one system call; returns the position of the first.
+
+        On failure (`StorageError`) `size` is what it was, and the file is cut back to it, at the
+        latest before the next append.
+        """
+
+    def read(self, position: int, size: int) -> bytes:
+        """At most `size` bytes from `position` on; fewer only at the end of the file."""
+
+    def truncate(self, size: int) -> None: ...
+
+    def sync(self) -> None:
+        """Returns once everything appended or truncated before the call is on disk."""
+
+    def close(self) -> None: ...
+
+
+class FileLock(Protocol):
+    """A lock held until `release`, or until the process ends."""
+
+    def release(self) -> None: ...
+
+
+class FileSystem(Protocol):
+    """Files by path. Every method raises `StorageError` where the system call fails."""
+
+    def open(self, path: str, *, create: bool = False) -> File:
+        """Opens for reading and appending; a missing file is an error unless `create`."""
+
+    def exists(self, path: str) -> bool: ...
+
+    def is_directory(self, path: str) -> bool: ...
+
+    def modified_ms(self, path: str) -> int:
+        """When the file's bytes last changed, in ms since 1970."""
+
+    def list_directory(self, path: str) -> list[str]:
+        """Names of files and directories, sorted."""
+
+    def make_directory(self, path: str) -> None:
+        """Creates the directory and its missing parents; fine when it is there."""
+
+    def remove(self, path: str) -> None:
+        """Removes a file; fine when it is gone."""
+
+    def rename(self, old: str, new: str) -> None:
+        """Renames a file (replacing `new`) or a directory."""
+
+    def remove_tree(self, path: str) -> None:
+        """Removes a directory and all in it; fine when it is gone."""
+
+    def sync_directory(self, path: str) -> None: ...
+
+    def read_bytes(self, path: str) -> bytes: ...
+
+    def write_atomic(self, path: str, data: bytes) -> None:
+        """Replaces the file as a whole, durably: after a crash it holds the old bytes or the new.
+
+        1. Write `path.tmp` and sync it. A crash leaves a stray `.tmp`, overwritten next time.
+        2. Rename it to `path`. A crash leaves the old file or the new one.
+        3. Sync the directory. From here on it is the new one.
+        """
+
+    def lock(self, path: str, owner: str) -> FileLock:
+        """Takes the lock and writes `owner` into it, or raises `LockHeldError` at once."""
+
+
+class OsFile:
+    """`File` over a descriptor. Appends go to the tracked size, so torn bytes are overwritten."""
+
+    __slots__ = ("_descriptor", "_has_failed_sync", "_is_torn", "_size", "path")
+
+    def __init__(self, path: str, descriptor: int) -> None:
+        self.path = path
+        self._descriptor = descriptor
+        self._size = os.fstat(descriptor).st_size
+        self._is_torn = False
+        self._has_failed_sync = False
+
+    @property
+    def size(self) -> int:
+        return self._size
+
+    def append(self, buffers: Sequence[Buffer]) -> int:
+        position = self._size
+        size = sum(map(len, buffers))
+        try:
+            if self._is_torn:
+                self._cut_back()
+            written = os.pwritev(self._descriptor, buffers, position)
+            if written != size:
+                self._append_rest(buffers, written)
+        except OSError as error:
+            self._is_torn = True
+            with contextlib.suppress(OSError):
+                self._cut_back()
+            raise _wrap(self.path, "append", error) from error
+        self._size = position + size
+        return position
+
+    def _append_rest(self, buffers: Sequence[Buffer], written: int) -> None:
+        """Writes on after a short write; a disk that is full says so at the latest here."""
+        rest = memoryview(b"".join(buffers))[written:]
+        position = self._size + written
+        while rest:
+            count = os.pwrite(self._descriptor, rest, position)
+            position += count
+            rest = rest[count:]
+
+    def _cut_back(self) -> None:
+        os.ftruncate(self._descriptor, self._size)
+        self._is_torn = False
+
+    def read(self, position: int, size: int) -> bytes:
+        size = min(size, self._size - position)
+        if size <= 0:
+            return b""
+        try:
+            data = os.pread(self._descriptor, size, position)
+            while len(data) < size:
+                more = os.pread(self._descriptor, size - len(data), position + len(data))
+                if not more:
+                    break
+                data += more
+        except OSError as error:
+            raise _wrap(self.path, "read", error) from error
+        return data
+
+    def truncate(self, size: int) -> None:
+        try:
+            os.ftruncate(self._descriptor, size)
+        except OSError as error:
+            raise _wrap(self.path, "truncate", error) from error
+        self._size = size
+        self._is_torn = False
+
+    def sync(self) -> None:
+        if self._has_failed_sync:
+            raise StorageError(self.path, "an earlier sync failed, its pages may be lost")
+        try:
+            _sync_data(self._descriptor)
+        except OSError as error:
+            self._has_failed_sync = True
+            raise _wrap(self.path, "sync", error) from error
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+class OsFileLock:
+    """An advisory lock on an open file; the kernel drops it when the process ends, however it ends."""
+
+    def __init__(self, stream: IO[str]) -> None:
+        self._stream = stream
+
+    def release(self) -> None:
+        self._stream.close()
+
+
+class OsFileSystem:
+    """`FileSystem` over the operating system."""
+
+    def open(self, path: str, *, create: bool = False) -> OsFile:
+        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        with _storage_errors(path, "open"):
+            return OsFile(path, os.open(path, flags, _FILE_MODE))
+
+    def exists(self, path: str) -> bool:
+        return os.path.exists(path)
+
+    def is_directory(self, path: str) -> bool:
+        return os.path.isdir(path)
+
+    def modified_ms(self, path: str) -> int:
+        with _storage_errors(path, "stat"):
+            return os.stat(path).st_mtime_ns // 1_000_000
+
+    def list_directory(self, path: str) -> list[str]:
+        with _storage_errors(path, "list"):
+            return sorted(os.listdir(path))
+
+    def make_directory(self, path: str) -> None:
+        with _storage_errors(path, "create"):
+            os.makedirs(path, exist_ok=True)
+
+    def remove(self, path: str) -> None:
+        with _storage_errors(path, "remove"), contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+
+    def rename(self, old: str, new: str) -> None:
+        with _storage_errors(old, f"rename to {new}"):
+            os.replace(old, new)
+
+    def remove_tree(self, path: str) -> None:
+        with _storage_errors(path, "remove"), contextlib.suppress(FileNotFoundError):
+            shutil.rmtree(path)
+
+    def sync_directory(self, path: str) -> None:
+        with _storage_errors(path, "sync"):
+            descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+
+    def read_bytes(self, path: str) -> bytes:
+        with _storage_errors(path, "read"), open(path, "rb") as stream:
+            return stream.read()
+
+    def write_atomic(self, path: str, data: bytes) -> None:
+        temporary = path + _TEMPORARY_SUFFIX
+        with _storage_errors(path, "write"), open(temporary, "wb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        self.rename(temporary, path)
+        self.sync_directory(os.path.dirname(path) or ".")
+
+    def lock(self, path: str, owner: str) -> OsFileLock:
+        with _storage_errors(path, "lock"):
+            stream = open(path, "a+", encoding="utf-8")  # noqa: SIM115 - held until release
+            try:
+                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                stream.seek(0)
+                holder = stream.read().strip() or "an unknown process"
+                stream.close()
+                raise LockHeldError(path, holder) from None
+            stream.truncate(0)
+            stream.write(f"{owner}, process {os.getpid()}\n")
+            stream.flush()
+            return OsFileLock(stream)
+
+
+def _wrap(path: str, verb: str, error: OSError) -> StorageError:
+    return StorageError(path, f"cannot {verb}: {error.strerror or error}")
+
+
+@contextlib.contextmanager
+def _storage_errors(path: str, verb: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise _wrap(path, verb, error) from error

@@ -1,0 +1,88 @@
+"""Names of files and directories under `data_dir`. Nothing else builds or parses them.
+
+    data_dir/
+        .lock  .clean-shutdown  meta.properties
+        recovery-point-offset-checkpoint  replication-offset-checkpoint
+        log-start-offset-checkpoint
+        <topic>-<partition>/
+            partition.metadata  leader-epoch-checkpoint
+            00000000000000000000.log  .index  .timeindex    (20 digits: the segment's base offset)
+            00000000000000000042.snapshot                   (producer state of all offsets < 42)
+        <topic>-<partition>.<32 hex digits>-delete/         (on its way out)
+
+The names are Kafka's. Pure strings: touches no file.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NamedTuple
+
+LOCK: Final = ".lock"
+CLEAN_SHUTDOWN: Final = ".clean-shutdown"
+META_PROPERTIES: Final = "meta.properties"
+RECOVERY_POINT_CHECKPOINT: Final = "recovery-point-offset-checkpoint"
+HIGH_WATERMARK_CHECKPOINT: Final = "replication-offset-checkpoint"
+LOG_START_CHECKPOINT: Final = "log-start-offset-checkpoint"
+PARTITION_METADATA: Final = "partition.metadata"
+LEADER_EPOCH_CHECKPOINT: Final = "leader-epoch-checkpoint"
+
+LOG: Final = ".log"
+OFFSET_INDEX: Final = ".index"
+TIME_INDEX: Final = ".timeindex"
+SNAPSHOT: Final = ".snapshot"
+
+_OFFSET_FILE: Final = re.compile(r"(\d{20})(\.log|\.index|\.timeindex|\.snapshot)")
+_PARTITION: Final = re.compile(r"([a-zA-Z0-9._-]+)-(0|[1-9]\d*)")
+_DELETED: Final = re.compile(r".+-\d+\.[0-9a-f]{32}-delete")
+_TOPIC_IN_DELETED_MAX: Final = 200
+"""A file name takes 255 bytes; the suffix of a directory on its way out takes 40 and the number."""
+
+
+class OffsetFile(NamedTuple):
+    """A file named by an offset, such as `(42, ".log")`."""
+
+    offset: int
+    suffix: str
+
+
+def join(directory: str, name: str) -> str:
+    return f"{directory}/{name}"
+
+
+def name_of(path: str) -> str:
+    """The last component of a path."""
+    return path.rstrip("/").rpartition("/")[2]
+
+
+def parent_of(path: str) -> str:
+    return path.rstrip("/").rpartition("/")[0] or "."
+
+
+def offset_file(directory: str, offset: int, suffix: str) -> str:
+    return f"{directory}/{offset:020d}{suffix}"
+
+
+def parse_offset_file(name: str) -> OffsetFile | None:
+    """The parts of a 20-digit name, None for any other name."""
+    match = _OFFSET_FILE.fullmatch(name)
+    return OffsetFile(int(match[1]), match[2]) if match else None
+
+
+def partition_directory(data_dir: str, topic: str, partition: int) -> str:
+    return f"{data_dir}/{topic}-{partition}"
+
+
+def parse_partition_directory(name: str) -> tuple[str, int] | None:
+    """`(topic, partition)`; None for a name that is not `<topic>-<partition>`."""
+    match = _PARTITION.fullmatch(name)
+    return (match[1], int(match[2])) if match else None
+
+
+def deleted_directory(data_dir: str, topic: str, partition: int, unique: str) -> str:
+    """Where a partition is renamed to before its files go; `unique` is 32 hex digits."""
+    return f"{data_dir}/{topic[:_TOPIC_IN_DELETED_MAX]}-{partition}.{unique}-delete"
+
+
+def is_deleted_directory(name: str) -> bool:
+    return _DELETED.fullmatch(name) is not None

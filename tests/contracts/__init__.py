@@ -1,0 +1,1 @@
+"""Laws that a real thing and its fake both keep."""
