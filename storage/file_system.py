@@ -11,7 +11,8 @@ Invariant: a file whose `sync` failed once never reports a successful `sync` aga
 may have dropped the pages that it could not write.
 """
 
-# ruff: noqa: PTH - paths are plain strings; pathlib costs time on the start path and adds nothing
+# Paths are plain strings; pathlib costs time on the start path and adds nothing here.
+# ruff: noqa: PTH103, PTH105, PTH108, PTH110, PTH112, PTH116, PTH120, PTH123, PTH208
 
 from __future__ import annotations
 

@@ -47,6 +47,7 @@ class OffsetFile(NamedTuple):
 
 
 def join(directory: str, name: str) -> str:
+    """The path of `name` in `directory`."""
     return f"{directory}/{name}"
 
 
@@ -56,10 +57,12 @@ def name_of(path: str) -> str:
 
 
 def parent_of(path: str) -> str:
+    """The directory that holds `path`."""
     return path.rstrip("/").rpartition("/")[0] or "."
 
 
 def offset_file(directory: str, offset: int, suffix: str) -> str:
+    """The path of a file named by an offset, such as `.../00000000000000000042.log`."""
     return f"{directory}/{offset:020d}{suffix}"
 
 
@@ -70,6 +73,7 @@ def parse_offset_file(name: str) -> OffsetFile | None:
 
 
 def partition_directory(data_dir: str, topic: str, partition: int) -> str:
+    """Where the files of one partition lie."""
     return f"{data_dir}/{topic}-{partition}"
 
 
@@ -85,4 +89,5 @@ def deleted_directory(data_dir: str, topic: str, partition: int, unique: str) ->
 
 
 def is_deleted_directory(name: str) -> bool:
+    """Whether the directory belongs to a partition whose deletion has begun."""
     return _DELETED.fullmatch(name) is not None

@@ -1,0 +1,35 @@
+"""What of a topic's configuration its logs obey. Kafka's names; sizes in bytes, times in ms."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from protocol.dedup import WINDOW_DEFAULT, UnknownProducerId
+
+_WEEK_MS = 7 * 24 * 60 * 60 * 1000
+_DAY_MS = 24 * 60 * 60 * 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogConfig:
+    """Settings of one log; replaced as a whole by `Log.reconfigure`."""
+
+    segment_bytes: int = 128 * 1024 * 1024
+    """A segment is closed before it grows beyond this; at most 2**31 - 1 (`.index` positions)."""
+    roll_ms: int | None = _WEEK_MS
+    """A segment is closed when its batches span this much time. None: never for its age."""
+    retention_ms: int = _WEEK_MS
+    """Segments whose newest record is older are deleted. -1: never."""
+    retention_bytes: int = -1
+    """The oldest segments are deleted while the rest still holds this much. -1: no limit."""
+    index_interval_bytes: int = 4096
+    """One index entry for about so many bytes of log."""
+    log_append_time: bool = False
+    """`message.timestamp.type=LogAppendTime`: the broker's clock replaces the producer's."""
+    window: int = WINDOW_DEFAULT
+    """Batches remembered per producer id."""
+    producer_id_expiration_ms: int = _DAY_MS
+    """A producer id that appended nothing for so long is forgotten."""
+    producers_max: int = 0
+    """Producer ids remembered; the least recently used goes first. 0: no limit."""
+    unknown_producer_id: UnknownProducerId = UnknownProducerId.REJECT
