@@ -1,0 +1,120 @@
+"""confluent-kafka (librdkafka) as a client program; see tests/compatibility/README.md."""
+
+from __future__ import annotations
+
+import time
+
+import confluent_kafka
+from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
+
+from tests.compatibility.clients.python.program import Consume, Produce, main
+from tests.compatibility.clients.python.records import Record
+
+_QUEUED_RECORDS_MAX = 50_000
+
+
+def produce(run: Produce) -> None:
+    """Writes the records; the delivery report of each is counted."""
+    options = run.options
+    producer = Producer(
+        {
+            "bootstrap.servers": options.bootstrap,
+            "enable.idempotence": True,
+            "compression.type": options.codec,
+            "linger.ms": options.linger_ms,
+            "request.timeout.ms": options.request_timeout_ms,
+            "socket.timeout.ms": max(options.request_timeout_ms, 1_000),
+            "delivery.timeout.ms": options.delivery_timeout_ms,
+            "queue.buffering.max.messages": _QUEUED_RECORDS_MAX,
+            "error_cb": lambda error: _note_fatal(run, producer, error),
+        }
+    )
+    for wait, record in run.records():
+        _poll_until(producer, time.monotonic() + wait)
+        _send(run, producer, record)
+    while producer.flush(1.0):
+        if run.fatal:
+            break
+
+
+def _note_fatal(
+    run: Produce, producer: Producer, error: confluent_kafka.KafkaError
+) -> None:
+    if error.fatal():
+        run.fatal = error.str()
+
+
+def _poll_until(producer: Producer, deadline: float) -> None:
+    producer.poll(0)
+    while (left := deadline - time.monotonic()) > 0:
+        producer.poll(left)
+
+
+def _send(run: Produce, producer: Producer, record: Record) -> None:
+    def on_delivery(error: confluent_kafka.KafkaError | None, message: Message) -> None:
+        if error is not None:
+            run.failed(error.name())
+        else:
+            offset = message.offset()
+            run.acknowledged(
+                record.partition, -1 if offset is None or offset < 0 else offset, record.number
+            )
+
+    while not run.fatal:
+        try:
+            producer.produce(
+                run.options.topic,
+                value=record.value,
+                key=record.key,
+                partition=record.partition,
+                on_delivery=on_delivery,
+                timestamp=record.timestamp,
+                headers=record.headers,
+            )
+        except BufferError:
+            producer.poll(0.1)
+        except KafkaException as refused:
+            run.fatal = str(refused)
+        else:
+            return
+
+
+def consume(run: Consume) -> None:
+    """Reads each partition from its first offset to its end."""
+    options = run.options
+    consumer = Consumer(
+        {
+            "bootstrap.servers": options.bootstrap,
+            "group.id": "unused: partitions are assigned",
+            "enable.auto.commit": False,
+            "check.crcs": True,
+        }
+    )
+    assignment = []
+    for partition in range(options.partitions):
+        low, high = consumer.get_watermark_offsets(TopicPartition(options.topic, partition), 20)
+        run.begin(partition, low, high)
+        assignment.append(TopicPartition(options.topic, partition, low))
+    consumer.assign(assignment)
+    while not run.is_over:
+        for message in consumer.consume(1000, timeout=0.2):
+            _take(run, message)
+    consumer.close()
+
+
+def _take(run: Consume, message: Message) -> None:
+    error = message.error()
+    if error is not None:
+        raise KafkaException(error)
+    run.add(
+        message.partition(),
+        message.offset(),
+        message.timestamp()[1],
+        message.key(),
+        message.value(),
+        message.headers() or [],
+    )
+
+
+if __name__ == "__main__":
+    main("librdkafka", confluent_kafka.libversion()[0], produce, consume)
