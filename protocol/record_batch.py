@@ -47,10 +47,12 @@ assert BATCH_PREFIX.size == LOG_OVERHEAD
 assert LEADER_STAMP.size == MAGIC_POSITION
 
 NO_TIMESTAMP: Final = -1
+NO_LEADER_EPOCH: Final = -1
+"""What clients send; the leader writes its own epoch over it."""
 
 _CODEC_MASK: Final = 0x07
 _LOG_APPEND_TIME_BIT: Final = 0x08
-_TRANSACTIONAL_BIT: Final = 0x10
+TRANSACTIONAL_BIT: Final = 0x10
 _CONTROL_BIT: Final = 0x20
 
 
@@ -116,7 +118,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def is_transactional(self) -> bool:
-        return bool(self.attributes & _TRANSACTIONAL_BIT)
+        return bool(self.attributes & TRANSACTIONAL_BIT)
 
     @property
     def is_control(self) -> bool:
@@ -160,6 +162,15 @@ def walk(buffer: Buffer) -> Iterator[tuple[int, BatchHeader]]:
 def compute_crc(batch: Buffer) -> int:
     """CRC-32C of one whole batch, over what the header's `crc` covers."""
     return crc32c(memoryview(batch)[_ATTRIBUTES_POSITION:])
+
+
+def seal_batch(header: BatchHeader, records: Buffer) -> bytes:
+    """One whole batch: `header` with the right length and CRC, and the (compressed) `records`."""
+    length = BATCH_LENGTH_MIN + len(records)
+    batch = bytearray(BATCH_HEADER.pack(*header._replace(batch_length=length, crc=0)))
+    batch += records
+    _CRC.pack_into(batch, _CRC_POSITION, compute_crc(batch))
+    return bytes(batch)
 
 
 def leader_stamp(header: BatchHeader, base_offset: int, leader_epoch: int) -> bytes:

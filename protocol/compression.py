@@ -1,0 +1,126 @@
+"""The five codecs of a batch's records, over cramjam.
+
+Decompression is bounded: a few hundred bytes can claim to be gigabytes. Snappy comes in two
+shapes: xerial's stream of blocks (what Java and librdkafka write) and one bare block; both are read, the
+first is written. LZ4 is the frame format, with independent blocks, since Kafka reads no others.
+cramjam is imported when the first compressed batch comes by: uncompressed traffic needs none of it.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+from protocol.errors import DecodeError
+from protocol.record_batch import Buffer, Codec
+
+DECOMPRESSED_BYTES_MAX: Final = 100 * 1024 * 1024
+"""What the records of one batch may grow to; as much as a whole request may weigh by default."""
+
+_XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
+_XERIAL_HEADER: Final = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
+_XERIAL_BLOCK_LENGTH: Final = struct.Struct(">i")
+_XERIAL_BLOCK_BYTES: Final = 32 * 1024
+_FIRST_GUESS_BYTES_MIN: Final = 16 * 1024
+_OUT_OF_ROOM: Final = "failed to write whole buffer"
+"""How cramjam says that the output did not fit; `tests/protocol/test_compression.py` pins it."""
+
+
+def compress(codec: Codec, data: Buffer) -> bytes:
+    """The compressed form of `data`, at the levels that Kafka uses by default."""
+    if codec is Codec.NONE:
+        return bytes(data)
+    import cramjam  # noqa: PLC0415  not for uncompressed traffic
+
+    match codec:
+        case Codec.GZIP:
+            return bytes(cramjam.gzip.compress(data))
+        case Codec.SNAPPY:
+            return _compress_xerial(data)
+        case Codec.LZ4:
+            compressor = cramjam.lz4.Compressor(content_checksum=False, block_linked=False)
+            compressor.compress(bytes(data))
+            return bytes(compressor.finish())
+        case Codec.ZSTD:
+            return bytes(cramjam.zstd.compress(data, level=3))
+
+
+def decompress(codec_id: int, data: Buffer, bytes_max: int = DECOMPRESSED_BYTES_MAX) -> bytes:
+    """The original of `data`, at most `bytes_max` long.
+
+    Raises `DecodeError` when the codec is unknown, the data is damaged or its original is longer.
+    """
+    if codec_id == Codec.NONE:
+        return bytes(data)
+    if codec_id > Codec.ZSTD:
+        raise DecodeError(f"codec {codec_id} is unknown, the known ones are 0 to {Codec.ZSTD:d}")
+    codec = Codec(codec_id)
+    if codec is Codec.SNAPPY:
+        return _decompress_snappy(memoryview(data), bytes_max)
+    return _decompress_stream(codec, data, bytes_max)
+
+
+def _decompress_stream(codec: Codec, data: Buffer, bytes_max: int) -> bytes:
+    """Tries a larger output buffer until the original fits, since a frame need not tell its size."""
+    import cramjam  # noqa: PLC0415
+
+    decompress_into = getattr(cramjam, codec.name.lower()).decompress_into
+    room = min(max(4 * len(data), _FIRST_GUESS_BYTES_MIN), bytes_max)
+    while True:
+        output = bytearray(room)
+        try:
+            size = decompress_into(data, output)
+        except cramjam.DecompressionError as error:
+            if _OUT_OF_ROOM not in str(error) or room == bytes_max:
+                raise DecodeError(
+                    f"{len(data)} bytes of {codec.name.lower()} do not decompress "
+                    f"into at most {bytes_max} bytes: {error}"
+                ) from error
+            room = min(4 * room, bytes_max)
+        else:
+            return bytes(memoryview(output)[:size])
+
+
+def _compress_xerial(data: Buffer) -> bytes:
+    import cramjam  # noqa: PLC0415
+
+    view = memoryview(data)
+    output = bytearray(_XERIAL_HEADER)
+    for position in range(0, len(view), _XERIAL_BLOCK_BYTES):
+        block = bytes(cramjam.snappy.compress_raw(view[position : position + _XERIAL_BLOCK_BYTES]))
+        output += _XERIAL_BLOCK_LENGTH.pack(len(block))
+        output += block
+    return bytes(output)
+
+
+def _decompress_snappy(data: memoryview, bytes_max: int) -> bytes:
+    if data[: len(_XERIAL_MAGIC)].tobytes() != _XERIAL_MAGIC:
+        return _decompress_snappy_block(data, bytes_max)
+    output = bytearray()
+    position = len(_XERIAL_HEADER)
+    while position < len(data):
+        if position + _XERIAL_BLOCK_LENGTH.size > len(data):
+            raise DecodeError(f"the snappy stream ends inside a block length at byte {position}")
+        (length,) = _XERIAL_BLOCK_LENGTH.unpack_from(data, position)
+        position += _XERIAL_BLOCK_LENGTH.size
+        if not 0 < length <= len(data) - position:
+            raise DecodeError(
+                f"a snappy block claims {length} bytes, {len(data) - position} are left"
+            )
+        output += _decompress_snappy_block(
+            data[position : position + length], bytes_max - len(output)
+        )
+        position += length
+    return bytes(output)
+
+
+def _decompress_snappy_block(block: memoryview, bytes_max: int) -> bytes:
+    import cramjam  # noqa: PLC0415
+
+    try:
+        size = cramjam.snappy.decompress_raw_len(block)
+        if size > bytes_max:
+            raise DecodeError(f"a snappy block claims {size} bytes, {bytes_max} are allowed")
+        return bytes(cramjam.snappy.decompress_raw(block))
+    except cramjam.DecompressionError as error:
+        raise DecodeError(f"{len(block)} bytes are no snappy block: {error}") from error

@@ -1,0 +1,44 @@
+"""Zigzag varints, the numbers inside a record: seven bits a byte, lowest first, sign in bit 0.
+
+Format: Kafka's `ByteUtils` (protocol buffers' sint32 and sint64). Reading refuses what does not fit
+into the claimed width; Kafka cuts such numbers off silently. Called by `records` and `record_check`.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from protocol.errors import DecodeError
+
+VARINT_BITS: Final = 32
+VARLONG_BITS: Final = 64
+
+
+def read_varint(data: bytes, position: int, bits: int = VARINT_BITS) -> tuple[int, int]:
+    """The number at `position` and the position behind it.
+
+    Raises `DecodeError` when the data ends inside the number or it takes more than `bits`.
+    """
+    raw = shift = 0
+    try:
+        while (byte := data[position]) > 0x7F:
+            raw |= (byte & 0x7F) << shift
+            shift += 7
+            position += 1
+            if shift >= bits:
+                raise DecodeError(f"a number at byte {position} of the records exceeds {bits} bits")
+    except IndexError:
+        raise DecodeError(f"the records end inside a number at byte {position}") from None
+    raw |= byte << shift
+    if raw >> bits:
+        raise DecodeError(f"a number at byte {position} of the records exceeds {bits} bits")
+    return (raw >> 1) ^ -(raw & 1), position + 1
+
+
+def write_varint(target: bytearray, value: int) -> None:
+    """Appends `value`; any int that fits 64 bits signed."""
+    raw = (value << 1) ^ (value >> 63)
+    while raw > 0x7F:
+        target.append(raw & 0x7F | 0x80)
+        raw >>= 7
+    target.append(raw)
