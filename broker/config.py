@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, NoReturn
 
 from broker.config_names import Config, LogFlush, LogFormat, LogLevel, Setting, settings
-from broker.config_values import Address
+from broker.config_values import Address, canonical
 
 __all__ = ["Address", "Config", "ConfigError", "LogFlush", "LogFormat", "LogLevel", "load_config"]
 
@@ -115,14 +115,9 @@ def _from_file(config_path: str, known: Mapping[str, Setting]) -> dict[str, Any]
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"--config: {config_path} is not TOML: {error}") from error
     return {
-        name: _read(known, name, _toml_text(value), source=f"{config_path}: {name}")
+        name: _read(known, name, canonical(value), source=f"{config_path}: {name}")
         for name, value in table.items()
     }
-
-
-def _toml_text(value: object) -> str:
-    """A TOML value as it would be written in a flag; tables and lists fit no kind and so fail."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -143,8 +138,7 @@ _NAMES_TITLE = (
 
 
 def _described(setting: Setting) -> str:
-    default = "" if setting.default is None else str(setting.default).lower()
-    return f"{setting.name} = {default}\n        {setting.doc}"
+    return f"{setting.name} = {canonical(setting.default)}\n        {setting.doc}"
 
 
 def _flag(name: str) -> str:

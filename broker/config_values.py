@@ -22,6 +22,7 @@ NAME_MAX: Final = 253
 
 Value = TypeVar("Value")
 Choice = TypeVar("Choice", bound=enum.StrEnum)
+Text = TypeVar("Text", bound=str)
 
 _NUMBER_WITH_UNIT = re.compile(r"(-?\d+)\s*([a-z]*)", re.IGNORECASE)
 _BYTE_UNITS = {"": 1, "b": 1, "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40}
@@ -39,12 +40,23 @@ class Address(NamedTuple):
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
+class ConfigType(enum.IntEnum):
+    """What DescribeConfigs says of a value (Kafka's `ConfigEntry.ConfigType` ids)."""
+
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    LONG = 5
+    LIST = 7
+
+
 @dataclass(slots=True, frozen=True)
 class Kind(Generic[Value]):
     """One kind of value: `parse` reads it and raises `ValueError`; `expects` completes "takes"."""
 
     expects: str
     parse: Callable[[str], Value]
+    type: ConfigType = ConfigType.STRING
 
     def read(self, text: str) -> Value:
         """The value that `text` means. Raises `ValueError` with what it takes and what it got."""
@@ -56,7 +68,11 @@ class Kind(Generic[Value]):
 
 def integer(least: int, most: int = INT32_MAX) -> Kind[int]:
     """A whole number in `least` ... `most`, both included."""
-    return Kind(f"an integer{_range(least, most)}", lambda text: _within(int(text), least, most))
+    return Kind(
+        f"an integer{_range(least, most)}",
+        lambda text: _within(int(text), least, most),
+        _integer_type(most),
+    )
 
 
 def size(least: int = 0, most: int = INT64_MAX) -> Kind[int]:
@@ -64,6 +80,7 @@ def size(least: int = 0, most: int = INT64_MAX) -> Kind[int]:
     return Kind(
         f"bytes (1048576, or 1MiB){_range(least, most)}",
         lambda text: _within(_with_unit(text, _BYTE_UNITS), least, most),
+        _integer_type(most),
     )
 
 
@@ -72,18 +89,24 @@ def duration(least: int = 0, most: int = INT64_MAX) -> Kind[int]:
     return Kind(
         f"milliseconds (60000, or 60s){_range(least, most)}",
         lambda text: _within(_with_unit(text, _TIME_UNITS), least, most),
+        _integer_type(most),
     )
 
 
 def boolean() -> Kind[bool]:
     """`true` or `false`; also 1, yes, 0, no."""
-    return Kind("true or false", _parse_boolean)
+    return Kind("true or false", _parse_boolean, ConfigType.BOOLEAN)
 
 
 def choice(options: type[Choice]) -> Kind[Choice]:
     """One of the values of an enum, in any case."""
     by_lower_case = {option.lower(): option for option in options}
     return Kind(" or ".join(options), lambda text: _chosen(by_lower_case, text))
+
+
+def only(value: str, reason: str, type_: ConfigType = ConfigType.STRING) -> Kind[str]:
+    """A name of Kafka's that has one value here; `reason` says why there is no other."""
+    return Kind(f"{value} only ({reason})", lambda text: _chosen({value: value}, text), type_)
 
 
 def path() -> Kind[str]:
@@ -125,6 +148,17 @@ def parse_address(text: str, *, port_least: int = 1, default_host: str | None = 
     return Address(host, _within(int(port_text), port_least, PORT_MAX))
 
 
+def canonical(value: object) -> str:
+    """A value as text that any client can read: plain numbers, `true`, `false`; None is empty."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return "" if value is None else str(value)
+
+
+def _integer_type(most: int) -> ConfigType:
+    return ConfigType.INT if most <= INT32_MAX else ConfigType.LONG
+
+
 def _within(value: int, least: int, most: int) -> int:
     if not least <= value <= most:
         raise ValueError(f"{value} is out of range")
@@ -144,7 +178,7 @@ def _with_unit(text: str, units: dict[str, int]) -> int:
     return int(match[1]) * units[match[2].lower()]
 
 
-def _chosen(by_lower_case: dict[str, Choice], text: str) -> Choice:
+def _chosen(by_lower_case: dict[str, Text], text: str) -> Text:
     if text.lower() not in by_lower_case:
         raise ValueError("none of the choices")
     return by_lower_case[text.lower()]
