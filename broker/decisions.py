@@ -56,18 +56,22 @@ class Outcome(NamedTuple):
 class Decisions:
     """The latest outcomes of one broker. Single owner: the event loop."""
 
-    __slots__ = ("appended", "metrics", "number", "others")
+    __slots__ = ("_appended", "_others", "metrics", "number")
 
     def __init__(self, metrics: Metrics, capacity: int = CAPACITY_DEFAULT) -> None:
         self.metrics = metrics
         self.number = 0
         """Outcomes remembered so far; the newest one's number."""
-        self.appended: deque[Outcome] = deque(maxlen=capacity)
-        self.others: deque[Outcome] = deque(maxlen=capacity)
+        self._appended: deque[Outcome] = deque(maxlen=capacity)
+        self._others: deque[Outcome] = deque(maxlen=capacity)
 
     def of_partition(self, topic: str, partition: int) -> PartitionDecisions:
         """Where one partition reports its outcomes."""
         return PartitionDecisions(self, topic, partition)
+
+    def remember(self, outcome: Outcome) -> None:
+        """Keeps one outcome; the oldest of its ring goes when that is full."""
+        (self._appended if outcome.outcome is APPEND else self._others).append(outcome)
 
     def latest(
         self, count: int, *, producer_id: int | None = None, topic: str | None = None
@@ -75,7 +79,7 @@ class Decisions:
         """At most `count` outcomes, the newest first, of one producer or topic if asked for."""
         wanted = (
             outcome
-            for outcome in sorted([*self.appended, *self.others], reverse=True)
+            for outcome in sorted([*self._appended, *self._others], reverse=True)
             if producer_id is None or outcome.header.producer_id == producer_id
             if topic is None or outcome.topic == topic
         )
@@ -99,13 +103,8 @@ class PartitionDecisions:
         metrics.batches_appended_total += 1
         metrics.records_appended_total += header.record_count
         metrics.bytes_appended_total += header.size
-        if header.producer_id < 0:
-            return
-        # Written out, since it runs for every batch: through `_remember` it takes twice as long.
-        decisions = self._decisions
-        decisions.number = number = decisions.number + 1
-        place = (number, now_ms, self.topic, self.partition, header)
-        decisions.appended.append(Outcome(*place, APPEND, _NONE, base_offset, "", ()))
+        if header.producer_id >= 0:
+            self._remember(now_ms, header, APPEND, base_offset=base_offset)
 
     def duplicate(self, now_ms: int, header: BatchHeader, decision: Duplicate) -> None:
         """Reports a repeat that is acknowledged with the offsets of the original."""
@@ -147,7 +146,7 @@ class PartitionDecisions:
         decisions = self._decisions
         decisions.number = number = decisions.number + 1
         place = (number, now_ms, self.topic, self.partition, header)
-        decisions.others.append(Outcome(*place, outcome, code, base_offset, reason, window))
+        decisions.remember(Outcome(*place, outcome, code, base_offset, reason, window))
 
     def _warn(self, header: BatchHeader, reason: str, window: Window) -> None:
         _logger.warning(
