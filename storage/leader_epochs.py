@@ -1,0 +1,132 @@
+"""Which leader wrote which offsets: leader epoch -> the offset at which it began to append.
+
+Followers cut their logs by these entries, not by the high watermark: a replica asks its leader
+where its own latest epoch ended, and drops what it holds beyond that. The rules are Kafka's
+`LeaderEpochFileCache`; the file is Kafka's `leader-epoch-checkpoint` (`docs/formats/`).
+
+Invariant: epochs and start offsets both grow from entry to entry.
+
+What is assigned is on disk when `assign` returns. Truncations wait for the next `assign` or
+`flush`: a crash before that leaves entries outside the log, and opening the log cuts them again.
+
+Called by the log. Knows nothing of batches and replicas.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from typing import Final, NamedTuple
+
+from storage.checkpoints import CheckpointError, parse_number, read_lines, split_line, write_lines
+from storage.file_system import FileSystem
+
+NO_EPOCH: Final = -1
+NO_OFFSET: Final = -1
+
+
+class LeaderEpoch(NamedTuple):
+    """One leader's time: its epoch, and the first offset that it could have written."""
+
+    epoch: int
+    start_offset: int
+
+
+class LeaderEpochs:
+    """The leader epochs of one partition's log, in one file."""
+
+    def __init__(self, fs: FileSystem, path: str) -> None:
+        """Reads the file; no file means no epochs. Raises `CheckpointError` where it is damaged."""
+        self._fs = fs
+        self._path = path
+        self._entries = self._read()
+        self._has_unwritten = False
+
+    @property
+    def entries(self) -> tuple[LeaderEpoch, ...]:
+        """All entries, oldest first."""
+        return tuple(self._entries)
+
+    @property
+    def latest_epoch(self) -> int:
+        """The newest epoch, -1 where there is none."""
+        return self._entries[-1].epoch if self._entries else NO_EPOCH
+
+    def assign(self, epoch: int, start_offset: int) -> None:
+        """Notes that `epoch` begins at `start_offset`; entries that contradict it go.
+
+        Does nothing for the latest epoch, unless it turns out to begin earlier than known.
+        """
+        assert epoch >= 0, f"leader epoch {epoch}"
+        assert start_offset >= 0, f"start offset {start_offset}"
+        latest = self._entries[-1] if self._entries else None
+        if latest is not None and latest.epoch == epoch and latest.start_offset <= start_offset:
+            return
+        while self._entries and (
+            self._entries[-1].epoch >= epoch or self._entries[-1].start_offset >= start_offset
+        ):
+            self._entries.pop()
+        self._entries.append(LeaderEpoch(epoch, start_offset))
+        self._has_unwritten = True
+        self.flush()
+
+    def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
+        """The newest epoch not above `epoch`, and the offset at which it ended (exclusive).
+
+        `(-1, -1)` where `epoch` is unknown because it is newer than all, or -1. An epoch older
+        than all is answered by itself and the first offset known. The latest epoch has not ended:
+        its end is `log_end_offset`.
+        """
+        if epoch == NO_EPOCH or epoch > self.latest_epoch:
+            return NO_EPOCH, NO_OFFSET
+        if epoch == self.latest_epoch:
+            return epoch, log_end_offset
+        above = bisect_right(self._entries, epoch, key=_epoch_of)
+        end_offset = self._entries[above].start_offset
+        return (self._entries[above - 1].epoch if above else epoch), end_offset
+
+    def truncate_from_end(self, offset: int) -> None:
+        """Drops epochs that begin at or behind `offset`, the new end of the log."""
+        kept = bisect_left(self._entries, offset, key=_start_of)
+        self._replace(self._entries[:kept])
+
+    def truncate_from_start(self, offset: int) -> None:
+        """Drops epochs that ended at or before `offset`, the new start of the log.
+
+        The epoch that holds `offset` now begins there.
+        """
+        above = bisect_right(self._entries, offset, key=_start_of)
+        if above:
+            first = LeaderEpoch(self._entries[above - 1].epoch, offset)
+            self._replace([first, *self._entries[above:]])
+
+    def flush(self) -> None:
+        """Writes the file, durably, if anything changed since it was written."""
+        if self._has_unwritten:
+            lines = (f"{entry.epoch} {entry.start_offset}" for entry in self._entries)
+            write_lines(self._fs, self._path, lines)
+            self._has_unwritten = False
+
+    def _replace(self, entries: list[LeaderEpoch]) -> None:
+        if entries != self._entries:
+            self._entries = entries
+            self._has_unwritten = True
+
+    def _read(self) -> list[LeaderEpoch]:
+        entries: list[LeaderEpoch] = []
+        for line in read_lines(self._fs, self._path):
+            fields = split_line(self._path, line, field_count=2)
+            entry = LeaderEpoch(*(parse_number(self._path, field) for field in fields))
+            if entries and not (
+                entries[-1].epoch < entry.epoch and entries[-1].start_offset < entry.start_offset
+            ):
+                raise CheckpointError(self._path, f"{entry} does not follow {entries[-1]}")
+            entries.append(entry)
+        return entries
+
+
+def _epoch_of(entry: LeaderEpoch) -> int:
+    return entry.epoch
+
+
+def _start_of(entry: LeaderEpoch) -> int:
+    return entry.start_offset

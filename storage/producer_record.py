@@ -1,0 +1,91 @@
+"""One producer's entry as bytes: the form in which idle producers wait in memory and snapshots lie on disk.
+
+Little-endian, so that packing is a copy on the machines we run on:
+    last_append_ms i64 | run_start i32 | producer_epoch i16 | batch_count u16 |
+    batch_count x (last_sequence i32 | last_offset i64 | offset_delta i32 | timestamp i64 | crc i64)
+batches oldest first; a crc of -1 says that the batch has none (the broker changed its bytes).
+
+Called by the packed table and the snapshots. Knows nothing of either, nor of producer ids.
+"""
+
+from __future__ import annotations
+
+import struct
+from itertools import chain
+from typing import Final
+
+from protocol.dedup import BatchMetadata, ProducerEntry
+from protocol.record_batch import Buffer
+
+RECORD_HEAD: Final = struct.Struct("<qihH")
+BATCH: Final = struct.Struct("<iqiqq")
+_APPEND_MS: Final = struct.Struct("<q")
+assert RECORD_HEAD.size == 16
+assert BATCH.size == 32
+
+WINDOW_MAX: Final = 1024
+"""The widest window a partition can have; it bounds what one record can ask for."""
+NO_CRC: Final = -1
+
+_BATCH_COUNT: Final = struct.Struct("<H")
+_BATCH_COUNT_POSITION: Final = 14
+_LAYOUTS: Final[dict[int, struct.Struct]] = {}
+"""Batch count -> layout of the whole record; at most `WINDOW_MAX` of them."""
+
+
+def record_size(batch_count: int) -> int:
+    """Bytes of a record with that many batches."""
+    return RECORD_HEAD.size + batch_count * BATCH.size
+
+
+def encode_record(entry: ProducerEntry) -> bytes:
+    """The entry as a record; its window has at most `WINDOW_MAX` batches."""
+    batches = entry.batches
+    count = len(batches)
+    layout = _LAYOUTS.get(count) or _layout(count)
+    head = (entry.last_append_ms, entry.run_start, entry.producer_epoch, count)
+    try:
+        return layout.pack(*head, *chain.from_iterable(batches))
+    except struct.error:  # a crc is None, the rare case; testing each of them first would cost more
+        marked = (b if b.crc is not None else b._replace(crc=NO_CRC) for b in batches)
+        return layout.pack(*head, *chain.from_iterable(marked))
+
+
+def decode_record(record: Buffer) -> ProducerEntry:
+    """The entry of a record; bytes behind it are ignored."""
+    last_append_ms, run_start, producer_epoch, count = RECORD_HEAD.unpack_from(record)
+    packed = memoryview(record)[RECORD_HEAD.size : record_size(count)]
+    batches = [
+        BatchMetadata(sequence, offset, delta, timestamp, crc if crc >= 0 else None)
+        for sequence, offset, delta, timestamp, crc in BATCH.iter_unpack(packed)
+    ]
+    return ProducerEntry(producer_epoch, run_start, last_append_ms, tuple(batches))
+
+
+def read_append_ms(record: Buffer) -> int:
+    """When the newest batch of the record was appended."""
+    (last_append_ms,) = _APPEND_MS.unpack_from(record)
+    return int(last_append_ms)
+
+
+def read_batch_count(record: Buffer, position: int = 0) -> int:
+    """How many batches the record at `position` holds."""
+    (count,) = _BATCH_COUNT.unpack_from(record, position + _BATCH_COUNT_POSITION)
+    return int(count)
+
+
+def trim_record(record: Buffer, window: int) -> Buffer:
+    """The record without bytes behind it and with at most the newest `window` batches."""
+    count = read_batch_count(record)
+    if count <= window:
+        return memoryview(record)[: record_size(count)]
+    trimmed = bytearray(record[: RECORD_HEAD.size])
+    trimmed += record[record_size(count - window) : record_size(count)]
+    _BATCH_COUNT.pack_into(trimmed, _BATCH_COUNT_POSITION, window)
+    return trimmed
+
+
+def _layout(count: int) -> struct.Struct:
+    assert count <= WINDOW_MAX, f"a window of {count} batches, at most {WINDOW_MAX} can be kept"
+    layout = struct.Struct(RECORD_HEAD.format + BATCH.format.lstrip("<") * count)
+    return _LAYOUTS.setdefault(count, layout)
