@@ -192,7 +192,7 @@ class Config:
         "a producer that appended nothing for this long is forgotten",
     )
     producer_state_batches_to_retain: int = _setting(
-        5, integer(1, 1000), "batches remembered per producer and partition to recognise repeats"
+        5, integer(1, 1024), "batches remembered per producer and partition to recognise repeats"
     )
     unknown_producer_id: UnknownProducerId = _setting(
         UnknownProducerId.REJECT,

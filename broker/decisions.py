@@ -1,9 +1,9 @@
-"""What was decided about each batch and why: counted, logged where it matters, and remembered.
+"""What was decided about each batch of an idempotent producer, and why.
 
-Partitions report every outcome here, so that `/metrics`, the log and `/decisions` cannot disagree.
+Produce reports every outcome here, so that `/metrics`, the log and `/decisions` cannot disagree.
 Memory is bounded: two rings of `capacity` outcomes, one for appended batches and one for the
 interesting rest, so that a busy producer's appends never push out the one refusal that somebody
-is looking for. Only batches with a producer id are remembered; there is no decision about others.
+is looking for.
 
 A spurious 45 makes clients store records twice, so each one is logged with the window it was
 judged by, and so is a repeat whose bytes differ.
@@ -14,12 +14,17 @@ from __future__ import annotations
 import logging
 from collections import deque
 from itertools import islice
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from broker.metrics import Metrics
-from protocol.dedup import Duplicate, ProducerEntry, Reject
+from broker.request import Request
+from protocol.dedup import Duplicate, Reject
 from protocol.errors import ErrorCode
 from protocol.record_batch import BatchHeader
+
+if TYPE_CHECKING:
+    from broker.partition import Partition
+    from storage.log import Appended
 
 CAPACITY_DEFAULT: Final = 1000
 
@@ -28,10 +33,10 @@ DUPLICATE: Final = "duplicate"
 DIVERGENT_DUPLICATE: Final = "divergent_duplicate"
 REJECT: Final = "reject"
 
-_NONE: Final = ErrorCode.NONE
-_logger = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 Window = tuple[tuple[int, int], ...]
+"""First and last sequence of each remembered batch, oldest first."""
 
 
 class Outcome(NamedTuple):
@@ -43,35 +48,50 @@ class Outcome(NamedTuple):
     topic: str
     partition: int
     header: BatchHeader
+    client_id: str | None
+    address: str
+    """The client's `host:port`."""
     outcome: str
     """One of the four names above."""
-    error_code: ErrorCode
     base_offset: int
     """Where the batch stands in the log; -1 when it was refused."""
-    reason: str
-    window: Window
-    """First and last sequence of the remembered batches, oldest first, where it was refused."""
+    error_code: ErrorCode = ErrorCode.NONE
+    reason: str = ""
+    window: Window = ()
+    """What it was judged by, where it was refused."""
 
 
 class Decisions:
     """The latest outcomes of one broker. Single owner: the event loop."""
 
-    __slots__ = ("_appended", "_others", "metrics", "number")
+    __slots__ = ("_appended", "_metrics", "_number", "_others")
 
     def __init__(self, metrics: Metrics, capacity: int = CAPACITY_DEFAULT) -> None:
-        self.metrics = metrics
-        self.number = 0
-        """Outcomes remembered so far; the newest one's number."""
+        self._metrics = metrics
+        self._number = 0
         self._appended: deque[Outcome] = deque(maxlen=capacity)
         self._others: deque[Outcome] = deque(maxlen=capacity)
 
-    def of_partition(self, topic: str, partition: int) -> PartitionDecisions:
-        """Where one partition reports its outcomes."""
-        return PartitionDecisions(self, topic, partition)
-
-    def remember(self, outcome: Outcome) -> None:
-        """Keeps one outcome; the oldest of its ring goes when that is full."""
-        (self._appended if outcome.outcome is APPEND else self._others).append(outcome)
+    def record(
+        self,
+        request: Request,
+        partition: Partition,
+        header: BatchHeader,
+        result: Appended | Duplicate | Reject,
+        now_ms: int,
+    ) -> None:
+        """Keeps one outcome (the oldest of its ring goes when that is full), counts and logs it."""
+        self._number = number = self._number + 1
+        client_id, address = request.header.client_id, request.peer.address
+        topic, index = partition.topic, partition.index
+        offset = -1 if isinstance(result, (Duplicate, Reject)) else result.base_offset
+        outcome = Outcome(number, now_ms, topic, index, header, client_id, address, APPEND, offset)
+        if isinstance(result, Reject):
+            self._others.append(self._rejected(outcome, result, _window(partition, header)))
+        elif isinstance(result, Duplicate):
+            self._others.append(self._repeated(outcome, result))
+        else:
+            self._appended.append(outcome)
 
     def latest(
         self, count: int, *, producer_id: int | None = None, topic: str | None = None
@@ -85,78 +105,48 @@ class Decisions:
         )
         return list(islice(wanted, count))
 
+    def _rejected(self, outcome: Outcome, reject: Reject, window: Window) -> Outcome:
+        self._metrics.rejects[reject.code.name] += 1
+        rejected = outcome._replace(
+            outcome=REJECT, error_code=reject.code, reason=reject.reason, window=window
+        )
+        if reject.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+            _warn(rejected)
+        return rejected
 
-class PartitionDecisions:
-    """One partition's way to report what became of each batch."""
-
-    __slots__ = ("_decisions", "_metrics", "partition", "topic")
-
-    def __init__(self, decisions: Decisions, topic: str, partition: int) -> None:
-        self._decisions = decisions
-        self._metrics = decisions.metrics
-        self.topic = topic
-        self.partition = partition
-
-    def appended(self, now_ms: int, header: BatchHeader, base_offset: int) -> None:
-        """Reports a batch that was written; also one without a producer id, for the counters."""
-        metrics = self._metrics
-        metrics.batches_appended_total += 1
-        metrics.records_appended_total += header.record_count
-        metrics.bytes_appended_total += header.size
-        if header.producer_id >= 0:
-            self._remember(now_ms, header, APPEND, base_offset=base_offset)
-
-    def duplicate(self, now_ms: int, header: BatchHeader, decision: Duplicate) -> None:
-        """Reports a repeat that is acknowledged with the offsets of the original."""
+    def _repeated(self, outcome: Outcome, duplicate: Duplicate) -> Outcome:
         self._metrics.duplicates_total += 1
-        offset = decision.original.base_offset
+        offset = duplicate.original.base_offset
         reason = f"stored before at offset {offset}"
-        outcome = DUPLICATE
-        if decision.divergent:
-            outcome = DIVERGENT_DUPLICATE
-            reason += ", with other bytes"
-            self._metrics.divergent_duplicates_total += 1
-            self._warn(header, reason, ())
-        self._remember(now_ms, header, outcome, base_offset=offset, reason=reason)
-
-    def rejected(
-        self, now_ms: int, header: BatchHeader, decision: Reject, entry: ProducerEntry | None
-    ) -> None:
-        """Reports a refusal; `entry` is what the partition knew of the producer."""
-        self._metrics.rejects_total[decision.code] += 1
-        batches = () if entry is None else entry.batches
-        window = tuple((batch.base_sequence, batch.last_sequence) for batch in batches)
-        if decision.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
-            self._warn(header, decision.reason, window)
-        self._remember(
-            now_ms, header, REJECT, code=decision.code, reason=decision.reason, window=window
+        repeated = outcome._replace(outcome=DUPLICATE, base_offset=offset, reason=reason)
+        if not duplicate.divergent:
+            return repeated
+        self._metrics.divergent_duplicates_total += 1
+        divergent = repeated._replace(
+            outcome=DIVERGENT_DUPLICATE, reason=f"{reason}, with other bytes"
         )
+        _warn(divergent)
+        return divergent
 
-    def _remember(
-        self,
-        now_ms: int,
-        header: BatchHeader,
-        outcome: str,
-        *,
-        code: ErrorCode = _NONE,
-        base_offset: int = -1,
-        reason: str = "",
-        window: Window = (),
-    ) -> None:
-        decisions = self._decisions
-        decisions.number = number = decisions.number + 1
-        place = (number, now_ms, self.topic, self.partition, header)
-        decisions.remember(Outcome(*place, outcome, code, base_offset, reason, window))
 
-    def _warn(self, header: BatchHeader, reason: str, window: Window) -> None:
-        _logger.warning(
-            "%s-%d: producer %d epoch %d sequences %d to %d: %s; window %s",
-            self.topic,
-            self.partition,
-            header.producer_id,
-            header.producer_epoch,
-            header.base_sequence,
-            header.last_sequence,
-            reason,
-            list(window),
-        )
+def _window(partition: Partition, header: BatchHeader) -> Window:
+    entry = partition.log.producers.get(header.producer_id)
+    batches = () if entry is None else entry.batches
+    return tuple((batch.base_sequence, batch.last_sequence) for batch in batches)
+
+
+def _warn(outcome: Outcome) -> None:
+    header = outcome.header
+    logger.warning(
+        "%s-%d: %s: producer %d epoch %d sequences %d to %d from %s: %s; window %s",
+        outcome.topic,
+        outcome.partition,
+        outcome.outcome,
+        header.producer_id,
+        header.producer_epoch,
+        header.base_sequence,
+        header.last_sequence,
+        outcome.address,
+        outcome.reason,
+        list(outcome.window),
+    )

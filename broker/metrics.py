@@ -12,6 +12,8 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import Final
 
+from protocol.record_batch import BatchHeader
+
 LATENCY_BOUNDS_S: Final = (
     0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0
 )  # fmt: skip
@@ -48,10 +50,8 @@ class Metrics:
     """Turned away because `connections_max` were open."""
     connections_idle_closed_total: int = 0
 
-    requests_total: defaultdict[int, int] = field(default_factory=lambda: defaultdict(int))
-    """By API key."""
-    errors_total: defaultdict[int, int] = field(default_factory=lambda: defaultdict(int))
-    """By error code, over all APIs; one per error in a response."""
+    requests: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
+    """By the name of the API."""
     request_bytes_total: int = 0
     response_bytes_total: int = 0
     produce_seconds: Histogram = field(default_factory=Histogram)
@@ -65,8 +65,14 @@ class Metrics:
     """Batches found in the window and acknowledged without being stored again."""
     divergent_duplicates_total: int = 0
     """Of these, the ones whose bytes differ from what was stored."""
-    rejects_total: defaultdict[int, int] = field(default_factory=lambda: defaultdict(int))
-    """Refusals of the de-duplication decision, by error code (45, 46, 47, 59)."""
+    rejects: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
+    """Refusals of the de-duplication decision, by the name of the error code."""
 
     producer_ids_issued_total: int = 0
     producer_id_blocks_claimed_total: int = 0
+
+    def appended(self, header: BatchHeader) -> None:
+        """Counts one batch that was written."""
+        self.batches_appended_total += 1
+        self.records_appended_total += header.record_count
+        self.bytes_appended_total += header.size

@@ -1,0 +1,117 @@
+"""What is counted, logged and remembered of each decision."""
+
+from __future__ import annotations
+
+import logging
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from broker.decisions import Decisions
+from broker.metrics import Metrics
+from broker.partition import Partition
+from broker.request import Peer, Request
+from protocol.dedup import BatchMetadata, Duplicate, ProducerEntry, Reject
+from protocol.errors import ErrorCode
+from protocol.headers import RequestHeader
+from protocol.record_batch import BatchHeader
+from storage.log import Appended
+
+_REQUEST = Request(RequestHeader(0, 9, 1, "client", 0), None, Peer(1, "10.0.0.1:5000"))
+_ENTRY = ProducerEntry(0, 0, 0, (BatchMetadata(1, 1, 1, 0, 5), BatchMetadata(3, 3, 1, 0, 5)))
+
+
+def _partition(topic: str = "orders", entry: ProducerEntry | None = None) -> Partition:
+    """As much of a partition as a report reads."""
+    producers: Any = {} if entry is None else {7: entry}
+    return cast(
+        "Partition", SimpleNamespace(topic=topic, index=2, log=SimpleNamespace(producers=producers))
+    )
+
+
+def _header(producer_id: int = 7, base_sequence: int = 4) -> BatchHeader:
+    return BatchHeader(0, 100, 0, 2, 5, 0, 1, 0, 0, producer_id, 0, base_sequence, 2)
+
+
+def _append(decisions: Decisions, partition: Partition, header: BatchHeader) -> None:
+    appended = Appended(base_offset=4, last_offset=5, timestamp=0, log_append_time=-1)
+    decisions.record(_REQUEST, partition, header, appended, 1000)
+
+
+def test_append_is_remembered_with_its_offset_and_its_client() -> None:
+    """An appended batch can be looked up with where it stands and who sent it."""
+    decisions = Decisions(Metrics())
+    _append(decisions, _partition(), _header())
+    (outcome,) = decisions.latest(10)
+    assert (outcome.number, outcome.outcome, outcome.base_offset) == (1, "append", 4)
+    assert (outcome.topic, outcome.partition, outcome.client_id) == ("orders", 2, "client")
+    assert (outcome.address, outcome.time_ms) == ("10.0.0.1:5000", 1000)
+
+
+def test_gap_is_counted_and_logged_with_the_window(caplog: pytest.LogCaptureFixture) -> None:
+    """Every 45 is a correctness event: counted, remembered, and logged with what it was judged by."""
+    metrics = Metrics()
+    decisions = Decisions(metrics)
+    reject = Reject(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, "sequence 9 does not follow 3")
+    with caplog.at_level(logging.WARNING):
+        decisions.record(_REQUEST, _partition(entry=_ENTRY), _header(), reject, 1000)
+    (outcome,) = decisions.latest(1)
+    assert metrics.rejects == {"OUT_OF_ORDER_SEQUENCE_NUMBER": 1}
+    assert (outcome.outcome, outcome.reason) == ("reject", "sequence 9 does not follow 3")
+    assert outcome.window == ((0, 1), (2, 3))
+    assert "orders-2" in caplog.text
+    assert "window [(0, 1), (2, 3)]" in caplog.text
+
+
+def test_fenced_producer_is_counted_but_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """An old epoch is the protocol at work, so it makes no line."""
+    metrics = Metrics()
+    reject = Reject(ErrorCode.INVALID_PRODUCER_EPOCH, "epoch 0 is older")
+    Decisions(metrics).record(_REQUEST, _partition(), _header(), reject, 1000)
+    assert metrics.rejects == {"INVALID_PRODUCER_EPOCH": 1}
+    assert not caplog.records
+
+
+def test_repeat_is_remembered_with_the_offset_of_the_original() -> None:
+    """A duplicate names the offset that its client was told."""
+    metrics = Metrics()
+    decisions = Decisions(metrics)
+    duplicate = Duplicate(_ENTRY.batches[1], divergent=False)
+    decisions.record(_REQUEST, _partition(), _header(), duplicate, 1000)
+    (outcome,) = decisions.latest(1)
+    assert (outcome.outcome, outcome.base_offset) == ("duplicate", 2)
+    assert (metrics.duplicates_total, metrics.divergent_duplicates_total) == (1, 0)
+
+
+def test_repeat_with_other_bytes_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """Same numbers and other bytes is acknowledged, counted on its own, and logged."""
+    metrics = Metrics()
+    decisions = Decisions(metrics)
+    duplicate = Duplicate(_ENTRY.batches[1], divergent=True)
+    decisions.record(_REQUEST, _partition(), _header(), duplicate, 1000)
+    assert decisions.latest(1)[0].outcome == "divergent_duplicate"
+    assert (metrics.duplicates_total, metrics.divergent_duplicates_total) == (1, 1)
+    assert "with other bytes" in caplog.text
+
+
+def test_appends_never_push_out_a_refusal() -> None:
+    """However many batches are appended, the last refusals stay to be seen."""
+    decisions = Decisions(Metrics(), capacity=3)
+    decisions.record(
+        _REQUEST, _partition(), _header(), Reject(ErrorCode.UNKNOWN_PRODUCER_ID, "gone"), 1
+    )
+    for _ in range(10):
+        _append(decisions, _partition(), _header())
+    assert [outcome.number for outcome in decisions.latest(10)] == [11, 10, 9, 1]
+
+
+def test_outcomes_are_newest_first_and_can_be_narrowed() -> None:
+    """A producer or a topic can be picked, and at most the asked number comes back."""
+    decisions = Decisions(Metrics())
+    _append(decisions, _partition("orders"), _header(7))
+    _append(decisions, _partition("orders"), _header(8))
+    _append(decisions, _partition("bills"), _header(8))
+    assert [o.number for o in decisions.latest(2)] == [3, 2]
+    assert [o.number for o in decisions.latest(9, producer_id=8, topic="orders")] == [2]
+    assert [o.number for o in decisions.latest(9, topic="none")] == []
