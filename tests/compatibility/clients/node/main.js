@@ -1,0 +1,134 @@
+'use strict'
+// The kafkajs client program; its command line is defined in tests/compatibility/README.md.
+// kafkajs reads through consumer groups only, so there is no `consume`.
+
+const fs = require('node:fs')
+const { parseArgs } = require('node:util')
+const { Kafka, logLevel } = require('kafkajs')
+const codecs = require('./codecs')
+const { record } = require('./records')
+
+const RECORDS_A_SEND = 500
+
+function parse() {
+  const text = otherwise => ({ type: 'string', default: otherwise })
+  const { positionals, values } = parseArgs({
+    allowPositionals: true,
+    options: {
+      bootstrap: text(),
+      topic: text(),
+      partitions: text(),
+      codec: text('none'),
+      count: text(),
+      seed: text(),
+      first: text('0'),
+      'base-timestamp': text('1700000000000'),
+      rate: text('0'),
+      'ack-log': text(),
+      'linger-ms': text('5'), // kafkajs sends what it is given at once
+      'request-timeout-ms': text('10000'),
+      'delivery-timeout-ms': text('0'), // nor does it give up
+    },
+  })
+  if (positionals[0] !== 'produce') throw new Error('this client only knows `produce`')
+  return values
+}
+
+class Produce {
+  constructor(options, compression) {
+    this.options = options
+    this.compression = compression
+    this.series = {
+      seed: Number(options.seed),
+      partitions: Number(options.partitions),
+      baseTimestamp: Number(options['base-timestamp']),
+    }
+    this.summary = { sent: 0, acked: 0, errors: {}, fatal: null }
+    this.ackLog = options['ack-log'] ? fs.openSync(options['ack-log'], 'a') : null
+    this.stopped = false
+    process.on('SIGTERM', () => {
+      this.stopped = true
+    })
+  }
+
+  async run() {
+    const kafka = new Kafka({
+      brokers: [this.options.bootstrap],
+      requestTimeout: Number(this.options['request-timeout-ms']),
+      logLevel: logLevel.WARN,
+    })
+    const producer = kafka.producer({
+      idempotent: true,
+      allowAutoTopicCreation: true,
+      retry: { initialRetryTime: 50, maxRetryTime: 1000, retries: Number.MAX_SAFE_INTEGER },
+    })
+    await producer.connect()
+    const first = Number(this.options.first)
+    const count = Number(this.options.count)
+    const began = process.hrtime.bigint()
+    for (let index = 0; index < count && !this.stopped; ) {
+      const ready = await this.countDue(began, index, count)
+      const numbers = Array.from({ length: ready }, (_, i) => first + index + i)
+      await this.send(producer, numbers.map(number => record(this.series, number)))
+      index += ready
+    }
+    await producer.disconnect()
+  }
+
+  // How many records may be sent now; waits until it is at least one, unless stopped.
+  async countDue(began, index, count) {
+    const rate = Number(this.options.rate)
+    const left = Math.min(count - index, RECORDS_A_SEND)
+    if (rate <= 0) return left
+    for (;;) {
+      const seconds = Number(process.hrtime.bigint() - began) / 1e9
+      const due = Math.min(left, Math.floor(seconds * rate) + 1 - index)
+      if (due > 0) return due
+      if (this.stopped) return 0
+      await new Promise(resolve => setTimeout(resolve, 5))
+    }
+  }
+
+  async send(producer, messages) {
+    const { topic } = this.options
+    this.summary.sent += messages.length
+    try {
+      const answers = await producer.send({ topic, acks: -1, messages, compression: this.compression })
+      this.acknowledge(messages, answers)
+    } catch (error) {
+      const name = error.type || error.name
+      this.summary.errors[name] = (this.summary.errors[name] || 0) + messages.length
+    }
+  }
+
+  acknowledge(messages, answers) {
+    const next = new Map(answers.map(a => [a.partition, BigInt(a.baseOffset)]))
+    const lines = messages.map(({ partition, number }) => {
+      const offset = next.get(partition)
+      next.set(partition, offset + (offset < 0n ? 0n : 1n))
+      return `${partition} ${offset} ${number}\n`
+    })
+    this.summary.acked += messages.length
+    if (this.ackLog !== null) fs.writeSync(this.ackLog, lines.join(''))
+  }
+
+  get succeeded() {
+    const { sent, acked, errors, fatal } = this.summary
+    return fatal === null && Object.keys(errors).length === 0 && acked === sent
+  }
+}
+
+async function main() {
+  const began = process.hrtime.bigint()
+  const options = parse()
+  const run = new Produce(options, await codecs.use(options.codec))
+  await run.run()
+  const seconds = Number(process.hrtime.bigint() - began) / 1e9
+  const { version } = require('kafkajs/package.json')
+  process.stdout.write(
+    `${JSON.stringify({ client: 'kafkajs', version, seconds, ...run.summary })}\n`,
+    () => process.exit(run.succeeded ? 0 : 1)
+  )
+}
+
+main()
