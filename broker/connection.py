@@ -1,0 +1,261 @@
+"""One connection: frames in, answers out in the order of their requests.
+
+A request is worked on as soon as it has arrived, also while earlier ones wait (for replicas, for
+data, for a flush); their answers queue in `_slots` and leave in order. What the frames mean is the
+dispatcher's business, so that both ports share this file.
+
+Back-pressure: reading stops while `INFLIGHT_REQUESTS_MAX` answers are outstanding, while the
+client does not take its answers, or while the broker's request memory is spent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
+
+from broker.memory_budget import MemoryBudget
+from broker.metrics import Metrics
+from broker.request import CloseConnectionError, Peer
+from protocol.errors import DecodeError
+from protocol.framing import Frame, FrameReceiver
+
+logger = logging.getLogger(__name__)
+
+INFLIGHT_REQUESTS_MAX: Final = 64
+WRITE_BUFFER_BYTES_MAX: Final = 1024 * 1024
+
+Buffers = Sequence[bytes]
+Dispatched = Buffers | Awaitable[Buffers | None] | None
+"""A framed answer, one that is still to come, or None where the client expects none."""
+
+
+class _Slot:
+    """The place of one answer in the order. `ready` once `buffers` is final."""
+
+    __slots__ = ("buffers", "ready")
+
+    def __init__(self) -> None:
+        self.buffers: Buffers | None = None
+        self.ready = False
+
+
+class Connection(asyncio.BufferedProtocol):
+    """A client's connection to either port."""
+
+    def __init__(
+        self,
+        dispatch: Callable[[Frame, Peer], Dispatched],
+        *,
+        connection_id: int,
+        frame_size_max: int,
+        budget: MemoryBudget,
+        connections: set[Connection],
+        metrics: Metrics,
+    ) -> None:
+        self._dispatch = dispatch
+        self._receiver = FrameReceiver(frame_size_max)
+        self._budget = budget
+        self._connections = connections
+        self._metrics = metrics
+        self._peer = Peer(connection_id, "?")
+        self._transport: asyncio.Transport | None = None
+        self._slots: deque[_Slot] = deque()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._reserved = 0
+        self._is_reserving = False
+        self._is_writing_paused = False
+        self._is_draining = False
+        self._is_pumping = False
+        self._last_active = time.monotonic()
+
+    # --- life ---
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES_MAX)
+        address = transport.get_extra_info("peername")
+        if isinstance(address, tuple):
+            self._peer.address = f"{address[0]}:{address[1]}"
+        self._connections.add(self)
+        self._metrics.connections_open += 1
+        logger.debug("connection %d from %s", self._peer.connection_id, self._peer.address)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        self._connections.discard(self)
+        self._metrics.connections_open -= 1
+        for task in self._tasks:
+            task.cancel()
+        self._slots.clear()
+        self._release()
+        logger.debug("connection %d ended%s", self._peer.connection_id, f": {exc}" if exc else "")
+
+    def close(self, reason: str = "") -> None:
+        """Ends the connection now; answers that are not yet written are lost to the client."""
+        if self._transport is None:
+            return
+        if reason:
+            logger.warning(
+                "closing connection %d from %s: %s",
+                self._peer.connection_id,
+                self._peer.address,
+                reason,
+            )
+        transport, self._transport = self._transport, None
+        transport.close()
+
+    def is_idle_since(self, moment: float) -> bool:
+        """Whether nothing has arrived since `moment` (monotonic seconds) and nothing is owed."""
+        return self._last_active < moment and not self._slots
+
+    async def drain(self) -> None:
+        """Takes no further request, answers what is in flight, then closes."""
+        self._is_draining = True
+        self._update_reading()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        self.close()
+
+    # --- reading ---
+
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - asyncio's signature
+        return self._receiver.writable()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._last_active = time.monotonic()
+        self._receiver.received(nbytes)
+        self._pump()
+
+    def eof_received(self) -> bool:
+        return False
+
+    def _pump(self) -> None:
+        """Works on every complete frame that back-pressure lets through."""
+        if self._is_pumping:
+            return
+        self._is_pumping = True
+        try:
+            while self._may_read():
+                frame = self._receiver.next_frame()
+                if frame is None:
+                    self._reserve_for_large_frame()
+                    break
+                self._handle(frame)
+        except (DecodeError, CloseConnectionError) as error:
+            self.close(str(error))
+        finally:
+            self._is_pumping = False
+        self._update_reading()
+
+    def _may_read(self) -> bool:
+        return (
+            self._transport is not None
+            and not self._is_draining
+            and not self._is_reserving
+            and not self._is_writing_paused
+            and len(self._slots) < INFLIGHT_REQUESTS_MAX
+        )
+
+    def _update_reading(self) -> None:
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        if self._may_read():
+            transport.resume_reading()
+        else:
+            transport.pause_reading()
+
+    # --- the memory of large frames ---
+
+    def _reserve_for_large_frame(self) -> None:
+        """Takes the bytes of the large frame that has begun; reading stops while that has to wait."""
+        size = self._receiver.pending_size
+        if size and not self._reserved:
+            self._reserved = size
+            self._is_reserving = not self._budget.reserve(size, self._on_reserved)
+
+    def _on_reserved(self) -> None:
+        self._is_reserving = False
+        if self._transport is None:
+            self._release()
+            return
+        self._pump()
+
+    def _release(self) -> None:
+        if self._reserved and not self._is_reserving:
+            size, self._reserved = self._reserved, 0
+            self._budget.release(size)
+
+    # --- answering ---
+
+    def _handle(self, frame: Frame) -> None:
+        dispatched = self._dispatch(frame, self._peer)
+        if dispatched is None:
+            self._release()
+        elif isinstance(dispatched, Awaitable):
+            self._answer_later(dispatched)
+        else:
+            self._release()
+            if self._slots:
+                slot = _Slot()
+                slot.buffers, slot.ready = dispatched, True
+                self._slots.append(slot)
+            else:
+                self._write(dispatched)
+
+    def _answer_later(self, answer: Awaitable[Buffers | None]) -> None:
+        slot = _Slot()
+        self._slots.append(slot)
+        reserved, self._reserved = self._reserved, 0
+        task = asyncio.ensure_future(self._fill(slot, answer, reserved))
+        self._tasks.add(task)
+        task.add_done_callback(self._on_answered)
+
+    def _on_answered(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self.close("a request failed inside the broker")
+            context = {"message": "a request failed", "exception": error}
+            task.get_loop().call_exception_handler(context)
+
+    async def _fill(self, slot: _Slot, answer: Awaitable[Buffers | None], reserved: int) -> None:
+        try:
+            slot.buffers = await answer
+        except (DecodeError, CloseConnectionError) as error:
+            self.close(str(error))
+            return
+        finally:
+            if reserved:
+                self._budget.release(reserved)
+        slot.ready = True
+        self._flush_slots()
+        self._pump()
+
+    def _flush_slots(self) -> None:
+        slots = self._slots
+        while slots and slots[0].ready:
+            buffers = slots.popleft().buffers
+            if buffers is not None:
+                self._write(buffers)
+
+    def _write(self, buffers: Buffers) -> None:
+        if self._transport is None:
+            return
+        if len(buffers) == 1:
+            self._transport.write(buffers[0])
+        else:
+            self._transport.writelines(buffers)
+
+    def pause_writing(self) -> None:
+        self._is_writing_paused = True
+        self._update_reading()
+
+    def resume_writing(self) -> None:
+        self._is_writing_paused = False
+        self._pump()

@@ -1,0 +1,107 @@
+"""From a frame on the Kafka port to the handler of its API, and back to a framed answer.
+
+Which APIs exist is what `HANDLERS` lists; ApiVersions is derived from it. A request that cannot be
+read, or of a version that is not served, ends the connection as in Kafka; the one exception is
+ApiVersions itself, which answers an unknown version with version 0 and UNSUPPORTED_VERSION.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Final
+
+from broker.connection import Buffers, Dispatched
+from broker.handlers import (
+    api_versions,
+    fetch,
+    find_coordinator,
+    init_producer_id,
+    list_offsets,
+    metadata,
+    produce,
+    sasl_handshake,
+)
+from broker.request import Answer, CloseConnectionError, NoResponse, Outcome, Peer, Request
+from protocol.framing import Frame, frame_length
+from protocol.headers import (
+    RequestHeader,
+    read_request_header,
+    response_header,
+    skip_tagged_fields,
+)
+from protocol.registry import Api
+
+if TYPE_CHECKING:
+    from broker.broker import Broker
+
+Handler = Callable[[Request, "Broker"], Outcome]
+
+_MODULES: Final = (
+    produce,
+    fetch,
+    list_offsets,
+    metadata,
+    find_coordinator,
+    sasl_handshake,
+    api_versions,
+    init_producer_id,
+)
+HANDLERS: Final[Mapping[int, tuple[Api, Handler]]] = {
+    module.API.key: (module.API, module.handle) for module in _MODULES
+}
+
+
+class KafkaDispatcher:
+    """Answers the frames of all connections on the Kafka port."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    def __call__(self, frame: Frame, peer: Peer) -> Dispatched:
+        """Raises `DecodeError` or `CloseConnectionError` where the connection has to end."""
+        header = read_request_header(frame)
+        api, handle = self._route(header)
+        if api is api_versions.API and not api.serves(header.api_version):
+            return _framed(api, header, 0, api_versions.unsupported_version())
+        flexible = api.is_flexible(header.api_version)
+        position = header.body_position
+        if flexible:
+            position = skip_tagged_fields(frame, position)
+        body = api.decode_request(header.api_version, frame, position)
+        self._broker.metrics.requests[api.name] += 1
+        outcome = handle(Request(header, body, peer), self._broker)
+        if isinstance(outcome, Awaitable):
+            return _framed_later(api, header, outcome)
+        return _framed(api, header, header.api_version, outcome)
+
+    def _route(self, header: RequestHeader) -> tuple[Api, Handler]:
+        found = HANDLERS.get(header.api_key)
+        if found is None:
+            raise CloseConnectionError(f"API key {header.api_key} is not served")
+        api = found[0]
+        if not api.serves(header.api_version) and api is not api_versions.API:
+            raise CloseConnectionError(
+                f"{api.name} version {header.api_version} is not served, "
+                f"only {api.version_min} to {api.version_max}"
+            )
+        return found
+
+
+async def _framed_later(
+    api: Api, header: RequestHeader, outcome: Awaitable[Answer]
+) -> Buffers | None:
+    return _framed(api, header, header.api_version, await outcome)
+
+
+def _framed(api: Api, header: RequestHeader, version: int, answer: Answer) -> Buffers | None:
+    if isinstance(answer, NoResponse):
+        return None
+    # ApiVersions keeps response header 0 in all versions, so that any client can read it (KIP-511).
+    flexible = api.is_flexible(version) and api is not api_versions.API
+    head = response_header(header.correlation_id, flexible=flexible)
+    if isinstance(answer, Mapping):
+        answer = api.encode_response(version, answer)
+    if isinstance(answer, bytes):
+        return (b"".join((frame_length(len(head) + len(answer)), head, answer)),)
+    size = len(head) + sum(map(len, answer))
+    return (frame_length(size) + head, *answer)

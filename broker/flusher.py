@@ -1,0 +1,67 @@
+"""Forces logs to disk in a thread, while the event loop goes on appending.
+
+With `log_flush=commit` every append asks for a flush and is acknowledged when one that covers it
+is done: appends that arrive during a flush share the next one (group commit). With `log_flush=os`
+a flush every few seconds keeps the recovery point close behind the end of the log, so that a
+restart after `kill -9` has little to check; nobody waits for it.
+
+A failed flush takes the log directory offline: the kernel may have dropped the pages, so trying
+again and succeeding would prove nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+
+from broker.partition import Partition
+from storage.file_system import StorageError
+
+logger = logging.getLogger(__name__)
+
+
+class Flusher:
+    """The one task that flushes. `on_failure` is called with the error that ends it."""
+
+    def __init__(self, *, interval_s: float, on_failure: Callable[[StorageError], None]) -> None:
+        self._interval_s = interval_s
+        self._on_failure = on_failure
+        self._dirty: set[Partition] = set()
+        self._wake = asyncio.Event()
+
+    def mark_dirty(self, partition: Partition) -> None:
+        """The partition has appended since its last flush."""
+        self._dirty.add(partition)
+        if self._interval_s == 0 and not self._wake.is_set():
+            self._wake.set()
+
+    def forget(self, partition: Partition) -> None:
+        """The partition is being deleted."""
+        self._dirty.discard(partition)
+
+    async def run(self) -> None:
+        """Until cancelled: waits for dirty partitions (or the interval) and flushes them."""
+        while True:
+            if self._interval_s:
+                await asyncio.sleep(self._interval_s)
+            else:
+                await self._wake.wait()
+                self._wake.clear()
+            dirty, self._dirty = self._dirty, set()
+            try:
+                await self._flush(dirty)
+            except StorageError as error:
+                self._on_failure(error)
+                return
+
+    async def _flush(self, partitions: Iterable[Partition]) -> None:
+        pending = [(partition, partition.log.start_flush()) for partition in partitions]
+        if not pending:
+            return
+        await asyncio.get_running_loop().run_in_executor(
+            None, lambda: [flush.run() for _, flush in pending]
+        )
+        for partition, flush in pending:
+            partition.log.finish_flush(flush)
+            partition.advance_high_watermark()

@@ -1,0 +1,53 @@
+"""ApiVersions (18), versions 0-4: what this broker serves, derived from the handlers themselves.
+
+v0-2: the list. v3 (KIP-511): flexible; the client names its software. v4: no change on the wire
+that concerns us. A version above 4 is answered with version 0 and UNSUPPORTED_VERSION, so that the
+client can try again lower. Features (KIP-584) are left out: there are none to negotiate.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+from broker.request import Answer, Request
+from protocol.errors import ErrorCode
+from protocol.registry import Api
+
+if TYPE_CHECKING:
+    from broker.broker import Broker
+
+API = Api(key=18, name="api_versions", version_min=0, version_max=4, flexible_from=3)
+
+_SOFTWARE_NAME: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+
+
+def handle(request: Request, _broker: Broker) -> Answer:
+    """The list of APIs; INVALID_REQUEST for software names that Kafka does not take either."""
+    if request.version >= 3:
+        for name in (request.body.client_software_name, request.body.client_software_version):
+            if not _SOFTWARE_NAME.fullmatch(name):
+                return _answer(ErrorCode.INVALID_REQUEST)
+    return _answer(ErrorCode.NONE)
+
+
+def unsupported_version() -> Answer:
+    """The answer (version 0) to a version that is not served."""
+    return _answer(ErrorCode.UNSUPPORTED_VERSION)
+
+
+def _answer(error_code: ErrorCode) -> dict[str, Any]:
+    from broker.dispatch import HANDLERS
+
+    return {
+        "error_code": error_code,
+        "throttle_time": 0,
+        "api_keys": [
+            {
+                "api_key": api.key,
+                "min_version": api.version_min if api.listed_min is None else api.listed_min,
+                "max_version": api.version_max,
+            }
+            for api, _ in sorted(HANDLERS.values(), key=lambda entry: entry[0].key)
+        ],
+    }

@@ -1,0 +1,54 @@
+"""InitProducerId (22), versions 0-5: a new producer id with epoch 0.
+
+v2 flexible; v3 (KIP-360) the client may name its old id and epoch, which only matters to
+transactions; v4 PRODUCER_FENCED and v5 TRANSACTION_ABORTABLE are for transactions too. Without a
+transactional id every call gets a new id, from the block this broker has claimed.
+
+Transactions are not served: a transactional id is refused, and never retried by clients.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from broker.request import Answer, Outcome, Request
+from protocol.errors import ErrorCode
+from protocol.registry import Api
+from protocol.sequence import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+
+if TYPE_CHECKING:
+    from broker.broker import Broker
+
+API = Api(key=22, name="init_producer_id", version_min=0, version_max=5, flexible_from=2)
+
+
+def handle(request: Request, broker: Broker) -> Outcome:
+    """The next producer id; waits only where the next block is still being claimed."""
+    body = request.body
+    producer_id = getattr(body, "producer_id", NO_PRODUCER_ID)
+    producer_epoch = getattr(body, "producer_epoch", NO_PRODUCER_EPOCH)
+    if body.transactional_id is not None:
+        return _answer(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    if (producer_id == NO_PRODUCER_ID) != (producer_epoch == NO_PRODUCER_EPOCH):
+        return _answer(ErrorCode.INVALID_REQUEST)
+    ready = broker.producer_ids.next_producer_id()
+    if ready is not None:
+        return _answer(ErrorCode.NONE, ready, 0)
+    return _wait_for_block(broker)
+
+
+async def _wait_for_block(broker: Broker) -> Answer:
+    return _answer(ErrorCode.NONE, await broker.producer_ids.wait_for_producer_id(), 0)
+
+
+def _answer(
+    error_code: ErrorCode,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+) -> dict[str, Any]:
+    return {
+        "throttle_time": 0,
+        "error_code": error_code,
+        "producer_id": producer_id,
+        "producer_epoch": producer_epoch,
+    }

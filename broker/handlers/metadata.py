@@ -1,0 +1,124 @@
+"""Metadata (3), versions 0-12: brokers, topics, partitions and their leaders.
+
+v0: an empty list of topics means all; from v1 null means all and empty none. v4 the client says
+whether a topic may be created by asking for it; v5 offline replicas; v7 leader epochs; v9 flexible;
+v10 topic ids in the answer; v12 topics asked for by id. A topic that asking creates is answered
+when its partitions can take records (Kafka answers LEADER_NOT_AVAILABLE first and lets the client
+poll). Authorised operations are left at "not asked": there is no authorisation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from broker.coordination.node_data import NO_LEADER, PartitionState
+from broker.coordination.topic_names import check_topic_name
+from broker.request import Answer, Outcome, Request
+from protocol.errors import ErrorCode, KafkaError
+from protocol.registry import Api
+
+if TYPE_CHECKING:
+    from broker.broker import Broker
+
+API = Api(key=3, name="metadata", version_min=0, version_max=12, flexible_from=9)
+
+
+def handle(request: Request, broker: Broker) -> Outcome:
+    """Answers at once unless a topic has to be created."""
+    wanted = request.body.topics
+    if wanted is None or (request.version == 0 and not wanted):
+        return _answer(broker, [_topic(broker, name) for name in broker.registry.topics])
+    may_create = getattr(request.body, "allow_auto_topic_creation", True)
+    missing = [
+        topic.name
+        for topic in wanted
+        if topic.name is not None and topic.name not in broker.registry.topics
+    ]
+    if missing and may_create and broker.config.auto_create_topics_enable:
+        return _create_and_answer(broker, wanted, missing)
+    return _answer(broker, [_wanted_topic(broker, topic, {}) for topic in wanted])
+
+
+async def _create_and_answer(broker: Broker, wanted: Any, missing: list[str]) -> Answer:
+    failures: dict[str, KafkaError] = {}
+    for name in dict.fromkeys(missing):
+        try:
+            await broker.auto_create_topic(name)
+        except KafkaError as error:
+            failures[name] = error
+    return _answer(broker, [_wanted_topic(broker, topic, failures) for topic in wanted])
+
+
+def _wanted_topic(broker: Broker, wanted: Any, failures: dict[str, KafkaError]) -> dict[str, Any]:
+    name = wanted.name
+    if name is None:
+        topic = broker.registry.topics_by_id.get(wanted.topic_id)
+        if topic is None:
+            return _missing(None, ErrorCode.UNKNOWN_TOPIC_ID, wanted.topic_id)
+        name = topic.name
+    if name in broker.registry.topics:
+        return _topic(broker, name)
+    if name in failures:
+        return _missing(name, failures[name].code)
+    return _missing(name, _missing_code(name))
+
+
+def _missing_code(name: str) -> ErrorCode:
+    try:
+        check_topic_name(name)
+    except KafkaError as error:
+        return error.code
+    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def _missing(name: str | None, code: ErrorCode, topic_id: Any = None) -> dict[str, Any]:
+    return {
+        "error_code": code,
+        "name": name,
+        "topic_id": topic_id,
+        "is_internal": False,
+        "partitions": (),
+    }
+
+
+def _topic(broker: Broker, name: str) -> dict[str, Any]:
+    topic = broker.registry.topics[name]
+    return {
+        "error_code": ErrorCode.NONE,
+        "name": name,
+        "topic_id": topic.topic_id,
+        "is_internal": False,
+        "partitions": [
+            _partition(broker, index, replicas, topic.states[index])
+            for index, replicas in topic.assignment.items()
+        ],
+    }
+
+
+def _partition(
+    broker: Broker, index: int, replicas: Sequence[int], state: PartitionState
+) -> dict[str, Any]:
+    has_leader = state.leader != NO_LEADER
+    return {
+        "error_code": ErrorCode.NONE if has_leader else ErrorCode.LEADER_NOT_AVAILABLE,
+        "partition_index": index,
+        "leader_id": state.leader,
+        "leader_epoch": state.leader_epoch,
+        "replica_nodes": replicas,
+        "isr_nodes": state.isr,
+        "offline_replicas": [one for one in replicas if one not in broker.live_brokers],
+    }
+
+
+def _answer(broker: Broker, topics: list[dict[str, Any]]) -> Answer:
+    return {
+        "throttle_time": 0,
+        "brokers": [
+            {"node_id": broker_id, "host": address.host, "port": address.port}
+            for broker_id, address in broker.live_brokers.items()
+        ],
+        "cluster_id": broker.cluster_id,
+        "controller_id": broker.controller_id,
+        "topics": topics,
+    }

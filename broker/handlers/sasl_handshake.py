@@ -1,0 +1,19 @@
+"""SaslHandshake (17), versions 0-1: an honest refusal; this broker takes plain connections only."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.request import Answer, Request
+from protocol.errors import ErrorCode
+from protocol.registry import Api
+
+if TYPE_CHECKING:
+    from broker.broker import Broker
+
+API = Api(key=17, name="sasl_handshake", version_min=0, version_max=1, flexible_from=2)
+
+
+def handle(_request: Request, _broker: Broker) -> Answer:
+    """UNSUPPORTED_SASL_MECHANISM with an empty list of mechanisms."""
+    return {"error_code": ErrorCode.UNSUPPORTED_SASL_MECHANISM, "mechanisms": ()}

@@ -1,0 +1,50 @@
+"""What a handler gets, and what it may answer."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from protocol.headers import RequestHeader
+
+
+@dataclass(slots=True)
+class Peer:
+    """The other end of a connection."""
+
+    connection_id: int
+    address: str
+    """`host:port` of the client."""
+
+
+@dataclass(slots=True)
+class Request:
+    """One decoded request."""
+
+    header: RequestHeader
+    body: Any
+    """The kio entity of the request's API and version."""
+    peer: Peer
+
+    @property
+    def version(self) -> int:
+        return self.header.api_version
+
+
+class NoResponse:
+    """The type of `NO_RESPONSE`."""
+
+
+NO_RESPONSE: Final = NoResponse()
+"""What a handler answers where the client expects nothing (acks=0)."""
+
+Answer = Mapping[str, Any] | bytes | Sequence[bytes] | NoResponse
+"""Plain values for `Api.encode_response`, or the body already packed."""
+
+Outcome = Answer | Awaitable[Answer]
+"""Handlers that need not wait answer at once: an asyncio task costs more than most requests."""
+
+
+class CloseConnectionError(Exception):
+    """The only answer is to close the connection; the message says why."""

@@ -1,0 +1,110 @@
+"""`echoless serve`: from the configuration to the ready line, and from a signal to the exit.
+
+The ready line is the only thing on standard output. Exit codes: 0 after SIGTERM or SIGINT, 1 when
+the broker cannot start, 2 for a configuration that cannot be used, 70 for a bug (an assertion).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import logging
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from typing import Any, Final
+
+from broker.config import Config, ConfigError, load_config
+from broker.coordination.node_tree import CoordinationError
+from broker.logs import configure_logs
+from broker.server import ListenError, Server, bind, bound_address
+from storage.file_system import OsFileSystem, StorageError
+
+logger = logging.getLogger(__name__)
+
+EXIT_CANNOT_START: Final = 1
+EXIT_BAD_CONFIGURATION: Final = 2
+EXIT_BUG: Final = 70
+REQUEST_MEMORY_FRAMES: Final = 4
+"""Requests in memory, over all connections: this many of the largest size."""
+_IDLE_CHECK_INTERVAL_S: Final = 5.0
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Serves until a signal; returns the exit code."""
+    try:
+        config = load_config(sys.argv[1:] if argv is None else argv, os.environ)
+    except ConfigError as error:
+        sys.stderr.write(f"echoless serve: {error}\n")
+        return EXIT_BAD_CONFIGURATION
+    configure_logs(config.log_format, config.log_level)
+    try:
+        import uvloop
+
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(_serve(config))
+    except (ListenError, StorageError, CoordinationError) as error:
+        logger.critical("cannot start: %s", error)
+        return EXIT_CANNOT_START
+    return 0
+
+
+async def _serve(config: Config) -> None:
+    from broker.broker import Broker
+    from broker.dispatch import KafkaDispatcher
+    from broker.memory_budget import MemoryBudget
+
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(_on_unhandled)
+    stopping = asyncio.Event()
+    for name in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(name, stopping.set)
+    kafka_socket = bind("listen", config.listen)
+    native_socket = bind("native_listen", config.native_listen)
+    admin_socket = bind("admin_listen", config.admin_listen)
+    listen = bound_address(kafka_socket)
+    broker = Broker(config, OsFileSystem())
+    await broker.start(config.advertise or listen)
+    budget = MemoryBudget(REQUEST_MEMORY_FRAMES * config.request_size_max)
+    server = Server(
+        kafka_socket,
+        KafkaDispatcher(broker),
+        config=config,
+        budget=budget,
+        metrics=broker.metrics,
+    )
+    await server.start()
+    # What lives until the end need not be looked at by every full collection.
+    gc.collect()
+    gc.freeze()
+    sys.stdout.write(
+        f"ready broker_id={config.broker_id} listen={listen} "
+        f"native={bound_address(native_socket)} admin={bound_address(admin_socket)}\n"
+    )
+    sys.stdout.flush()
+    idle = loop.create_task(_close_idle(server))
+    await stopping.wait()
+    logger.info("stopping")
+    idle.cancel()
+    await server.stop()
+    await broker.stop()
+
+
+async def _close_idle(server: Server) -> None:
+    while True:
+        await asyncio.sleep(_IDLE_CHECK_INTERVAL_S)
+        server.close_idle()
+
+
+def _on_unhandled(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """A bug in the broker (an assertion) ends the process: going on could corrupt data."""
+    error = context.get("exception")
+    logger.error("%s", context.get("message"), exc_info=error)
+    if isinstance(error, AssertionError):
+        logger.critical("an invariant does not hold; stopping at once")
+        with contextlib.suppress(Exception):
+            sys.stderr.flush()
+        os._exit(EXIT_BUG)
+    del loop

@@ -1,0 +1,126 @@
+"""Listening sockets and the connections behind them.
+
+Sockets are bound before anything slow happens, so that the ready line can name their ports, and
+served only when the broker can answer; until then the kernel queues whoever connects.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import socket
+import time
+from collections.abc import Callable
+from typing import Final
+
+from broker.config import Address, Config
+from broker.connection import Connection, Dispatched
+from broker.memory_budget import MemoryBudget
+from broker.metrics import Metrics
+from broker.request import Peer
+from protocol.framing import Frame
+
+logger = logging.getLogger(__name__)
+
+BACKLOG: Final = 512
+DRAIN_TIMEOUT_S: Final = 3.0
+
+
+class ListenError(Exception):
+    """An address cannot be listened on; the message names the option, the address and the reason."""
+
+
+def bind(option: str, address: Address) -> socket.socket:
+    """A listening socket. Raises `ListenError`."""
+    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((address.host, address.port))
+        listener.listen(BACKLOG)
+    except OSError as error:
+        listener.close()
+        raise ListenError(f"{option}: cannot listen on {address}: {error.strerror}") from error
+    listener.setblocking(False)
+    return listener
+
+
+def bound_address(listener: socket.socket) -> Address:
+    """Where the socket really listens: port 0 has become a port."""
+    host, port = listener.getsockname()[:2]
+    return Address(host, port)
+
+
+class Server:
+    """One port: accepts connections and hands their frames to `dispatch`."""
+
+    def __init__(
+        self,
+        listener: socket.socket,
+        dispatch: Callable[[Frame, Peer], Dispatched],
+        *,
+        config: Config,
+        budget: MemoryBudget,
+        metrics: Metrics,
+    ) -> None:
+        self._listener = listener
+        self._dispatch = dispatch
+        self._config = config
+        self._budget = budget
+        self._metrics = metrics
+        self._connections: set[Connection] = set()
+        self._connection_ids = itertools.count(1)
+        self._server: asyncio.Server | None = None
+
+    async def start(self) -> None:
+        """Begins to accept."""
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(self._accept, sock=self._listener)
+
+    def _accept(self) -> asyncio.BaseProtocol:
+        metrics = self._metrics
+        if metrics.connections_open >= self._config.connections_max:
+            metrics.connections_refused_total += 1
+            logger.warning("connection refused: connections_max=%d", self._config.connections_max)
+            return _Refusal()
+        metrics.connections_accepted_total += 1
+        return Connection(
+            self._dispatch,
+            connection_id=next(self._connection_ids),
+            frame_size_max=self._config.request_size_max,
+            budget=self._budget,
+            connections=self._connections,
+            metrics=metrics,
+        )
+
+    def close_idle(self) -> None:
+        """Closes connections that have been silent for longer than `connections_max_idle_ms`."""
+        idle_ms = self._config.connections_max_idle_ms
+        if idle_ms < 0:
+            return
+        oldest = time.monotonic() - idle_ms / 1000
+        for connection in [one for one in self._connections if one.is_idle_since(oldest)]:
+            self._metrics.connections_idle_closed_total += 1
+            connection.close(f"silent for more than {idle_ms} ms")
+
+    async def stop(self) -> None:
+        """Accepts nobody any more, answers what is in flight, closes what is left after a while."""
+        if self._server is not None:
+            self._server.close()
+        connections = list(self._connections)
+        if not connections:
+            return
+        drains = [asyncio.ensure_future(connection.drain()) for connection in connections]
+        _, late = await asyncio.wait(drains, timeout=DRAIN_TIMEOUT_S)
+        for drain in late:
+            drain.cancel()
+        for connection in connections:
+            connection.close()
+
+
+class _Refusal(asyncio.Protocol):
+    """Closes the connection as soon as it is there."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        transport.close()
