@@ -1,0 +1,1 @@
+"""Shared state of the cluster: the node tree, and what is written over it."""

@@ -1,0 +1,30 @@
+"""The id of the cluster: made by the first broker of all, the same for ever after."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+
+from broker.coordination.node_data import (
+    CLUSTER_ID,
+    decode_cluster_id,
+    encode_cluster_id,
+    encode_uuid,
+)
+from broker.coordination.node_tree import NodeExistsError, NodeTree, ensure_paths, parent_of
+
+
+async def read_or_create_cluster_id(
+    tree: NodeTree, new_uuid: Callable[[], uuid.UUID] = uuid.uuid4
+) -> str:
+    """22 characters, as Kafka's. Raises `NodeDataError` for a node that cannot be read."""
+    node = (await tree.read_many([CLUSTER_ID]))[0]
+    if node is not None:
+        return decode_cluster_id(node.data)
+    await ensure_paths(tree, [parent_of(CLUSTER_ID)])
+    cluster_id = encode_uuid(new_uuid())
+    try:
+        await tree.create(CLUSTER_ID, encode_cluster_id(cluster_id))
+    except NodeExistsError:  # another broker was first
+        return decode_cluster_id((await tree.read(CLUSTER_ID)).data)
+    return cluster_id

@@ -1,0 +1,41 @@
+"""Which partitions a broker may lead without asking anybody, and what their states become.
+
+That is what a single broker does at its start, and what the controller of a cluster will decide for
+all of them instead. The leader epoch grows at every restart, as with Kafka: what was appended before
+a crash can be told from what is appended after it. Pure.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from broker.coordination.node_data import NO_LEADER, PartitionState
+from broker.coordination.topic import Topic
+
+
+def initial_state(replicas: tuple[int, ...]) -> PartitionState:
+    """A new partition: the preferred replica leads, all are in sync, as nobody has a record."""
+    return PartitionState(leader=replicas[0], leader_epoch=0, isr=replicas)
+
+
+def claim(topic: Topic, broker_id: int) -> Topic:
+    """The topic once the broker leads, one epoch later, all the partitions that it may lead.
+
+    It claims what it led before, and what nobody leads while it is in sync. A partition without a
+    state was never led: its preferred replica gives it the first one.
+    """
+    claimed = dict(topic.states)
+    for partition, replicas in topic.assignment.items():
+        state = topic.states.get(partition)
+        if state is None:
+            if replicas[0] == broker_id:
+                claimed[partition] = initial_state(replicas)
+        elif state.leader == broker_id or (state.leader == NO_LEADER and broker_id in state.isr):
+            epoch = state.leader_epoch + 1
+            claimed[partition] = replace(
+                state,
+                leader=broker_id,
+                leader_epoch=epoch,
+                node_version=state.node_version + 1,
+            )
+    return replace(topic, states=claimed)

@@ -1,0 +1,59 @@
+"""Changes whose answer was lost: did they land?
+
+`ConnectionLostError` on a change means that nobody knows. What `commit` changes is conditional, so
+that reading tells: the first node that the operations create or write has exactly our data (and our
+version), or it has not.
+
+Knows nothing of what the operations mean; they must begin with one that nobody else would make with
+the same data (a random topic id, a state with our leader epoch).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Final
+
+from broker.coordination.node_tree import (
+    Check,
+    ConnectionLostError,
+    Create,
+    Delete,
+    NodeTree,
+    Operation,
+    Write,
+)
+
+ATTEMPTS_MAX: Final = 3
+
+
+async def commit(tree: NodeTree, operations: Sequence[Operation]) -> None:
+    """All operations or none, as `NodeTree.multi`; resolves a lost answer by reading.
+
+    Raises `MultiFailedError`; `ConnectionLostError` when the outcome stays unknown.
+    """
+    for attempt in range(1, ATTEMPTS_MAX + 1):
+        try:
+            await tree.multi(operations)
+        except ConnectionLostError:
+            if attempt == ATTEMPTS_MAX:
+                raise
+            if await _have_landed(tree, operations):
+                return
+        else:
+            return
+
+
+async def _have_landed(tree: NodeTree, operations: Sequence[Operation]) -> bool:
+    """Judges by the first node that is changed exactly once; a check leaves no trace."""
+    changes = [operation for operation in operations if not isinstance(operation, Check)]
+    counts = Counter(operation.path for operation in changes)
+    change = next(change for change in changes if counts[change.path] == 1)
+    node = (await tree.read_many([change.path]))[0]
+    match change:
+        case Create(_, data):
+            return node is not None and node.data == data
+        case Write(_, data, version):
+            return node is not None and (node.data, node.version) == (data, version + 1)
+        case Delete():
+            return node is None

@@ -1,0 +1,219 @@
+"""Producer ids: handed out one at a time from blocks that are claimed in the node tree.
+
+The block node is Kafka's (`dedup-spec.md` 4.1), so brokers of both kinds can share it. A block is
+claimed by read, decide, conditional write; on a lost race from the read again. When the answer to a
+write is lost, another block is claimed: a block that nobody uses costs nothing, an id used twice
+costs records.
+
+The next block is claimed when half of the present one is used, so that `next_producer_id` has an id
+at once. Ids that are left when the process ends are never used.
+
+Invariant: no id is handed out twice, by any broker, ever. An id is handed out only from a block whose
+claim this process saw succeed, and each block this process claims lies above all that it has seen; a
+node that went back (deleted, restored from an old copy) stops the broker's ids instead of repeating
+them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from typing import Final, NamedTuple
+
+from broker.coordination.node_tree import (
+    BadVersionError,
+    ConnectionLostError,
+    CoordinationError,
+    Node,
+    NodeExistsError,
+    NodeTree,
+    NoNodeError,
+)
+from protocol.errors import ErrorCode, KafkaError
+
+PATH: Final = "/latest_producer_id_block"
+BLOCK_SIZE_DEFAULT: Final = 1000
+PRODUCER_ID_MAX: Final = 2**63 - 1
+CLAIM_ATTEMPTS_MAX: Final = 100
+"""Rounds in one claim; each lost race means that another broker won a block."""
+ANSWERS_LOST_MAX: Final = 3
+"""Lost answers in one claim, before the client is told to try again."""
+
+_log = logging.getLogger(__name__)
+
+
+class ProducerIdBlockError(Exception):
+    """No block can be claimed, now or later: the ids are used up, or the node makes no sense."""
+
+
+class ProducerIdBlock(NamedTuple):
+    """A range of ids, both ends inclusive (as in the node)."""
+
+    broker_id: int
+    start: int
+    end: int
+
+    def encode(self) -> bytes:
+        """The node's data."""
+        fields = {
+            "version": 1,
+            "broker": self.broker_id,
+            "block_start": str(self.start),
+            "block_end": str(self.end),
+        }
+        return json.dumps(fields, separators=(",", ":")).encode()
+
+    @classmethod
+    def decode(cls, data: bytes) -> ProducerIdBlock:
+        """Raises `ProducerIdBlockError` naming the node and its content. As Kafka, any version."""
+        try:
+            fields = json.loads(data)
+            start, end = _parse_id(fields["block_start"]), _parse_id(fields["block_end"])
+            block = cls(int(fields["broker"]), start, end)
+        except (ValueError, TypeError, KeyError) as error:
+            raise ProducerIdBlockError(
+                f"{PATH} holds no block of producer ids: {data!r}"
+            ) from error
+        if not block.start <= block.end <= PRODUCER_ID_MAX:
+            raise ProducerIdBlockError(
+                f"{PATH} holds an impossible block of producer ids: {data!r}"
+            )
+        return block
+
+
+class ProducerIds:
+    """The ids of one broker. Used from one event loop."""
+
+    def __init__(
+        self, tree: NodeTree, broker_id: int, block_size: int = BLOCK_SIZE_DEFAULT
+    ) -> None:
+        if not 1 <= block_size <= PRODUCER_ID_MAX:
+            raise ValueError(f"a block of {block_size} producer ids is not possible")
+        self._tree = tree
+        self._broker_id = broker_id
+        self._block_size = block_size
+        self._next_id = 0
+        """The next id of the present block. Invariant: <= `_end_id`; equal when it is used up."""
+        self._end_id = 0
+        """One above the last id of the present block."""
+        self._next_block: ProducerIdBlock | None = None
+        """Claimed ahead of need; becomes the present block when that is used up."""
+        self._highest_seen = -1
+        """The end of the last block read or claimed; never moves back."""
+        self._claim: asyncio.Task[None] | None = None
+        """The newest claim; at most one is under way."""
+        self._failure: ProducerIdBlockError | None = None
+        """Set once and for all: no further block is claimed."""
+
+    async def start(self) -> None:
+        """Claims the first block. Raises as `wait_for_producer_id` does."""
+        await self._claim_block()
+
+    def next_producer_id(self) -> int | None:
+        """An id that was never used; None: `wait_for_producer_id` has to be awaited."""
+        if self._next_id == self._end_id:
+            if self._next_block is None:
+                return None
+            self._next_id, self._end_id = self._next_block.start, self._next_block.end + 1
+            self._next_block = None
+        producer_id = self._next_id
+        self._next_id += 1
+        self._maybe_claim_ahead()
+        return producer_id
+
+    async def wait_for_producer_id(self) -> int:
+        """An id that was never used, after claiming a block if need be.
+
+        Raises `KafkaError` COORDINATOR_LOAD_IN_PROGRESS while no block can be claimed (retriable) and
+        `ProducerIdBlockError` when none ever can.
+        """
+        while (producer_id := self.next_producer_id()) is None:
+            await self._claim_block()
+        return producer_id
+
+    async def close(self) -> None:
+        """Gives up a claim that is under way; its block is wasted."""
+        if self._claim is not None and not self._claim.done():
+            self._claim.cancel()
+            await asyncio.wait([self._claim])
+
+    def _maybe_claim_ahead(self) -> None:
+        is_due = self._end_id - self._next_id <= self._block_size // 2
+        if is_due and self._next_block is None and self._failure is None:
+            self._begin_claim()
+
+    async def _claim_block(self) -> None:
+        """Waits for the claim under way, or a new one. Its failure is that of all who wait for it."""
+        if self._failure is not None:
+            raise self._failure
+        await asyncio.shield(self._begin_claim())
+
+    def _begin_claim(self) -> asyncio.Task[None]:
+        if self._claim is None or self._claim.done():
+            self._claim = asyncio.get_running_loop().create_task(self._claim_until_won())
+            self._claim.add_done_callback(_log_failure)
+        return self._claim
+
+    async def _claim_until_won(self) -> None:
+        reason: CoordinationError | None = None
+        answers_lost = 0
+        for _ in range(CLAIM_ATTEMPTS_MAX):
+            try:
+                self._next_block = await self._try_claim()
+                return
+            except (BadVersionError, NodeExistsError, NoNodeError) as error:
+                reason = error  # a lost race
+            except ConnectionLostError as error:
+                reason = error
+                answers_lost += 1
+                if answers_lost == ANSWERS_LOST_MAX:
+                    break
+            except ProducerIdBlockError as error:
+                self._failure = error
+                raise
+        raise KafkaError(
+            ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"cannot claim producer ids: {reason}"
+        )
+
+    async def _try_claim(self) -> ProducerIdBlock:
+        node = (await self._tree.read_many([PATH]))[0]
+        block = self._block_after(node)
+        if node is None:
+            await self._tree.create(PATH, block.encode())
+        else:
+            await self._tree.write(PATH, block.encode(), node.version)
+        self._highest_seen = block.end
+        return block
+
+    def _block_after(self, node: Node | None) -> ProducerIdBlock:
+        """The block to claim next; the first one where the node is missing or holds no data."""
+        last = ProducerIdBlock.decode(node.data).end if node is not None and node.data else -1
+        if last < self._highest_seen:
+            raise ProducerIdBlockError(
+                f"{PATH} went back: its last producer id is {last} and was {self._highest_seen}"
+            )
+        if last > PRODUCER_ID_MAX - self._block_size:
+            raise ProducerIdBlockError(
+                f"producer ids are used up: the last block in {PATH} ends at {last}"
+            )
+        self._highest_seen = last
+        return ProducerIdBlock(self._broker_id, last + 1, last + self._block_size)
+
+
+def _parse_id(text: object) -> int:
+    """`int()` alone would take numbers, spaces and underscores."""
+    if not (isinstance(text, str) and text.isascii() and text.isdecimal()):
+        raise ValueError(f"{text!r} is not a decimal string")
+    return int(text)
+
+
+def _log_failure(claim: asyncio.Task[None]) -> None:
+    """A claim ahead of need has nobody who waits for it."""
+    if claim.cancelled():
+        return
+    error = claim.exception()
+    if isinstance(error, KafkaError):
+        _log.warning("%s", error.message)
+    elif error is not None:
+        _log.error("no more blocks of producer ids: %s", error)

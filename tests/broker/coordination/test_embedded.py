@@ -1,0 +1,158 @@
+"""The embedded tree keeps the contract, and its file keeps what was answered."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from broker.coordination.embedded import EmbeddedNodeTree, TreeInUseError
+from broker.coordination.node_tree import (
+    ConnectionLostError,
+    CoordinationError,
+    Create,
+    Delete,
+    MultiFailedError,
+    SessionState,
+    Write,
+)
+from tests.contracts.node_tree import NodeTreeContract, Settle
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    return str(tmp_path / "coordination.db")
+
+
+@pytest.fixture
+async def tree(path: str) -> AsyncIterator[EmbeddedNodeTree]:
+    tree = EmbeddedNodeTree.open(path)
+    yield tree
+    await tree.close()
+
+
+@pytest.fixture
+def settle() -> Settle:
+    return lambda: asyncio.sleep(0)
+
+
+class TestEmbeddedNodeTree(NodeTreeContract):
+    """The only client there is."""
+
+
+async def reopen(tree: EmbeddedNodeTree, path: str) -> EmbeddedNodeTree:
+    await tree.close()
+    return EmbeddedNodeTree.open(path)
+
+
+async def test_persistent_nodes_outlive_the_process(path: str) -> None:
+    """Data and versions are there at the next open, deletions too."""
+    tree = EmbeddedNodeTree.open(path)
+    await tree.multi([Create("/a", b"1"), Create("/a/b"), Create("/a/c")])
+    await tree.multi([Write("/a", b"2", 0), Delete("/a/c")])
+    tree = await reopen(tree, path)
+    assert await tree.read("/a") == (b"2", 1, 0)
+    assert await tree.children("/a") == ["b"]
+    await tree.close()
+
+
+async def test_ephemeral_nodes_are_gone_at_the_next_open(path: str) -> None:
+    """The session ended with the process, whatever else its last operations changed."""
+    tree = EmbeddedNodeTree.open(path)
+    await tree.multi([Create("/a"), Create("/a/e", b"", ephemeral=True)])
+    await tree.write("/a/e", b"1", 0)
+    tree = await reopen(tree, path)
+    assert await tree.children("/a") == []
+    await tree.close()
+
+
+async def test_the_root_can_be_written(path: str) -> None:
+    """The root's data is kept like that of any node, and the root is not its own child."""
+    tree = EmbeddedNodeTree.open(path)
+    await tree.write("/", b"root", 0)
+    tree = await reopen(tree, path)
+    assert await tree.read("/") == (b"root", 1, 0)
+    assert await tree.children("/") == []
+    await tree.close()
+
+
+async def test_a_second_opener_is_refused(path: str, tree: EmbeddedNodeTree) -> None:
+    """Whoever comes second is told which file is in use, and disturbs nothing."""
+    with pytest.raises(TreeInUseError, match=path):
+        EmbeddedNodeTree.open(path)
+    await tree.create("/a")
+    assert await tree.children("/") == ["a"]
+
+
+def test_a_file_that_is_not_ours_is_refused(path: str) -> None:
+    """Neither another program's database nor other bytes are touched."""
+    database = sqlite3.connect(path)
+    database.execute("CREATE TABLE theirs (x)")
+    database.commit()
+    database.close()
+    with pytest.raises(CoordinationError, match="not a coordination file"):
+        EmbeddedNodeTree.open(path)
+    Path(path).write_bytes(b"not a database at all" * 1000)
+    with pytest.raises(CoordinationError, match=path):
+        EmbeddedNodeTree.open(path)
+
+
+async def test_reads_see_no_change_before_it_is_durable(path: str, tree: EmbeddedNodeTree) -> None:
+    """While a change is on its way to the disk, reads still see the state before."""
+    creation = asyncio.ensure_future(tree.create("/a"))
+    await asyncio.sleep(0)
+    assert await tree.read_many(["/a"]) == [None]
+    await creation
+    assert await tree.read_many(["/a"]) != [None]
+
+
+async def test_changes_asked_for_together_are_made_one_after_the_other(
+    tree: EmbeddedNodeTree,
+) -> None:
+    """Of many writers of the same version exactly one wins."""
+    await tree.create("/a")
+    results = await asyncio.gather(
+        *(tree.write("/a", b"%d" % i, 0) for i in range(20)), return_exceptions=True
+    )
+    assert results.count(1) == 1
+
+
+async def test_a_cancelled_caller_does_not_tear_a_change(path: str, tree: EmbeddedNodeTree) -> None:
+    """What was begun is finished: memory and file agree afterwards."""
+    creation = asyncio.ensure_future(tree.create("/a"))
+    await asyncio.sleep(0)
+    creation.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await creation
+    await tree.create("/b")
+    assert await tree.children("/") == ["a", "b"]
+    tree = await reopen(tree, path)
+    assert await tree.children("/") == ["a", "b"]
+    await tree.close()
+
+
+async def test_a_file_that_cannot_be_written_ends_the_session(
+    path: str, tree: EmbeddedNodeTree, settle: Settle
+) -> None:
+    """Nobody knows what is on disk, so nothing is answered any more, and listeners are told."""
+    states: list[SessionState] = []
+    tree.on_session(states.append)
+    tree._database.execute("PRAGMA query_only = ON")
+    with pytest.raises(ConnectionLostError, match=path):
+        await tree.create("/a")
+    await settle()
+    assert states == [SessionState.LOST]
+    with pytest.raises(ConnectionLostError):
+        await tree.read("/")
+
+
+async def test_a_refused_multi_leaves_the_file_alone(path: str, tree: EmbeddedNodeTree) -> None:
+    """What was refused in memory never reaches the file."""
+    with pytest.raises(MultiFailedError):
+        await tree.multi([Create("/a"), Create("/b/c")])
+    tree = await reopen(tree, path)
+    assert await tree.children("/") == []
+    await tree.close()
