@@ -1,0 +1,84 @@
+"""Frames out of a stream: however the bytes arrive, the same frames come out."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from protocol.errors import DecodeError
+from protocol.framing import SHARED_BUFFER_SIZE, FrameReceiver
+
+SIZE_MAX = 300_000
+
+
+def feed(receiver: FrameReceiver, data: bytes, step: int) -> list[bytes]:
+    """Delivers at most `step` bytes at a time and takes every frame in between."""
+    frames = []
+    position = 0
+    while position < len(data):
+        room = receiver.writable()
+        assert len(room) > 0, "a receiver with nothing to hand out must take bytes"
+        count = min(step, len(room), len(data) - position)
+        room[:count] = data[position : position + count]
+        receiver.received(count)
+        position += count
+        while (frame := receiver.next_frame()) is not None:
+            frames.append(bytes(frame))
+    return frames
+
+
+def framed(payloads: list[bytes]) -> bytes:
+    return b"".join(struct.pack(">i", len(payload)) + payload for payload in payloads)
+
+
+@given(
+    sizes=st.lists(
+        st.one_of(
+            st.integers(0, 200),
+            st.integers(SHARED_BUFFER_SIZE - 10, SHARED_BUFFER_SIZE + 10),
+            st.integers(0, SIZE_MAX),
+        ),
+        max_size=8,
+    ),
+    step=st.sampled_from([7, 100, 4096, SHARED_BUFFER_SIZE, SIZE_MAX]),
+)
+def test_frames_do_not_depend_on_how_bytes_arrive(sizes, step):
+    """Small and large frames come out whole and in order, whatever the pieces."""
+    payloads = [bytes([number % 256]) * size for number, size in enumerate(sizes)]
+    assert feed(FrameReceiver(SIZE_MAX), framed(payloads), step) == payloads
+
+
+def test_frames_delivered_a_byte_at_a_time():
+    """One byte at a time is the worst delivery there is."""
+    payloads = [b"", b"a", b"bc" * 50]
+    assert feed(FrameReceiver(SIZE_MAX), framed(payloads), 1) == payloads
+
+
+@pytest.mark.parametrize("size", [-1, -(2**31), SIZE_MAX + 1, 2**31 - 1])
+def test_an_impossible_length_is_refused(size):
+    """A negative length, or one above the limit, raises before any memory is taken for it."""
+    receiver = FrameReceiver(SIZE_MAX)
+    with pytest.raises(DecodeError, match=str(size)):
+        feed(receiver, struct.pack(">i", size), 4)
+    assert receiver.pending_size == 0
+
+
+def test_a_frame_outlives_the_buffer_it_arrived_in():
+    """A frame that was handed out does not change when the next bytes arrive."""
+    receiver = FrameReceiver(SIZE_MAX)
+    (first,) = feed(receiver, framed([b"first"]), 100)
+    feed(receiver, framed([b"other"]), 100)
+    assert first == b"first"
+
+
+def test_pending_size_names_the_large_frame_only():
+    """What a connection reserves is the size of the frame that needs a buffer of its own."""
+    receiver = FrameReceiver(SIZE_MAX)
+    feed(receiver, struct.pack(">i", 100) + b"x", 100)
+    assert receiver.pending_size == 0
+    receiver = FrameReceiver(SIZE_MAX)
+    feed(receiver, struct.pack(">i", 200_000) + b"x", 100)
+    assert receiver.pending_size == 200_000

@@ -1,0 +1,73 @@
+"""The import direction of the rooms: never back, never sideways."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+MAY_IMPORT = {
+    "protocol": {"protocol"},
+    "storage": {"storage", "protocol"},
+    "broker": {"broker", "storage", "protocol"},
+    "client": {"client", "protocol"},
+    "pipeline": {"pipeline", "client", "protocol"},
+    "cli": {"cli", "pipeline", "client", "broker", "storage", "protocol"},
+}
+PURE = ("protocol", "broker/replication/core", "client/sequencer.py")
+NOT_PURE = {"asyncio", "socket", "os", "time", "random", "logging", "kazoo", "threading"}
+ONLY_IN = {
+    "kazoo": {"broker/coordination/zookeeper.py"},
+    "pyspark": {"pipeline"},
+    "sqlite3": {"broker/coordination/embedded.py"},
+}
+
+
+def imports(path: Path) -> set[str]:
+    """Top-level names of every module that the file imports, lazily or not."""
+    names = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            names.add(node.module.split(".")[0])
+    return names
+
+
+def sources(room: str) -> list[Path]:
+    return sorted((ROOT / room).rglob("*.py"))
+
+
+@pytest.mark.parametrize("room", MAY_IMPORT)
+def test_a_room_imports_only_what_lies_below_it(room):
+    """protocol <- storage <- broker, protocol <- client <- pipeline, cli above all."""
+    for path in sources(room):
+        forbidden = (imports(path) & MAY_IMPORT.keys()) - MAY_IMPORT[room]
+        assert not forbidden, f"{path.relative_to(ROOT)} imports {sorted(forbidden)}"
+
+
+def test_pure_rooms_do_no_input_or_output():
+    """The cores are functions of their arguments: no clock, no loop, no disk, no dice."""
+    for place in PURE:
+        path = ROOT / place
+        for source in [path] if path.is_file() else sorted(path.rglob("*.py")):
+            forbidden = imports(source) & NOT_PURE
+            assert not forbidden, f"{source.relative_to(ROOT)} imports {sorted(forbidden)}"
+
+
+@pytest.mark.parametrize("module", ONLY_IN)
+def test_a_library_stays_behind_its_door(module):
+    """What could be replaced one day is imported in one place."""
+    for room in MAY_IMPORT:
+        for path in sources(room):
+            place = path.relative_to(ROOT).as_posix()
+            if not any(place.startswith(door) for door in ONLY_IN[module]):
+                assert module not in imports(path), f"{place} imports {module}"
+
+
+def test_storage_knows_no_event_loop():
+    """Storage is synchronous; the broker decides which thread runs it."""
+    for path in sources("storage"):
+        assert not imports(path) & {"asyncio", "socket"}, path
