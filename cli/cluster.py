@@ -1,0 +1,121 @@
+"""What commands need of a running cluster: its metadata, and a connection to each leader.
+
+Imports kio through `client.connection`; commands import this file when they run.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Final, Self
+
+from broker.config_values import parse_address
+from cli.errors import CommandError
+from client.connection import Connection, ConnectionFailedError
+
+_HINTS: Final = {
+    "UNKNOWN_TOPIC_OR_PARTITION": "echoless topics list shows what there is",
+    "TOPIC_ALREADY_EXISTS": "choose another name, or pass --if-not-exists",
+}
+
+
+_ByTopic = dict[str, list[int]]
+
+
+class Cluster:
+    """Open connections to the brokers of one cluster. Use it in a `with` block."""
+
+    def __init__(self, bootstrap: Connection) -> None:
+        self._bootstrap = bootstrap
+        self._by_id: dict[int, Connection] = {}
+        self._addresses: dict[int, tuple[str, int]] = {}
+
+    @classmethod
+    def open(cls, bootstrap_server: str) -> Self:
+        """Connects to the first of the listed brokers that answers. Raises `CommandError`."""
+        failure = None
+        for text in bootstrap_server.split(","):
+            try:
+                address = parse_address(text.strip())
+            except ValueError:
+                raise CommandError(
+                    f"--bootstrap-server: takes HOST:PORT[,HOST:PORT...], not {text!r}"
+                ) from None
+            try:
+                return cls(Connection.open(address.host, address.port))
+            except ConnectionFailedError as error:
+                failure = failure or error
+        raise CommandError(str(failure)) from failure
+
+    def request(self, api: str, fields: Mapping[str, Any]) -> Any:
+        """Asks the broker that the command started from."""
+        return _asked(self._bootstrap, api, fields)
+
+    def metadata(self, topics: Sequence[str] | None = None) -> Any:
+        """kio's MetadataResponse for these topics, or for all; never creates one."""
+        wanted = None if topics is None else [{"name": t, "topic_id": None} for t in topics]
+        answer = self.request(
+            "metadata",
+            {
+                "topics": wanted,
+                "allow_auto_topic_creation": False,
+                "include_cluster_authorized_operations": False,
+                "include_topic_authorized_operations": False,
+            },
+        )
+        self._addresses = {b.node_id: (b.host, b.port) for b in answer.brokers}
+        return answer
+
+    def ask_leaders(
+        self, api: str, topics: Sequence[Any], fields_for: Callable[[_ByTopic], Mapping[str, Any]]
+    ) -> list[Any]:
+        """Asks each leader for its partitions of `topics` (from `metadata`); all the answers.
+
+        `fields_for` makes a request of {topic: [partition, ...]}. Partitions without a leader are
+        left out.
+        """
+        by_leader: defaultdict[int, _ByTopic] = defaultdict(dict)
+        for topic in topics:
+            for partition in topic.partitions:
+                if partition.leader_id in self._addresses:
+                    by_topic = by_leader[partition.leader_id]
+                    by_topic.setdefault(topic.name, []).append(partition.partition_index)
+        return [
+            _asked(self._broker(leader), api, fields_for(by_topic))
+            for leader, by_topic in by_leader.items()
+        ]
+
+    def _broker(self, broker_id: int) -> Connection:
+        if broker_id not in self._by_id:
+            try:
+                self._by_id[broker_id] = Connection.open(*self._addresses[broker_id])
+            except ConnectionFailedError as error:
+                raise CommandError(f"broker {broker_id}: {error}") from error
+        return self._by_id[broker_id]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        for connection in (self._bootstrap, *self._by_id.values()):
+            connection.close()
+
+
+def check(code: Any, subject: str, message: str | None = None) -> None:
+    """Raises `CommandError` when a response carries an error code (kio's `ErrorCode`)."""
+    if code.value != 0:
+        hint = message or _HINTS.get(code.name.upper())
+        raise CommandError(f"{subject}: {code.name.upper()}" + (f" ({hint})" if hint else ""))
+
+
+def _asked(connection: Connection, api: str, fields: Mapping[str, Any]) -> Any:
+    try:
+        return connection.request(api, fields)
+    except ConnectionFailedError as error:
+        raise CommandError(str(error)) from error

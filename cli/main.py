@@ -1,0 +1,39 @@
+"""The `echoless` command: which subcommands there are, and how they fail.
+
+`serve` goes straight to the broker, before anything that a server does not need is imported; all
+other commands are typer's. Exit codes: 0 done, 1 failed (one line on standard error), 2 wrong
+usage.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+FAILED = 1
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs one command; returns its exit code."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    if arguments[:1] == ["serve"]:
+        from broker.serve import main as serve
+
+        return serve(arguments[1:])
+    return _run_command(arguments)
+
+
+def _run_command(arguments: list[str]) -> int:
+    from cli.commands import app
+    from cli.errors import CommandError
+
+    try:
+        app(arguments, prog_name="echoless")
+    except CommandError as error:
+        sys.stderr.write(f"echoless: {error}\n")
+        return FAILED
+    except BrokenPipeError:
+        # Whoever read our output has seen enough; what is left in the buffer is not for them.
+        sys.stdout = None
+        return FAILED
+    return 0

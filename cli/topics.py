@@ -1,0 +1,186 @@
+"""`echoless topics`: create, list, describe, alter and delete topics."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cli.errors import CommandError
+from cli.options import BOOTSTRAP_DEFAULT, BootstrapServer, Json
+from cli.output import print_json, print_table
+
+if TYPE_CHECKING:
+    from cli.cluster import Cluster
+
+_TIMEOUT_MS = 30_000
+_TOPIC_RESOURCE = 2
+_SET, _DELETE = 0, 1
+
+app = typer.Typer(help="Create, list, describe, alter and delete topics.", no_args_is_help=True)
+
+Name = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic's name.")]
+Names = Annotated[list[str], typer.Argument(metavar="TOPIC...", help="Topic names.")]
+ConfigPairs = Annotated[
+    list[str] | None,
+    typer.Option("--config", metavar="NAME=VALUE", help="Set an override, as retention.ms=60000."),
+]
+
+
+@app.command()
+def create(  # noqa: PLR0917 - typer makes options of them
+    topic: Name,
+    partitions: Annotated[int, typer.Option(help="-1: the broker's default.")] = -1,
+    replication_factor: Annotated[int, typer.Option(help="-1: the broker's default.")] = -1,
+    config: ConfigPairs = None,
+    if_not_exists: Annotated[bool, typer.Option("--if-not-exists")] = False,
+    bootstrap_server: BootstrapServer = BOOTSTRAP_DEFAULT,
+) -> None:
+    """Create a topic."""
+    from cli.cluster import Cluster, check
+
+    new = {
+        "name": topic,
+        "num_partitions": partitions,
+        "replication_factor": replication_factor,
+        "assignments": (),
+        "configs": [{"name": n, "value": v} for n, v in _pairs(config).items()],
+    }
+    with Cluster.open(bootstrap_server) as cluster:
+        answer = cluster.request("create_topics", {"topics": [new], "timeout": _TIMEOUT_MS})
+    (result,) = answer.topics
+    if if_not_exists and result.error_code.name == "topic_already_exists":
+        typer.echo(f"{topic} exists", err=True)
+        return
+    check(result.error_code, topic, result.error_message)
+    typer.echo(f"created {topic}", err=True)
+
+
+@app.command("list")
+def list_topics(
+    bootstrap_server: BootstrapServer = BOOTSTRAP_DEFAULT, as_json: Json = False
+) -> None:
+    """List all topics."""
+    from cli.cluster import Cluster
+
+    with Cluster.open(bootstrap_server) as cluster:
+        topics = sorted(cluster.metadata().topics, key=lambda topic: str(topic.name))
+    found = [
+        {
+            "name": topic.name,
+            "id": str(topic.topic_id),
+            "partitions": len(topic.partitions),
+            "replication_factor": max((len(p.replica_nodes) for p in topic.partitions), default=0),
+        }
+        for topic in topics
+    ]
+    if as_json:
+        print_json(found)
+    else:
+        columns = ("topic", "partitions", "replication factor", "id")
+        rows = [(t["name"], t["partitions"], t["replication_factor"], t["id"]) for t in found]
+        print_table(f"{len(found)} topics", columns, rows)
+
+
+@app.command()
+def describe(
+    topics: Names, bootstrap_server: BootstrapServer = BOOTSTRAP_DEFAULT, as_json: Json = False
+) -> None:
+    """Show leaders, replicas, offsets and overrides of topics."""
+    from cli.cluster import Cluster, check
+    from cli.topic_description import describe_topics
+
+    with Cluster.open(bootstrap_server) as cluster:
+        described = cluster.metadata(topics).topics
+        for topic in described:
+            check(topic.error_code, topic.name)
+        found = describe_topics(cluster, described)
+    if as_json:
+        print_json(found)
+        return
+    for one in found:
+        overrides = ", ".join(f"{n}={v}" for n, v in one["configs"].items()) or "no overrides"
+        columns = ("partition", "leader", "epoch", "replicas", "in sync", "start", "end")
+        rows = [tuple(partition.values()) for partition in one["partitions"]]
+        print_table(f"{one['name']} ({one['id']}; {overrides})", columns, rows)
+
+
+@app.command()
+def alter(
+    topic: Name,
+    partitions: Annotated[int | None, typer.Option(help="Grow to this many partitions.")] = None,
+    config: ConfigPairs = None,
+    delete_config: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Return to the broker's value.")
+    ] = None,
+    bootstrap_server: BootstrapServer = BOOTSTRAP_DEFAULT,
+) -> None:
+    """Change the overrides of a topic, or add partitions to it."""
+    from cli.cluster import Cluster
+
+    changes = [{"name": n, "config_operation": _SET, "value": v} for n, v in _pairs(config).items()]
+    changes += [
+        {"name": n, "config_operation": _DELETE, "value": None} for n in delete_config or ()
+    ]
+    if not changes and partitions is None:
+        raise CommandError("nothing to alter; pass --config, --delete-config or --partitions")
+    with Cluster.open(bootstrap_server) as cluster:
+        if changes:
+            _alter_configs(cluster, topic, changes)
+        if partitions is not None:
+            _add_partitions(cluster, topic, partitions)
+    typer.echo(f"altered {topic}", err=True)
+
+
+@app.command()
+def delete(
+    topics: Names,
+    if_exists: Annotated[bool, typer.Option("--if-exists")] = False,
+    bootstrap_server: BootstrapServer = BOOTSTRAP_DEFAULT,
+) -> None:
+    """Delete topics with everything they hold."""
+    from cli.cluster import Cluster, check
+
+    named = {
+        "topics": [{"name": topic, "topic_id": None} for topic in topics],
+        "topic_names": topics,
+        "timeout": _TIMEOUT_MS,
+    }
+    with Cluster.open(bootstrap_server) as cluster:
+        answer = cluster.request("delete_topics", named)
+    for result in answer.responses:
+        if if_exists and result.error_code.name == "unknown_topic_or_partition":
+            continue
+        check(result.error_code, str(result.name), getattr(result, "error_message", None))
+        typer.echo(f"deleted {result.name}", err=True)
+
+
+def _pairs(config: list[str] | None) -> dict[str, str]:
+    pairs = [pair.partition("=") for pair in config or ()]
+    for name, separator, _ in pairs:
+        if not name or not separator:
+            raise CommandError(f"--config: takes NAME=VALUE, not {name!r}")
+    return {name: value for name, _, value in pairs}
+
+
+def _alter_configs(cluster: Cluster, topic: str, changes: list[dict[str, Any]]) -> None:
+    from cli.cluster import check
+
+    resource = {"resource_type": _TOPIC_RESOURCE, "resource_name": topic, "configs": changes}
+    answer = cluster.request(
+        "incremental_alter_configs", {"resources": [resource], "validate_only": False}
+    )
+    (result,) = answer.responses
+    check(result.error_code, topic, result.error_message)
+
+
+def _add_partitions(cluster: Cluster, topic: str, count: int) -> None:
+    from cli.cluster import check
+
+    grown = {"name": topic, "count": count, "assignments": None}
+    answer = cluster.request(
+        "create_partitions",
+        {"topics": [grown], "timeout": _TIMEOUT_MS, "validate_only": False},
+    )
+    (result,) = answer.results
+    check(result.error_code, topic, result.error_message)
