@@ -1,9 +1,10 @@
 """The five codecs of a batch's records, over cramjam.
 
 Decompression is bounded: a few hundred bytes can claim to be gigabytes. Snappy comes in two
-shapes: xerial's stream of blocks (what Java and librdkafka write) and one bare block; both are read, the
-first is written. LZ4 is the frame format, with independent blocks, since Kafka reads no others.
-cramjam is imported when the first compressed batch comes by: uncompressed traffic needs none of it.
+shapes: xerial's stream of blocks, which Java writes, and one bare block, which librdkafka writes;
+both are read, the first is written. LZ4 is the frame format, with independent blocks, since Kafka
+reads no others. cramjam is imported with the first compressed batch: uncompressed traffic needs
+none of it.
 """
 
 from __future__ import annotations

@@ -250,8 +250,7 @@ def commit(
 
 def _run_start_after(kept: tuple[BatchMetadata, ...], run_start: int, header: BatchHeader) -> int:
     """Where the unbroken run begins once `header` is the newest batch."""
-    if not kept or not follows(header.base_sequence, kept[-1].last_sequence):
-        return header.base_sequence
-    if header.last_sequence < kept[-1].last_sequence:
-        return 0  # wrapped inside the run: everything from 0 on belongs to it
-    return run_start
+    continues = bool(kept) and follows(header.base_sequence, kept[-1].last_sequence)
+    first = run_start if continues else header.base_sequence
+    # A run that wrapped inside or before this batch certainly holds everything from 0 on.
+    return first if first <= header.last_sequence else 0
