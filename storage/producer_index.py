@@ -2,7 +2,8 @@
 
 A dict would take some 100 bytes per id (its table and two boxed integers) and stop the broker for
 a long moment each time it doubles. Here the table grows by one bucket with every id added: the
-next bucket in turn is split in two, so no step ever moves more than one chain.
+next bucket in turn is split in two, so no step ever moves more than one chain. Ids are hashed as
+bytes, because Python keys that hash per process: nobody can choose ids that share a bucket.
 
 Slots are numbered from 1; 0 is "no slot". Slots of removed ids are given out again first.
 
@@ -21,17 +22,12 @@ from typing import Final
 NO_SLOT: Final = 0
 
 
-def keyed_hash(producer_id: int) -> int:
-    """Python's hash of bytes is keyed per process: nobody can choose ids that share a bucket."""
-    return hash(producer_id.to_bytes(8))
-
-
 class ProducerIndex:
     """The slots of the ids of one partition. Ids are >= 0."""
 
     __slots__ = ("_chain", "_count", "_free", "_hash_of", "_heads", "_low", "producer_ids")
 
-    def __init__(self, hash_of: Callable[[int], int] = keyed_hash) -> None:
+    def __init__(self, hash_of: Callable[[bytes], int] = hash) -> None:
         self._hash_of = hash_of
         self.clear()
 
@@ -60,7 +56,9 @@ class ProducerIndex:
     def add(self, producer_id: int) -> int:
         """A slot for an id that has none yet."""
         slot = self._take_slot(producer_id)
-        self._link(producer_id, slot)
+        bucket = self._bucket(producer_id)
+        self._chain[slot] = self._heads[bucket]
+        self._heads[bucket] = slot
         self._count += 1
         if self._count > len(self._heads):
             self._split_next_bucket()
@@ -85,7 +83,7 @@ class ProducerIndex:
 
     def _bucket(self, producer_id: int) -> int:
         low = self._low
-        bucket = self._hash_of(producer_id) & (2 * low - 1)
+        bucket = self._hash_of(producer_id.to_bytes(8)) & (2 * low - 1)
         return bucket if bucket < len(self._heads) else bucket - low
 
     def _take_slot(self, producer_id: int) -> int:
@@ -98,19 +96,17 @@ class ProducerIndex:
         self._chain.append(NO_SLOT)
         return len(self._chain) - 1
 
-    def _link(self, producer_id: int, slot: int) -> None:
-        bucket = self._bucket(producer_id)
-        self._chain[slot] = self._heads[bucket]
-        self._heads[bucket] = slot
-
     def _split_next_bucket(self) -> None:
-        bucket = len(self._heads) - self._low
-        slot = self._heads[bucket]
-        self._heads[bucket] = NO_SLOT
-        self._heads.append(NO_SLOT)
+        heads, chain, low = self._heads, self._chain, self._low
+        bucket, new_bucket = len(heads) - low, len(heads)
+        slot, heads[bucket] = heads[bucket], NO_SLOT
+        heads.append(NO_SLOT)
         while slot:
-            following = self._chain[slot]
-            self._link(self.producer_ids[slot], slot)
+            following = chain[slot]
+            target = (
+                new_bucket if self._hash_of(self.producer_ids[slot].to_bytes(8)) & low else bucket
+            )
+            chain[slot], heads[target] = heads[target], slot
             slot = following
-        if len(self._heads) == 2 * self._low:
+        if len(heads) == 2 * low:
             self._low *= 2

@@ -3,7 +3,8 @@
 Little-endian, so that packing is a copy on the machines we run on:
     last_append_ms i64 | run_start i32 | producer_epoch i16 | batch_count u16 |
     batch_count x (last_sequence i32 | last_offset i64 | offset_delta i32 | timestamp i64 | crc i64)
-batches oldest first; a crc of -1 says that the batch has none (the broker changed its bytes).
+batches oldest first; a crc of -1 says that the batch has none (the broker changed its bytes), and
+then the highest bit of batch_count is set, so that the usual record is read without looking.
 
 Called by the packed table and the snapshots. Knows nothing of either, nor of producer ids.
 """
@@ -11,7 +12,7 @@ Called by the packed table and the snapshots. Knows nothing of either, nor of pr
 from __future__ import annotations
 
 import struct
-from itertools import chain
+from itertools import chain, repeat
 from typing import Final
 
 from protocol.dedup import BatchMetadata, ProducerEntry
@@ -26,6 +27,8 @@ assert BATCH.size == 32
 WINDOW_MAX: Final = 1024
 """The widest window a partition can have; it bounds what one record can ask for."""
 NO_CRC: Final = -1
+COUNT_MASK: Final = 0x7FFF
+_LACKS_CRC: Final = 0x8000
 
 _BATCH_COUNT: Final = struct.Struct("<H")
 _BATCH_COUNT_POSITION: Final = 14
@@ -43,23 +46,23 @@ def encode_record(entry: ProducerEntry) -> bytes:
     batches = entry.batches
     count = len(batches)
     layout = _LAYOUTS.get(count) or _layout(count)
-    head = (entry.last_append_ms, entry.run_start, entry.producer_epoch, count)
+    head = (entry.last_append_ms, entry.run_start, entry.producer_epoch)
     try:
-        return layout.pack(*head, *chain.from_iterable(batches))
+        return layout.pack(*head, count, *chain.from_iterable(batches))
     except struct.error:  # a crc is None, the rare case; testing each of them first would cost more
         marked = (b if b.crc is not None else b._replace(crc=NO_CRC) for b in batches)
-        return layout.pack(*head, *chain.from_iterable(marked))
+        return layout.pack(*head, count | _LACKS_CRC, *chain.from_iterable(marked))
 
 
 def decode_record(record: Buffer) -> ProducerEntry:
     """The entry of a record; bytes behind it are ignored."""
     last_append_ms, run_start, producer_epoch, count = RECORD_HEAD.unpack_from(record)
-    packed = memoryview(record)[RECORD_HEAD.size : record_size(count)]
-    batches = [
-        BatchMetadata(sequence, offset, delta, timestamp, crc if crc >= 0 else None)
-        for sequence, offset, delta, timestamp, crc in BATCH.iter_unpack(packed)
-    ]
-    return ProducerEntry(producer_epoch, run_start, last_append_ms, tuple(batches))
+    packed = memoryview(record)[RECORD_HEAD.size : record_size(count & COUNT_MASK)]
+    # tuple.__new__ makes a named tuple in half the time of its own constructor
+    batches = tuple(map(tuple.__new__, repeat(BatchMetadata), BATCH.iter_unpack(packed)))
+    if count & _LACKS_CRC:
+        batches = tuple(b if b.crc != NO_CRC else b._replace(crc=None) for b in batches)
+    return ProducerEntry(producer_epoch, run_start, last_append_ms, batches)
 
 
 def read_append_ms(record: Buffer) -> int:
@@ -68,10 +71,10 @@ def read_append_ms(record: Buffer) -> int:
     return int(last_append_ms)
 
 
-def read_batch_count(record: Buffer, position: int = 0) -> int:
-    """How many batches the record at `position` holds."""
-    (count,) = _BATCH_COUNT.unpack_from(record, position + _BATCH_COUNT_POSITION)
-    return int(count)
+def read_batch_count(record: Buffer) -> int:
+    """How many batches the record holds."""
+    (count,) = _BATCH_COUNT.unpack_from(record, _BATCH_COUNT_POSITION)
+    return int(count) & COUNT_MASK
 
 
 def trim_record(record: Buffer, window: int) -> Buffer:
@@ -79,9 +82,10 @@ def trim_record(record: Buffer, window: int) -> Buffer:
     count = read_batch_count(record)
     if count <= window:
         return memoryview(record)[: record_size(count)]
+    (marked_count,) = _BATCH_COUNT.unpack_from(record, _BATCH_COUNT_POSITION)
     trimmed = bytearray(record[: RECORD_HEAD.size])
     trimmed += record[record_size(count - window) : record_size(count)]
-    _BATCH_COUNT.pack_into(trimmed, _BATCH_COUNT_POSITION, window)
+    _BATCH_COUNT.pack_into(trimmed, _BATCH_COUNT_POSITION, marked_count - count + window)
     return trimmed
 
 

@@ -27,7 +27,14 @@ from crc32c import crc32c
 
 from protocol.dedup import ProducerEntry
 from storage.file_system import FileSystem
-from storage.producer_record import WINDOW_MAX, decode_record, read_batch_count, record_size
+from storage.producer_record import (
+    BATCH,
+    COUNT_MASK,
+    RECORD_HEAD,
+    WINDOW_MAX,
+    decode_record,
+    record_size,
+)
 from storage.producer_state import ProducerStates
 
 VERSION: Final = 1
@@ -38,7 +45,9 @@ _TRAILER: Final = struct.Struct(">BI")
 _UINT_32: Final = 0xCE
 """msgpack's type byte for an unsigned 32-bit integer."""
 _PRODUCER_ID: Final = struct.Struct("<q")
+_ENTRY_HEAD: Final = struct.Struct(_PRODUCER_ID.format + RECORD_HEAD.format.lstrip("<"))
 assert _TRAILER.size == 5
+assert _ENTRY_HEAD.size == 24
 assert _BLOCK_BYTES + _PRODUCER_ID.size + record_size(WINDOW_MAX) <= _BLOCK_BYTES_MAX
 
 
@@ -61,9 +70,8 @@ class Snapshot:
     def records(self) -> Iterator[tuple[int, memoryview]]:
         """Every producer id with its packed record, oldest append first."""
         for block in self.blocks:
-            for position, end in _walk(block, self.window):
-                (producer_id,) = _PRODUCER_ID.unpack_from(block, position)
-                yield producer_id, block[position + _PRODUCER_ID.size : end]
+            for producer_id, start, end in _walk(block, self.window):
+                yield producer_id, block[start:end]
 
     def items(self) -> Iterator[tuple[int, ProducerEntry]]:
         """Every producer id with its entry, oldest append first."""
@@ -72,9 +80,7 @@ class Snapshot:
 
     def load_into(self, producers: ProducerStates) -> None:
         """Replaces what `producers` knows; its own window and bound apply, expiry is the caller's."""
-        producers.clear()
-        for producer_id, record in self.records():
-            producers.put_record(producer_id, record)
+        producers.load(self.records(), self.window)
 
 
 def write_snapshot(fs: FileSystem, path: str, offset: int, producers: ProducerStates) -> None:
@@ -190,21 +196,20 @@ def _views(data: bytes, unpacker: Any) -> Iterator[memoryview]:
     raise SnapshotError("the blocks run into the checksum")
 
 
-def _walk(block: memoryview, window: int) -> Iterator[tuple[int, int]]:
-    """Start and end of every entry of a block. Raises `SnapshotError` where one makes no sense."""
+def _walk(block: memoryview, window: int) -> Iterator[tuple[int, int, int]]:
+    """Producer id and the record's start and end, for every entry of a block, each one checked."""
     position = 0
-    while position < len(block):
-        if len(block) - position < _PRODUCER_ID.size + record_size(0):
-            raise SnapshotError(
-                f"{len(block) - position} bytes are left over behind a block's entries"
-            )
-        (producer_id,) = _PRODUCER_ID.unpack_from(block, position)
-        count = read_batch_count(block, position + _PRODUCER_ID.size)
-        end = position + _PRODUCER_ID.size + record_size(count)
-        if producer_id < 0 or count > window or end > len(block):
+    size = len(block)
+    while position < size:
+        if size - position < _ENTRY_HEAD.size:
+            raise SnapshotError(f"{size - position} bytes are left over behind a block's entries")
+        producer_id, _, _, _, marked_count = _ENTRY_HEAD.unpack_from(block, position)
+        count = marked_count & COUNT_MASK
+        end = position + _ENTRY_HEAD.size + count * BATCH.size
+        if producer_id < 0 or count > window or end > size:
             raise SnapshotError(
                 f"the entry of producer id {producer_id} claims {count} batches, "
-                f"the window is {window} and the block ends at {len(block)}, not {end}"
+                f"the window is {window} and the block ends at {size}, not {end}"
             )
-        yield position, end
+        yield producer_id, position + _PRODUCER_ID.size, end
         position = end

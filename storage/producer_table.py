@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from protocol.record_batch import Buffer
-from storage.producer_index import NO_SLOT, ProducerIndex, keyed_hash
+from storage.producer_index import NO_SLOT, ProducerIndex
 
 _CHUNK_BITS: Final = 10
 CHUNK_SLOTS: Final = 1 << _CHUNK_BITS
@@ -29,7 +29,7 @@ class ProducerTable:
 
     __slots__ = ("_chunks", "_index", "_newer", "_older", "_slot_size")
 
-    def __init__(self, slot_size: int, hash_of: Callable[[int], int] = keyed_hash) -> None:
+    def __init__(self, slot_size: int, hash_of: Callable[[bytes], int] = hash) -> None:
         self._slot_size = slot_size
         self._index = ProducerIndex(hash_of)
         self.clear()
@@ -37,7 +37,7 @@ class ProducerTable:
     def clear(self) -> None:
         """Forgets everything and gives the memory back."""
         self._index.clear()
-        self._chunks = [self._new_chunk()]
+        self._chunks: list[memoryview] = []
         self._newer = array("i", [_RING])
         self._older = array("i", [_RING])
 
