@@ -53,7 +53,7 @@ def test_records_come_back_from_apache_kafka(
     """The programs themselves are right: Apache Kafka gives back the same bytes."""
     codec = CODECS[PROGRAMS.index(writer) % len(CODECS)]
     trip = RoundTrip(
-        address=apache_kafka.address,
+        address=apache_kafka.kafka_address,
         topic=f"{writer.name}-{codec}",
         count=_RECORDS_WITH_KAFKA,
         seed=1,
