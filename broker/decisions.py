@@ -23,8 +23,9 @@ from protocol.errors import ErrorCode
 from protocol.record_batch import BatchHeader
 
 if TYPE_CHECKING:
-    from broker.partition import Partition
     from storage.log import Appended
+
+    from broker.partition import Partition
 
 CAPACITY_DEFAULT: Final = 1000
 

@@ -1,0 +1,157 @@
+"""The HTTP application of the admin port. Imports aiohttp: loaded by the first connection.
+
+Reads the broker's state between two awaits, on the broker's own event loop, so every answer is one
+consistent moment. Lists are bounded by `limit` or `n`. `docs/admin.md` shows each answer.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Awaitable, Callable, Mapping
+from itertools import islice
+from typing import Any, Final
+
+from aiohttp import web
+
+from broker.admin.documents import (
+    decision_document,
+    producer_document,
+    ready_document,
+    topics_document,
+)
+from broker.admin.exposition import CONTENT_TYPE, Exposition
+from broker.admin.view import BrokerView, PartitionView
+from broker.config_values import INT64_MAX, integer
+
+LIST_MAX: Final = 10_000
+_LIMIT_DEFAULT: Final = 1000
+_DECISIONS_DEFAULT: Final = 100
+_SHUTDOWN_TIMEOUT_S: Final = 1.0
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+async def serve(listener: socket.socket, broker: BrokerView) -> web.AppRunner:
+    """Answers on `listener` until the returned runner is cleaned up."""
+    runner = web.AppRunner(
+        application(broker), access_log=None, shutdown_timeout=_SHUTDOWN_TIMEOUT_S
+    )
+    await runner.setup()
+    await web.SockSite(runner, listener).start()
+    return runner
+
+
+def application(broker: BrokerView) -> web.Application:
+    """The routes, bound to one broker."""
+    pages = _Pages(broker)
+    app = web.Application(middlewares=[_errors_as_json])
+    app.add_routes(
+        [
+            web.get("/", pages.index),
+            web.get("/health", pages.health),
+            web.get("/ready", pages.ready),
+            web.get("/metrics", pages.metrics),
+            web.get("/topics", pages.topics),
+            web.get("/producers/{topic}/{partition}", pages.producers),
+            web.get("/decisions", pages.decisions),
+        ]
+    )
+    return app
+
+
+class _Pages:
+    """One method per path."""
+
+    def __init__(self, broker: BrokerView) -> None:
+        self._broker = broker
+        self._exposition = Exposition(broker)
+
+    async def index(self, request: web.Request) -> web.Response:
+        resources = request.app.router.resources()
+        return web.json_response({"paths": sorted(r.canonical for r in resources)})
+
+    async def health(self, _: web.Request) -> web.Response:
+        """Whether a restart would help: the disk has failed."""
+        failure = self._broker.logs.failure
+        if failure is not None:
+            return _unavailable("storage failed", str(failure))
+        return web.json_response({"status": "ok"})
+
+    async def ready(self, _: web.Request) -> web.Response:
+        """Whether clients should be sent here."""
+        failure = self._broker.logs.failure
+        if failure is not None:
+            return _unavailable("storage failed", str(failure))
+        return web.json_response(ready_document(self._broker))
+
+    async def metrics(self, _: web.Request) -> web.Response:
+        return web.Response(body=self._exposition.text(), headers={"Content-Type": CONTENT_TYPE})
+
+    async def topics(self, _: web.Request) -> web.Response:
+        return web.json_response({"topics": topics_document(self._broker)})
+
+    async def producers(self, request: web.Request) -> web.Response:
+        topic, partition_text = request.match_info["topic"], request.match_info["partition"]
+        partition = self._partition(topic, partition_text)
+        limit = _integer(request.query, "limit", _LIMIT_DEFAULT, LIST_MAX)
+        wanted = _optional_integer(request.query, "producer_id")
+        producers = partition.log.producers
+        if wanted is None:
+            listed = list(islice(producers.items(), limit))
+        else:
+            entry = producers.get(wanted)
+            listed = [] if entry is None else [(wanted, entry)]
+        return web.json_response(
+            {
+                "topic": topic,
+                "partition": int(partition_text),
+                "count": len(producers),
+                "producers": [producer_document(*item) for item in listed],
+            }
+        )
+
+    async def decisions(self, request: web.Request) -> web.Response:
+        outcomes = self._broker.decisions.latest(
+            _integer(request.query, "n", _DECISIONS_DEFAULT, LIST_MAX),
+            producer_id=_optional_integer(request.query, "producer_id"),
+            topic=request.query.get("topic"),
+        )
+        return web.json_response({"decisions": [decision_document(one) for one in outcomes]})
+
+    def _partition(self, topic: str, index: str) -> PartitionView:
+        partition = None
+        if index.isdecimal():
+            partition = self._broker.partitions.get((topic, int(index)))
+        if partition is None:
+            raise web.HTTPNotFound(text=f"there is no partition {topic}-{index} on this broker")
+        return partition
+
+
+def _unavailable(status: str, reason: str) -> web.Response:
+    return web.json_response({"status": status, "error": reason}, status=503)
+
+
+def _integer(query: Mapping[str, str], name: str, default: int, most: int) -> int:
+    return _read_integer(query[name], name, 1, most) if name in query else default
+
+
+def _optional_integer(query: Mapping[str, str], name: str) -> int | None:
+    return _read_integer(query[name], name, 0, INT64_MAX) if name in query else None
+
+
+def _read_integer(text: str, name: str, least: int, most: int) -> int:
+    try:
+        return integer(least, most).read(text)
+    except ValueError as error:
+        raise web.HTTPBadRequest(text=f"{name}: {error}") from error
+
+
+@web.middleware
+async def _errors_as_json(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Every error is a JSON object, whoever raised it."""
+    try:
+        return await handler(request)
+    except web.HTTPException as error:
+        fields: dict[str, Any] = {"error": error.text or error.reason}
+        headers = {"Allow": error.headers["Allow"]} if "Allow" in error.headers else None
+        return web.json_response(fields, status=error.status, headers=headers)

@@ -1,0 +1,98 @@
+"""The JSON that the admin port answers with: broker state -> plain dictionaries. No HTTP."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+from broker.admin.view import BrokerView, PartitionView
+from broker.decisions import Outcome
+from protocol.dedup import BatchMetadata, ProducerEntry
+
+
+def ready_document(broker: BrokerView) -> dict[str, Any]:
+    """Who this is, and how many partitions it holds and leads."""
+    partitions = broker.partitions.values()
+    return {
+        "status": "ready",
+        "broker_id": broker.config.broker_id,
+        "cluster_id": broker.cluster_id,
+        "partitions": len(partitions),
+        "leading": sum(partition.is_leader for partition in partitions),
+    }
+
+
+def topics_document(broker: BrokerView) -> list[dict[str, Any]]:
+    """Every topic with the partitions that this broker holds, in order."""
+    by_topic: defaultdict[str, list[tuple[int, PartitionView]]] = defaultdict(list)
+    for (topic, index), partition in sorted(broker.partitions.items(), key=lambda item: item[0]):
+        by_topic[topic].append((index, partition))
+    return [
+        {
+            "name": topic,
+            "id": str(partitions[0][1].topic_id),
+            "partitions": [_partition_document(*one) for one in partitions],
+        }
+        for topic, partitions in by_topic.items()
+    ]
+
+
+def _partition_document(index: int, partition: PartitionView) -> dict[str, Any]:
+    log = partition.log
+    return {
+        "partition": index,
+        "leader": partition.leader_id,
+        "leader_epoch": partition.leader_epoch,
+        "replicas": list(partition.replicas),
+        "isr": list(partition.isr),
+        "log_start_offset": log.log_start_offset,
+        "high_watermark": partition.high_watermark,
+        "log_end_offset": log.log_end_offset,
+        "size_bytes": log.size_bytes,
+        "producers": len(log.producers),
+    }
+
+
+def producer_document(producer_id: int, entry: ProducerEntry) -> dict[str, Any]:
+    """One producer with its whole window, oldest batch first."""
+    return {
+        "producer_id": producer_id,
+        "producer_epoch": entry.producer_epoch,
+        "last_sequence": entry.last_sequence,
+        "last_timestamp": entry.last_timestamp,
+        "last_append_ms": entry.last_append_ms,
+        "window": [_batch_document(batch) for batch in entry.batches],
+    }
+
+
+def _batch_document(batch: BatchMetadata) -> dict[str, Any]:
+    return {
+        "base_sequence": batch.base_sequence,
+        "last_sequence": batch.last_sequence,
+        "base_offset": batch.base_offset,
+        "last_offset": batch.last_offset,
+        "timestamp": batch.timestamp,
+        "crc": batch.crc,
+    }
+
+
+def decision_document(outcome: Outcome) -> dict[str, Any]:
+    """One decision: who sent what, what became of it, and why."""
+    header = outcome.header
+    return {
+        "number": outcome.number,
+        "time_ms": outcome.time_ms,
+        "topic": outcome.topic,
+        "partition": outcome.partition,
+        "client_id": outcome.client_id,
+        "address": outcome.address,
+        "producer_id": header.producer_id,
+        "producer_epoch": header.producer_epoch,
+        "base_sequence": header.base_sequence,
+        "last_sequence": header.last_sequence,
+        "decision": outcome.outcome,
+        "base_offset": outcome.base_offset,
+        "error": None if outcome.error_code == 0 else outcome.error_code.name,
+        "reason": outcome.reason,
+        "window": [list(sequences) for sequences in outcome.window],
+    }

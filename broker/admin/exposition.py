@@ -1,0 +1,113 @@
+"""The broker's counters as Prometheus' text. Imports prometheus_client: loaded with the HTTP app."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+from prometheus_client.registry import Collector
+
+from broker.admin.view import BrokerView, PartitionView
+from broker.metrics import Histogram
+
+CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
+_PREFIX: Final = "echoless_"
+
+_COUNTERS: Final = {
+    "connections_accepted_total": "Connections accepted",
+    "connections_refused_total": "Connections turned away by connections_max",
+    "connections_idle_closed_total": "Connections closed for their silence",
+    "batches_appended_total": "Batches written to a log",
+    "records_appended_total": "Records written to a log",
+    "bytes_appended_total": "Bytes written to a log",
+    "duplicates_total": "Repeated batches acknowledged without storing them again",
+    "divergent_duplicates_total": "Repeats whose bytes differ from what was stored",
+}
+_LABELLED_COUNTERS: Final = {
+    "requests": ("api", "Requests by API"),
+    "rejects": ("error", "Batches refused by the de-duplication decision"),
+}
+_PARTITION_GAUGES: Final[dict[str, tuple[str, Callable[[PartitionView], int]]]] = {
+    "log_start_offset": ("First offset in the log", lambda p: p.log.log_start_offset),
+    "log_end_offset": ("Next offset to be written", lambda p: p.log.log_end_offset),
+    "high_watermark": ("Offsets below it are committed", lambda p: p.high_watermark),
+    "log_size_bytes": ("Bytes of all segments", lambda p: p.log.size_bytes),
+    "producers": ("Producer ids remembered", lambda p: len(p.log.producers)),
+    "in_sync_replicas": ("Replicas in sync", lambda p: len(p.isr)),
+    "is_leader": ("1 where this broker leads", lambda p: int(p.is_leader)),
+}
+_PRODUCER_COUNTERS: Final[dict[str, tuple[str, Callable[[PartitionView], int]]]] = {
+    "producers_expired": (
+        "Producer ids forgotten after producer_id_expiration_ms",
+        lambda p: p.log.producers.expired_total,
+    ),
+    "producers_evicted": (
+        "Producer ids forgotten because of producers_per_partition_max",
+        lambda p: p.log.producers.evicted_total,
+    ),
+}
+
+
+class Exposition:
+    """The text for one broker, made anew for each scrape."""
+
+    def __init__(self, broker: BrokerView) -> None:
+        self._registry = CollectorRegistry()
+        self._registry.register(_BrokerCollector(broker))
+        ProcessCollector(registry=self._registry)
+
+    def text(self) -> bytes:
+        return generate_latest(self._registry)
+
+
+class _BrokerCollector(Collector):
+    def __init__(self, broker: BrokerView) -> None:
+        self._broker = broker
+
+    def collect(self) -> Iterator[Metric]:
+        metrics = self._broker.metrics
+        yield GaugeMetricFamily(
+            f"{_PREFIX}connections_open", "Connections open", metrics.connections_open
+        )
+        for name, help_text in _COUNTERS.items():
+            yield CounterMetricFamily(_PREFIX + name, help_text, getattr(metrics, name))
+        for name, (label, help_text) in _LABELLED_COUNTERS.items():
+            family = CounterMetricFamily(_PREFIX + name, help_text, labels=[label])
+            for value, count in sorted(getattr(metrics, name).items()):
+                family.add_metric([value], count)
+            yield family
+        yield _histogram("produce_seconds", "Time to answer a produce", metrics.produce_seconds)
+        yield from self._partitions()
+
+    def _partitions(self) -> Iterator[Metric]:
+        partitions = sorted(self._broker.partitions.items(), key=lambda item: item[0])
+        labels = ["topic", "partition"]
+        for name, (help_text, value_of) in _PARTITION_GAUGES.items():
+            gauge = GaugeMetricFamily(f"{_PREFIX}partition_{name}", help_text, labels=labels)
+            for (topic, index), partition in partitions:
+                gauge.add_metric([topic, str(index)], value_of(partition))
+            yield gauge
+        for name, (help_text, value_of) in _PRODUCER_COUNTERS.items():
+            counter = CounterMetricFamily(f"{_PREFIX}partition_{name}", help_text, labels=labels)
+            for (topic, index), partition in partitions:
+                counter.add_metric([topic, str(index)], value_of(partition))
+            yield counter
+
+
+def _histogram(name: str, help_text: str, histogram: Histogram) -> Metric:
+    """Prometheus wants the buckets cumulated, ending with all of them."""
+    buckets, seen = [], 0
+    for bound, count in zip([*histogram.bounds, float("inf")], histogram.counts, strict=True):
+        seen += count
+        buckets.append(("+Inf" if bound == float("inf") else str(bound), float(seen)))
+    return HistogramMetricFamily(
+        _PREFIX + name, help_text, buckets=buckets, sum_value=histogram.sum
+    )

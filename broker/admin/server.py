@@ -1,0 +1,55 @@
+"""The admin port, asleep until somebody connects.
+
+aiohttp and prometheus-client take 250 ms and some 25 MB to import, and most brokers are never
+asked anything. So the bound socket is only watched; the first connection, which waits in the
+kernel's queue meanwhile, starts the import in a thread and then the application.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import logging
+import socket
+from typing import TYPE_CHECKING
+
+from broker.admin.view import BrokerView
+
+if TYPE_CHECKING:
+    from aiohttp import web
+
+logger = logging.getLogger(__name__)
+
+
+class AdminServer:
+    """HTTP on one listening, non-blocking socket; owns it from here on."""
+
+    def __init__(self, listener: socket.socket, broker: BrokerView) -> None:
+        self._listener = listener
+        self._broker = broker
+        self._runner: web.AppRunner | None = None
+        self._starting: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Watches the socket; returns at once. Needs a running event loop."""
+        asyncio.get_running_loop().add_reader(self._listener, self._wake)
+
+    async def stop(self) -> None:
+        """Closes the socket and every connection."""
+        asyncio.get_running_loop().remove_reader(self._listener)
+        if self._starting is not None:
+            self._starting.cancel()
+            await asyncio.gather(self._starting, return_exceptions=True)
+        if self._runner is not None:
+            await self._runner.cleanup()
+        self._listener.close()
+
+    def _wake(self) -> None:
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(self._listener)
+        self._starting = loop.create_task(self._serve())
+
+    async def _serve(self) -> None:
+        application = await asyncio.to_thread(importlib.import_module, "broker.admin.application")
+        self._runner = await application.serve(self._listener, self._broker)
+        logger.debug("the admin port answers")

@@ -1,0 +1,74 @@
+"""What the admin port needs to see of a broker: these attributes, read and never written.
+
+Protocols instead of the classes themselves, so that the port can be tested without a broker and
+shows at a glance what it depends on.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from typing import Protocol
+
+from broker.config import Config
+from broker.decisions import Decisions
+from broker.metrics import Metrics
+from storage.producer_state import ProducerStates
+
+
+class LogView(Protocol):
+    """One partition's log."""
+
+    @property
+    def log_start_offset(self) -> int: ...
+    @property
+    def log_end_offset(self) -> int: ...
+    @property
+    def size_bytes(self) -> int: ...
+    @property
+    def producers(self) -> ProducerStates: ...
+
+
+class PartitionView(Protocol):
+    """One partition that this broker holds a replica of."""
+
+    @property
+    def topic_id(self) -> uuid.UUID: ...
+    @property
+    def leader_id(self) -> int: ...
+    @property
+    def leader_epoch(self) -> int: ...
+    @property
+    def isr(self) -> tuple[int, ...]: ...
+    @property
+    def replicas(self) -> tuple[int, ...]: ...
+    @property
+    def is_leader(self) -> bool: ...
+    @property
+    def high_watermark(self) -> int: ...
+    @property
+    def log(self) -> LogView: ...
+
+
+class StorageView(Protocol):
+    """The data directory."""
+
+    @property
+    def failure(self) -> Exception | None: ...
+
+
+class BrokerView(Protocol):
+    """One running broker."""
+
+    @property
+    def config(self) -> Config: ...
+    @property
+    def cluster_id(self) -> str: ...
+    @property
+    def metrics(self) -> Metrics: ...
+    @property
+    def decisions(self) -> Decisions: ...
+    @property
+    def partitions(self) -> Mapping[tuple[str, int], PartitionView]: ...
+    @property
+    def logs(self) -> StorageView: ...

@@ -1,0 +1,53 @@
+"""A broker as the admin port sees one: real counters and producer states, no sockets, no disk."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass, field
+
+from broker.config import Config
+from broker.decisions import Decisions
+from broker.metrics import Metrics
+from storage.producer_state import ProducerStates
+
+TOPIC_ID = uuid.UUID(int=7)
+
+
+@dataclass
+class FakeLog:
+    log_start_offset: int = 0
+    log_end_offset: int = 10
+    size_bytes: int = 500
+    producers: ProducerStates = field(default_factory=ProducerStates)
+
+
+@dataclass
+class FakePartition:
+    topic: str
+    index: int
+    topic_id: uuid.UUID = TOPIC_ID
+    leader_id: int = 1
+    leader_epoch: int = 3
+    isr: tuple[int, ...] = (1,)
+    replicas: tuple[int, ...] = (1, 2)
+    is_leader: bool = True
+    high_watermark: int = 9
+    log: FakeLog = field(default_factory=FakeLog)
+
+
+@dataclass
+class FakeLogs:
+    failure: Exception | None = None
+
+
+class FakeBroker:
+    """Holds `orders-0`, `orders-1` and `bills-0`."""
+
+    def __init__(self) -> None:
+        self.config = Config()
+        self.cluster_id = "cluster"
+        self.metrics = Metrics()
+        self.decisions = Decisions(self.metrics)
+        self.logs = FakeLogs()
+        held = [FakePartition("orders", 1), FakePartition("orders", 0), FakePartition("bills", 0)]
+        self.partitions = {(p.topic, p.index): p for p in held}
