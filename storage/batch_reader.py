@@ -1,0 +1,106 @@
+"""Walking the batches of a segment file: headers only, or whole batches with their CRC checked.
+
+Headers are parsed in place in large reads; the records are never decoded. Called by `segment.py`
+(look-ups, replay) and `recovery.py` (scan); knows nothing of offsets being right or wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from protocol.errors import DecodeError
+from protocol.record_batch import (
+    BATCH_LENGTH_MIN,
+    HEADER_SIZE,
+    MAGIC,
+    BatchHeader,
+    compute_crc,
+    read_header,
+    walk,
+)
+from storage.file_system import CorruptLogError, File
+
+LOOK_UP_BYTES: Final = 8 * 1024
+"""One read of a look-up: an index interval and a little more."""
+REPLAY_BYTES: Final = 256 * 1024
+_SCAN_BYTES: Final = 4 * 1024 * 1024
+
+
+class PlacedHeader(NamedTuple):
+    """A batch header and where its batch starts in the file."""
+
+    position: int
+    header: BatchHeader
+
+    @property
+    def end_position(self) -> int:
+        return self.position + self.header.size
+
+
+class PlacedBatch(NamedTuple):
+    """A whole batch whose CRC is right; `batch` is valid until the next one is asked for."""
+
+    position: int
+    header: BatchHeader
+    batch: memoryview
+
+
+def read_headers(file: File, position: int, chunk_bytes: int) -> Iterator[PlacedHeader]:
+    """Yields the headers of all batches from `position` (the start of one) to the end of the file.
+
+    Raises `CorruptLogError` at a header that cannot be right or a batch that the file cuts short.
+    """
+    chunk, chunk_start = b"", position
+    end = file.size
+    while position < end:
+        if position + HEADER_SIZE > chunk_start + len(chunk):
+            chunk, chunk_start = file.read(position, chunk_bytes), position
+        header = _checked_header(file, chunk, position - chunk_start, position)
+        yield PlacedHeader(position, header)
+        position += header.size
+
+
+def _checked_header(file: File, chunk: bytes, place: int, position: int) -> BatchHeader:
+    try:
+        header = read_header(chunk, place)
+    except DecodeError as error:
+        raise CorruptLogError(file.path, position, str(error)) from error
+    if header.magic != MAGIC:
+        raise CorruptLogError(file.path, position, f"magic {header.magic}, not {MAGIC}")
+    if header.batch_length < BATCH_LENGTH_MIN:
+        raise CorruptLogError(file.path, position, f"batch length {header.batch_length}")
+    if position + header.size > file.size:
+        missing = position + header.size - file.size
+        raise CorruptLogError(file.path, position, f"the file lacks {missing} bytes of the batch")
+    return header
+
+
+def read_batches(file: File) -> Iterator[PlacedBatch]:
+    """Yields every batch of the file whose bytes are whole and match their CRC, from the start.
+
+    Raises `CorruptLogError` at the first that is not; its `position` is where to cut.
+    """
+    position = 0
+    while position < file.size:
+        buffer = memoryview(file.read(position, _read_size(file, position)))
+        start = position
+        try:
+            for place, header in walk(buffer):
+                batch = buffer[place : place + header.size]
+                if compute_crc(batch) != header.crc:
+                    raise CorruptLogError(file.path, start + place, "the CRC does not match")
+                yield PlacedBatch(start + place, header, batch)
+                position = start + place + header.size
+        except DecodeError as error:
+            raise CorruptLogError(file.path, position, str(error)) from error
+        if position == start:
+            raise CorruptLogError(file.path, position, "the last batch is incomplete")
+
+
+def _read_size(file: File, position: int) -> int:
+    """Bytes to read from `position` on: a large piece, or the one batch that is larger still."""
+    prefix = file.read(position, HEADER_SIZE)
+    if len(prefix) < HEADER_SIZE:
+        return _SCAN_BYTES
+    return max(_SCAN_BYTES, min(read_header(prefix).size, file.size - position))

@@ -1,0 +1,533 @@
+"""One partition's log: batches in segments, and the producer state that goes with them.
+
+Appending is two-phase: judge the batch on what is known, write its bytes, publish. Before the write
+succeeded nothing that a reader or the next batch can see has changed; after it nothing can fail.
+
+Invariant: `log_start_offset <= log_end_offset`, and `recovery_point <= log_end_offset`.
+Invariant: the producer state is that of all batches below `log_end_offset`.
+Invariant: everything below `recovery_point` has been synced, and so has a producer snapshot at the
+base of every segment below it.
+
+Single owner: every method is called from one thread; only `PendingFlush.run` may run in another.
+Called by the broker's partitions and `log_directory.py`. Knows nothing of leaders, followers and
+the high watermark beyond what it is told.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from protocol.dedup import Append as AppendDecision
+from protocol.dedup import Duplicate, PartitionRules, Reject, commit, decide
+from protocol.errors import DecodeError, ErrorCode, KafkaError
+from protocol.record_batch import (
+    LOG_OVERHEAD,
+    MAGIC_POSITION,
+    BatchHeader,
+    Buffer,
+    compute_crc,
+    leader_stamp,
+    read_header,
+    walk,
+    with_log_append_time,
+)
+from storage import paths, retention
+from storage.file_system import FileSystem, StorageError
+from storage.log_config import LogConfig
+from storage.pending_flush import PendingFlush
+from storage.producer_replay import (
+    load_snapshot,
+    remove_snapshots,
+    replay_batch,
+    replay_segments,
+    snapshot_offsets,
+)
+from storage.producer_snapshot import encode_snapshot
+from storage.recovery import Opening, Recovered, recover
+from storage.segment import Segment
+from storage.time_lookup import find_max_timestamp, find_timestamp
+
+
+class Appended(NamedTuple):
+    """Where a batch was written. `log_append_time` is -1 on topics with create time."""
+
+    base_offset: int
+    last_offset: int
+    timestamp: int
+    """The batch's max timestamp, as stored."""
+    log_append_time: int
+
+
+def _keep(_offset: int) -> None:
+    """Nobody keeps the recovery point of this log on disk."""
+
+
+class Log:
+    """The log in one partition directory."""
+
+    def __init__(
+        self, opening: Opening, recovered: Recovered, lower_recovery_point: Callable[[int], None]
+    ) -> None:
+        """Use `Log.open`."""
+        self.directory = opening.directory
+        self.config = opening.config
+        self.recovery = recovered.report
+        self.producers = recovered.producers
+        self.leader_epochs = recovered.leader_epochs
+        self.log_start_offset = recovered.log_start_offset
+        self.log_end_offset = recovered.segments.active.next_offset
+        self.recovery_point = recovered.recovery_point
+        self.failure: StorageError | None = None
+        """Why the log takes no more batches: a procedure that it could not finish."""
+        self._fs = opening.fs
+        self._segments = recovered.segments
+        self._lower_recovery_point = lower_recovery_point
+        self._latest_ms = opening.now_ms
+        """The latest time that the log was told: no batch was appended after it."""
+        self._unwritten_snapshots: dict[int, bytes] = {}
+        """Producer snapshots of rolls, by offset, until a flush wrote them."""
+        self._has_new_files = True
+        self._pending: PendingFlush | None = None
+        self._set_rules()
+
+    @classmethod
+    def open(
+        cls,
+        directory: str,
+        config: LogConfig,
+        *,
+        fs: FileSystem,
+        now_ms: int,
+        recovery_point: int = 0,
+        log_start_offset: int = 0,
+        clean: bool = False,
+        lower_recovery_point: Callable[[int], None] = _keep,
+    ) -> Log:
+        """Opens or creates the log in an existing directory; see `recovery.py`.
+
+        `lower_recovery_point` is called, and must be durable when it returns, before records below
+        the recovery point are cut off. Raises `StorageError`, `CorruptLogError`.
+        """
+        opening = Opening(
+            directory=directory,
+            config=config,
+            fs=fs,
+            now_ms=now_ms,
+            recovery_point=recovery_point,
+            log_start_offset=log_start_offset,
+            clean=clean,
+        )
+        return cls(opening, recover(opening), lower_recovery_point)
+
+    @property
+    def name(self) -> str:
+        """`<topic>-<partition>`."""
+        return paths.name_of(self.directory)
+
+    @property
+    def size_bytes(self) -> int:
+        return self._segments.size_bytes
+
+    @property
+    def segment_count(self) -> int:
+        return len(self._segments)
+
+    def _set_rules(self) -> None:
+        self._rules = PartitionRules(self.log_end_offset > 0, self.config.unknown_producer_id)
+
+    # Appending
+
+    def append(
+        self, batch: Buffer, header: BatchHeader, leader_epoch: int, now_ms: int
+    ) -> Appended | Duplicate | Reject:
+        """Takes one validated client batch; `batch` is not kept.
+
+        Raises `KafkaError` RECORD_LIST_TOO_LARGE for a batch that fits no segment, `StorageError`
+        where the disk fails; the log is then what it was.
+        """
+        config = self.config
+        if header.batch_length + LOG_OVERHEAD > config.segment_bytes:
+            raise _too_large(header, config)
+        entry = None
+        has_producer_id = header.producer_id >= 0
+        if has_producer_id:
+            entry = self.producers.get(header.producer_id)
+            decision = decide(entry, header, self._rules)
+            if not isinstance(decision, AppendDecision):
+                return decision
+        log_append_time = -1
+        if config.log_append_time:
+            log_append_time = now_ms
+            batch = with_log_append_time(batch, header, now_ms)
+            header = read_header(batch)
+        base_offset = self.log_end_offset
+        last_offset = base_offset + header.last_offset_delta
+        segment = self._writable(header, last_offset, leader_epoch, now_ms)
+        stamp = leader_stamp(header, base_offset, leader_epoch)
+        segment.append((stamp, memoryview(batch)[MAGIC_POSITION:]), header, last_offset)
+        # Written; from here on nothing can fail.
+        self.log_end_offset = last_offset + 1
+        self._latest_ms = max(self._latest_ms, now_ms)
+        if not base_offset:
+            self._set_rules()
+        if has_producer_id:
+            self.producers.put(
+                header.producer_id, commit(entry, header, base_offset, now_ms, config.window)
+            )
+        return Appended(base_offset, last_offset, header.max_timestamp, log_append_time)
+
+    def append_replicated(self, batches: Buffer, now_ms: int) -> None:
+        """Takes whole batches from the leader as they are; they have been decided there.
+
+        Raises `DecodeError`, nothing having been written, unless the CRCs match, the offsets
+        continue this log without a gap and leader epochs never fall. A `StorageError` may leave
+        some of the batches appended.
+        """
+        view = memoryview(batches)
+        for position, header in self._checked(view):
+            segment = self._writable(
+                header, header.last_offset, header.partition_leader_epoch, now_ms
+            )
+            segment.append([view[position : position + header.size]], header, header.last_offset)
+            self.log_end_offset = header.next_offset
+            self._latest_ms = max(self._latest_ms, now_ms)
+            replay_batch(self.producers, header, now_ms)
+        self._set_rules()
+
+    def _checked(self, batches: memoryview) -> list[tuple[int, BatchHeader]]:
+        """All batches with their positions. Raises `DecodeError` at the first that does not fit."""
+        expected, epoch, end = self.log_end_offset, self.leader_epochs.latest_epoch, 0
+        placed = list(walk(batches))
+        for position, header in placed:
+            if header.base_offset != expected or header.last_offset_delta < 0:
+                raise DecodeError(
+                    f"{self.name}: batch of offsets {header.base_offset} to {header.last_offset} "
+                    f"where {expected} is next"
+                )
+            if header.partition_leader_epoch < epoch:
+                raise DecodeError(
+                    f"{self.name}: leader epoch {header.partition_leader_epoch} at offset "
+                    f"{expected} after epoch {epoch}"
+                )
+            end = position + header.size
+            if compute_crc(batches[position:end]) != header.crc:
+                raise DecodeError(f"{self.name}: CRC of the batch at offset {expected} is wrong")
+            expected, epoch = header.next_offset, header.partition_leader_epoch
+        if end != len(batches):
+            raise DecodeError(f"{self.name}: {len(batches) - end} bytes are not a whole batch")
+        return placed
+
+    def _writable(
+        self, header: BatchHeader, last_offset: int, leader_epoch: int, now_ms: int
+    ) -> Segment:
+        """The segment that takes the batch, after rolling and noting the epoch where needed."""
+        if self.failure is not None:
+            raise self.failure
+        latest_epoch = self.leader_epochs.latest_epoch
+        if leader_epoch != latest_epoch:
+            assert leader_epoch > latest_epoch, f"leader epoch {leader_epoch} after {latest_epoch}"
+            self.leader_epochs.assign(leader_epoch, self.log_end_offset)
+        segment = self._segments.active
+        if segment.must_roll(header, last_offset, now_ms, self.config):
+            return self._roll(now_ms)
+        return segment
+
+    def roll(self, now_ms: int | None = None) -> None:
+        """Closes the written segment and begins the next; nothing while it is empty."""
+        if self._segments.active.size:
+            self._roll(self._latest_ms if now_ms is None else now_ms)
+
+    def _roll(self, now_ms: int) -> Segment:
+        """Begins a segment. Its producer snapshot is taken now and written by the next flush.
+
+        1. Create the `.log` file, empty. Crash: an empty last segment, which is fine.
+        2. Publish in memory. The flush does the rest (`pending_flush.py`).
+        """
+        base_offset = self.log_end_offset
+        snapshot = encode_snapshot(base_offset, self.producers)
+        segment = Segment.create(self._fs, self.directory, base_offset, self.config, now_ms)
+        self._segments.active.indexes.seal()
+        self._segments.add(segment)
+        self._unwritten_snapshots[base_offset] = snapshot
+        self._has_new_files = True
+        return segment
+
+    def _snapshot_path(self, offset: int) -> str:
+        return paths.offset_file(self.directory, offset, paths.SNAPSHOT)
+
+    # Reading
+
+    def read(self, offset: int, bytes_max: int, end_offset: int) -> bytes:
+        """Whole batches from the one that holds `offset` on, all below `end_offset`.
+
+        At most `bytes_max` bytes, but at least one batch where there is one; never beyond the end
+        of a segment. Raises `KafkaError` OFFSET_OUT_OF_RANGE outside the log.
+        """
+        if not self.log_start_offset <= offset <= self.log_end_offset:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"offset {offset} of {self.name} is not in "
+                f"{self.log_start_offset}..{self.log_end_offset}",
+            )
+        if offset >= min(end_offset, self.log_end_offset):
+            return b""
+        return self._segments.holding(offset).read(offset, bytes_max, end_offset)
+
+    def offset_at_timestamp(self, timestamp_ms: int) -> tuple[int, int] | None:
+        """`(timestamp, offset)` of the first record at least as new as `timestamp_ms`."""
+        return find_timestamp(self._segments, timestamp_ms, self.log_start_offset)
+
+    def max_timestamp(self) -> tuple[int, int]:
+        """`(timestamp, offset)` of the newest record; `(-1, -1)` without one."""
+        return find_max_timestamp(self._segments, self.log_start_offset)
+
+    # Flushing
+
+    def flush(self) -> None:
+        """Syncs everything appended so far; the recovery point moves to the end of the log."""
+        self._cancel_flush()
+        self._run(self.start_flush())
+
+    def _run(self, pending: PendingFlush) -> None:
+        try:
+            pending.run()
+        finally:
+            self.finish_flush(pending)
+
+    def start_flush(self) -> PendingFlush:
+        """What `flush` would do, to be run elsewhere; see `pending_flush.py`.
+
+        One at a time: `finish_flush` comes before the next, also where `run` failed.
+        """
+        if self.failure is not None:
+            raise self.failure
+        assert self._pending is None, "a flush is pending"
+        self._pending = PendingFlush(
+            end_offset=self.log_end_offset,
+            directory=self.directory,
+            segments=[s for s in self._segments if s.next_offset > self.recovery_point],
+            unsaved=[s for s in self._segments.closed if s.indexes.is_unsaved],
+            snapshots={self._snapshot_path(o): d for o, d in self._unwritten_snapshots.items()},
+            snapshot_offsets=tuple(self._unwritten_snapshots),
+            has_new_files=self._has_new_files,
+            _fs=self._fs,
+        )
+        self._has_new_files = False
+        return self._pending
+
+    def finish_flush(self, pending: PendingFlush) -> None:
+        """Publishes what `pending.run` did, or takes note that it failed or was cancelled."""
+        if pending is not self._pending:
+            return
+        self._pending = None
+        if not pending.is_done:
+            self._has_new_files |= pending.has_new_files
+            return
+        self.recovery_point = max(self.recovery_point, pending.end_offset)
+        for offset in pending.snapshot_offsets:
+            self._unwritten_snapshots.pop(offset, None)
+        for segment in pending.unsaved:
+            segment.indexes.is_unsaved = False
+            segment.indexes.release()
+
+    def _cancel_flush(self) -> None:
+        if self._pending is not None:
+            self._pending.cancel()
+            self.finish_flush(self._pending)
+
+    # Cutting
+
+    def truncate_to(self, offset: int) -> None:
+        """Cuts off the batch that holds `offset` and all behind it, durably (a follower's move).
+
+        1. Lower the recovery point on disk. Crash: more is scanned than needed.
+        2. Remove the snapshots above the cut, durably. Crash: older ones and a replay.
+        3. Remove the segments above the cut, newest first. Crash: the log ends between two.
+        4. Cut the segment that holds the cut, and sync it. Crash: the log ends before or after.
+        5. Cut the leader epochs. Crash: opening the log cuts them to its end.
+        6. Load the producer state anew.
+        """
+        if offset >= self.log_end_offset:
+            return
+        if offset < self._segments.first.base_offset:
+            self.truncate_fully_and_start_at(offset)
+            return
+        with self._must_finish():
+            self._prepare_cut(offset)
+            while self._segments.active.base_offset > offset:
+                self._segments.pop_last().remove()
+            self._segments.active.truncate_to(offset)
+            self._fs.sync_directory(self.directory)
+            self._publish_cut()
+            self._reload_producers()
+
+    def truncate_fully_and_start_at(self, offset: int) -> None:
+        """Empties the log; the next batch gets `offset`. Producers are forgotten as well.
+
+        Steps 1 and 2 as in `truncate_to`, for offset 0; then
+        3. Remove all segments, newest first. Crash: the log ends between two, or is empty.
+        4. Create the segment at `offset`. Crash: the log may begin at its old log start, empty.
+        """
+        with self._must_finish():
+            self._prepare_cut(-1)
+            while len(self._segments) > 1:
+                self._segments.pop_last().remove()
+            self._segments.first.remove()
+            segment = Segment.create(self._fs, self.directory, offset, self.config, self._latest_ms)
+            self._segments.restart(segment)
+            self._fs.sync_directory(self.directory)
+            self.log_start_offset = offset
+            self._publish_cut()
+            self.recovery_point = offset
+            self.producers.clear()
+
+    def _prepare_cut(self, offset: int) -> None:
+        """Steps 1 and 2: nothing on disk says any more that records from `offset` on are there."""
+        self._cancel_flush()
+        if offset < self.recovery_point:
+            self._lower_recovery_point(max(offset, 0))
+            self.recovery_point = max(offset, 0)
+        for snapshot_offset in [o for o in self._unwritten_snapshots if o > offset]:
+            del self._unwritten_snapshots[snapshot_offset]
+        above = [o for o in snapshot_offsets(self._fs, self.directory) if o > offset]
+        remove_snapshots(self._fs, self.directory, above)
+        self._fs.sync_directory(self.directory)
+
+    def _publish_cut(self) -> None:
+        self.log_end_offset = self._segments.active.next_offset
+        self.log_start_offset = min(self.log_start_offset, self.log_end_offset)
+        self.recovery_point = min(self.recovery_point, self.log_end_offset)
+        self.leader_epochs.truncate_from_end(self.log_end_offset)
+        self.leader_epochs.flush()
+        self._set_rules()
+
+    def _reload_producers(self) -> None:
+        end = self.log_end_offset
+        snapshot_offset, _ = load_snapshot(self._fs, self.directory, self.producers, end)
+        start = max(snapshot_offset or 0, self._segments.first.base_offset)
+        replay_segments(self._segments, self.producers, start, end, self._latest_ms)
+
+    @contextlib.contextmanager
+    def _must_finish(self) -> Iterator[None]:
+        """A procedure that fails half-way leaves memory and disk apart: no more batches then."""
+        try:
+            yield
+        except StorageError as error:
+            self.failure = error
+            raise
+
+    # Deleting
+
+    def advance_log_start(self, offset: int) -> None:
+        """Makes records below `offset` unreadable (DeleteRecords); producers are remembered.
+
+        The files go with the next `delete_old_segments`; the broker checkpoints the new start.
+        Raises `KafkaError` OFFSET_OUT_OF_RANGE beyond the end.
+        """
+        if offset > self.log_end_offset:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"offset {offset} of {self.name} is beyond the end, {self.log_end_offset}",
+            )
+        if offset > self.log_start_offset:
+            self.log_start_offset = offset
+            self.leader_epochs.truncate_from_start(offset)
+
+    def delete_old_segments(self, now_ms: int, high_watermark: int | None = None) -> int:
+        """Removes segments that outlived retention or lie below the log start; returns how many.
+
+        Only what is flushed, and below `high_watermark` where one is given, goes: a producer
+        snapshot behind it is then on disk. A written segment that has expired is rolled, and goes
+        next time.
+
+        1. Move the log start in memory. Crash: nothing happened.
+        2. Remove the segments, oldest first. Crash: the log begins with what is left.
+        3. Remove snapshots that are no longer needed. Crash: done next time.
+        """
+        expired = retention.count_expired(
+            self._fs, self._segments, self.log_start_offset, self.config, now_ms
+        )
+        if expired == len(self._segments):
+            self.roll(now_ms)
+        limit = self.recovery_point
+        if high_watermark is not None:
+            limit = min(limit, high_watermark)
+        removable = [s for s in self._segments.closed[:expired] if s.next_offset <= limit]
+        if removable:
+            self.advance_log_start(removable[-1].next_offset)
+            for _ in removable:
+                self._segments.pop_first().remove()
+            self._remove_needless_snapshots()
+            self._fs.sync_directory(self.directory)
+        return len(removable)
+
+    def _remove_needless_snapshots(self) -> None:
+        offsets = snapshot_offsets(self._fs, self.directory)
+        needless = retention.snapshots_to_remove(
+            offsets, self._segments.base_offsets, self.log_start_offset
+        )
+        remove_snapshots(self._fs, self.directory, needless)
+
+    def expire_producers(self, now_ms: int) -> int:
+        """Forgets producers that appended nothing for too long; returns how many."""
+        return self.producers.expire(now_ms)
+
+    def reconfigure(self, config: LogConfig) -> None:
+        """Obeys `config` from now on; the index interval from the next segment on."""
+        self.config = config
+        self.producers.reconfigure(
+            window=config.window,
+            expiration_ms=config.producer_id_expiration_ms,
+            producers_max=config.producers_max,
+        )
+        self._set_rules()
+
+    def close(self) -> None:
+        """Flushes all, indexes and a producer snapshot included, and closes the files.
+
+        A log that failed before is only closed. Raises `StorageError`; the shutdown is not clean
+        then.
+        """
+        self._cancel_flush()
+        try:
+            if self.failure is None:
+                self._flush_for_good()
+        finally:
+            for segment in self._segments:
+                segment.close()
+
+    def abandon(self) -> None:
+        """Closes the files, nothing flushed: the log is about to be removed."""
+        self._cancel_flush()
+        for segment in self._segments:
+            segment.close()
+
+    def _flush_for_good(self) -> None:
+        if self._is_saved():
+            return
+        active = self._segments.active
+        active.indexes.seal()
+        end = self.log_end_offset
+        self._unwritten_snapshots[end] = encode_snapshot(end, self.producers)
+        pending = self.start_flush()
+        pending.unsaved = [*pending.unsaved, active]
+        self._run(pending)
+        self.leader_epochs.flush()
+        self._remove_needless_snapshots()
+
+    def _is_saved(self) -> bool:
+        """Whether nothing happened since a clean opening: idle logs must not slow a shutdown."""
+        return (
+            self.recovery_point == self.log_end_offset == self.recovery.snapshot_offset
+            and not self._unwritten_snapshots
+            and not any(segment.indexes.is_unsaved for segment in self._segments)
+        )
+
+
+def _too_large(header: BatchHeader, config: LogConfig) -> KafkaError:
+    return KafkaError(
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+        f"the batch takes {header.size} bytes, a segment holds {config.segment_bytes}",
+    )

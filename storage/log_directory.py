@@ -1,0 +1,248 @@
+"""The data directory: who owns it, which logs are in it, and what is known of them between runs.
+
+Opening, in this order:
+1. Lock. A second broker is refused and told who holds it; the kernel drops the lock with the
+   process.
+2. Read `meta.properties`, or write it into a new directory.
+3. Remove what a deletion or a creation that was cut short left behind.
+4. Read the checkpoints and the clean-shutdown marker, then remove the marker, durably. Crash: the
+   logs are scanned although that was not needed.
+5. Open every log.
+
+Closing: close every log, write the checkpoints, write the marker. A crash before the last step
+means a scan at the next start. After a disk failure (`failure`) no marker is written.
+
+Single owner, as the logs. Called by the broker; knows nothing of topics beyond their names.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from typing import Final
+
+from storage import paths
+from storage.directory_checkpoints import DirectoryCheckpoints, PendingCheckpoint
+from storage.file_system import CorruptLogError, FileLock, FileSystem, StorageError
+from storage.log import Log
+from storage.log_config import LogConfig
+from storage.properties_file import decode_uuid, encode_uuid, read_properties, write_properties
+
+Partition = tuple[str, int]
+
+_VERSION: Final = "0"
+_META_SEPARATOR: Final = "="
+_PARTITION_SEPARATOR: Final = ": "
+
+
+class ForeignDirectoryError(StorageError):
+    """The data directory belongs to a broker of another id."""
+
+
+class LogDirectory:
+    """An open data directory with its logs. Use `LogDirectory.open`."""
+
+    def __init__(self, fs: FileSystem, path: str, lock: FileLock, cluster_id: str) -> None:
+        self.path = path
+        self.cluster_id = cluster_id
+        self.logs: dict[Partition, Log] = {}
+        self.topic_ids: dict[Partition, uuid.UUID] = {}
+        self.high_watermarks: dict[Partition, int] = {}
+        """As read when the directory was opened."""
+        self.was_clean = fs.exists(paths.join(path, paths.CLEAN_SHUTDOWN))
+        """Whether the last shutdown was clean."""
+        self.failure: StorageError | None = None
+        """The first disk failure; from then on the directory is offline."""
+        self._fs = fs
+        self._lock = lock
+        self._checkpoints = DirectoryCheckpoints(fs, path)
+
+    @classmethod
+    def open(
+        cls,
+        path: str,
+        *,
+        broker_id: int,
+        fs: FileSystem,
+        now_ms: int,
+        config_for: Callable[[str], LogConfig],
+        cluster_id: str | None = None,
+    ) -> LogDirectory:
+        """Opens or creates the directory and opens all its logs; `config_for` takes a topic.
+
+        `cluster_id` is for a new directory (default: a random one). Raises `LockHeldError`,
+        `ForeignDirectoryError`, `CorruptLogError`, `StorageError`.
+        """
+        path = path.rstrip("/")
+        fs.make_directory(path)
+        lock = fs.lock(paths.join(path, paths.LOCK), f"broker {broker_id}")
+        directory = None
+        try:
+            cluster_id = _claim(fs, path, broker_id, cluster_id)
+            directory = cls(fs, path, lock, cluster_id)
+            directory._open_logs(now_ms, config_for)
+        except BaseException:
+            for log in directory.logs.values() if directory else ():
+                log.abandon()
+            lock.release()
+            raise
+        return directory
+
+    def _open_logs(self, now_ms: int, config_for: Callable[[str], LogConfig]) -> None:
+        found = [key for name in self._fs.list_directory(self.path) if (key := self._adopt(name))]
+        known = self._checkpoints.read(found)
+        self.high_watermarks = known.high_watermarks
+        self._fs.remove(paths.join(self.path, paths.CLEAN_SHUTDOWN))
+        self._fs.sync_directory(self.path)
+        for key in found:
+            self.logs[key] = self._open_log(
+                key,
+                config_for(key[0]),
+                now_ms,
+                recovery_point=known.recovery_points.get(key, 0),
+                log_start_offset=known.log_starts.get(key, 0),
+                clean=self.was_clean,
+            )
+
+    def _adopt(self, name: str) -> Partition | None:
+        """The partition in the directory `name`; removes what is half deleted or half created."""
+        path = paths.join(self.path, name)
+        if not self._fs.is_directory(path):
+            return None
+        if paths.is_deleted_directory(name):
+            self._fs.remove_tree(path)
+            return None
+        key = paths.parse_partition_directory(name)
+        if key is None:
+            return None
+        metadata_path = paths.join(path, paths.PARTITION_METADATA)
+        if not self._fs.exists(metadata_path):
+            self._remove_half_created(path)
+            return None
+        metadata = read_properties(
+            self._fs, metadata_path, _PARTITION_SEPARATOR, ("version", "topic_id")
+        )
+        self.topic_ids[key] = decode_uuid(metadata_path, metadata["topic_id"])
+        return key
+
+    def _remove_half_created(self, path: str) -> None:
+        for name in self._fs.list_directory(path):
+            if name.endswith(paths.LOG) and self._fs.read_bytes(paths.join(path, name)):
+                raise CorruptLogError(
+                    path, 0, f"there are records, but no {paths.PARTITION_METADATA}"
+                )
+        self._fs.remove_tree(path)
+
+    def _open_log(
+        self,
+        key: Partition,
+        config: LogConfig,
+        now_ms: int,
+        *,
+        recovery_point: int = 0,
+        log_start_offset: int = 0,
+        clean: bool = False,
+    ) -> Log:
+        return Log.open(
+            paths.partition_directory(self.path, *key),
+            config,
+            fs=self._fs,
+            now_ms=now_ms,
+            recovery_point=recovery_point,
+            log_start_offset=log_start_offset,
+            clean=clean,
+            lower_recovery_point=lambda offset: self._checkpoints.lower_recovery_point(key, offset),
+        )
+
+    def create(
+        self, topic: str, partition: int, topic_id: uuid.UUID, config: LogConfig, *, now_ms: int
+    ) -> Log:
+        """Creates a partition's directory and its empty log, durably. Raises `StorageError`.
+
+        1. Make the directory and open the log in it, which creates the first segment.
+        2. Write `partition.metadata`. A crash before leaves a directory without it and without
+           records, which is removed at the next start.
+        """
+        key = topic, partition
+        assert key not in self.logs, f"{topic}-{partition} exists"
+        path = paths.partition_directory(self.path, topic, partition)
+        self._fs.make_directory(path)
+        log = self._open_log(key, config, now_ms)
+        metadata = {"version": _VERSION, "topic_id": encode_uuid(topic_id)}
+        metadata_path = paths.join(path, paths.PARTITION_METADATA)
+        write_properties(self._fs, metadata_path, metadata, _PARTITION_SEPARATOR)
+        self._fs.sync_directory(self.path)
+        self.logs[key] = log
+        self.topic_ids[key] = topic_id
+        return log
+
+    def delete(self, topic: str, partition: int) -> None:
+        """Removes a partition and its files. Raises `StorageError`.
+
+        1. Rename the directory, durably. A crash before: it is still there.
+        2. Write the checkpoints without it, so that a partition of the same name starts anew.
+           Crash: entries without a directory are dropped at the next start.
+        3. Remove the renamed directory. Crash: removed at the next start.
+        """
+        key = topic, partition
+        self.logs.pop(key).abandon()
+        self.topic_ids.pop(key, None)
+        self.high_watermarks.pop(key, None)
+        path = paths.partition_directory(self.path, topic, partition)
+        doomed = paths.deleted_directory(self.path, topic, partition, uuid.uuid4().hex)
+        self._fs.rename(path, doomed)
+        self._fs.sync_directory(self.path)
+        self._checkpoints.drop(key)
+        self._fs.remove_tree(doomed)
+
+    def start_checkpoint(self, high_watermarks: dict[Partition, int]) -> PendingCheckpoint:
+        """Notes the offsets of now; `run` writes them, in another thread where that is better."""
+        return self._checkpoints.start(
+            {key: log.recovery_point for key, log in self.logs.items()},
+            dict(high_watermarks),
+            {key: log.log_start_offset for key, log in self.logs.items()},
+        )
+
+    def checkpoint(self, high_watermarks: dict[Partition, int]) -> None:
+        """Writes recovery points, high watermarks and log starts. Raises `StorageError`."""
+        self.start_checkpoint(high_watermarks).run()
+
+    def fail(self, error: StorageError) -> None:
+        """Takes the directory offline; the first failure is kept."""
+        if self.failure is None:
+            self.failure = error
+
+    def close(self, high_watermarks: dict[Partition, int]) -> None:
+        """Closes every log and releases the lock; a clean shutdown unless something fails.
+
+        Raises the first `StorageError` of the closing itself, after closing what can be closed.
+        """
+        was_online = self.failure is None
+        for log in self.logs.values():
+            try:
+                log.close()
+            except StorageError as error:
+                self.fail(error)
+        try:
+            if self.failure is None and not any(log.failure for log in self.logs.values()):
+                self.checkpoint(high_watermarks)
+                self._fs.write_atomic(paths.join(self.path, paths.CLEAN_SHUTDOWN), b"")
+        finally:
+            self._lock.release()
+        if was_online and self.failure is not None:
+            raise self.failure
+
+
+def _claim(fs: FileSystem, path: str, broker_id: int, cluster_id: str | None) -> str:
+    """Reads or writes `meta.properties`; returns the cluster id in it."""
+    meta_path = paths.join(path, paths.META_PROPERTIES)
+    if not fs.exists(meta_path):
+        cluster_id = cluster_id or encode_uuid(uuid.uuid4())
+        meta = {"version": _VERSION, "broker.id": str(broker_id), "cluster.id": cluster_id}
+        write_properties(fs, meta_path, meta, _META_SEPARATOR)
+        return cluster_id
+    meta = read_properties(fs, meta_path, _META_SEPARATOR, ("broker.id", "cluster.id"))
+    if meta["broker.id"] != str(broker_id):
+        owner = meta["broker.id"]
+        raise ForeignDirectoryError(meta_path, f"belongs to broker {owner}, not {broker_id}")
+    return meta["cluster.id"]

@@ -1,0 +1,65 @@
+"""A flush in three steps, so that the disk is waited for outside the owner's thread.
+
+    pending = log.start_flush()     owner: notes what is to be synced, touches no file
+    pending.run()                   any one thread: syncs, while the owner appends on
+    log.finish_flush(pending)       owner: the recovery point moves
+
+What `run` writes, and what opening the log does after a crash at each step:
+1. Sync the segments that reach beyond the recovery point. Crash: they are scanned.
+2. Write and sync the indexes of closed segments. Crash: they are scanned, the indexes rebuilt.
+3. Write the producer snapshots of the rolls, each atomically. Crash: older ones and a replay.
+4. Sync the directory, where files were created. Crash: the new segments may be gone as a whole;
+   nothing of them counted as flushed.
+
+The owner cancels a pending flush before it cuts or removes what the flush may touch; `cancel`
+returns when `run` is not running and never will. Called by `log.py`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from storage.file_system import FileSystem
+from storage.segment import Segment
+
+
+@dataclass(slots=True, kw_only=True)
+class PendingFlush:
+    """What one flush covers: everything below `end_offset`."""
+
+    end_offset: int
+    directory: str
+    segments: Sequence[Segment]
+    """Those with bytes to sync, the written one included."""
+    unsaved: Sequence[Segment]
+    """Closed ones whose index files are behind."""
+    snapshots: dict[str, bytes]
+    """Producer snapshots by path."""
+    snapshot_offsets: Sequence[int]
+    has_new_files: bool
+    _fs: FileSystem
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    is_done: bool = False
+    is_cancelled: bool = False
+
+    def run(self) -> None:
+        """Does the work; nothing when cancelled. Raises `StorageError`."""
+        with self._lock:
+            if self.is_cancelled or self.is_done:
+                return
+            for segment in self.segments:
+                segment.file.sync()
+            for segment in self.unsaved:
+                segment.indexes.save()
+            for path, data in self.snapshots.items():
+                self._fs.write_atomic(path, data)
+            if self.has_new_files or self.unsaved:
+                self._fs.sync_directory(self.directory)
+            self.is_done = True
+
+    def cancel(self) -> None:
+        """Waits for `run` where it is at work, and keeps it from beginning otherwise."""
+        with self._lock:
+            self.is_cancelled = True

@@ -1,0 +1,265 @@
+"""Opening a log: what was on disk becomes a log that may be served, or is refused.
+
+After a clean shutdown nothing is scanned: ends of segments are looked up, and the producer state
+comes from the snapshot of the shutdown. Should that be lost or damaged, it is rebuilt from the next
+older one and the headers behind it, or from the whole log.
+
+Otherwise (`clean=False`: kill -9, power failure) everything below the recovery point is known to be
+on disk, and what lies behind it is read:
+
+1. Remove index files without a log: a removal of segments was cut short. Crash: done again.
+2. Load the newest valid snapshot at or below the first segment that is to be scanned; remove
+   damaged ones. Crash: the same, or an older one.
+3. Scan from the segment that holds the recovery point: CRCs, offsets without gaps. Rebuild
+   indexes, leader epochs and producer state on the way. Reads only.
+4. At the first damage: below the recovery point refuse, naming file and position. Else remove the
+   segments behind it and cut the torn tail off, durably. Crash: the damage, or what is left of it,
+   is found again at the same place.
+5. Remove the snapshots of offsets that are gone, durably, before anything else is written there.
+   Crash: done again, since the log still ends before them.
+6. Where the log start (DeleteRecords; its checkpoint outlived the tail) lies behind the end: write
+   the producer state as a snapshot at the log start, begin a segment there, remove the others.
+   Crash: the new segment does not meet the old ones, is cut by step 4, and this is done again.
+7. Cut the leader epochs to the log. Crash: done again.
+
+The recovery point does not move: what was just read may still be in the page cache alone. The next
+flush syncs it, and rewrites the indexes.
+
+Called by `Log.open`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from storage import paths
+from storage.file_system import CorruptLogError, FileSystem
+from storage.leader_epochs import LeaderEpochs
+from storage.log_config import LogConfig
+from storage.producer_replay import (
+    load_snapshot,
+    remove_snapshots,
+    replay_batch,
+    replay_segments,
+    snapshot_offsets,
+)
+from storage.producer_snapshot import write_snapshot
+from storage.producer_state import ProducerStates
+from storage.segment import Segment
+from storage.segments import Segments
+
+_OFFSET_MAX = 2**63 - 1
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class Opening:
+    """What a log is opened with."""
+
+    directory: str
+    config: LogConfig
+    fs: FileSystem
+    now_ms: int
+    recovery_point: int
+    log_start_offset: int
+    clean: bool
+
+
+@dataclass(slots=True, kw_only=True)
+class RecoveryReport:
+    """What opening a log found and did; the broker logs it where `is_notable`."""
+
+    batches_scanned: int = 0
+    bytes_scanned: int = 0
+    bytes_cut: int = 0
+    """Bytes of torn or unreachable batches behind the recovery point that were removed."""
+    cut_reason: str = ""
+    """File, position and damage; empty where nothing was cut."""
+    segments_removed: int = 0
+    snapshots_damaged: int = 0
+    snapshot_offset: int | None = None
+    """Offset of the snapshot that the producer state started from."""
+    batches_replayed: int = 0
+    """Batches whose headers were read for the producer state alone."""
+
+    @property
+    def is_notable(self) -> bool:
+        return bool(self.bytes_cut or self.segments_removed or self.snapshots_damaged)
+
+
+@dataclass(slots=True, kw_only=True)
+class Recovered:
+    """The parts of a log that is ready to be served."""
+
+    segments: Segments
+    producers: ProducerStates
+    leader_epochs: LeaderEpochs
+    log_start_offset: int
+    recovery_point: int
+    report: RecoveryReport = field(default_factory=RecoveryReport)
+
+
+def recover(opening: Opening) -> Recovered:
+    """Opens the log. Raises `CorruptLogError` where durable records are damaged."""
+    config = opening.config
+    recovered = Recovered(
+        segments=_open_segments(opening),
+        producers=ProducerStates(
+            config.window, config.producer_id_expiration_ms, config.producers_max
+        ),
+        leader_epochs=LeaderEpochs(
+            opening.fs, paths.join(opening.directory, paths.LEADER_EPOCH_CHECKPOINT)
+        ),
+        log_start_offset=opening.log_start_offset,
+        recovery_point=opening.recovery_point,
+    )
+    if opening.clean:
+        _trust(opening, recovered)
+    else:
+        _scan(opening, recovered)
+    _agree_on_offsets(opening, recovered)
+    return recovered
+
+
+def _open_segments(opening: Opening) -> Segments:
+    """Opens every segment, each taken to end where the next begins."""
+    fs, directory = opening.fs, opening.directory
+    files = [file for file in map(paths.parse_offset_file, fs.list_directory(directory)) if file]
+    bases = sorted(file.offset for file in files if file.suffix == paths.LOG)
+    for file in files:
+        if file.offset not in bases and file.suffix in {paths.OFFSET_INDEX, paths.TIME_INDEX}:
+            fs.remove(paths.offset_file(directory, file.offset, file.suffix))
+    if not bases:
+        return Segments([_first_segment(opening)])
+    ends = [*bases[1:], _OFFSET_MAX]
+    return Segments(
+        [
+            Segment.open(fs, directory, base, opening.config, end)
+            for base, end in zip(bases, ends, strict=True)
+        ]
+    )
+
+
+def _first_segment(opening: Opening) -> Segment:
+    start = opening.log_start_offset
+    if opening.recovery_point > start:
+        raise CorruptLogError(
+            opening.directory,
+            0,
+            f"no segment is left of the records below {opening.recovery_point}",
+        )
+    return Segment.create(opening.fs, opening.directory, start, opening.config, opening.now_ms)
+
+
+def _trust(opening: Opening, recovered: Recovered) -> None:
+    """After a clean shutdown: no scan."""
+    segments = recovered.segments
+    for segment in segments.closed:
+        segment.check_end()
+    segments.active.next_offset = segments.active.find_end()
+    end = segments.active.next_offset
+    _load_producers(opening, recovered, end)
+    recovered.recovery_point = end
+
+
+def _load_producers(opening: Opening, recovered: Recovered, end: int) -> None:
+    """The producer state as of `end`, from the newest valid snapshot and the headers behind it."""
+    report, segments = recovered.report, recovered.segments
+    report.snapshot_offset, report.snapshots_damaged = load_snapshot(
+        opening.fs, opening.directory, recovered.producers, end
+    )
+    start = max(report.snapshot_offset or 0, segments.first.base_offset)
+    if start < end:
+        report.batches_replayed = replay_segments(
+            segments, recovered.producers, start, end, opening.now_ms
+        )
+
+
+def _scan(opening: Opening, recovered: Recovered) -> None:
+    """Steps 2 to 4 of the module's list."""
+    segments = recovered.segments
+    behind = segments.from_offset(opening.recovery_point)
+    for segment in segments.closed[: len(segments) - len(behind)]:
+        segment.check_end()
+    _load_producers(opening, recovered, behind[0].base_offset)
+    last, damage = _scan_segments(opening, recovered, behind)
+    if last.next_offset < opening.recovery_point:
+        raise damage or CorruptLogError(
+            last.file.path,
+            last.size,
+            f"the log ends before offset {last.next_offset}, though the records below "
+            f"{opening.recovery_point} were safely on disk",
+        )
+    if damage is not None:
+        _cut(opening, recovered, last, damage)
+
+
+def _scan_segments(
+    opening: Opening, recovered: Recovered, behind: list[Segment]
+) -> tuple[Segment, CorruptLogError | None]:
+    """Reads segments up to the first damage; returns the last that is good, and the damage in it."""
+    last = behind[0]
+    for segment in behind:
+        if segment is not last and segment.base_offset != last.next_offset:
+            gap = f"the records end before offset {last.next_offset}, not {segment.base_offset}"
+            return last, CorruptLogError(last.file.path, last.size, gap)
+        last = segment
+        try:
+            _scan_segment(opening, recovered, segment)
+        except CorruptLogError as damage:
+            return segment, damage
+    return last, None
+
+
+def _scan_segment(opening: Opening, recovered: Recovered, segment: Segment) -> None:
+    report, epochs = recovered.report, recovered.leader_epochs
+    for _, header, _ in segment.scan():
+        replay_batch(recovered.producers, header, opening.now_ms)
+        if header.partition_leader_epoch > epochs.latest_epoch:
+            epochs.assign(header.partition_leader_epoch, header.base_offset)
+        report.batches_scanned += 1
+        report.bytes_scanned += header.size
+
+
+def _cut(opening: Opening, recovered: Recovered, last: Segment, damage: CorruptLogError) -> None:
+    """Step 4: removes what lies behind the damage in `last`, newest file first."""
+    report, segments = recovered.report, recovered.segments
+    report.cut_reason = str(damage)
+    while segments.active is not last:
+        removed = segments.pop_last()
+        report.bytes_cut += removed.size
+        report.segments_removed += 1
+        removed.remove()
+    report.bytes_cut += last.cut(damage.position)
+    opening.fs.sync_directory(opening.directory)
+
+
+def _agree_on_offsets(opening: Opening, recovered: Recovered) -> None:
+    """Steps 5 to 7: what else is kept of the log may not reach beyond it."""
+    fs, directory = opening.fs, opening.directory
+    end = recovered.segments.active.next_offset
+    stale = [offset for offset in snapshot_offsets(fs, directory) if offset > end]
+    if stale:
+        remove_snapshots(fs, directory, stale)
+        fs.sync_directory(directory)
+    recovered.recovery_point = min(recovered.recovery_point, end)
+    if opening.log_start_offset > end:
+        _start_over(opening, recovered)
+    first_base = recovered.segments.first.base_offset
+    recovered.log_start_offset = max(opening.log_start_offset, first_base)
+    recovered.leader_epochs.truncate_from_end(recovered.segments.active.next_offset)
+    recovered.leader_epochs.truncate_from_start(recovered.log_start_offset)
+    recovered.leader_epochs.flush()
+
+
+def _start_over(opening: Opening, recovered: Recovered) -> None:
+    """Step 6: all that survived had been deleted by request; the log goes on at its start offset."""
+    fs, directory, start = opening.fs, opening.directory, opening.log_start_offset
+    old = recovered.segments
+    path = paths.offset_file(directory, start, paths.SNAPSHOT)
+    write_snapshot(fs, path, start, recovered.producers)
+    segment = Segment.create(fs, directory, start, opening.config, opening.now_ms)
+    fs.sync_directory(directory)
+    recovered.segments = Segments([segment])
+    for removed in old:
+        removed.remove()
+    fs.sync_directory(directory)

@@ -1,0 +1,54 @@
+"""Which old segments and snapshots may go. Decides only; `log.py` removes.
+
+Kafka's three rules, oldest segment first, until one stays: its newest record is older than
+`retention_ms`, or the log without it still holds `retention_bytes`, or it lies wholly below the log
+start (DeleteRecords). Snapshots are few: one for each segment, the newest, and always the newest at
+or below the log start, because it alone knows producers whose records are gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+from storage.file_system import FileSystem
+from storage.log_config import LogConfig
+from storage.segment import Segment
+from storage.segments import Segments
+
+
+def count_expired(
+    fs: FileSystem, segments: Segments, log_start_offset: int, config: LogConfig, now_ms: int
+) -> int:
+    """How many of the oldest segments have outlived the rules, the written one included."""
+    excess = segments.size_bytes - config.retention_bytes if config.retention_bytes >= 0 else -1
+    count = 0
+    for segment in segments:
+        has_expired = (
+            segment.next_offset <= log_start_offset
+            or excess >= segment.size
+            or (0 <= config.retention_ms < now_ms - _newest_ms(fs, segment))
+        )
+        if not has_expired or not segment.size:
+            break
+        excess -= segment.size
+        count += 1
+    return count
+
+
+def _newest_ms(fs: FileSystem, segment: Segment) -> int:
+    """The newest record's time; where records have none, when the file was last written."""
+    timestamp, _ = segment.indexes.top
+    return timestamp if timestamp >= 0 else fs.modified_ms(segment.file.path)
+
+
+def snapshots_to_remove(
+    offsets: Collection[int], base_offsets: Iterable[int], log_start_offset: int
+) -> list[int]:
+    """Of the snapshots at `offsets`, those that nothing can need again."""
+    if not offsets:
+        return []
+    below = [offset for offset in offsets if offset <= log_start_offset]
+    oldest_needed = max(below, default=-1)
+    needed = {offset for offset in base_offsets if offset > oldest_needed}
+    needed |= {oldest_needed, max(offsets)}
+    return [offset for offset in offsets if offset not in needed]

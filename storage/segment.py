@@ -1,0 +1,222 @@
+"""One segment: a `.log` file of batches, with its two sparse indexes.
+
+The newest segment of a log is written; the others are closed and never change until they are
+removed.
+
+Invariant: `next_offset` is one above the last record's offset, or `base_offset` while empty.
+Invariant: batches lie in the file in the order of their offsets, without a gap.
+
+Called by `log.py`, `recovery.py` and their kin. Knows nothing of producers and other segments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from protocol.record_batch import (
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    BatchHeader,
+    Buffer,
+    read_header,
+)
+from storage import paths
+from storage.batch_reader import (
+    LOOK_UP_BYTES,
+    REPLAY_BYTES,
+    PlacedBatch,
+    PlacedHeader,
+    read_batches,
+    read_headers,
+)
+from storage.file_system import CorruptLogError, File, FileSystem
+from storage.log_config import LogConfig
+from storage.segment_indexes import SegmentIndexes
+
+_RELATIVE_OFFSET_MAX: Final = 2**31 - 1
+"""Index entries keep offsets as i32 relative to the base offset."""
+
+
+class Segment:
+    """A segment that is open for reading, and for appending while it is the newest."""
+
+    __slots__ = (
+        "_created_ms",
+        "_first_timestamp",
+        "_fs",
+        "base_offset",
+        "file",
+        "indexes",
+        "next_offset",
+    )
+
+    def __init__(self, fs: FileSystem, file: File, base_offset: int, config: LogConfig) -> None:
+        self._fs = fs
+        self.file = file
+        self.base_offset = base_offset
+        self.next_offset = base_offset
+        self.indexes = SegmentIndexes(fs, file, base_offset, config.index_interval_bytes)
+        self._created_ms: int | None = None
+        """When this process created the file; None for a file that it found."""
+        self._first_timestamp: int | None = None
+        """The first batch's max timestamp, once it was needed."""
+
+    @classmethod
+    def create(
+        cls, fs: FileSystem, directory: str, base_offset: int, config: LogConfig, now_ms: int
+    ) -> Segment:
+        """A new, empty segment; leftover indexes of the same name are removed."""
+        path = paths.offset_file(directory, base_offset, paths.LOG)
+        segment = cls(fs, fs.open(path, create=True), base_offset, config)
+        segment.indexes.remove_files()
+        segment.indexes.begin()
+        segment._created_ms = now_ms
+        return segment
+
+    @classmethod
+    def open(
+        cls, fs: FileSystem, directory: str, base_offset: int, config: LogConfig, next_offset: int
+    ) -> Segment:
+        """An existing segment that is taken to end before `next_offset`; nothing is read yet."""
+        path = paths.offset_file(directory, base_offset, paths.LOG)
+        segment = cls(fs, fs.open(path), base_offset, config)
+        segment.next_offset = next_offset
+        return segment
+
+    @property
+    def size(self) -> int:
+        return self.file.size
+
+    def find_end(self) -> int:
+        """The offset behind the last record, found from the last index entry on.
+
+        Raises `CorruptLogError` where the file ends inside a batch.
+        """
+        end_offset = self.base_offset
+        for placed in read_headers(self.file, self.indexes.last_position(), LOOK_UP_BYTES):
+            end_offset = placed.header.next_offset
+        return end_offset
+
+    def check_end(self) -> None:
+        """Raises `CorruptLogError` unless the last record is the one before `next_offset`."""
+        found = self.find_end()
+        if found != self.next_offset:
+            message = f"the records end before offset {found}, not {self.next_offset}"
+            raise CorruptLogError(self.file.path, self.size, message)
+
+    def append(self, buffers: Sequence[Buffer], header: BatchHeader, last_offset: int) -> None:
+        """Writes one batch behind the last one; `header` gives its size and timestamp."""
+        size = header.batch_length + LOG_OVERHEAD
+        position = self.file.append(buffers)
+        self.indexes.note(position, size, last_offset, header.max_timestamp)
+        self.next_offset = last_offset + 1
+
+    def must_roll(
+        self, header: BatchHeader, last_offset: int, now_ms: int, config: LogConfig
+    ) -> bool:
+        """Whether the batch belongs into a new segment (Kafka's `shouldRoll`)."""
+        size = self.file.size
+        if not size:
+            return False
+        return (
+            size + header.batch_length + LOG_OVERHEAD > config.segment_bytes
+            or last_offset - self.base_offset > _RELATIVE_OFFSET_MAX
+            or (config.roll_ms is not None and self._age_ms(header, now_ms) > config.roll_ms)
+        )
+
+    def _age_ms(self, header: BatchHeader, now_ms: int) -> int:
+        """From the first batch's time to the new one's; by the clock where records have no time."""
+        if self._first_timestamp is None:
+            self._first_timestamp = read_header(self.file.read(0, HEADER_SIZE)).max_timestamp
+        if self._first_timestamp >= 0:
+            return header.max_timestamp - self._first_timestamp
+        if self._created_ms is None:
+            self._created_ms = self._fs.modified_ms(self.file.path)
+        return now_ms - self._created_ms
+
+    def headers_from(self, offset: int) -> Iterator[PlacedHeader]:
+        """Headers from the batch that holds `offset` on, to the end of the segment."""
+        return self._headers_from(offset, LOOK_UP_BYTES)
+
+    def replay_from(self, offset: int) -> Iterator[PlacedHeader]:
+        """As `headers_from`, in large reads and without the index."""
+        if offset > self.base_offset:
+            return self._headers_from(offset, REPLAY_BYTES)
+        return read_headers(self.file, 0, REPLAY_BYTES)
+
+    def _headers_from(self, offset: int, chunk_bytes: int) -> Iterator[PlacedHeader]:
+        position = self.indexes.offsets.position_before(offset)
+        for placed in read_headers(self.file, position, chunk_bytes):
+            if placed.header.last_offset >= offset:
+                yield placed
+
+    def scan(self) -> Iterator[PlacedBatch]:
+        """All batches from the start with their CRCs checked, indexed anew on the way.
+
+        Raises `CorruptLogError` at damage; the segment then ends before it.
+        """
+        self.indexes.begin()
+        self.next_offset = self.base_offset
+        for placed in read_batches(self.file):
+            header = placed.header
+            if header.base_offset != self.next_offset:
+                raise CorruptLogError(
+                    self.file.path,
+                    placed.position,
+                    f"base offset {header.base_offset}, not {self.next_offset}",
+                )
+            self.indexes.note(
+                placed.position, header.size, header.last_offset, header.max_timestamp
+            )
+            self.next_offset = header.next_offset
+            yield placed
+
+    def read(self, offset: int, bytes_max: int, end_offset: int) -> bytes:
+        """Whole batches from the one that holds `offset`, all below `end_offset`.
+
+        At most `bytes_max` bytes, but at least one batch where there is one.
+        """
+        first = next(self.headers_from(offset), None)
+        if first is None or first.header.next_offset > end_offset:
+            return b""
+        limit = max(first.position + bytes_max, first.end_position)
+        if self.size <= limit and self.next_offset <= end_offset:
+            end = self.size
+        else:
+            end = self._boundary(first.end_position, limit, end_offset)
+        return self.file.read(first.position, end - first.position)
+
+    def _boundary(self, position: int, limit: int, end_offset: int) -> int:
+        """The last end of a batch, from `position` on, that is within `limit` and `end_offset`."""
+        position = max(position, self.indexes.offsets.boundary_before(limit, end_offset))
+        for placed in read_headers(self.file, position, LOOK_UP_BYTES):
+            if placed.end_position > limit or placed.header.next_offset > end_offset:
+                break
+            position = placed.end_position
+        return position
+
+    def truncate_to(self, offset: int) -> None:
+        """Cuts off the batch that holds `offset` and all behind it, durably. Can be written then."""
+        first = next(self.headers_from(offset), None)
+        if first is not None:
+            self.cut(first.position)
+            self.next_offset = first.header.base_offset
+            self._first_timestamp = None
+        self.indexes.truncate_to(self.size, self.next_offset)
+
+    def cut(self, position: int) -> int:
+        """Cuts the file off at `position`, durably; returns how many bytes went."""
+        size = self.size - position
+        self.file.truncate(position)
+        self.file.sync()
+        return size
+
+    def remove(self) -> None:
+        """Closes and removes the files, the log first: indexes without a log are known as stale."""
+        self.file.close()
+        self._fs.remove(self.file.path)
+        self.indexes.remove_files()
+
+    def close(self) -> None:
+        self.file.close()

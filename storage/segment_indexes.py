@@ -1,0 +1,203 @@
+"""The two indexes of one segment, in memory and in their files.
+
+While a segment is written they grow in memory, and no file is touched. Once it is closed, `save`
+writes and syncs the files; that may happen in another thread, since a closed segment has no other
+writer. The indexes of a segment found on disk are read when first needed. Files that are missing,
+torn or point at something else than batches are rebuilt from the headers of the log: an index is a
+convenience and never evidence.
+
+Called by `segment.py`. Knows nothing of appending and of other segments.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from protocol.record_batch import HEADER_SIZE
+from storage import paths
+from storage.batch_reader import REPLAY_BYTES, read_headers
+from storage.file_system import CorruptLogError, File, FileSystem
+from storage.offset_index import ENTRY_SIZE as OFFSET_ENTRY_SIZE
+from storage.offset_index import OffsetIndex
+from storage.time_index import TimeIndex
+
+_SUFFIXES: Final = (paths.OFFSET_INDEX, paths.TIME_INDEX)
+
+
+class SegmentIndexes:
+    """Offset and time index of the segment in `file`."""
+
+    __slots__ = (
+        "_bytes_since_entry",
+        "_file",
+        "_fs",
+        "_interval_bytes",
+        "_is_top_known",
+        "_offsets",
+        "_times",
+        "_top_offset",
+        "_top_timestamp",
+        "base_offset",
+        "is_unsaved",
+    )
+
+    def __init__(self, fs: FileSystem, file: File, base_offset: int, interval_bytes: int) -> None:
+        self._fs = fs
+        self._file = file
+        self._interval_bytes = interval_bytes
+        self.base_offset = base_offset
+        self.is_unsaved = False
+        """Whether the files do not hold what memory holds."""
+        self._offsets: OffsetIndex | None = None
+        self._times: TimeIndex | None = None
+        self._bytes_since_entry = 0
+        self._top_timestamp, self._top_offset = -1, base_offset
+        self._is_top_known = False
+        """Stays true when the indexes are released."""
+
+    @property
+    def offsets(self) -> OffsetIndex:
+        if self._offsets is None:
+            self._load()
+        assert self._offsets is not None
+        return self._offsets
+
+    @property
+    def times(self) -> TimeIndex:
+        if self._times is None:
+            self._load()
+        assert self._times is not None
+        return self._times
+
+    @property
+    def top(self) -> tuple[int, int]:
+        """`(timestamp, last offset of its batch)` of the newest record, `(-1, ...)` without one."""
+        if not self._is_top_known:
+            self._load()
+        return self._top_timestamp, self._top_offset
+
+    def last_position(self) -> int:
+        """Start of the last indexed batch, 0 without one; reads only the last entry of the file."""
+        if self._offsets is None:
+            position = self._peek_last_position()
+            if position is not None:
+                return position
+        last = self.offsets.last
+        return last[1] if last is not None else 0
+
+    def _peek_last_position(self) -> int | None:
+        path = self._path(paths.OFFSET_INDEX)
+        if not self._fs.exists(path):
+            return None
+        file = self._fs.open(path)
+        try:
+            entry = file.read(max(file.size - OFFSET_ENTRY_SIZE, 0), OFFSET_ENTRY_SIZE)
+        finally:
+            file.close()
+        last = OffsetIndex.decode(self.base_offset, entry)
+        if last is None or last.last is None or not self._is_sound(last):
+            return None
+        return last.last[1]
+
+    def begin(self) -> None:
+        """Starts empty; `note` then tells of every batch from the start of the file."""
+        self._offsets = OffsetIndex(self.base_offset)
+        self._times = TimeIndex(self.base_offset)
+        self._bytes_since_entry = 0
+        self._top_timestamp, self._top_offset = self._times.last
+        self._is_top_known = True
+        self.is_unsaved = True
+
+    def note(self, position: int, size: int, last_offset: int, max_timestamp: int) -> None:
+        """Takes in the batch that stands at `position`, behind all others."""
+        if max_timestamp > self._top_timestamp:
+            self._top_timestamp, self._top_offset = max_timestamp, last_offset
+        if self._bytes_since_entry > self._interval_bytes:
+            self.offsets.append(last_offset, position)
+            self.times.maybe_append(self._top_timestamp, self._top_offset)
+            self._bytes_since_entry = 0
+        self._bytes_since_entry += size
+
+    def seal(self) -> None:
+        """The segment is closed: its newest record becomes the last entry of the time index."""
+        self.is_unsaved = True
+        self.times.maybe_append(self._top_timestamp, self._top_offset)
+
+    def truncate_to(self, position: int, offset: int) -> None:
+        """Forgets the batches from `position` on; `offset` is the first that goes.
+
+        The files go first: they describe what is cut off, and something else will stand there.
+        """
+        offsets, times = self.offsets, self.times
+        self.remove_files()
+        self.is_unsaved = True
+        offsets.truncate_to(position)
+        times.truncate_to(offset)
+        self._note_behind_last_entry()
+
+    def save(self) -> None:
+        """Writes both files and syncs them. The segment is sealed and not written meanwhile."""
+        for suffix, data in zip(
+            _SUFFIXES, (self.offsets.encode(), self.times.encode()), strict=True
+        ):
+            file = self._fs.open(self._path(suffix), create=True)
+            try:
+                file.truncate(0)
+                file.append([data])
+                file.sync()
+            finally:
+                file.close()
+
+    def release(self) -> None:
+        """Gives the memory back; the indexes are read again when needed."""
+        if not self.is_unsaved:
+            self._offsets = self._times = None
+
+    def remove_files(self) -> None:
+        for suffix in _SUFFIXES:
+            self._fs.remove(self._path(suffix))
+
+    def _load(self) -> None:
+        self._offsets, self._times = self._read_files()
+        if self._offsets is None or self._times is None or not self._is_sound(self._offsets):
+            self.begin()
+            self._note_from(0)
+        else:
+            self._note_behind_last_entry()
+
+    def _read_files(self) -> tuple[OffsetIndex | None, TimeIndex | None]:
+        offset_path, time_path = (self._path(suffix) for suffix in _SUFFIXES)
+        if not self._fs.exists(offset_path) or not self._fs.exists(time_path):
+            return None, None
+        return (
+            OffsetIndex.decode(self.base_offset, self._fs.read_bytes(offset_path)),
+            TimeIndex.decode(self.base_offset, self._fs.read_bytes(time_path)),
+        )
+
+    def _is_sound(self, offsets: OffsetIndex) -> bool:
+        """Whether the last entry names a batch that stands where the entry says."""
+        if offsets.last is None:
+            return True  # what no entry covers is walked anyway
+        last_offset, position = offsets.last
+        try:
+            placed = next(read_headers(self._file, position, HEADER_SIZE), None)
+        except CorruptLogError:
+            return False
+        return placed is not None and placed.header.last_offset == last_offset
+
+    def _note_behind_last_entry(self) -> None:
+        """Brings the newest timestamp and the entry interval up to the end of the file."""
+        last = self.offsets.last
+        position = last[1] if last is not None else 0
+        self._bytes_since_entry = 0
+        self._top_timestamp, self._top_offset = self.times.last
+        self._is_top_known = True
+        self._note_from(position)
+
+    def _note_from(self, position: int) -> None:
+        for placed in read_headers(self._file, position, REPLAY_BYTES):
+            header = placed.header
+            self.note(placed.position, header.size, header.last_offset, header.max_timestamp)
+
+    def _path(self, suffix: str) -> str:
+        return paths.offset_file(paths.parent_of(self._file.path), self.base_offset, suffix)

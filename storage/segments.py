@@ -1,0 +1,91 @@
+"""The segments of one log, oldest first.
+
+Invariant: base offsets rise strictly, and each segment but the last ends where the next begins.
+Invariant: there is always at least one; the last is the one that is written.
+
+Called by `log.py` and its kin. Knows nothing of files.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+
+from storage.segment import Segment
+
+
+class Segments:
+    """An ordered, never empty list of segments."""
+
+    __slots__ = ("_bases", "_segments", "active")
+
+    def __init__(self, segments: list[Segment]) -> None:
+        assert segments, "a log has at least one segment"
+        self._segments = segments
+        self._bases = [segment.base_offset for segment in segments]
+        self.active = segments[-1]
+        self._check()
+
+    def __len__(self) -> int:
+        return len(self._segments)
+
+    def __iter__(self) -> Iterator[Segment]:
+        return iter(self._segments)
+
+    def __reversed__(self) -> Iterator[Segment]:
+        return reversed(self._segments)
+
+    @property
+    def first(self) -> Segment:
+        return self._segments[0]
+
+    @property
+    def closed(self) -> list[Segment]:
+        return self._segments[:-1]
+
+    @property
+    def base_offsets(self) -> list[int]:
+        return list(self._bases)
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(segment.size for segment in self._segments)
+
+    def holding(self, offset: int) -> Segment:
+        """The segment that holds `offset`, or would; the first one for an offset before it."""
+        return self._segments[max(bisect_right(self._bases, offset) - 1, 0)]
+
+    def from_offset(self, offset: int) -> list[Segment]:
+        """The segment that holds `offset` and all after it."""
+        return self._segments[max(bisect_right(self._bases, offset) - 1, 0) :]
+
+    def add(self, segment: Segment) -> None:
+        """Appends a segment; it is the one that is written from now on."""
+        self._segments.append(segment)
+        self._bases.append(segment.base_offset)
+        self.active = segment
+        self._check()
+
+    def pop_first(self) -> Segment:
+        self._bases.pop(0)
+        return self._segments.pop(0)
+
+    def pop_last(self) -> Segment:
+        """Takes the last one out; the one before it is written from now on."""
+        assert len(self) > 1, "a log has at least one segment"
+        self._bases.pop()
+        segment = self._segments.pop()
+        self.active = self._segments[-1]
+        return segment
+
+    def restart(self, segment: Segment) -> None:
+        """Goes on with this one segment alone."""
+        self._segments[:] = [segment]
+        self._bases[:] = [segment.base_offset]
+        self.active = segment
+
+    def _check(self) -> None:
+        """Where two segments meet, at the new end."""
+        if len(self) > 1:
+            before = self._segments[-2]
+            assert before.next_offset == self.active.base_offset, "segments do not meet"
