@@ -24,18 +24,25 @@ def claim(topic: Topic, broker_id: int) -> Topic:
     It claims what it led before, and what nobody leads while it is in sync. A partition without a
     state was never led: its preferred replica gives it the first one.
     """
-    claimed = dict(topic.states)
-    for partition, replicas in topic.assignment.items():
-        state = topic.states.get(partition)
-        if state is None:
-            if replicas[0] == broker_id:
-                claimed[partition] = initial_state(replicas)
-        elif state.leader == broker_id or (state.leader == NO_LEADER and broker_id in state.isr):
-            epoch = state.leader_epoch + 1
-            claimed[partition] = replace(
-                state,
-                leader=broker_id,
-                leader_epoch=epoch,
-                node_version=state.node_version + 1,
-            )
-    return replace(topic, states=claimed)
+    states = {
+        partition: state
+        for partition, replicas in topic.assignment.items()
+        if (state := _claimed(topic.states.get(partition), replicas, broker_id)) is not None
+    }
+    return replace(topic, states=states)
+
+
+def _claimed(
+    state: PartitionState | None, replicas: tuple[int, ...], broker_id: int
+) -> PartitionState | None:
+    if state is None:
+        return initial_state(replicas) if replicas[0] == broker_id else None
+    is_free = state.leader == NO_LEADER and broker_id in state.isr
+    if state.leader != broker_id and not is_free:
+        return state
+    return replace(
+        state,
+        leader=broker_id,
+        leader_epoch=state.leader_epoch + 1,
+        node_version=state.node_version + 1,
+    )

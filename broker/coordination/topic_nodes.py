@@ -153,11 +153,16 @@ def state_operations(before: Topic, after: Topic) -> Iterator[Operation]:
     """The states that differ: first ones are created, others written over the version before."""
     for partition, state in after.states.items():
         old = before.states.get(partition)
-        if old is None:
-            yield from new_partition_operations(after, [partition])
-        elif old != state:
-            path = partition_state_path(after.name, partition)
-            yield Write(path, encode_partition_state(state), old.node_version)
+        if old == state:
+            continue
+        path, data = partition_state_path(after.name, partition), encode_partition_state(state)
+        yield Create(path, data) if old is None else Write(path, data, old.node_version)
+
+
+async def ensure_partition_paths(tree: NodeTree, before: Topic, after: Topic) -> None:
+    """Creates the parents of first states; a crash, or Kafka, may have left some of them."""
+    unled = after.states.keys() - before.states.keys()
+    await ensure_paths(tree, [partition_path(after.name, partition) for partition in unled])
 
 
 async def delete_topic_nodes(tree: NodeTree, topic: Topic) -> None:

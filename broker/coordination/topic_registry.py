@@ -25,7 +25,6 @@ from broker.coordination.node_data import (
     BROKERS,
     Assignment,
     encode_uuid,
-    partitions_path,
     topic_config_path,
 )
 from broker.coordination.node_tree import (
@@ -33,7 +32,6 @@ from broker.coordination.node_tree import (
     ConnectionLostError,
     MultiFailedError,
     NodeTree,
-    ensure_paths,
 )
 from broker.coordination.replica_assignment import assign_replicas, check_assignment
 from broker.coordination.topic import NO_NODE, NewTopic, Topic
@@ -212,8 +210,8 @@ class TopicRegistry:
 
     async def _claim(self, broker_id: int) -> None:
         pairs = [(topic, claim(topic, broker_id)) for topic in self.topics.values()]
-        unled = [after.name for before, after in pairs if len(after.states) > len(before.states)]
-        await ensure_paths(self._tree, [partitions_path(name) for name in unled])
+        for before, after in pairs:
+            await topic_nodes.ensure_partition_paths(self._tree, before, after)
         operations = [
             operation
             for before, after in pairs
