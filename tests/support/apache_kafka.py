@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tests.support.server_process import STOP_TIMEOUT_S, ServerProcess, free_port
@@ -16,7 +16,7 @@ from tests.support.server_process import STOP_TIMEOUT_S, ServerProcess, free_por
 VERSION = "3.9.1"
 JARS = Path(__file__).parents[2] / ".cache" / f"kafka-{VERSION}"
 _CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
-_JVM = (
+QUICK_START_JVM = (
     "-Xms256m",
     "-Xmx512m",
     "-XX:+UseSerialGC",
@@ -36,7 +36,14 @@ log4j.appender.console.layout.ConversionPattern=%d %p %m (%c)%n
 class ApacheKafka:
     """One broker. `start`, `kill` and `terminate` may follow each other on the same data."""
 
-    def __init__(self, directory: Path, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        settings: Mapping[str, str] | None = None,
+        *,
+        jvm: Sequence[str] = QUICK_START_JVM,
+    ) -> None:
+        self._jvm = jvm
         self.port = free_port()
         self.address = f"127.0.0.1:{self.port}"
         self.data_dir = directory / "kafka-data"
@@ -48,10 +55,15 @@ class ApacheKafka:
         lines = {**self._defaults(free_port()), **(settings or {})}.items()
         self._properties.write_text("".join(f"{name}={value}\n" for name, value in lines))
 
+    @property
+    def kafka_address(self) -> str:
+        """The name that `Echoless` gives it."""
+        return self.address
+
     def start(self) -> None:
         """Formats the directory if it is new; returns when the broker takes requests."""
         if not self.data_dir.exists():
-            self._format()
+            self.format()
         self.process.start(self._java("kafka.Kafka", str(self._properties)))
 
     def kill(self) -> None:
@@ -62,7 +74,8 @@ class ApacheKafka:
         """A controlled shutdown."""
         self.process.terminate()
 
-    def _format(self) -> None:
+    def format(self) -> None:
+        """Writes the cluster id into the empty directory; `start` does it where it is missing."""
         command = self._java(
             "kafka.tools.StorageTool", "format", "-t", _CLUSTER_ID, "-c", str(self._properties)
         )
@@ -70,7 +83,7 @@ class ApacheKafka:
 
     def _java(self, main_class: str, *arguments: str) -> list[str]:
         log4j = f"-Dlog4j.configuration=file:{self._log4j}"
-        return ["java", *_JVM, log4j, "-cp", f"{JARS}/*", main_class, *arguments]
+        return ["java", *self._jvm, log4j, "-cp", f"{JARS}/*", main_class, *arguments]
 
     def _defaults(self, controller_port: int) -> dict[str, str]:
         return {

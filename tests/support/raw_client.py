@@ -171,15 +171,20 @@ async def create_topic(
     response = await connection.call("create_topics", 5, topics=(topic,))
     row = response.topics[0]
     assert row.error_code == 0, f"creating {name}: {row.error_code!r} {row.error_message}"
-    while not await _has_leaders(connection, name, partitions):
-        pass
+    await wait_for_leaders(connection, name, partitions)
+
+
+async def wait_for_leaders(connection: RawConnection, name: str, partitions: int) -> None:
+    """Asks until every partition of the topic has a leader."""
+    async with asyncio.timeout(ANSWER_TIMEOUT_S):
+        while not await _has_leaders(connection, name, partitions):
+            pass
 
 
 async def _has_leaders(connection: RawConnection, name: str, partitions: int) -> bool:
-    row = await _topic_metadata(connection, name)
-    return len(row.partitions) == partitions and all(
-        partition.error_code == 0 and partition.leader_id >= 0 for partition in row.partitions
-    )
+    """Whether the broker answers for all of them: metadata may tell of a leader too early."""
+    rows = await _list_offsets(connection, name, range(partitions), timestamp=-1)
+    return all(row.error_code == 0 for row in rows)
 
 
 async def topic_id(connection: RawConnection, name: str) -> uuid.UUID:
@@ -242,19 +247,25 @@ async def list_offset(
     connection: RawConnection, topic: str, partition: int, timestamp: int = -1
 ) -> int:
     """The offset at `timestamp` (ms); -1 asks for the latest, -2 for the earliest."""
-    row = nested("list_offsets", 5, "ListOffsetsPartition")(
-        partition_index=partition, timestamp=timestamp
-    )
+    (found,) = await _list_offsets(connection, topic, [partition], timestamp=timestamp)
+    assert found.error_code == 0, f"listing {topic}-{partition}: {found.error_code!r}"
+    return int(found.offset)
+
+
+async def _list_offsets(
+    connection: RawConnection, topic: str, partitions: Iterable[int], *, timestamp: int
+) -> Sequence[Any]:
+    row = nested("list_offsets", 5, "ListOffsetsPartition")
+    rows = tuple(row(partition_index=index, timestamp=timestamp) for index in partitions)
     response = await connection.call(
         "list_offsets",
         5,
         replica_id=-1,
         isolation_level=0,
-        topics=(nested("list_offsets", 5, "ListOffsetsTopic")(name=topic, partitions=(row,)),),
+        topics=(nested("list_offsets", 5, "ListOffsetsTopic")(name=topic, partitions=rows),),
     )
-    found = response.topics[0].partitions[0]
-    assert found.error_code == 0, f"listing {topic}-{partition}: {found.error_code!r}"
-    return int(found.offset)
+    found: Sequence[Any] = response.topics[0].partitions
+    return found
 
 
 def describe_producers_request(topic: str, partitions: Iterable[int]) -> Any:

@@ -1,0 +1,278 @@
+"""Plays groups of histories to both brokers, restarts both in between, and collects the verdict.
+
+A group shares one pair of brokers, one variant of the settings and one restart; each history has
+partitions of its own. Apache Kafka lives through all groups, Echoless starts anew for each.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from tests.differential.generate import Generator
+from tests.differential.history import History, Step, TopicKind
+from tests.differential.judge import Judge, MismatchError, Pair
+from tests.differential.play import Answer, Peer, Place, Player
+from tests.differential.reference import KAFKA, Rules, echoless_rules
+from tests.support.raw_batches import StoredBatch
+from tests.support.raw_client import (
+    RawConnection,
+    create_topic,
+    fetch_log,
+    topic_id,
+    wait_for_leaders,
+)
+
+GROUP_SIZE = 250
+_LANES = 6
+"""Connections per broker, each playing one history at a time."""
+_KAFKA_PRODUCE_VERSION_MAX = 11
+_ECHOLESS_PRODUCE_VERSION_MAX = 13
+_EXPIRATION_MS = 86_400_000
+FAILURES_SHOWN_MAX = 5
+
+KAFKA_SETTINGS = {
+    "auto.create.topics.enable": "false",
+    "producer.id.expiration.check.interval.ms": "86400000",
+    "log.cleaner.enable": "false",
+}
+
+
+class Broker(Protocol):
+    """What a run needs of either broker."""
+
+    data_dir: Path
+
+    @property
+    def kafka_address(self) -> str: ...
+    def start(self) -> None: ...
+    def kill(self) -> None: ...
+    def terminate(self) -> object: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variant:
+    """What one group is run under."""
+
+    restart: str
+    """clean, kill, or lost snapshots: a clean one, but the snapshot files are gone."""
+    accepts_unknown: bool
+    window: int = 5
+
+    @property
+    def echoless_settings(self) -> dict[str, str]:
+        return {
+            "auto_create_topics_enable": "false",
+            "unknown_producer_id": "accept" if self.accepts_unknown else "reject",
+            "producer_state_batches_to_retain": str(self.window),
+        }
+
+    @property
+    def echoless_rules(self) -> Rules:
+        return echoless_rules(window=self.window, accepts_unknown=self.accepts_unknown)
+
+
+VARIANTS = (
+    Variant(restart="clean", accepts_unknown=True),
+    Variant(restart="kill", accepts_unknown=False),
+    Variant(restart="kill", accepts_unknown=True),
+    Variant(restart="lost snapshots", accepts_unknown=True),
+    Variant(restart="clean", accepts_unknown=False),
+    Variant(restart="kill", accepts_unknown=True, window=9),
+)
+
+
+@dataclass(slots=True)
+class Report:
+    """What a run found."""
+
+    histories: int = 0
+    answers_compared: int = 0
+    counts: Counter[str] = field(default_factory=Counter)
+    """How often each named difference was the reason for unequal answers."""
+    failures: list[str] = field(default_factory=list)
+    """Per failed history: its number, the reason and every request with both answers."""
+
+
+@dataclass(slots=True)
+class _Played:
+    """One history with everything that both brokers answered."""
+
+    history: History
+    judge: Judge
+    places: list[Place]
+    answers: tuple[list[Answer], list[Answer]] = field(default_factory=lambda: ([], []))
+    logs: tuple[list[list[StoredBatch]], list[list[StoredBatch]]] = field(
+        default_factory=lambda: ([], [])
+    )
+
+
+class Contest:
+    """Runs histories of one seed. `make_echoless` gives a broker that is not started yet."""
+
+    def __init__(
+        self,
+        kafka: Broker,
+        make_echoless: Callable[[dict[str, str]], Broker],
+        seed: int,
+        *,
+        is_echoless: bool = True,
+    ) -> None:
+        self.report = Report()
+        self._kafka = kafka
+        self._make_echoless = make_echoless
+        self._seed = seed
+        self._is_echoless = is_echoless
+        """False: the other broker is a second Kafka, and nothing may differ."""
+
+    def run(self, numbers: Sequence[int]) -> Report:
+        """Plays these histories; each belongs to the group of its number."""
+        for group, members in _groups(numbers):
+            variant = VARIANTS[group % len(VARIANTS)]
+            echoless = self._make_echoless(variant.echoless_settings)
+            echoless.start()
+            try:
+                asyncio.run(self._run_group(variant, members, echoless))
+            finally:
+                echoless.kill()
+        return self.report
+
+    async def _run_group(self, variant: Variant, numbers: Sequence[int], echoless: Broker) -> None:
+        brokers = (self._kafka, echoless)
+        now_ms = time.time_ns() // 1_000_000
+        rules = variant.echoless_rules if self._is_echoless else KAFKA
+        histories = [
+            Generator(
+                self._seed, number, now_ms=now_ms, accepts_unknown=variant.accepts_unknown
+            ).generate()
+            for number in numbers
+        ]
+        counts: Counter[TopicKind] = Counter()
+        label = f"{self._seed}-{time.time_ns()}"
+        group = [
+            _Played(history, Judge(history, rules), _places(history, counts, label))
+            for history in histories
+        ]
+        peers = [await self._create_topics(broker, counts, label) for broker in brokers]
+        await _play(group, peers, half=0)
+        await _restart(brokers, variant.restart)
+        for broker in brokers:
+            await _wait_for_leaders(broker, counts, label)
+        await _play(group, peers, half=1)
+        for played in group:
+            self._judge(played, variant)
+
+    async def _create_topics(self, broker: Broker, counts: Counter[TopicKind], label: str) -> Peer:
+        is_kafka = broker is self._kafka or not self._is_echoless
+        connection = await RawConnection.open(broker.kafka_address)
+        topic_ids = {}
+        for kind, partitions in counts.items():
+            name = f"{kind.value}-{label}"
+            await create_topic(connection, name, partitions, kind.configs)
+            topic_ids[name] = await topic_id(connection, name)
+        await connection.close()
+        return Peer(
+            address=broker.kafka_address,
+            produce_version_max=(
+                _KAFKA_PRODUCE_VERSION_MAX if is_kafka else _ECHOLESS_PRODUCE_VERSION_MAX
+            ),
+            topic_ids=topic_ids,
+        )
+
+    def _judge(self, played: _Played, variant: Variant) -> None:
+        judge, history = played.judge, played.history
+        first_half = len(history.halves[0])
+        steps = [*history.halves[0], *history.halves[1]]
+        self.report.histories += 1
+        done = 0
+        try:
+            for done, (step, *pair) in enumerate(zip(steps, *played.answers, strict=True)):
+                if done == first_half:
+                    lost = variant.restart == "lost snapshots"
+                    now_ms = time.time_ns() // 1_000_000
+                    judge.restart(now_ms, _EXPIRATION_MS, lost_snapshots=lost)
+                judge.judge(step, Pair(*pair))
+            for slot, logs in enumerate(zip(*played.logs, strict=True)):
+                judge.judge_log(slot, *logs)
+        except MismatchError as mismatch:
+            self.report.failures.append(_transcript(played, steps, done, first_half, mismatch))
+        self.report.answers_compared += judge.answers_compared
+        self.report.counts += judge.counts
+
+
+def _groups(numbers: Sequence[int]) -> Iterator[tuple[int, list[int]]]:
+    by_group: dict[int, list[int]] = {}
+    for number in numbers:
+        by_group.setdefault(number // GROUP_SIZE, []).append(number)
+    yield from by_group.items()
+
+
+def _places(history: History, counts: Counter[TopicKind], label: str) -> list[Place]:
+    """Takes a fresh partition for every slot; `counts` says how many each topic needs."""
+    places: list[Place] = []
+    for kind in history.slots:
+        places.append(Place(f"{kind.value}-{label}", counts[kind]))
+        counts[kind] += 1
+    return places
+
+
+async def _play(group: Sequence[_Played], peers: Sequence[Peer], *, half: int) -> None:
+    """Plays one half of every history to both brokers at the same time."""
+    async with asyncio.TaskGroup() as tasks:
+        for side, peer in enumerate(peers):
+            waiting = iter(group)
+            for _ in range(_LANES):
+                tasks.create_task(_play_lane(waiting, side, peer, half))
+
+
+async def _play_lane(waiting: Iterator[_Played], side: int, peer: Peer, half: int) -> None:
+    player = Player(peer)
+    for played in waiting:
+        steps = played.history.halves[half]
+        played.answers[side].extend(await player.play(steps, played.places))
+        if half == 1:
+            connection = await player.connection()
+            for place in played.places:
+                played.logs[side].append(await fetch_log(connection, *place))
+    await player.close()
+
+
+async def _restart(brokers: Sequence[Broker], how: str) -> None:
+    """Stops and starts both, at the same time."""
+
+    def restart(broker: Broker) -> None:
+        if how == "kill":
+            broker.kill()
+        else:
+            broker.terminate()
+        if how == "lost snapshots":
+            for path in broker.data_dir.rglob("*.snapshot"):
+                path.unlink()
+        broker.start()
+
+    await asyncio.gather(*(asyncio.to_thread(restart, broker) for broker in brokers))
+
+
+async def _wait_for_leaders(broker: Broker, counts: Counter[TopicKind], label: str) -> None:
+    connection = await RawConnection.open(broker.kafka_address)
+    for kind, partitions in counts.items():
+        await wait_for_leaders(connection, f"{kind.value}-{label}", partitions)
+    await connection.close()
+
+
+def _transcript(
+    played: _Played, steps: Sequence[Step], done: int, first_half: int, mismatch: MismatchError
+) -> str:
+    lines = [f"history {played.history.number}: {mismatch}"]
+    for index, (step, kafka, echoless) in enumerate(zip(steps, *played.answers, strict=True)):
+        if index == first_half:
+            lines.append("  --- restart ---")
+        lines += [f"  {index}: {step}", f"       kafka:    {kafka}", f"       echoless: {echoless}"]
+        if index == done:
+            break
+    return "\n".join(lines)
