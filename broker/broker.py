@@ -204,7 +204,9 @@ class Broker:
         key = (topic.name, index)
         log = self.logs.logs.get(key)
         if log is None:
-            log = self.logs.create(topic.name, index, topic.topic_id, log_config)
+            log = self.logs.create(
+                topic.name, index, topic.topic_id, log_config, now_ms=self.now_ms()
+            )
         else:
             log.reconfigure(log_config)
         partition = Partition(

@@ -15,7 +15,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final
+from typing import Final, cast
 
 from broker.memory_budget import MemoryBudget
 from broker.metrics import Metrics
@@ -75,9 +75,9 @@ class Connection(asyncio.BufferedProtocol):
     # --- life ---
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES_MAX)
+        # uvloop's transports are not asyncio's classes, only their likes.
+        self._transport = cast("asyncio.Transport", transport)
+        self._transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES_MAX)
         address = transport.get_extra_info("peername")
         if isinstance(address, tuple):
             self._peer.address = f"{address[0]}:{address[1]}"

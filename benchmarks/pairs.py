@@ -1,0 +1,64 @@
+"""Two candidates measured in turn, several rounds, and the medians compared.
+
+Turn and turn about (A B, B A, A B ...), because this machine's speed drifts by more than most
+differences; the ratio is taken round by round before its median is.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class Pair:
+    """The medians of one measurement over all rounds."""
+
+    first: float
+    second: float
+    ratio: float
+    """first / second, median over the rounds."""
+    spread: tuple[float, float]
+    """The smallest and the largest ratio of a round."""
+
+
+def run_load(kind: str, bootstrap: str, topic: str, **options: object) -> dict[str, float]:
+    """One run of `benchmarks.load`, in a process of its own."""
+    command = [sys.executable, "-m", "benchmarks.load", kind]
+    command += ["--bootstrap", bootstrap, "--topic", topic]
+    for name, value in options.items():
+        flag = f"--{name.replace('_', '-')}"
+        command += [flag] if value is True else [flag, str(value)]
+    result = subprocess.run(command, check=True, capture_output=True, text=True)
+    answer: dict[str, float] = json.loads(result.stdout.splitlines()[-1])
+    return answer
+
+
+def in_turn(
+    rounds: int, first: Callable[[], Mapping[str, float]], second: Callable[[], Mapping[str, float]]
+) -> dict[str, Pair]:
+    """Runs both `rounds` times, alternating who begins; one `Pair` per figure they report."""
+    firsts: list[Mapping[str, float]] = []
+    seconds: list[Mapping[str, float]] = []
+    for number in range(rounds):
+        if number % 2 == 0:
+            firsts.append(first())
+            seconds.append(second())
+        else:
+            seconds.append(second())
+            firsts.append(first())
+    return {name: _pair([one[name] for one in firsts], [one[name] for one in seconds]) for name in firsts[0]}
+
+
+def _pair(first: list[float], second: list[float]) -> Pair:
+    ratios = [a / b if b else float("nan") for a, b in zip(first, second, strict=True)]
+    return Pair(
+        statistics.median(first),
+        statistics.median(second),
+        statistics.median(ratios),
+        (min(ratios), max(ratios)),
+    )

@@ -1,0 +1,42 @@
+"""AlterConfigs (33), versions 0-2: the whole configuration of topics replaced.
+
+What the request leaves out returns to the broker's value. Kafka has deprecated this API, because
+two clients undo each other's changes (KIP-339); older tools still use it.
+
+v1: no change. v2: flexible. Brokers are refused as in IncrementalAlterConfigs.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from broker.handlers.config_resource import alter_each, find_topic
+from broker.handlers.repetition import repeated
+from broker.request import Answer, Request
+from broker.topic_config import validated
+from protocol.errors import ErrorCode, KafkaError
+from protocol.registry import Api
+
+if TYPE_CHECKING:
+    from broker.broker import Broker
+
+API = Api(key=33, name="alter_configs", version_min=0, version_max=2, flexible_from=2)
+
+
+async def handle(request: Request, broker: Broker) -> Answer:
+    """One row per resource, in the order of the request."""
+    body = request.body
+
+    async def alter(resource: Any) -> None:
+        twice = repeated(config.name for config in resource.configs)
+        if twice:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST,
+                f"Error due to duplicate config keys: {', '.join(sorted(twice))}",
+            )
+        topic = find_topic(broker, resource.resource_name)
+        overrides = validated({config.name: config.value for config in resource.configs})
+        if not body.validate_only:
+            await broker.registry.set_topic_config(topic.name, overrides)
+
+    return {"throttle_time": 0, "responses": await alter_each(body.resources, alter)}

@@ -1,0 +1,85 @@
+"""The resources that the three configuration APIs name: a topic, or a broker.
+
+Shared by DescribeConfigs, AlterConfigs and IncrementalAlterConfigs, so that they find and refuse
+the same things.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from broker.coordination.topic import Topic
+from broker.coordination.topic_names import check_topic_name
+from broker.handlers.repetition import repeated
+from protocol.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from broker.broker import Broker
+
+
+class ResourceType(enum.IntEnum):
+    """Kafka's `ConfigResource.Type` ids."""
+
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+
+def check_type(resource_type: int, served: set[ResourceType]) -> None:
+    """Raises `KafkaError` INVALID_REQUEST unless it is one of `served`."""
+    if resource_type not in served:
+        known = {int(one): one.name for one in ResourceType}
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            f"Unsupported resource type: {known.get(resource_type, resource_type)}",
+        )
+
+
+def find_topic(broker: Broker, name: str) -> Topic:
+    """Raises `KafkaError` INVALID_TOPIC_EXCEPTION, UNKNOWN_TOPIC_OR_PARTITION."""
+    check_topic_name(name)
+    topic = broker.registry.topics.get(name)
+    if topic is None:
+        raise KafkaError(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist."
+        )
+    return topic
+
+
+async def alter_each(
+    resources: Sequence[Any], alter: Callable[[Any], Awaitable[object]]
+) -> list[dict[str, Any]]:
+    """A row of the response for each resource that `alter` was tried on, once however often it is
+    listed; one that is listed twice is refused."""
+    twice = repeated((one.resource_type, one.resource_name) for one in resources)
+    rows = {}
+    for one in resources:
+        key = (one.resource_type, one.resource_name)
+        code, message = ErrorCode.NONE, ""
+        try:
+            _check_alterable(one.resource_type, is_repeated=key in twice)
+            await alter(one)
+        except KafkaError as error:
+            code, message = error.code, error.message
+        rows[key] = {
+            "error_code": code,
+            "error_message": message or None,
+            "resource_type": one.resource_type,
+            "resource_name": one.resource_name,
+        }
+    return list(rows.values())
+
+
+def _check_alterable(resource_type: int, *, is_repeated: bool) -> None:
+    if is_repeated:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+    if resource_type == ResourceType.BROKER:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            "a broker's configuration does not change while it runs; restart it with other values",
+        )
+    check_type(resource_type, {ResourceType.TOPIC})

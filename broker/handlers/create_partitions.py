@@ -1,0 +1,79 @@
+"""CreatePartitions (37), versions 0-3: more partitions for topics that exist.
+
+The count is the new total. A topic is answered when the new partitions can take records, so the
+timeout is not looked at. Keys may hash to other partitions afterwards; that is the client's
+business, as with Kafka.
+
+v1: no change. v2: flexible. v3 (KIP-599): throttling, which is never done.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from broker.handlers.create_topics import PARTITIONS_MAX
+from broker.handlers.repetition import repeated
+from broker.request import Answer, Request
+from protocol.errors import ErrorCode, KafkaError
+from protocol.registry import Api
+
+if TYPE_CHECKING:
+    from broker.broker import Broker
+
+API = Api(key=37, name="create_partitions", version_min=0, version_max=3, flexible_from=2)
+
+
+async def handle(request: Request, broker: Broker) -> Answer:
+    """One row per name, in the order of the request."""
+    body = request.body
+    twice = repeated(topic.name for topic in body.topics)
+    rows = {}
+    for wanted in body.topics:
+        error: KafkaError | None
+        if wanted.name in twice:
+            error = KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+        else:
+            error = await _extend(broker, wanted, body.validate_only)
+        rows[wanted.name] = _row(wanted.name, error)
+    return {"throttle_time": 0, "results": list(rows.values())}
+
+
+async def _extend(broker: Broker, wanted: Any, validate_only: bool) -> KafkaError | None:
+    """What went wrong, if anything."""
+    try:
+        if wanted.count > PARTITIONS_MAX:
+            raise KafkaError(
+                ErrorCode.INVALID_PARTITIONS,
+                f"a topic takes at most {PARTITIONS_MAX} partitions, not {wanted.count}",
+            )
+        await broker.registry.create_partitions(
+            wanted.name, wanted.count, _assignment(broker, wanted), validate_only=validate_only
+        )
+    except KafkaError as error:
+        return error
+    return None
+
+
+def _assignment(broker: Broker, wanted: Any) -> dict[int, tuple[int, ...]] | None:
+    """The client lists the replicas of the new partitions in order, without their numbers."""
+    if wanted.assignments is None:
+        return None
+    topic = broker.registry.topics.get(wanted.name)
+    if topic is None:
+        return None
+    assignment = {}
+    for index, one in enumerate(wanted.assignments, topic.partition_count):
+        if len(one.broker_ids) != topic.replication_factor:
+            raise KafkaError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"the manual partition assignment has {len(one.broker_ids)} replicas for "
+                f"partition {index}, the other partitions have {topic.replication_factor}",
+            )
+        assignment[index] = tuple(one.broker_ids)
+    return assignment
+
+
+def _row(name: str, error: KafkaError | None) -> dict[str, Any]:
+    if error is None:
+        return {"name": name, "error_code": ErrorCode.NONE}
+    return {"name": name, "error_code": error.code, "error_message": error.message or None}

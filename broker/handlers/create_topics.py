@@ -1,0 +1,156 @@
+"""CreateTopics (19), versions 2-7: new topics with their partitions and their configuration.
+
+Each topic succeeds or fails alone, in the order of the request; a name that stands twice in it is
+refused. A topic is answered when its partitions can take records, so there is nothing to wait for
+and the timeout is not looked at.
+
+v2-3: as they are. v4 (KIP-464): -1 partitions or replicas mean the broker's defaults (taken in
+every version). v5 (KIP-525): flexible; the answer tells the numbers and the configuration in
+force. v6 (KIP-599): throttling, which is never done. v7 (KIP-516): topic ids.
+
+Skipped: creation policies; there are none. The bound on partitions is ours: Kafka 3.9 has none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+from broker.config_description import describe_topic
+from broker.coordination.topic import NewTopic, Topic
+from broker.handlers.repetition import repeated
+from broker.request import Answer, Request
+from broker.topic_config import validated
+from protocol.errors import ErrorCode, KafkaError
+from protocol.registry import Api
+
+if TYPE_CHECKING:
+    from broker.broker import Broker
+
+API = Api(key=19, name="create_topics", version_min=2, version_max=7, flexible_from=5)
+
+DEFAULT: Final = -1
+"""A number of partitions or replicas that the client leaves to the broker."""
+PARTITIONS_MAX: Final = 10_000
+"""Partitions in one topic of one request: each costs a directory, files and memory."""
+
+
+async def handle(request: Request, broker: Broker) -> Answer:
+    """One row per name, in the order of the request."""
+    body = request.body
+    twice = repeated(topic.name for topic in body.topics)
+    rows = {}
+    for wanted in body.topics:
+        if wanted.name in twice:
+            error = KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+            rows[wanted.name] = _failure(wanted.name, error)
+        else:
+            rows[wanted.name] = await _row(broker, wanted, body.validate_only)
+    return {"throttle_time": 0, "topics": list(rows.values())}
+
+
+async def create(broker: Broker, wanted: NewTopic, *, validate_only: bool) -> Topic:
+    """The new topic. Numbers of `wanted` may be `DEFAULT`; its configuration is checked here.
+
+    Raises `KafkaError` as `TopicRegistry.create_topic` does, and INVALID_CONFIG.
+    """
+    _check_number(wanted.partitions, ErrorCode.INVALID_PARTITIONS, "partitions")
+    _check_number(wanted.replication_factor, ErrorCode.INVALID_REPLICATION_FACTOR, "replicas")
+    config = broker.config
+    new = replace(
+        wanted,
+        partitions=config.num_partitions if wanted.partitions == DEFAULT else wanted.partitions,
+        replication_factor=config.default_replication_factor
+        if wanted.replication_factor == DEFAULT
+        else wanted.replication_factor,
+        config=validated(wanted.config),
+    )
+    return await broker.registry.create_topic(new, validate_only=validate_only)
+
+
+def _check_number(number: int, code: ErrorCode, what: str) -> None:
+    if number != DEFAULT and not 1 <= number <= PARTITIONS_MAX:
+        raise KafkaError(
+            code, f"the number of {what} must be 1 to {PARTITIONS_MAX}, or -1, not {number}"
+        )
+
+
+async def _row(broker: Broker, wanted: Any, validate_only: bool) -> dict[str, Any]:
+    try:
+        new = NewTopic(
+            name=wanted.name,
+            partitions=wanted.num_partitions,
+            replication_factor=wanted.replication_factor,
+            assignment=_assignment(wanted),
+            config=_config(wanted.configs),
+        )
+        topic = await create(broker, new, validate_only=validate_only)
+    except KafkaError as error:
+        return _failure(wanted.name, error)
+    return _success(broker, topic)
+
+
+def _assignment(wanted: Any) -> Mapping[int, tuple[int, ...]] | None:
+    """The client's own assignment, which leaves no room for numbers."""
+    if not wanted.assignments:
+        return None
+    if wanted.num_partitions != DEFAULT or wanted.replication_factor != DEFAULT:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            "a manual partition assignment was specified, so the number of partitions and the "
+            "replication factor have to be -1",
+        )
+    twice = repeated(one.partition_index for one in wanted.assignments)
+    if twice:
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"partitions {sorted(twice)} are assigned twice"
+        )
+    return {one.partition_index: tuple(one.broker_ids) for one in wanted.assignments}
+
+
+def _config(configs: Sequence[Any]) -> dict[str, str]:
+    """Names and values. Raises `KafkaError` for a name that stands there twice, or without value."""
+    twice = repeated(one.name for one in configs)
+    if twice:
+        raise KafkaError(
+            ErrorCode.INVALID_CONFIG, f"configurations are set twice: {', '.join(sorted(twice))}"
+        )
+    without_value = [one.name for one in configs if one.value is None]
+    if without_value:
+        raise KafkaError(
+            ErrorCode.INVALID_CONFIG,
+            f"Null value not supported for topic configs: {', '.join(without_value)}",
+        )
+    return {one.name: one.value for one in configs}
+
+
+def _success(broker: Broker, topic: Topic) -> dict[str, Any]:
+    return {
+        "name": topic.name,
+        "topic_id": topic.topic_id,
+        "error_code": ErrorCode.NONE,
+        "error_message": None,
+        "num_partitions": topic.partition_count,
+        "replication_factor": topic.replication_factor,
+        "configs": [
+            {
+                "name": entry.name,
+                "value": entry.value,
+                "read_only": entry.is_read_only,
+                "config_source": entry.source,
+                "is_sensitive": False,
+            }
+            for entry in describe_topic(broker.config, topic.config)
+        ],
+    }
+
+
+def _failure(name: str, error: KafkaError) -> dict[str, Any]:
+    return {
+        "name": name,
+        "topic_id": None,
+        "error_code": error.code,
+        "error_message": error.message or None,
+        "configs": (),
+    }

@@ -1,0 +1,82 @@
+"""DeleteTopics (20), versions 1-6: topics by name or by id, each on its own.
+
+A topic is answered when it is gone: its files are deleted and its name may be used again, so the
+timeout is not looked at. Producers of its partitions are forgotten with them.
+
+v1-3: names. v4: flexible. v5 (KIP-599): error messages. v6 (KIP-516): a topic may be named by its
+id; a topic that is named twice, in whichever way, is refused.
+"""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from broker.handlers.repetition import repeated
+from broker.request import Answer, Request
+from protocol.errors import ErrorCode, KafkaError
+from protocol.registry import Api
+
+if TYPE_CHECKING:
+    from broker.broker import Broker
+
+API = Api(key=20, name="delete_topics", version_min=1, version_max=6, flexible_from=4)
+
+_TOPIC_IDS_FROM: Final = 6
+
+
+class _Wanted(NamedTuple):
+    """A topic as the client names it: one of the two should be there."""
+
+    name: str | None
+    topic_id: uuid.UUID | None
+
+
+async def handle(request: Request, broker: Broker) -> Answer:
+    """One row per topic, in the order of the request."""
+    body = request.body
+    if request.version >= _TOPIC_IDS_FROM:
+        wanted = [_Wanted(topic.name, topic.topic_id) for topic in body.topics]
+    else:
+        wanted = [_Wanted(name, None) for name in body.topic_names]
+    twice = repeated(_name(broker, one) or one for one in wanted)
+    rows = [await _row(broker, one, twice) for one in dict.fromkeys(wanted)]
+    return {"throttle_time": 0, "responses": rows}
+
+
+def _name(broker: Broker, wanted: _Wanted) -> str | None:
+    """The topic's name, also where the client gave its id; None for an unknown id."""
+    if wanted.name is not None or wanted.topic_id is None:
+        return wanted.name
+    topic = broker.registry.topics_by_id.get(wanted.topic_id)
+    return None if topic is None else topic.name
+
+
+async def _row(broker: Broker, wanted: _Wanted, twice: set[str | _Wanted]) -> dict[str, Any]:
+    name = _name(broker, wanted)
+    try:
+        _check(wanted, is_repeated=(name or wanted) in twice)
+        if name is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+        topic = await broker.registry.delete_topic(name)
+    except KafkaError as error:
+        return {
+            "name": wanted.name,
+            "topic_id": wanted.topic_id,
+            "error_code": error.code,
+            "error_message": error.message or None,
+        }
+    return {"name": name, "topic_id": topic.topic_id, "error_code": ErrorCode.NONE}
+
+
+def _check(wanted: _Wanted, *, is_repeated: bool) -> None:
+    """Raises `KafkaError` INVALID_REQUEST."""
+    if wanted.name is None and wanted.topic_id is None:
+        reason = "Neither topic name nor id were specified."
+    elif wanted.name is not None and wanted.topic_id is not None:
+        reason = "You may not specify both topic name and topic id."
+    elif is_repeated:
+        reason = "Duplicate topic name." if wanted.name is not None else "Duplicate topic id."
+    else:
+        return
+    raise KafkaError(ErrorCode.INVALID_REQUEST, reason)

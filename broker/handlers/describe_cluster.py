@@ -1,0 +1,58 @@
+"""DescribeCluster (60), versions 0-1: the cluster id, its controller and its brokers.
+
+KIP-700; flexible from the start. v1 (KIP-919): the client says whether it believes to talk to a
+broker (1) or to a controller (2); there are no controller ports here. Authorised operations are
+left at "not asked": there is no authorisation.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from broker.request import Answer, Request
+from protocol.errors import ErrorCode, KafkaError
+from protocol.registry import Api
+
+if TYPE_CHECKING:
+    from broker.broker import Broker
+
+API = Api(key=60, name="describe_cluster", version_min=0, version_max=1, flexible_from=0)
+
+_BROKER_ENDPOINT: Final = 1
+_CONTROLLER_ENDPOINT: Final = 2
+
+
+def handle(request: Request, broker: Broker) -> Answer:
+    """The cluster; MISMATCHED_ENDPOINT_TYPE or UNSUPPORTED_ENDPOINT_TYPE for other endpoints."""
+    code, message = ErrorCode.NONE, None
+    try:
+        _check_endpoint_type(getattr(request.body, "endpoint_type", _BROKER_ENDPOINT))
+    except KafkaError as error:
+        code, message = error.code, error.message
+    return {
+        "throttle_time": 0,
+        "error_code": code,
+        "error_message": message,
+        "endpoint_type": _BROKER_ENDPOINT,
+        "cluster_id": broker.cluster_id,
+        "controller_id": broker.controller_id,
+        "brokers": [
+            {"broker_id": broker_id, "host": address.host, "port": address.port}
+            for broker_id, address in broker.live_brokers.items()
+        ]
+        if code is ErrorCode.NONE
+        else (),
+    }
+
+
+def _check_endpoint_type(endpoint_type: int) -> None:
+    if endpoint_type == _CONTROLLER_ENDPOINT:
+        raise KafkaError(
+            ErrorCode.MISMATCHED_ENDPOINT_TYPE,
+            "The request was sent to an endpoint of type BROKER, "
+            "but we wanted an endpoint of type CONTROLLER",
+        )
+    if endpoint_type != _BROKER_ENDPOINT:
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"Unsupported endpoint type {endpoint_type}"
+        )

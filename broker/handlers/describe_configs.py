@@ -1,0 +1,85 @@
+"""DescribeConfigs (32), versions 1-4: the values in force for topics and for this broker.
+
+v1 (KIP-226): sources and synonyms. v2: no change. v3 (KIP-569): types and documentation. v4:
+flexible. A list of names restricts the answer; none, or an empty one, means all (as Kafka). The
+broker is named by its id; the empty name asks for the cluster-wide dynamic defaults, of which
+there are none. Nothing here is secret, so no value is withheld.
+
+Skipped: broker loggers, client metrics, groups (INVALID_REQUEST).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from broker.config_description import ConfigEntry, describe_broker, describe_topic
+from broker.handlers.config_resource import ResourceType, check_type, find_topic
+from broker.request import Answer, Request
+from protocol.errors import ErrorCode, KafkaError
+from protocol.registry import Api
+
+if TYPE_CHECKING:
+    from broker.broker import Broker
+
+API = Api(key=32, name="describe_configs", version_min=1, version_max=4, flexible_from=4)
+
+
+def handle(request: Request, broker: Broker) -> Answer:
+    """One row per resource, in the order of the request."""
+    rows = [_row(request.body, broker, resource) for resource in request.body.resources]
+    return {"throttle_time": 0, "results": rows}
+
+
+def _row(body: Any, broker: Broker, resource: Any) -> dict[str, Any]:
+    wanted = resource.configuration_keys
+    entries: Iterable[ConfigEntry] = ()
+    code, message = ErrorCode.NONE, ""
+    try:
+        entries = _entries(broker, resource)
+    except KafkaError as error:
+        code, message = error.code, error.message
+    return {
+        "error_code": code,
+        "error_message": message or None,
+        "resource_type": resource.resource_type,
+        "resource_name": resource.resource_name,
+        "configs": [
+            _config(body, entry) for entry in entries if not wanted or entry.name in wanted
+        ],
+    }
+
+
+def _entries(broker: Broker, resource: Any) -> list[ConfigEntry]:
+    """Raises `KafkaError`."""
+    name = resource.resource_name
+    check_type(resource.resource_type, {ResourceType.TOPIC, ResourceType.BROKER})
+    if resource.resource_type == ResourceType.TOPIC:
+        return describe_topic(broker.config, find_topic(broker, name).config)
+    if not name:
+        return []
+    own = str(broker.config.broker_id)
+    if name != own:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            f"Unexpected broker id, expected {own} or empty string, but received {name}",
+        )
+    return describe_broker(broker.config)
+
+
+def _config(body: Any, entry: ConfigEntry) -> dict[str, Any]:
+    is_documented = getattr(body, "include_documentation", False)
+    return {
+        "name": entry.name,
+        "value": entry.value,
+        "read_only": entry.is_read_only,
+        "config_source": entry.source,
+        "is_sensitive": False,
+        "synonyms": [
+            {"name": one.name, "value": one.value, "source": one.source} for one in entry.synonyms
+        ]
+        if body.include_synonyms
+        else (),
+        "config_type": entry.type,
+        "documentation": entry.doc if is_documented else None,
+    }

@@ -1,0 +1,78 @@
+"""DescribeProducers (61), version 0: who has written to a partition, and how far (KIP-664).
+
+Every producer the replica knows is listed, also one that has expired and not yet been swept
+(`dedup-spec.md` 6); a follower answers from its own state. One row per partition asked for, however
+often. The last timestamp is that of the newest batch; there are no transactions, so coordinator
+epoch and transaction start are -1. The whole window of each producer is told on the native port and
+by `/producers/<topic>/<partition>`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from broker.coordination.topic_names import check_topic_name
+from broker.partition import Partition
+from broker.request import Answer, Request
+from protocol.dedup import ProducerEntry
+from protocol.errors import ErrorCode, KafkaError
+from protocol.registry import Api
+
+if TYPE_CHECKING:
+    from broker.broker import Broker
+
+API = Api(key=61, name="describe_producers", version_min=0, version_max=0, flexible_from=0)
+
+
+def handle(request: Request, broker: Broker) -> Answer:
+    """One row per topic and partition, in the order of the request."""
+    topics = [
+        {
+            "name": topic.name,
+            "partitions": [_row(broker, topic.name, index) for index in topic.partition_indexes],
+        }
+        for topic in request.body.topics
+    ]
+    return {"throttle_time": 0, "topics": topics}
+
+
+def find_replica(broker: Broker, topic: str, index: int) -> Partition:
+    """The partition, whoever leads it.
+
+    Raises `KafkaError` INVALID_TOPIC_EXCEPTION, UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR;
+    NOT_LEADER_OR_FOLLOWER where only other brokers hold it.
+    """
+    check_topic_name(topic)
+    known = broker.registry.topics.get(topic)
+    if known is not None and index in known.assignment and (topic, index) not in broker.partitions:
+        raise KafkaError(
+            ErrorCode.NOT_LEADER_OR_FOLLOWER, f"this broker holds no replica of {topic}-{index}"
+        )
+    return broker.find_partition(topic, index)
+
+
+def _row(broker: Broker, topic: str, index: int) -> dict[str, Any]:
+    producers: Iterable[tuple[int, ProducerEntry]] = ()
+    code, message = ErrorCode.NONE, ""
+    try:
+        producers = find_replica(broker, topic, index).log.producers.items()
+    except KafkaError as error:
+        code, message = error.code, error.message
+    return {
+        "partition_index": index,
+        "error_code": code,
+        "error_message": message or None,
+        "active_producers": [_producer(producer_id, entry) for producer_id, entry in producers],
+    }
+
+
+def _producer(producer_id: int, entry: ProducerEntry) -> dict[str, Any]:
+    return {
+        "producer_id": producer_id,
+        "producer_epoch": entry.producer_epoch,
+        "last_sequence": entry.last_sequence,
+        "last_timestamp": entry.last_timestamp,
+        "coordinator_epoch": -1,
+        "current_txn_start_offset": -1,
+    }

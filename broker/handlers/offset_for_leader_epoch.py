@@ -1,0 +1,51 @@
+"""OffsetForLeaderEpoch (23), versions 2-4: where a leader epoch ended.
+
+Consumers ask it after a leader change, to find out whether the log they have read was cut
+(KIP-320). The answer names the newest epoch not above the one asked for, and its end; -1 and -1
+where the epoch is unknown.
+
+v2: the client's current leader epoch is checked. v3 (KIP-392): replica id; followers ask on the
+native port, so it is not looked at. v4: flexible.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from broker.request import Answer, Request
+from protocol.errors import ErrorCode, KafkaError
+from protocol.registry import Api
+
+if TYPE_CHECKING:
+    from broker.broker import Broker
+
+API = Api(key=23, name="offset_for_leader_epoch", version_min=2, version_max=4, flexible_from=4)
+
+
+def handle(request: Request, broker: Broker) -> Answer:
+    """One row per partition, in the order of the request."""
+    topics = [
+        {
+            "topic": topic.topic,
+            "partitions": [_row(broker, topic.topic, wanted) for wanted in topic.partitions],
+        }
+        for topic in request.body.topics
+    ]
+    return {"throttle_time": 0, "topics": topics}
+
+
+def _row(broker: Broker, topic: str, wanted: Any) -> dict[str, Any]:
+    index = wanted.partition
+    try:
+        partition = broker.find_partition(topic, index)
+        partition.check_leader(wanted.current_leader_epoch)
+    except KafkaError as error:
+        return {"partition": index, "error_code": error.code}
+    log = partition.log
+    epoch, end_offset = log.leader_epochs.end_offset_for(wanted.leader_epoch, log.log_end_offset)
+    return {
+        "partition": index,
+        "error_code": ErrorCode.NONE,
+        "leader_epoch": epoch,
+        "end_offset": end_offset,
+    }
