@@ -12,12 +12,22 @@ from typing import TYPE_CHECKING, Final
 
 from broker.connection import Buffers, Dispatched
 from broker.handlers import (
+    alter_configs,
     api_versions,
+    create_partitions,
+    create_topics,
+    delete_records,
+    delete_topics,
+    describe_cluster,
+    describe_configs,
+    describe_producers,
     fetch,
     find_coordinator,
+    incremental_alter_configs,
     init_producer_id,
     list_offsets,
     metadata,
+    offset_for_leader_epoch,
     produce,
     sasl_handshake,
 )
@@ -44,7 +54,17 @@ _MODULES: Final = (
     find_coordinator,
     sasl_handshake,
     api_versions,
+    create_topics,
+    delete_topics,
+    delete_records,
     init_producer_id,
+    offset_for_leader_epoch,
+    describe_configs,
+    alter_configs,
+    create_partitions,
+    incremental_alter_configs,
+    describe_cluster,
+    describe_producers,
 )
 HANDLERS: Final[Mapping[int, tuple[Api, Handler]]] = {
     module.API.key: (module.API, module.handle) for module in _MODULES

@@ -53,8 +53,10 @@ def find_topic(broker: Broker, name: str) -> Topic:
 async def alter_each(
     resources: Sequence[Any], alter: Callable[[Any], Awaitable[object]]
 ) -> list[dict[str, Any]]:
-    """A row of the response for each resource that `alter` was tried on, once however often it is
-    listed; one that is listed twice is refused."""
+    """Alters each resource on its own: a row of the response for each of them.
+
+    One that is listed twice is refused, and gets one row. `alter` raises `KafkaError`.
+    """
     twice = repeated((one.resource_type, one.resource_name) for one in resources)
     rows = {}
     for one in resources:

@@ -41,17 +41,21 @@ async def handle(request: Request, broker: Broker) -> Answer:
 async def _extend(broker: Broker, wanted: Any, validate_only: bool) -> KafkaError | None:
     """What went wrong, if anything."""
     try:
-        if wanted.count > PARTITIONS_MAX:
-            raise KafkaError(
-                ErrorCode.INVALID_PARTITIONS,
-                f"a topic takes at most {PARTITIONS_MAX} partitions, not {wanted.count}",
-            )
+        _check_count(wanted.count)
         await broker.registry.create_partitions(
             wanted.name, wanted.count, _assignment(broker, wanted), validate_only=validate_only
         )
     except KafkaError as error:
         return error
     return None
+
+
+def _check_count(count: int) -> None:
+    if count > PARTITIONS_MAX:
+        raise KafkaError(
+            ErrorCode.INVALID_PARTITIONS,
+            f"a topic takes at most {PARTITIONS_MAX} partitions, not {count}",
+        )
 
 
 def _assignment(broker: Broker, wanted: Any) -> dict[int, tuple[int, ...]] | None:

@@ -55,10 +55,7 @@ def _name(broker: Broker, wanted: _Wanted) -> str | None:
 async def _row(broker: Broker, wanted: _Wanted, twice: set[str | _Wanted]) -> dict[str, Any]:
     name = _name(broker, wanted)
     try:
-        _check(wanted, is_repeated=(name or wanted) in twice)
-        if name is None:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
-        topic = await broker.registry.delete_topic(name)
+        topic = await broker.registry.delete_topic(_checked(wanted, name, twice))
     except KafkaError as error:
         return {
             "name": wanted.name,
@@ -69,14 +66,16 @@ async def _row(broker: Broker, wanted: _Wanted, twice: set[str | _Wanted]) -> di
     return {"name": name, "topic_id": topic.topic_id, "error_code": ErrorCode.NONE}
 
 
-def _check(wanted: _Wanted, *, is_repeated: bool) -> None:
-    """Raises `KafkaError` INVALID_REQUEST."""
+def _checked(wanted: _Wanted, name: str | None, twice: set[str | _Wanted]) -> str:
+    """The name to delete. Raises `KafkaError` INVALID_REQUEST, UNKNOWN_TOPIC_ID."""
     if wanted.name is None and wanted.topic_id is None:
         reason = "Neither topic name nor id were specified."
     elif wanted.name is not None and wanted.topic_id is not None:
         reason = "You may not specify both topic name and topic id."
-    elif is_repeated:
+    elif (name or wanted) in twice:
         reason = "Duplicate topic name." if wanted.name is not None else "Duplicate topic id."
+    elif name is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic {wanted.topic_id}")
     else:
-        return
+        return name
     raise KafkaError(ErrorCode.INVALID_REQUEST, reason)
