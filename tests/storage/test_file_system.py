@@ -1,0 +1,147 @@
+"""The real file system and the one in memory keep the same contract; each has laws of its own."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+from pathlib import Path
+
+import pytest
+
+from storage.file_system import OsFileSystem, StorageError
+from tests.contracts.file_system import FileSystemContract
+from tests.fakes.memory_file_system import (
+    MemoryFileSystem,
+    PowerFailure,
+    keep_all,
+    keep_none,
+)
+
+
+class TestOsFileSystem(FileSystemContract):
+    """Over a temporary directory."""
+
+    @pytest.fixture
+    def fs(self) -> OsFileSystem:
+        return OsFileSystem()
+
+    @pytest.fixture
+    def root(self, tmp_path: Path) -> str:
+        return str(tmp_path)
+
+    def test_a_failed_append_is_cut_back(self, fs: OsFileSystem, root: str) -> None:
+        """What a disk took of an append before it failed does not stay in the file."""
+        file = fs.open(f"{root}/a", create=True)
+        file.append([b"x" * 1000])
+        with _file_size_limit(1500), pytest.raises(StorageError, match="cannot append"):
+            file.append([b"y" * 1000])
+        assert file.size == 1000
+        assert fs.read_bytes(f"{root}/a") == b"x" * 1000
+        assert file.append([b"z"]) == 1000
+        file.close()
+
+
+class _file_size_limit:  # noqa: N801 - used as a statement
+    """Lets files of this process grow to `size` bytes only: a full disk without filling one."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+
+    def __enter__(self) -> None:
+        self._handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        self._limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (self._size, self._limits[1]))
+
+    def __exit__(self, *_: object) -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, self._limits)
+        signal.signal(signal.SIGXFSZ, self._handler)
+
+
+class TestMemoryFileSystem(FileSystemContract):
+    """The fake, and what it can do that the real thing cannot be asked to."""
+
+    @pytest.fixture
+    def fs(self) -> MemoryFileSystem:
+        fs = MemoryFileSystem()
+        fs.make_directory("/data")
+        fs.sync_directory("/")
+        return fs
+
+    @pytest.fixture
+    def root(self) -> str:
+        return "/data"
+
+    def test_power_loss_drops_unsynced_bytes(self, fs: MemoryFileSystem) -> None:
+        """Bytes survive once the file was synced; the rest goes, wholly or in part."""
+        file = fs.open("/data/a", create=True)
+        file.append([b"synced"])
+        file.sync()
+        fs.sync_directory("/data")
+        file.append([b"lost"])
+        assert fs.after_power_loss().read_bytes("/data/a") == b"synced"
+        assert fs.after_power_loss(keep_all).read_bytes("/data/a") == b"syncedlost"
+        torn = {
+            fs.after_power_loss(lambda _count: 0, seed).read_bytes("/data/a") for seed in range(50)
+        }
+        assert torn == {b"syncedlost"[:size] for size in range(6, 11)}
+
+    def test_power_loss_drops_unsynced_names(self, fs: MemoryFileSystem) -> None:
+        """A file that was created, renamed or removed is safe once its directory was synced."""
+        for name in ("kept", "removed", "renamed"):
+            fs.open(f"/data/{name}", create=True).close()
+        fs.sync_directory("/data")
+        fs.open("/data/new", create=True).sync()
+        fs.remove("/data/removed")
+        fs.rename("/data/renamed", "/data/other")
+        assert fs.after_power_loss(keep_none).list_directory("/data") == [
+            "kept",
+            "removed",
+            "renamed",
+        ]
+        assert fs.after_power_loss(keep_all).list_directory("/data") == ["kept", "new", "other"]
+
+    def test_power_fails_at_the_numbered_operation(self, fs: MemoryFileSystem) -> None:
+        """The operation does not happen, and nothing works after it."""
+        fs.lose_power_at = fs.operations + 1
+        file = fs.open("/data/a", create=True)
+        with pytest.raises(PowerFailure):
+            file.append([b"x"])
+        with pytest.raises(PowerFailure):
+            fs.exists("/data/a")
+
+    def test_a_failed_append_is_cut_back(self, fs: MemoryFileSystem) -> None:
+        """A failing or full disk leaves the file at its old size."""
+        file = fs.open("/data/a", create=True)
+        file.append([b"abc"])
+        fs.fail_at = fs.operations
+        with pytest.raises(StorageError):
+            file.append([b"defg"])
+        assert fs.read_bytes("/data/a") == b"abc"
+        fs.capacity_bytes = 5
+        with pytest.raises(StorageError, match="no space left"):
+            file.append([b"defg"])
+        assert file.append([b"de"]) == 3
+
+    def test_a_failed_sync_is_final(self, fs: MemoryFileSystem) -> None:
+        """The kernel may have dropped the pages, so no later sync of the file succeeds."""
+        file = fs.open("/data/a", create=True)
+        file.append([b"abc"])
+        fs.fail_at = fs.operations
+        for _ in range(2):
+            with pytest.raises(StorageError):
+                file.sync()
+
+
+def test_a_failed_sync_is_final_on_the_real_file_system(tmp_path: Path) -> None:
+    """A descriptor that cannot be synced fails, and goes on failing."""
+    reader, writer = os.pipe()
+    file = OsFileSystem().open(str(tmp_path / "a"), create=True)
+    descriptor = file._descriptor
+    os.dup2(writer, descriptor)  # a pipe cannot be synced
+    for _ in range(2):
+        with pytest.raises(StorageError, match="sync"):
+            file.sync()
+    file.close()
+    os.close(reader)
+    os.close(writer)
