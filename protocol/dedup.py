@@ -207,9 +207,10 @@ def _decide_sequence(entry: ProducerEntry, header: BatchHeader) -> Decision:
 
 
 def _is_proven_repeat(entry: ProducerEntry, header: BatchHeader) -> bool:
-    """Whether all sequences of the batch lie in the unbroken run, with no wrap to confuse them."""
-    if not entry.batches:
-        return False
+    """Whether all sequences of the batch lie in the unbroken run, with no wrap to confuse them.
+
+    An entry without batches proves nothing: its last sequence is -1.
+    """
     base, last = header.base_sequence, header.last_sequence
     newest = entry.last_sequence
     return entry.run_start <= base <= last <= newest and newest - last <= DISTANCE_MAX

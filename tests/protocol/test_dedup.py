@@ -26,7 +26,7 @@ from protocol.dedup import (
     decide,
 )
 from protocol.errors import ErrorCode
-from protocol.sequence import SEQUENCE_MAX
+from protocol.sequence import NO_SEQUENCE, SEQUENCE_MAX
 from tests.protocol.sample_batches import header
 
 HELD = PartitionRules(has_held_records=True)
@@ -389,7 +389,7 @@ def test_replica_lets_the_epoch_move_back():
 def test_kafka_marker_bumps_the_epoch():
     """8.1 testControlRecordBumpsProducerEpoch, testOutOfSequenceAfterControlRecordEpochBump."""
     entry = entry_after(*singles(0, 1), header(-1, epoch=1, is_control=True))
-    assert (entry.producer_epoch, entry.batches) == (1, ())
+    assert (entry.producer_epoch, entry.batches, entry.run_start) == (1, (), NO_SEQUENCE)
     assert answer(decide(entry, header(2, epoch=1), HELD)) == 45
     assert answer(decide(entry, header(2, epoch=2), HELD)) == 45
     assert answer(decide(entry, header(0, epoch=1), HELD)) == "append"

@@ -121,10 +121,22 @@ class DecisionMachine(RuleBasedStateMachine):
         self.model = None
         self.log_end_offset = 0
 
-    @initialize(window=st.integers(1, 8), accepts=st.booleans(), offset=st.sampled_from([0, 50]))
-    def begin(self, window, accepts, offset):
-        self.model = Model(window=window, accepts_unknown=accepts, has_held_records=offset > 0)
-        self.log_end_offset = offset
+    @initialize(
+        window=st.integers(1, 8),
+        accepts=st.booleans(),
+        log_end_offset=st.sampled_from([0, 50]),
+        recovered=st.none() | st.tuples(STARTS, COUNTS),
+    )
+    def begin(self, window, accepts, log_end_offset, recovered):
+        """A log that may have held records, and may begin in the middle of a producer's run."""
+        self.model = Model(
+            window=window, accepts_unknown=accepts, has_held_records=log_end_offset > 0
+        )
+        self.log_end_offset = log_end_offset
+        if recovered:
+            start, count = recovered
+            sequences = tuple((start + index) % CIRCLE for index in range(count))
+            self.append(header(start, count), Stored(0, sequences, log_end_offset, 1))
 
     def knows_the_producer(self):
         return bool(self.model and self.model.stored)
