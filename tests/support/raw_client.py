@@ -79,6 +79,10 @@ class RawConnection:
         frame = header + NO_TAGS * flexible + body
         self._writer.write(struct.pack(">i", len(frame)) + frame)
 
+    def send_bytes(self, data: bytes) -> None:
+        """Writes anything, also what is no request."""
+        self._writer.write(data)
+
     async def receive(self) -> bytes:
         """The next answer, from behind its correlation id. ConnectionEndedError at the end."""
         try:
@@ -116,15 +120,19 @@ class RawConnection:
         self.send(request.__api_key__, request.__version__, buffer.getvalue(), flexible=flexible)
 
     async def receive_response(self, api: str, version: int) -> Any:
-        response = message(api, version, "Response")
-        body = await self.receive()
-        skip = 1 if response.__header_schema__.__version__ == 1 else 0
-        return _reader(response)(body, skip)[0]
+        return decode_whole(message(api, version, "Response"), await self.receive())[0]
 
     async def call(self, api: str, version: int, **fields: Any) -> Any:
         """One kio request with its response."""
         self.send_request(message(api, version, "Request")(**fields))
         return await self.receive_response(api, version)
+
+
+def decode_whole(response: Any, body: bytes) -> tuple[Any, int]:
+    """The response in what `receive` gave, and how many bytes are left behind it."""
+    skip = 1 if response.__header_schema__.__version__ == 1 else 0
+    entity, size = _reader(response)(body, skip)
+    return entity, len(body) - skip - size
 
 
 @functools.cache

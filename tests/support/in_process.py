@@ -1,0 +1,53 @@
+"""A broker inside the test's own process: real logs, real sockets on loopback, no subprocess.
+
+async with in_process(tmp_path, log_flush=LogFlush.COMMIT) as running:
+    connection = await RawConnection.open(running.kafka_address)
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from broker.broker import Broker
+from broker.config import Address, Config
+from broker.dispatch import KafkaDispatcher
+from broker.memory_budget import MemoryBudget
+from broker.server import Server, bind, bound_address
+from storage.file_system import OsFileSystem
+
+_ANY_PORT = Address("127.0.0.1", 0)
+
+
+@dataclass(slots=True, frozen=True)
+class Running:
+    """A broker that answers on its ports."""
+
+    broker: Broker
+    kafka_address: str
+
+
+@asynccontextmanager
+async def in_process(directory: Path, **settings: Any) -> AsyncIterator[Running]:
+    """Starts a broker on free ports, and stops it as SIGTERM would. `settings`: names of `Config`."""
+    config = Config(data_dir=str(directory / "data"), **settings)
+    kafka_socket = bind("listen", _ANY_PORT)
+    address = bound_address(kafka_socket)
+    broker = Broker(config, OsFileSystem())
+    await broker.start(address)
+    server = Server(
+        kafka_socket,
+        KafkaDispatcher(broker),
+        config=config,
+        budget=MemoryBudget(config.request_size_max),
+        metrics=broker.metrics,
+    )
+    await server.start()
+    try:
+        yield Running(broker, str(address))
+    finally:
+        await server.stop()
+        await broker.stop()

@@ -1,0 +1,58 @@
+"""The smallest valid request of any API and version, built from kio's own description of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import typing
+import uuid
+from typing import Any
+
+from tests.support.raw_client import message
+
+_VALUES: dict[str, Any] = {
+    "bool": False,
+    "string": "x",
+    "uuid": uuid.UUID(int=1),
+    "timedelta_i32": datetime.timedelta(0),
+    "timedelta_i64": datetime.timedelta(0),
+    "records": b"",
+    "bytes": b"",
+}
+_SPECIAL: dict[tuple[str, str], Any] = {
+    ("ProduceRequest", "acks"): 1,  # 0 is not answered
+    ("DeleteTopicState", "topic_id"): None,  # named by its name
+    ("FetchRequest", "session_id"): 0,
+}
+"""What a valid request needs where zero would not do."""
+
+
+def smallest_request(api: str, version: int, *, elements: int) -> Any:
+    """Every array of structures has `elements` entries, and every number is 0."""
+    return _build(message(api, version, "Request"), elements)
+
+
+def _build(cls: type[Any], elements: int) -> Any:
+    values = {
+        field.name: _SPECIAL[cls.__name__, field.name]
+        if (cls.__name__, field.name) in _SPECIAL
+        else _value(field, elements)
+        for field in dataclasses.fields(cls)
+        if field.default is dataclasses.MISSING or (cls.__name__, field.name) in _SPECIAL
+    }
+    return cls(**values)
+
+
+def _value(field: dataclasses.Field[Any], elements: int) -> Any:
+    nested = next((part for part in _parts(field.type) if dataclasses.is_dataclass(part)), None)
+    if nested is not None:
+        return tuple(_build(typing.cast("type[Any]", nested), elements) for _ in range(elements))
+    return _VALUES.get(field.metadata["kafka_type"], 0)
+
+
+def _parts(annotation: Any) -> list[Any]:
+    """The annotation and everything inside it."""
+    found = [annotation]
+    for argument in typing.get_args(annotation):
+        found += _parts(argument)
+    return found
