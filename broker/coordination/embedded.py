@@ -53,7 +53,7 @@ _SESSION_ID: Final = 1
 _CREATE_TABLE: Final = """
     CREATE TABLE node (
         path TEXT PRIMARY KEY, data BLOB NOT NULL, version INTEGER NOT NULL
-    ) STRICT, WITHOUT ROWID
+    ) WITHOUT ROWID
 """
 
 
@@ -211,7 +211,7 @@ def _check_format(database: sqlite3.Connection) -> None:
     """Writes the format of a new file; raises `sqlite3.Error` at one that is not ours."""
     application_id = database.execute("PRAGMA application_id").fetchone()[0]
     version = database.execute("PRAGMA user_version").fetchone()[0]
-    is_new = database.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0] == 0
+    is_new = database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0
     if is_new and application_id == 0:
         database.execute(_CREATE_TABLE)
         database.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
@@ -224,7 +224,7 @@ def _check_format(database: sqlite3.Connection) -> None:
 
 
 def _read_nodes(database: sqlite3.Connection) -> list[tuple[str, Node]]:
-    rows = database.execute("SELECT path, data, version FROM node")
+    rows = database.execute("SELECT path, CAST(data AS BLOB), version FROM node")
     return [(path, Node(data, version)) for path, data, version in rows]
 
 

@@ -17,6 +17,7 @@ Knows nothing of what is kept in the tree.
 from __future__ import annotations
 
 import enum
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple, Protocol
 
@@ -24,6 +25,7 @@ ANY_VERSION: Final = -1
 """In place of an expected version: whatever it is, as long as the node exists."""
 
 ROOT: Final = "/"
+_PATH: Final = re.compile(r"/|(/(?!\.{1,2}(/|\Z))[^/\0]+)+")
 NO_OWNER: Final = 0
 
 
@@ -189,10 +191,7 @@ def parent_of(path: str) -> str:
 
 def check_path(path: str) -> None:
     """Raises `ValueError` unless `path` is absolute and plain (no empty part, no `.` or `..`)."""
-    if path == ROOT:
-        return
-    first, *parts = path.split("/")
-    if first or not parts or any(part in {"", ".", ".."} for part in parts) or "\0" in path:
+    if not _PATH.fullmatch(path):
         raise ValueError(f"{path!r} is not the path of a node")
 
 
