@@ -36,7 +36,10 @@ class OffsetCheckpoint:
         offsets: dict[tuple[str, int], int] = {}
         for line in read_lines(self._fs, self._path):
             topic, partition, offset = split_line(self._path, line, field_count=3)
-            offsets[topic, parse_number(self._path, partition)] = parse_number(self._path, offset)
+            key = topic, parse_number(self._path, partition)
+            if key in offsets:
+                raise CheckpointError(self._path, f"names {topic}-{partition} twice")
+            offsets[key] = parse_number(self._path, offset)
         return offsets
 
     def write(self, offsets: dict[tuple[str, int], int]) -> None:
@@ -60,11 +63,11 @@ def read_lines(fs: FileSystem, path: str) -> list[str]:
     if not fs.exists(path):
         return []
     try:
-        lines = fs.read_bytes(path).decode().splitlines()
+        *lines, rest = fs.read_bytes(path).decode().split("\n")
     except UnicodeDecodeError as error:
         raise CheckpointError(path, f"is not text: {error}") from error
-    if len(lines) < 2:
-        raise CheckpointError(path, f"has {len(lines)} lines where version and count should stand")
+    if rest or len(lines) < 2:
+        raise CheckpointError(path, f"is cut off after {len(lines)} lines")
     version, count, *entries = lines
     if version != str(VERSION):
         raise CheckpointError(path, f"has version {version!r}, not {VERSION}")

@@ -31,14 +31,15 @@ class ProducerIndex:
         self._hash_of = hash_of
         self.clear()
 
-    def clear(self) -> None:
+    def clear(self, expected: int = 1) -> None:
+        """Forgets all ids; with buckets for `expected` ids none of that many splits any later."""
         self.producer_ids = array("q", [-1])
         """Slot -> producer id; what stands at a free slot means nothing."""
         self._chain = array("i", [NO_SLOT])
         """Slot -> next slot of the same bucket, or next free slot."""
-        self._heads = array("i", [NO_SLOT])
+        self._heads = array("i", [NO_SLOT]) * max(expected, 1)
         """Bucket -> first slot of its chain."""
-        self._low = 1
+        self._low = 1 << (len(self._heads).bit_length() - 1)
         self._free = NO_SLOT
         self._count = 0
 

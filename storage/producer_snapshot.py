@@ -80,7 +80,7 @@ class Snapshot:
 
     def load_into(self, producers: ProducerStates) -> None:
         """Replaces what `producers` knows; its own window and bound apply, expiry is the caller's."""
-        producers.load(self.records(), self.window)
+        producers.load(self.records(), self.producers, self.window)
 
 
 def write_snapshot(fs: FileSystem, path: str, offset: int, producers: ProducerStates) -> None:

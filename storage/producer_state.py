@@ -116,9 +116,10 @@ class ProducerStates:
         for producer_id, entry in self._live.items():
             yield producer_id, encode_record(entry)
 
-    def load(self, records: Iterable[tuple[int, Buffer]], window: int) -> None:
-        """Replaces everything by `records`, oldest append first, written where `window` applied."""
-        self.clear()
+    def load(self, records: Iterable[tuple[int, Buffer]], count: int, window: int) -> None:
+        """Replaces everything by `count` records, oldest append first, kept where `window` applied."""
+        self._live.clear()
+        self._packed.clear(expected=count)
         packed = self._packed
         for producer_id, record in records:
             packed.remove(producer_id)  # nobody promised that a peer names it only once

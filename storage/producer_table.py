@@ -34,9 +34,9 @@ class ProducerTable:
         self._index = ProducerIndex(hash_of)
         self.clear()
 
-    def clear(self) -> None:
-        """Forgets everything and gives the memory back."""
-        self._index.clear()
+    def clear(self, expected: int = 1) -> None:
+        """Forgets everything, gives the memory back and makes ready for `expected` ids."""
+        self._index.clear(expected)
         self._chunks: list[memoryview] = []
         self._newer = array("i", [_RING])
         self._older = array("i", [_RING])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storage.producer_index import NO_SLOT, ProducerIndex
@@ -22,6 +22,7 @@ def identity(producer_id: bytes) -> int:
 
 
 @pytest.mark.parametrize("hash_of", [hash, degenerate, identity])
+@settings(deadline=None)
 @given(
     steps=st.lists(st.tuples(st.booleans(), st.integers(0, 60) | st.integers(0, 2**63 - 1))),
 )

@@ -8,16 +8,19 @@ from dataclasses import replace
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    invariant,
+    rule,
+    run_state_machine_as_test,
+)
 
 from protocol.dedup import BatchMetadata, ProducerEntry
 from storage import producer_state
 from storage.producer_snapshot import decode_snapshot, encode_snapshot
 from storage.producer_state import LIVE_ENTRIES_MAX, ProducerStates
 from storage.producer_table import ProducerTable
-
-INT32_MAX = 2**31 - 1
-INT64_MAX = 2**63 - 1
+from tests.storage.producer_entries import entries, producer_ids
 
 
 def entry_at(last_append_ms: int, batch_count: int = 1, producer_epoch: int = 0) -> ProducerEntry:
@@ -33,24 +36,6 @@ def fill(states: ProducerStates, count: int) -> None:
     """Producers 0 ... count-1, which appended at 0, 1, 2, ... ms."""
     for producer_id in range(count):
         states.put(producer_id, entry_at(producer_id))
-
-
-batches = st.builds(
-    BatchMetadata,
-    st.integers(-1, INT32_MAX),
-    st.integers(0, INT64_MAX),
-    st.integers(0, INT32_MAX),
-    st.integers(-1, INT64_MAX),
-    st.none() | st.integers(0, 2**32 - 1),
-)
-entries = st.builds(
-    ProducerEntry,
-    st.integers(-1, 2**15 - 1),
-    st.integers(-1, INT32_MAX),
-    st.integers(0, 1000),
-    st.lists(batches, max_size=9).map(tuple),
-)
-producer_ids = st.integers(0, 40) | st.sampled_from([10**18, INT64_MAX])
 
 
 class ProducerStatesMachine(RuleBasedStateMachine):
@@ -145,10 +130,21 @@ class ProducerStatesMachine(RuleBasedStateMachine):
         assert len(packed) == len(self.states._packed)
 
 
-TestProducerStatesMachine = ProducerStatesMachine.TestCase
-TestProducerStatesMachine.settings = settings(
-    max_examples=60, stateful_step_count=30, deadline=None
-)
+def test_states_do_what_the_model_does() -> None:
+    """Whatever is put, expired, evicted, reconfigured and snapshotted, order and entries are right."""
+    run_state_machine_as_test(
+        ProducerStatesMachine,
+        settings=settings(max_examples=10, stateful_step_count=30, deadline=None),
+    )
+
+
+@pytest.mark.slow
+def test_states_do_what_the_model_does_for_long() -> None:
+    """The same, with longer histories and more of them."""
+    run_state_machine_as_test(
+        ProducerStatesMachine,
+        settings=settings(max_examples=200, stateful_step_count=60, deadline=None),
+    )
 
 
 def test_unknown_producer_is_none() -> None:

@@ -1,0 +1,92 @@
+"""Offset checkpoints: Kafka's text files of offsets by partition."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from storage.checkpoints import CheckpointError, OffsetCheckpoint
+from tests.fakes.memory_file_system import MemoryFileSystem
+
+OFFSETS = {("payments.eu", 1): 2**63 - 1, ("orders", 1): 977, ("orders", 0): 1042}
+GOLDEN = bytes.fromhex(
+    "300a" "330a"
+    "6f726465727320302031303432" "0a"
+    "6f72646572732031" "20393737" "0a"
+    "7061796d656e74732e6575" "2031" "2039323233333732303336383534373735383037" "0a"
+)  # fmt: skip
+"""What `OFFSETS` become; the hex of `docs/formats/checkpoints.md`."""
+
+topics = st.text("abcXYZ019._-", min_size=1, max_size=20)
+offsets = st.dictionaries(st.tuples(topics, st.integers(0, 10**6)), st.integers(0, 2**63 - 1))
+
+
+PATH = "/recovery-point-offset-checkpoint"
+
+
+def checkpoint_of(content: bytes) -> OffsetCheckpoint:
+    """A checkpoint in a file with that content."""
+    fs = MemoryFileSystem()
+    fs.write_atomic(PATH, content)
+    return OffsetCheckpoint(fs, PATH)
+
+
+def test_golden_file() -> None:
+    """The bytes are Kafka's, and those that the format page shows."""
+    fs = MemoryFileSystem()
+    OffsetCheckpoint(fs, PATH).write(OFFSETS)
+    assert fs.read_bytes(PATH) == GOLDEN
+    assert OffsetCheckpoint(fs, PATH).read() == OFFSETS
+
+
+@settings(max_examples=30, deadline=None)
+@given(offsets)
+def test_round_trip(offsets: dict[tuple[str, int], int]) -> None:
+    """Whatever was written is read back."""
+    checkpoint = OffsetCheckpoint(MemoryFileSystem(), PATH)
+    checkpoint.write(offsets)
+    assert checkpoint.read() == offsets
+
+
+def test_no_file_means_no_offsets() -> None:
+    """A broker that starts for the first time has no checkpoints."""
+    assert OffsetCheckpoint(MemoryFileSystem(), PATH).read() == {}
+
+
+def test_write_replaces() -> None:
+    """Partitions that are gone leave the file."""
+    checkpoint = OffsetCheckpoint(MemoryFileSystem(), PATH)
+    checkpoint.write(OFFSETS)
+    checkpoint.write({("orders", 0): 5})
+    assert checkpoint.read() == {("orders", 0): 5}
+
+
+def test_cut_off_at_any_byte_is_refused() -> None:
+    """Every line ends in a line feed, so a file without its end is found out at any byte."""
+    for size in range(len(GOLDEN)):
+        cut_short = GOLDEN[:size]
+        with pytest.raises(CheckpointError):
+            checkpoint_of(cut_short).read()
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"", "cut off after 0"),
+        (b"0\n", "cut off after 1"),
+        (b"1\n0\n", "version '1'"),
+        (b"0\nx\n", "'x' is not a number"),
+        (b"0\n2\norders 0 5\n", "promises 2 entries and has 1"),
+        (b"0\n1\norders 5\n", "2 fields, not 3"),
+        (b"0\n1\norders 0 5 6\n", "4 fields, not 3"),
+        (b"0\n1\norders 0 -5\n", "'-5' is not a number"),
+        (b"0\n1\norders 0 \xd9\xa3\n", "is not a number"),
+        (b"0\n1\norders 0 \xff\n", "is not text"),
+        (b"0\n2\norders 0 5\norders 0 6\n", "names orders-0 twice"),
+    ],
+)
+def test_damage_is_named(content: bytes, reason: str) -> None:
+    """A damaged file is refused with its path and what is wrong with it."""
+    with pytest.raises(CheckpointError, match=f"recovery-point-offset-checkpoint: .*{reason}"):
+        checkpoint_of(content).read()
