@@ -143,7 +143,7 @@ def test_states_do_what_the_model_does_for_long() -> None:
     """The same, with longer histories and more of them."""
     run_state_machine_as_test(
         ProducerStatesMachine,
-        settings=settings(max_examples=200, stateful_step_count=60, deadline=None),
+        settings=settings(max_examples=50, stateful_step_count=60, deadline=None),
     )
 
 
