@@ -14,7 +14,7 @@ The rules are Kafka 3.9's (`dedup-spec.md` 1.3) with the differences that `docs/
 lists. In order, first match wins:
 
 1. same epoch and exactly the sequences of a remembered batch  -> Duplicate (original offsets)
-2. an older epoch                                              -> Reject 47
+2. an older epoch (for an unknown id: one below -1)             -> Reject 47
 3. an id (or an epoch-less entry) seen for the first time      -> sequence 0: Append; else
        a log that never held a record: Reject 45 (KAFKA-15591);
        else Reject 59, or Append where `unknown_producer_id=accept`
@@ -173,6 +173,10 @@ def find_duplicate(entry: ProducerEntry, header: BatchHeader) -> BatchMetadata |
 
 
 def _decide_unknown(header: BatchHeader, rules: PartitionRules) -> Decision:
+    if header.producer_epoch < NO_PRODUCER_EPOCH:
+        return Reject(
+            ErrorCode.INVALID_PRODUCER_EPOCH, f"epoch {header.producer_epoch} can be nobody's"
+        )
     if header.base_sequence == 0:
         return APPEND
     if not rules.has_held_records:

@@ -27,9 +27,11 @@ def handle(request: Request, broker: Broker) -> Outcome:
     body = request.body
     producer_id = getattr(body, "producer_id", NO_PRODUCER_ID)
     producer_epoch = getattr(body, "producer_epoch", NO_PRODUCER_EPOCH)
-    if body.transactional_id is not None:
+    if body.transactional_id:
         return _answer(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-    if (producer_id == NO_PRODUCER_ID) != (producer_epoch == NO_PRODUCER_EPOCH):
+    if body.transactional_id == "" or (producer_id == NO_PRODUCER_ID) != (
+        producer_epoch == NO_PRODUCER_EPOCH
+    ):
         return _answer(ErrorCode.INVALID_REQUEST)
     ready = broker.producer_ids.next_producer_id()
     if ready is not None:

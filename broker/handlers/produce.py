@@ -6,6 +6,8 @@ the partition's log. acks=0 answers nothing and closes the connection on an erro
 after the leader's append; acks=-1 waits until the high watermark has passed every batch of the
 request - a repeat waits for its original exactly as the first copy did.
 
+The native port comes here too: what is public here knows nothing of requests and responses.
+
 v3 magic 2 only; v5 log_start_offset; v7 zstd; v8 record errors and messages; v9 flexible; v10 the
 current leader with code 6; v13 topic ids. ApiVersions lists v0, because librdkafka stops
 compressing otherwise (KAFKA-18659), but bodies of v0-2 are refused. Transactional batches are
@@ -62,7 +64,7 @@ _HIDES_LOG_START: Final = frozenset(
 """Errors after which Kafka answers log_start_offset -1 (`dedup-spec.md` 5.2)."""
 
 
-class _Stored(NamedTuple):
+class Stored(NamedTuple):
     """A batch that is in the log, now or since an earlier request."""
 
     partition: Partition
@@ -71,8 +73,8 @@ class _Stored(NamedTuple):
     """The high watermark that commits it."""
 
 
-class _Write(NamedTuple):
-    """What holds for the whole request."""
+class Write(NamedTuple):
+    """What holds for the whole request, from either port."""
 
     broker: Broker
     request: Request
@@ -83,22 +85,22 @@ class _Write(NamedTuple):
 def handle(request: Request, broker: Broker) -> Outcome:
     """Appends every batch at once; waits afterwards, and only where the acknowledgement has to."""
     body = request.body
-    write = _Write(broker, request, body.acks, broker.now_ms())
+    write = Write(broker, request, body.acks, broker.now_ms())
     refused = _refuse_transactions(request)
     repeated = _listed_twice(body.topic_data)
     topics: list[TopicProduced] = []
-    stored: list[_Stored] = []
+    stored: list[Stored] = []
     for topic_data in body.topic_data:
         topic = topic_data.topic_id if request.version >= _TOPIC_IDS_FROM else topic_data.name
         produced: dict[int, PartitionProduced] = {}
         for data in topic_data.partition_data:
             if refused is not None:
-                outcome: PartitionProduced | _Stored = refused._replace(partition=data.index)
+                outcome: PartitionProduced | Stored = refused._replace(partition=data.index)
             elif (topic, data.index) in repeated:
                 outcome = _listed_twice_error(data.index)
             else:
-                outcome = _produce(write, topic, data.index, data.records)
-            if isinstance(outcome, _Stored):
+                outcome = produce_batch(write, topic, data.index, data.records)
+            if isinstance(outcome, Stored):
                 stored.append(outcome)
                 outcome = outcome.produced
             produced[data.index] = outcome
@@ -106,15 +108,16 @@ def handle(request: Request, broker: Broker) -> Outcome:
     return _acknowledge(write, topics, stored)
 
 
-def _produce(
-    write: _Write, topic: str | uuid.UUID, index: int, records: Buffer | None
-) -> PartitionProduced | _Stored:
-    """One partition: everything up to the append."""
+def produce_batch(
+    write: Write, topic: str | uuid.UUID, index: int, records: Buffer | None
+) -> PartitionProduced | Stored:
+    """One partition: everything up to the append. `topic` is a name, or the id where ids are used."""
     partition: Partition | None = None
     try:
-        partition = write.broker.find_partition(topic, index)
+        found = write.broker.find_partition(topic, index)
         header = check_container(records, write.request.version)
         assert records is not None
+        partition = found  # as in Kafka, the errors before here do not tell its log start offset
         _check_role(partition, write.acks)
         rules = partition.rules
         check_batch(records, header, rules.bytes_max, rules.timestamps, write.now_ms)
@@ -139,8 +142,8 @@ def _check_role(partition: Partition, acks: int) -> None:
 
 
 def _append(
-    write: _Write, partition: Partition, records: Buffer, header: BatchHeader
-) -> PartitionProduced | _Stored:
+    write: Write, partition: Partition, records: Buffer, header: BatchHeader
+) -> PartitionProduced | Stored:
     index = partition.index
     result = partition.append(records, header, write.now_ms)
     if header.has_producer_id:
@@ -157,7 +160,7 @@ def _append(
         append_time = result.log_append_time
     start = partition.log.log_start_offset
     produced = PartitionProduced(index, ErrorCode.NONE, base_offset, append_time, start)
-    return _Stored(partition, produced, last_offset + 1)
+    return Stored(partition, produced, last_offset + 1)
 
 
 def _failed(index: int, error: KafkaError, partition: Partition | None) -> PartitionProduced:
@@ -182,19 +185,21 @@ def _refuse_transactions(request: Request) -> PartitionProduced | None:
     """
     body = request.body
     if body.transactional_id is None and not any(
-        _is_transactional(data.records)
-        for topic in body.topic_data
-        for data in topic.partition_data
+        is_transactional(data.records) for topic in body.topic_data for data in topic.partition_data
     ):
         return None
-    return PartitionProduced(
-        0,
-        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-        error_message="transactions are not served; produce without a transactional id",
-    )
+    return TRANSACTIONS_REFUSED
 
 
-def _is_transactional(records: Buffer | None) -> bool:
+TRANSACTIONS_REFUSED: Final = PartitionProduced(
+    0,
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    error_message="transactions are not served; produce without a transactional id",
+)
+
+
+def is_transactional(records: Buffer | None) -> bool:
+    """Whether the batch says that it is part of a transaction; False for what is no batch."""
     return (
         records is not None
         and len(records) >= HEADER_SIZE
@@ -227,15 +232,27 @@ def _listed_twice_error(index: int) -> PartitionProduced:
 # --- acknowledgements ---
 
 
-def _acknowledge(write: _Write, topics: list[TopicProduced], stored: list[_Stored]) -> Outcome:
+def _acknowledge(write: Write, topics: list[TopicProduced], stored: list[Stored]) -> Outcome:
     if write.acks == ACKS_NONE:
-        return _answer_nothing(topics)
-    waits = [
-        one for one in stored if one.next_offset > _acknowledged_offset(one.partition, write.acks)
-    ]
+        answer_nothing(topics)
+        return NO_RESPONSE
+    waits = unacknowledged(write.acks, stored)
     if not waits:
         return encode_produce_response(write.request.version, topics)
-    return _answer_when_committed(write, topics, waits)
+    return _answer_when_acknowledged(write, topics, waits)
+
+
+async def _answer_when_acknowledged(
+    write: Write, topics: list[TopicProduced], waits: list[Stored]
+) -> Answer:
+    timeout_s = write.request.body.timeout.total_seconds()
+    topics = await acknowledged(write.acks, topics, waits, timeout_s)
+    return encode_produce_response(write.request.version, topics)
+
+
+def unacknowledged(acks: int, stored: list[Stored]) -> list[Stored]:
+    """The batches that `acks` does not let the broker promise yet."""
+    return [one for one in stored if one.next_offset > _acknowledged_offset(one.partition, acks)]
 
 
 def _acknowledged_offset(partition: Partition, acks: int) -> int:
@@ -243,14 +260,13 @@ def _acknowledged_offset(partition: Partition, acks: int) -> int:
     return partition.high_watermark if acks == ACKS_ALL else partition.durable_offset
 
 
-async def _answer_when_committed(
-    write: _Write, topics: list[TopicProduced], waits: list[_Stored]
-) -> Answer:
-    """Waits for all partitions together, at most for the request's timeout."""
-    by_all = write.acks == ACKS_ALL
+async def acknowledged(
+    acks: int, topics: list[TopicProduced], waits: list[Stored], timeout_s: float
+) -> list[TopicProduced]:
+    """Waits for all partitions together, at most for the timeout; the topics with what came of it."""
+    by_all = acks == ACKS_ALL
     futures = {one.partition.acknowledged(one.next_offset, by_all=by_all): one for one in waits}
-    timeout_s = max(write.request.body.timeout.total_seconds(), 0)
-    done, late = await asyncio.wait(futures, timeout=timeout_s)
+    done, late = await asyncio.wait(futures, timeout=max(timeout_s, 0))
     failed: dict[Partition, ErrorCode] = {}
     for future in late:
         future.cancel()
@@ -262,13 +278,11 @@ async def _answer_when_committed(
             failed[partition] = error.code
         elif by_all and len(partition.isr) < partition.rules.min_insync_replicas:
             failed[partition] = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
-    if failed:
-        topics = [_with_failures(topic, failed, waits) for topic in topics]
-    return encode_produce_response(write.request.version, topics)
+    return [_with_failures(topic, failed, waits) for topic in topics] if failed else topics
 
 
 def _with_failures(
-    topic: TopicProduced, failed: dict[Partition, ErrorCode], waits: list[_Stored]
+    topic: TopicProduced, failed: dict[Partition, ErrorCode], waits: list[Stored]
 ) -> TopicProduced:
     """The topic with the codes of batches that were appended but cannot be promised."""
     codes = {id(one.produced): failed[one.partition] for one in waits if one.partition in failed}
@@ -279,7 +293,8 @@ def _with_failures(
     return topic._replace(partitions=partitions)
 
 
-def _answer_nothing(topics: list[TopicProduced]) -> Answer:
+def answer_nothing(topics: list[TopicProduced]) -> None:
+    """acks=0: raises `CloseConnectionError` where something failed, as nobody can be told."""
     for topic in topics:
         for produced in topic.partitions:
             if produced.error_code:
@@ -287,4 +302,3 @@ def _answer_nothing(topics: list[TopicProduced]) -> Answer:
                     f"acks=0 produce to {topic.topic}-{produced.partition} failed: "
                     f"{produced.error_code.name}, and the client expects no answer"
                 )
-    return NO_RESPONSE
