@@ -97,6 +97,8 @@ def _compress_xerial(data: Buffer) -> bytes:
 def _decompress_snappy(data: memoryview, bytes_max: int) -> bytes:
     if data[: len(_XERIAL_MAGIC)].tobytes() != _XERIAL_MAGIC:
         return _decompress_snappy_block(data, bytes_max)
+    if len(data) < len(_XERIAL_HEADER):
+        raise DecodeError(f"the snappy stream ends inside its header at byte {len(data)}")
     output = bytearray()
     position = len(_XERIAL_HEADER)
     while position < len(data):

@@ -37,7 +37,7 @@ def read_varint(data: bytes, position: int, bits: int = VARINT_BITS) -> tuple[in
         else:
             raise DecodeError(f"a number at byte {position} of the records never ends")
     except IndexError:
-        raise DecodeError(f"the records end inside a number at byte {position}") from None
+        raise DecodeError(f"the records end inside a number at byte {len(data)}") from None
     if raw >> bits:
         raise DecodeError(f"a number at byte {position} of the records exceeds {bits} bits")
     return (raw >> 1) ^ -(raw & 1), position + 1

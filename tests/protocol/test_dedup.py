@@ -138,6 +138,8 @@ SPECIFICATION = [
     Row("largest sequence, then 0", [header(SEQUENCE_MAX)], header(0), "append"),
     Row("largest sequence, then 1", [header(SEQUENCE_MAX)], header(1), 45),
     Row("no epoch, unknown id", [], header(0, epoch=-1), "append"),
+    Row("epoch below none, unknown id", [], header(0, epoch=-2), 47),
+    Row("epoch below none, known id", [header(0, epoch=-1)], header(1, epoch=-2), 47),
     Row("no epoch: never checked", [header(0, epoch=-1)], header(9, epoch=-1), "append"),
     Row(
         "no epoch: exact repeats are still found",

@@ -1,0 +1,271 @@
+"""What a produced batch must be before anyone looks inside: codes and order of Kafka 3.9.
+
+The rows follow `dedup-spec.md` 5.3 (container) and 5.4 (batch); "Echoless" marks our own answers.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from protocol.batch_validation import (
+    TimestampRules,
+    check_batch,
+    check_container,
+    validate_client_batch,
+)
+from protocol.errors import ErrorCode, KafkaError
+from protocol.record_batch import compute_crc, read_header
+from tests.protocol.sample_batches import captured_batches
+from tests.support.raw_batches import CONTROL, LOG_APPEND_TIME, plain_batch
+
+CAPTURED = captured_batches()
+GOOD = plain_batch([b"one", b"two", b"three"], producer_id=7, producer_epoch=1, base_sequence=0)
+BYTES_MAX = 1048588
+INVALID, CORRUPT, TOO_LARGE = (
+    ErrorCode.INVALID_RECORD,
+    ErrorCode.CORRUPT_MESSAGE,
+    ErrorCode.MESSAGE_TOO_LARGE,
+)
+UNSUPPORTED, TIMESTAMP = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, ErrorCode.INVALID_TIMESTAMP
+UNKNOWN_CODEC = 5
+
+
+def validate(records, *, produce_version=9, bytes_max=BYTES_MAX, **timestamps):
+    return validate_client_batch(
+        records, produce_version=produce_version, bytes_max=bytes_max, **timestamps
+    )
+
+
+def good(**fields):
+    """A good batch of three records with some header fields replaced, its CRC computed anew."""
+    batch = plain_batch(
+        [b"one", b"two", b"three"], producer_id=7, producer_epoch=1, base_sequence=0
+    )
+    for name, value in fields.items():
+        setattr(batch, name, value)
+    return batch.encode()
+
+
+def begin(length, magic=2, total=17):
+    """The first bytes of a batch that claims `length` bytes behind its length field."""
+    return (struct.pack(">qiib", 0, length, -1, magic) + bytes(100))[:total]
+
+
+class Row(NamedTuple):
+    what: str
+    records: bytes | None
+    code: ErrorCode
+    produce_version: int = 9
+    bytes_max: int = BYTES_MAX
+
+
+def rows(table):
+    return pytest.mark.parametrize("row", table, ids=[row.what for row in table])
+
+
+CONTAINER = [
+    Row("null records", None, INVALID),
+    Row("empty records", b"", INVALID),
+    Row("fewer bytes than a length field ends at", b"\0" * 11, INVALID),
+    Row("no byte of the magic yet", begin(100, total=16), INVALID),
+    Row("incomplete batch", good()[:-1], INVALID),
+    Row("incomplete header", good()[:60], INVALID),
+    Row("length below the smallest message", begin(13, total=12), CORRUPT),
+    Row("negative length", begin(-1), CORRUPT),
+    Row("magic 3", good(magic=3), CORRUPT),
+    Row("magic -1", good(magic=-1), CORRUPT),
+    Row("magic 3, incomplete", begin(100, magic=3), CORRUPT),
+    Row("magic 0", good(magic=0), INVALID),
+    Row("magic 1", good(magic=1), INVALID),
+    Row("complete by its length, shorter than a header", begin(48, total=60), CORRUPT),
+    Row("zstd before Produce v7", CAPTURED["aiokafka-zstd"], UNSUPPORTED, produce_version=6),
+    Row("second complete batch", good() + good(), INVALID),
+    Row("second complete batch of magic 1", good() + good(magic=1), INVALID),
+    Row("second batch with an impossible length", good() + begin(13), CORRUPT),
+    Row("second batch of magic 3", good() + good(magic=3), CORRUPT),
+    Row("Echoless: second batch incomplete", good() + good()[:-1], CORRUPT),
+    Row("Echoless: one byte left over", good() + b"\0", CORRUPT),
+    Row("Echoless: some bytes left over", good() + b"junk" * 5, CORRUPT),
+]
+
+BATCH = [
+    Row("base offset 1", good(base_offset=1), INVALID),
+    Row("base offset -1", good(base_offset=-1), INVALID),
+    Row("larger than max.message.bytes by one", good(), TOO_LARGE, bytes_max=len(good()) - 1),
+    Row("wrong CRC", good(crc=12345), CORRUPT),
+    Row("Echoless: unknown codec (Kafka: -1)", good(attributes=UNKNOWN_CODEC), UNSUPPORTED),
+    Row("no records", good(record_count=0), INVALID),
+    Row("no records, last offset delta -1", good(record_count=0, last_offset_delta=-1), INVALID),
+    Row("negative number of records", good(record_count=-1), INVALID),
+    Row("both negative", good(record_count=-1, last_offset_delta=-2), INVALID),
+    Row("more records than offsets", good(record_count=4), INVALID),
+    Row("more offsets than records", good(last_offset_delta=3), INVALID),
+    Row("record count overflows int32", good(last_offset_delta=2**31 - 1), INVALID),
+    Row("control batch", good(attributes=CONTROL), INVALID),
+    Row("producer id with sequence -1", good(base_sequence=-1), INVALID),
+    Row("producer id with sequence -7", good(base_sequence=-7), INVALID),
+    Row("producer id 0 with sequence -1", good(producer_id=0, base_sequence=-1), INVALID),
+    Row(
+        "log-append-time bit, no timestamp",
+        good(attributes=LOG_APPEND_TIME, max_timestamp=-1),
+        TIMESTAMP,
+    ),
+    Row("Echoless: log-append-time bit", good(attributes=LOG_APPEND_TIME), TIMESTAMP),
+]
+
+ORDER = [
+    Row("zstd before a second batch", CAPTURED["aiokafka-zstd"] * 2, UNSUPPORTED, 6),
+    Row("a second batch before the base offset", good(base_offset=1) + good(), INVALID),
+    Row("bytes left over before the base offset", good(base_offset=1) + b"x", CORRUPT),
+    Row("the base offset before the size", good(base_offset=1), INVALID, bytes_max=1),
+    Row("the size before the CRC", good(crc=1), TOO_LARGE, bytes_max=1),
+    Row("the CRC before the codec", good(crc=1, attributes=UNKNOWN_CODEC), CORRUPT),
+    Row("the CRC before the count", good(crc=1, record_count=9), CORRUPT),
+    Row("the codec before the count", good(attributes=UNKNOWN_CODEC, record_count=9), UNSUPPORTED),
+    Row(
+        "the count before the timestamps", good(attributes=LOG_APPEND_TIME, record_count=9), INVALID
+    ),
+]
+
+
+@rows(CONTAINER + BATCH + ORDER)
+def test_refusal(row):
+    """Each fault has Kafka's code, the first fault in Kafka's order wins, and a message says why."""
+    with pytest.raises(KafkaError) as caught:
+        validate(row.records, produce_version=row.produce_version, bytes_max=row.bytes_max)
+    assert caught.value.code is row.code
+    assert caught.value.message
+
+
+@rows(CONTAINER)
+def test_container_faults_show_before_the_partition_is_looked_at(row):
+    """A handler that asks for the container alone gets the same answer (spec 1.2, row 3)."""
+    with pytest.raises(KafkaError) as caught:
+        check_container(row.records, row.produce_version)
+    assert caught.value.code is row.code
+
+
+@rows(BATCH)
+def test_batch_faults_pass_the_container_check(row):
+    """What is wrong inside one whole batch is only said once the partition is known to lead."""
+    header = check_container(row.records, row.produce_version)
+    with pytest.raises(KafkaError) as caught:
+        check_batch(row.records, header, row.bytes_max)
+    assert caught.value.code is row.code
+
+
+@pytest.mark.parametrize("name", CAPTURED)
+def test_real_clients_batches_pass(name):
+    """What real clients send is good, in every kind of buffer, and comes back as its header."""
+    batch = CAPTURED[name]
+    view = memoryview(b"xyz" + batch + b"xyz")[3:-3]
+    for records in (batch, bytearray(batch), view):
+        assert validate(records) == read_header(batch)
+
+
+@pytest.mark.parametrize(
+    ("records", "options"),
+    [
+        (good(), {"bytes_max": len(good())}),
+        (CAPTURED["aiokafka-zstd"], {"produce_version": 7}),
+        (good(producer_id=-1, producer_epoch=-1, base_sequence=-1), {}),
+        (good(producer_id=-5, base_sequence=-5), {}),
+        (good(base_sequence=2**31 - 1), {}),
+        (good(partition_leader_epoch=77), {}),
+        (good(producer_epoch=-1), {}),
+        (good(attributes=0x10), {}),
+        (good(attributes=0x40), {}),
+        (good(base_timestamp=-1, max_timestamp=-1), {}),
+    ],
+)
+def test_unusual_but_good(records, options):
+    """Limits are inclusive, and what Kafka does not look at does not matter."""
+    assert validate(records, **options) == read_header(records)
+
+
+NOW_MS = 1_000_000
+WINDOW = TimestampRules(before_max_ms=1000, after_max_ms=10)
+
+
+@pytest.mark.parametrize(
+    ("base", "largest", "is_good"),
+    [
+        (NOW_MS - 1000, NOW_MS + 10, True),
+        (NOW_MS - 1001, NOW_MS, False),
+        (NOW_MS, NOW_MS + 11, False),
+        (-1, -1, True),
+        (0, NOW_MS, False),
+        (2**63 - 1, 2**63 - 1, False),
+        (-(2**63), NOW_MS, False),
+    ],
+)
+def test_timestamp_window(base, largest, is_good):
+    """`before_max_ms` and `after_max_ms` are inclusive; a batch without timestamps passes."""
+    records = good(base_timestamp=base, max_timestamp=largest)
+    if is_good:
+        validate(records, timestamp_rules=WINDOW, now_ms=NOW_MS)
+        return
+    with pytest.raises(KafkaError) as caught:
+        validate(records, timestamp_rules=WINDOW, now_ms=NOW_MS)
+    assert caught.value.code is TIMESTAMP
+
+
+def test_log_append_time_topic_takes_any_timestamp():
+    """Where the broker writes the time, the client's does not matter, but its bit is refused."""
+    rules = TimestampRules(log_append_time=True, before_max_ms=1, after_max_ms=1)
+    validate(good(base_timestamp=5, max_timestamp=5), timestamp_rules=rules, now_ms=NOW_MS)
+    with pytest.raises(KafkaError) as caught:
+        validate(good(attributes=LOG_APPEND_TIME), timestamp_rules=rules, now_ms=NOW_MS)
+    assert caught.value.code is TIMESTAMP
+
+
+@pytest.mark.parametrize("name", ["librdkafka-none", "aiokafka-gzip"])
+def test_every_truncation_is_refused(name):
+    """Cut at any byte, a batch is not complete, so nothing of it is taken."""
+    batch = CAPTURED[name]
+    for size in range(len(batch)):
+        with pytest.raises(KafkaError) as caught:
+            validate(batch[:size])
+        assert caught.value.code is INVALID
+
+
+def test_every_flipped_byte_is_refused():
+    """No changed byte passes, but those of the leader epoch, which the broker overwrites."""
+    batch = CAPTURED["librdkafka-none"]
+    for position in range(len(batch)):
+        broken = bytearray(batch)
+        broken[position] ^= 0x41
+        if 12 <= position < 16:
+            validate(broken)
+            continue
+        with pytest.raises(KafkaError):
+            validate(broken)
+
+
+@given(st.binary(max_size=200))
+def test_noise_is_refused(noise):
+    """Random bytes raise KafkaError and nothing else."""
+    with pytest.raises(KafkaError):
+        validate(noise)
+
+
+@given(st.integers(0, 60), st.binary(min_size=1, max_size=8), st.booleans())
+def test_damaged_headers_are_refused_or_equal(position, noise, fixes_crc):
+    """Bytes written over a header raise KafkaError, or give the header that then stands there."""
+    broken = bytearray(GOOD.encode())
+    broken[position : position + len(noise)] = noise
+    broken = broken[: len(GOOD.encode())]
+    if fixes_crc:
+        struct.pack_into(">I", broken, 17, compute_crc(broken))
+    try:
+        header = validate(bytes(broken))
+    except KafkaError:
+        return
+    assert header == read_header(broken)
+    assert header.record_count == header.last_offset_delta + 1 > 0
+    assert header.base_sequence >= 0 or header.producer_id < 0

@@ -1,0 +1,198 @@
+"""Opening a produced batch: what passes, what is refused, and that hostile bytes end there."""
+
+from __future__ import annotations
+
+import functools
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from protocol.errors import DecodeError, ErrorCode, KafkaError
+from protocol.record_batch import Codec, compute_crc, read_header
+from protocol.record_check import check_framing, check_records
+from protocol.records import Record, build_batch, read_records
+from tests.protocol.sample_batches import captured_batches
+from tests.support.raw_batches import Batch, record, records, varint
+
+CAPTURED = captured_batches()
+DEPTHS = pytest.mark.parametrize("check", [check_framing, check_records])
+THREE = records([b"one", b"two", b"three"])
+
+
+def refuses(check, batch):
+    """Whether `check` refuses, with the code that Kafka has for broken records and a reason."""
+    try:
+        check(batch, read_header(batch))
+    except KafkaError as error:
+        return error.code is ErrorCode.INVALID_RECORD and error.message != ""
+    return False
+
+
+def body(*fields):
+    """One record out of already encoded fields, its length in front."""
+    joined = b"".join(fields)
+    return varint(len(joined)) + joined
+
+
+@DEPTHS
+@pytest.mark.parametrize("name", CAPTURED)
+def test_real_clients_batches_pass(check, name):
+    """What real clients send is whole, at both depths and from any buffer."""
+    batch = CAPTURED[name]
+    check(batch, read_header(batch))
+    check(memoryview(b"x" + batch)[1:], read_header(batch))
+
+
+@DEPTHS
+@pytest.mark.parametrize("size", [0, 1, 56, 57, 58, 63, 64, 8180, 8190, 8192, 70000, 2_000_000])
+def test_every_length_of_length_passes(check, size):
+    """Records whose lengths take one byte to four are walked alike."""
+    batch = build_batch([Record(0, 1, None, bytes(size)), Record(0, 2, bytes(size), b"")])
+    check(batch, read_header(batch))
+
+
+@DEPTHS
+def test_many_records_pass(check):
+    """Offset deltas of one byte to three, timestamp deltas of one byte to ten."""
+    batch = many_records()
+    check(batch, read_header(batch))
+
+
+@functools.cache
+def many_records():
+    return build_batch([Record(0, 1 << n % 63, b"k", b"v") for n in range(8200)])
+
+
+@DEPTHS
+@pytest.mark.parametrize(
+    ("what", "payload", "count"),
+    [
+        ("fewer records than the header says", THREE, 4),
+        ("more records than the header says", THREE, 2),
+        ("bytes left over", THREE + b"\0", 3),
+        ("last record cut", THREE[:-1], 3),
+        ("no bytes", b"", 1),
+        ("negative length", varint(-1) + THREE, 4),
+        ("large negative length", varint(-(2**31)) + THREE, 4),
+        ("length beyond the end", varint(2**31 - 1) + THREE, 1),
+        ("length without an end", b"\x80" * 11, 1),
+        ("two thousand million records", THREE, 2**31 - 1),
+    ],
+)
+def test_broken_framing_is_refused(check, what, payload, count):
+    """Count, lengths and bytes must fit together at both depths."""
+    assert refuses(check, Batch(payload=payload, record_count=count).encode()), what
+
+
+NULL, ZERO = varint(-1), varint(0)
+
+
+@pytest.mark.parametrize(
+    ("what", "payload"),
+    [
+        ("no fields", body()),
+        ("attributes only", body(b"\0")),
+        ("key longer than the record", body(b"\0", ZERO, ZERO, varint(9), b"k", NULL, ZERO)),
+        ("value longer than the record", body(b"\0", ZERO, ZERO, NULL, varint(9), b"v", ZERO)),
+        ("huge key", body(b"\0", ZERO, ZERO, varint(2**31 - 1), b"k", NULL, ZERO)),
+        ("wide key", body(b"\0", ZERO, ZERO, b"\xff" * 9 + b"\1", b"k", NULL, ZERO)),
+        ("byte behind the headers", body(b"\0", ZERO, ZERO, NULL, NULL, ZERO, b"x")),
+        ("negative header count", body(b"\0", ZERO, ZERO, NULL, NULL, varint(-1))),
+        ("headers that are not there", body(b"\0", ZERO, ZERO, NULL, NULL, varint(3))),
+        ("huge header count", body(b"\0", ZERO, ZERO, NULL, NULL, varint(2**31 - 1))),
+        ("header without a key", body(b"\0", ZERO, ZERO, NULL, NULL, varint(1), NULL, NULL)),
+        ("header key too long", body(b"\0", ZERO, ZERO, NULL, NULL, varint(1), varint(5), NULL)),
+        ("timestamp without an end", body(b"\0", b"\xff" * 12, ZERO, NULL, NULL, ZERO)),
+        ("timestamp too wide", body(b"\0", b"\xff" * 9 + b"\x7f", ZERO, NULL, NULL, ZERO)),
+        ("Echoless: offset delta 1 on the first", record(1, b"v")),
+        ("Echoless: offset delta -1", record(-1, b"v")),
+        ("Echoless: huge offset delta", record(2**31 - 1, b"v")),
+    ],
+)
+def test_broken_fields_are_refused(what, payload):
+    """Every field stays inside its record, and offset deltas count from 0."""
+    assert refuses(check_records, Batch(payload=payload, record_count=1).encode()), what
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        body(b"\0", b"\xff" * 9 + b"\x01", ZERO, NULL, NULL, ZERO),
+        body(b"\x7f", ZERO, ZERO, NULL, NULL, ZERO),
+        body(b"\0", ZERO, ZERO, varint(-5), varint(-(2**31)), ZERO),
+        body(b"\0", b"\x80\x00", b"\x80\x80\x00", NULL, NULL, b"\x80\x00"),
+        body(b"\0", ZERO, ZERO, NULL, NULL, varint(1), varint(0), varint(-9)),
+    ],
+)
+def test_unusual_records_pass(payload):
+    """Wide timestamps, unknown attributes, other negatives for null, long forms of short numbers."""
+    assert not refuses(check_records, Batch(payload=payload, record_count=1).encode())
+
+
+@DEPTHS
+@pytest.mark.parametrize("codec", [codec for codec in Codec if codec is not Codec.NONE])
+def test_data_that_does_not_decompress_is_refused(check, codec):
+    """Kafka answers -1 here; 87 says what is wrong and ends the client's attempts alike."""
+    assert refuses(check, Batch(payload=THREE, record_count=3, attributes=codec).encode())
+
+
+@DEPTHS
+@pytest.mark.parametrize("codec", list(Codec))
+def test_what_is_compressed_is_walked(check, codec):
+    """A compressed batch with a record too many is refused as an uncompressed one is."""
+    batch = bytearray(build_batch([Record(0, 1, None, b"v")] * 3, codec=codec))
+    batch[60] = 2
+    assert refuses(check, bytes(batch))
+
+
+@DEPTHS
+def test_decompression_is_bounded(check):
+    """A batch that grows beyond what the broker allows is refused."""
+    batch = build_batch([Record(0, 1, None, bytes(100_000))], codec=Codec.LZ4)
+    check(batch, read_header(batch), 101_000)
+    with pytest.raises(KafkaError, match="99000"):
+        check(batch, read_header(batch), 99_000)
+
+
+def reads_with_consecutive_offsets(batch):
+    """The slow truth: every record reads, and the offsets are what the header says."""
+    try:
+        found = read_records(batch)
+    except DecodeError:
+        return False
+    return [each.offset for each in found] == list(range(len(found)))
+
+
+def damaged_batches(example):
+    """Three small records with bytes written over them, or numbers of any width put between."""
+    payload = bytearray(example.draw(st.sampled_from([THREE, records([b""] * 5)])))
+    for _ in range(example.draw(st.integers(1, 3))):
+        position = example.draw(st.integers(0, len(payload)))
+        noise = example.draw(st.binary(max_size=4) | st.integers(-(2**63), 2**63 - 1).map(varint))
+        overwritten = example.draw(st.integers(0, 3))
+        payload[position : position + overwritten] = noise
+    return Batch(payload=bytes(payload), record_count=example.draw(st.integers(1, 6))).encode()
+
+
+def check_against_reading(example):
+    batch = damaged_batches(example)
+    assert compute_crc(batch) == read_header(batch).crc
+    passes = not refuses(check_records, batch)
+    assert passes == reads_with_consecutive_offsets(batch)
+    assert not passes or not refuses(check_framing, batch)
+
+
+@settings(max_examples=100)
+@given(st.data())
+def test_check_passes_exactly_what_reads(example):
+    """The fast walk and the plain reader agree on every damage, and the shallow walk is weaker."""
+    check_against_reading(example)
+
+
+@pytest.mark.slow
+@settings(max_examples=50_000)
+@given(st.data())
+def test_check_passes_exactly_what_reads_for_long(example):
+    """The same, on many more damages."""
+    check_against_reading(example)
