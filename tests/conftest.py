@@ -5,11 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.echoless import Echoless
 from tests.toolchain import require
+
+# A deadline per example measures how busy the machine is, not whether the code is right.
+hypothesis.settings.register_profile("echoless", deadline=None)
+hypothesis.settings.load_profile("echoless")
 
 
 @pytest.fixture(scope="session")
