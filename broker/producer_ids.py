@@ -93,6 +93,7 @@ class ProducerIds:
         self._tree = tree
         self._broker_id = broker_id
         self._block_size = block_size
+        self._claim_interval = max(1, block_size // 20)
         self._next_id = 0
         """The next id of the present block. Invariant: <= `_end_id`; equal when it is used up."""
         self._end_id = 0
@@ -139,7 +140,9 @@ class ProducerIds:
             await asyncio.wait([self._claim])
 
     def _maybe_claim_ahead(self) -> None:
-        is_due = self._end_id - self._next_id <= self._block_size // 2
+        """Where a claim fails, the next one comes some ids later: ten at most per block."""
+        left = self._end_id - self._next_id
+        is_due = left <= self._block_size // 2 and left % self._claim_interval == 0
         if is_due and self._next_block is None and self._failure is None:
             self._begin_claim()
 

@@ -138,7 +138,8 @@ def decode_topic(path: str, data: bytes) -> tuple[uuid.UUID, dict[int, tuple[int
         }
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise _senseless(path, data) from error
-    if list(assignment) != list(range(len(assignment))):
+    is_whole = assignment and list(assignment) == list(range(len(assignment)))
+    if not is_whole or not all(assignment.values()):
         raise _senseless(path, data)
     return topic_id, assignment
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from random import Random
+from typing import Final
 
-from broker.coordination.node_data import Assignment
 from protocol.errors import ErrorCode, KafkaError
+
+PARTITIONS_MAX: Final = 10_000
+"""In one request, as with Kafka's own controller: nobody's typing error shall fill the memory."""
 
 
 def assign_replicas(
@@ -20,8 +23,7 @@ def assign_replicas(
     Starts at a random broker, so that topics of one partition do not all go to the first. Raises
     `KafkaError` INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR.
     """
-    if not partitions:
-        raise KafkaError(ErrorCode.INVALID_PARTITIONS, "a topic needs at least one partition")
+    check_partition_count(partitions)
     if replication_factor < 1:
         raise KafkaError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
@@ -43,6 +45,17 @@ def assign_replicas(
     }
 
 
+def check_partition_count(partitions: range) -> None:
+    """Raises `KafkaError` INVALID_PARTITIONS for none, or for more than are made at once."""
+    if not partitions:
+        raise KafkaError(ErrorCode.INVALID_PARTITIONS, "at least one partition is needed")
+    if len(partitions) > PARTITIONS_MAX:
+        raise KafkaError(
+            ErrorCode.INVALID_PARTITIONS,
+            f"{len(partitions)} partitions are asked for, at most {PARTITIONS_MAX} are made at once",
+        )
+
+
 def _replicas(brokers: Sequence[int], leader_index: int, shift: int) -> tuple[int, ...]:
     """All brokers, the leader first; `shift` varies who follows it."""
     leader_index %= len(brokers)
@@ -53,27 +66,31 @@ def _replicas(brokers: Sequence[int], leader_index: int, shift: int) -> tuple[in
 
 
 def check_assignment(
-    assignment: Mapping[int, Sequence[int]], partitions: range, broker_ids: Collection[int]
-) -> Assignment:
+    assignment: Mapping[int, Sequence[int]],
+    partitions: range,
+    broker_ids: Collection[int],
+    replication_factor: int | None = None,
+) -> dict[int, tuple[int, ...]]:
     """The explicit assignment of exactly these partitions, in their order.
 
-    Raises `KafkaError` INVALID_REPLICA_ASSIGNMENT: partitions missing or surplus, no replicas, one
-    broker twice, unequal numbers of replicas, or a broker that is not alive.
+    Without a replication factor the first partition sets it. Raises `KafkaError` INVALID_PARTITIONS,
+    INVALID_REPLICA_ASSIGNMENT: partitions missing or surplus, no replicas, one broker twice, another
+    number of replicas, or a broker that is not alive.
     """
-    if sorted(assignment) != list(partitions) or not partitions:
+    check_partition_count(partitions)
+    if sorted(assignment) != list(partitions):
         raise _invalid(
             f"partitions {sorted(assignment)} are assigned, "
             f"expected {partitions.start} to {partitions.stop - 1}"
         )
-    factor = len(assignment[partitions.start])
+    factor = replication_factor or len(assignment[partitions.start])
     for partition in partitions:
         replicas = assignment[partition]
         if not replicas or len(set(replicas)) != len(replicas):
             raise _invalid(f"partition {partition} has the replicas {list(replicas)}")
         if len(replicas) != factor:
             raise _invalid(
-                f"partition {partition} has {len(replicas)} replicas, "
-                f"partition {partitions.start} has {factor}"
+                f"partition {partition} has {len(replicas)} replicas, the others have {factor}"
             )
         if not set(replicas) <= set(broker_ids):
             unknown = sorted(set(replicas) - set(broker_ids))

@@ -23,7 +23,6 @@ from broker.coordination.leadership import claim, initial_state
 from broker.coordination.lost_replies import commit
 from broker.coordination.node_data import (
     BROKERS,
-    Assignment,
     encode_uuid,
     topic_config_path,
 )
@@ -151,11 +150,13 @@ class TopicRegistry:
         if new.name in self.topics:
             raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {new.name!r} already exists")
         check_collision(new.name, self.topics)
-        assignment = await self._assign(
-            range(len(new.assignment) if new.assignment is not None else new.partitions),
-            new.replication_factor,
-            new.assignment,
-        )
+        broker_ids = await self._broker_ids()
+        if new.assignment is None:
+            factor, partitions = new.replication_factor, range(new.partitions)
+            assignment = assign_replicas(broker_ids, partitions, factor, self._rng)
+        else:
+            partitions = range(len(new.assignment))
+            assignment = check_assignment(new.assignment, partitions, broker_ids)
         topic = Topic(
             name=new.name,
             topic_id=self._new_topic_id(),
@@ -188,7 +189,11 @@ class TopicRegistry:
                 f"which cannot become {count}",
             )
         partitions = range(before.partition_count, count)
-        added = await self._assign(partitions, before.replication_factor, explicit)
+        broker_ids, factor = await self._broker_ids(), before.replication_factor
+        if explicit is None:
+            added = assign_replicas(broker_ids, partitions, factor, self._rng)
+        else:
+            added = check_assignment(explicit, partitions, broker_ids, factor)
         states = {partition: initial_state(added[partition]) for partition in added}
         after = replace(
             before,
@@ -221,13 +226,9 @@ class TopicRegistry:
         for _, after in pairs:
             self._publish(after)
 
-    async def _assign(
-        self, partitions: range, replication_factor: int, explicit: ExplicitAssignment | None
-    ) -> Assignment:
-        broker_ids = [int(name) for name in await self._tree.children(BROKERS)]
-        if explicit is not None:
-            return check_assignment(explicit, partitions, broker_ids)
-        return assign_replicas(broker_ids, partitions, replication_factor, self._rng)
+    async def _broker_ids(self) -> list[int]:
+        """Who is alive, and so may get replicas."""
+        return [int(name) for name in await self._tree.children(BROKERS)]
 
     def _new_topic_id(self) -> uuid.UUID:
         """Kafka avoids a leading dash, which command lines would take for an option."""

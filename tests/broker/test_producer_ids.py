@@ -168,6 +168,21 @@ async def test_ids_in_hand_need_no_connection(tree: MemoryNodeTree) -> None:
     assert taken == [0, 1, 2, 3]
 
 
+async def test_a_claim_ahead_that_failed_is_tried_again(tree: MemoryNodeTree) -> None:
+    """A connection that comes back before the block is used up costs nobody a wait."""
+    ids = ProducerIds(tree, broker_id=1, block_size=100)
+    await ids.start()
+    tree.suspend()
+    taken = []
+    for n in range(200):
+        if n == 80:
+            tree.resume()
+        taken.append(ids.next_producer_id())
+        for _ in range(10):
+            await asyncio.sleep(0)
+    assert taken == list(range(200))
+
+
 @pytest.mark.parametrize(
     "data",
     [

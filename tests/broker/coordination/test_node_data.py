@@ -116,6 +116,8 @@ DECODERS: list[tuple[Callable[[bytes], object], list[bytes]]] = [
         [
             b'{"topic_id":"AAECAwQFBgcICQoLDA0ODw","partitions":{"1":[1]}}',
             b'{"topic_id":"AAECAwQFBgcICQoLDA0ODw","partitions":[[1]]}',
+            b'{"topic_id":"AAECAwQFBgcICQoLDA0ODw","partitions":{}}',
+            b'{"topic_id":"AAECAwQFBgcICQoLDA0ODw","partitions":{"0":[]}}',
             b'{"topic_id":"too short","partitions":{"0":[1]}}',
             b'{"topic_id":null,"partitions":{"0":[1]}}',
             b'{"partitions":{"0":[1]}}',

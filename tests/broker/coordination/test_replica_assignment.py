@@ -46,6 +46,7 @@ def test_followers_change_from_round_to_round() -> None:
     [
         (0, 1, ErrorCode.INVALID_PARTITIONS),
         (-1, 1, ErrorCode.INVALID_PARTITIONS),
+        (10_001, 1, ErrorCode.INVALID_PARTITIONS),
         (1, 0, ErrorCode.INVALID_REPLICATION_FACTOR),
         (1, -1, ErrorCode.INVALID_REPLICATION_FACTOR),
         (1, 3, ErrorCode.INVALID_REPLICATION_FACTOR),

@@ -133,7 +133,8 @@ class TestCreation:
             (NewTopic(name="x_y"), ErrorCode.INVALID_TOPIC_EXCEPTION),
             (NewTopic(name="t", partitions=0), ErrorCode.INVALID_PARTITIONS),
             (NewTopic(name="t", replication_factor=3), ErrorCode.INVALID_REPLICATION_FACTOR),
-            (NewTopic(name="t", assignment={}), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+            (NewTopic(name="t", partitions=10_001), ErrorCode.INVALID_PARTITIONS),
+            (NewTopic(name="t", assignment={}), ErrorCode.INVALID_PARTITIONS),
             (NewTopic(name="t", assignment={1: (1,)}), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
             (NewTopic(name="t", assignment={0: (7,)}), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
         ],
@@ -233,9 +234,10 @@ class TestPartitions:
         await registry.create_topic(NewTopic(name="t", assignment={0: (1,)}))
         topic = await registry.create_partitions("t", 3, {1: (2,), 2: (1,)})
         assert topic.assignment == {0: (1,), 1: (2,), 2: (1,)}
-        with pytest.raises(KafkaError) as failure:
-            await registry.create_partitions("t", 4, {0: (2,)})
-        assert failure.value.code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+        for assignment in ({0: (2,)}, {3: (1, 2)}):
+            with pytest.raises(KafkaError) as failure:
+                await registry.create_partitions("t", 4, assignment)
+            assert failure.value.code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
 
     @pytest.mark.parametrize("count", [0, 1, 2])
     async def test_partitions_never_become_fewer(self, registry: TopicRegistry, count: int) -> None:
