@@ -47,6 +47,7 @@ from storage.producer_replay import (
 from storage.producer_snapshot import encode_snapshot
 from storage.recovery import Opening, Recovered, recover
 from storage.segment import Segment
+from storage.segments import Segments
 from storage.time_lookup import find_max_timestamp, find_timestamp
 
 
@@ -355,7 +356,8 @@ class Log:
             self.truncate_fully_and_start_at(offset)
             return
         with self._must_finish():
-            self._prepare_cut(offset)
+            self._lower_to(offset)
+            self._remove_snapshots_above(offset)
             while self._segments.active.base_offset > offset:
                 self._segments.pop_last().remove()
             self._segments.active.truncate_to(offset)
@@ -366,33 +368,36 @@ class Log:
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Empties the log; the next batch gets `offset`. Producers are forgotten as well.
 
-        Steps 1 and 2 as in `truncate_to`, for offset 0; then
-        3. Remove all segments, newest first. Crash: the log ends between two, or is empty.
-        4. Create the segment at `offset`. Crash: the log may begin at its old log start, empty.
+        1. Lower the recovery point on disk to 0. Crash: the log is scanned.
+        2. Remove all segments, newest first. Crash: the log ends between two, or has none and
+           begins at its log start, empty.
+        3. Remove all snapshots, durably. Crash: done again, or the producers are still known.
+        4. Create the segment at `offset`, durably. Crash: as after 2.
         """
         with self._must_finish():
-            self._prepare_cut(-1)
-            while len(self._segments) > 1:
-                self._segments.pop_last().remove()
-            self._segments.first.remove()
+            self._lower_to(0)
+            for segment in reversed(list(self._segments)):
+                segment.remove()
+            self._remove_snapshots_above(-1)
             segment = Segment.create(self._fs, self.directory, offset, self.config, self._latest_ms)
-            self._segments.restart(segment)
             self._fs.sync_directory(self.directory)
-            self.log_start_offset = offset
-            self._publish_cut()
-            self.recovery_point = offset
+            self._segments = Segments([segment])
             self.producers.clear()
+            self.log_start_offset = self.recovery_point = offset
+            self._publish_cut()
 
-    def _prepare_cut(self, offset: int) -> None:
-        """Steps 1 and 2: nothing on disk says any more that records from `offset` on are there."""
+    def _lower_to(self, offset: int) -> None:
+        """Nothing says any more that records from `offset` on are safe."""
         self._cancel_flush()
         if offset < self.recovery_point:
-            self._lower_recovery_point(max(offset, 0))
-            self.recovery_point = max(offset, 0)
-        for snapshot_offset in [o for o in self._unwritten_snapshots if o > offset]:
-            del self._unwritten_snapshots[snapshot_offset]
+            self._lower_recovery_point(offset)
+            self.recovery_point = offset
+
+    def _remove_snapshots_above(self, offset: int) -> None:
+        for unwritten in [o for o in self._unwritten_snapshots if o > offset]:
+            del self._unwritten_snapshots[unwritten]
         above = [o for o in snapshot_offsets(self._fs, self.directory) if o > offset]
-        remove_snapshots(self._fs, self.directory, above)
+        remove_snapshots(self._fs, self.directory, reversed(above))
         self._fs.sync_directory(self.directory)
 
     def _publish_cut(self) -> None:

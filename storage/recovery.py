@@ -239,7 +239,7 @@ def _agree_on_offsets(opening: Opening, recovered: Recovered) -> None:
     end = recovered.segments.active.next_offset
     stale = [offset for offset in snapshot_offsets(fs, directory) if offset > end]
     if stale:
-        remove_snapshots(fs, directory, stale)
+        remove_snapshots(fs, directory, reversed(stale))
         fs.sync_directory(directory)
     recovered.recovery_point = min(recovered.recovery_point, end)
     if opening.log_start_offset > end:

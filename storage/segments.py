@@ -78,12 +78,6 @@ class Segments:
         self.active = self._segments[-1]
         return segment
 
-    def restart(self, segment: Segment) -> None:
-        """Goes on with this one segment alone."""
-        self._segments[:] = [segment]
-        self._bases[:] = [segment.base_offset]
-        self.active = segment
-
     def _check(self) -> None:
         """Where two segments meet, at the new end."""
         if len(self) > 1:

@@ -1,0 +1,320 @@
+"""A seeded workload on a log, and a naive model that knows what may be found after each step.
+
+The model is a list of batches and nothing else: no files, no indexes, no snapshots. Producer state
+is recomputed from the whole list each time it is compared.
+"""
+
+from __future__ import annotations
+
+import random
+import uuid
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from protocol.dedup import Duplicate, ProducerEntry, commit
+from protocol.record_batch import BatchHeader, leader_stamp, read_header
+from protocol.records import Record, build_batch
+from storage.file_system import FileSystem
+from storage.log import Appended, Log
+from storage.log_config import LogConfig
+from storage.log_directory import LogDirectory
+
+CONFIG = LogConfig(segment_bytes=1500, index_interval_bytes=300, retention_ms=-1, window=3)
+KEY = ("orders", 0)
+DATA_DIR = "/data"
+_TOPIC_ID = uuid.UUID(int=7)
+_READ_BYTES = 1 << 20
+
+Facts = dict[int, tuple[int, int, tuple[object, ...]]]
+"""What producer entries must agree in: all but the time of the last append."""
+
+
+class Stored(NamedTuple):
+    """A batch as it must stand in the log."""
+
+    header: BatchHeader
+    data: bytes
+
+    @property
+    def end_offset(self) -> int:
+        return self.header.next_offset
+
+
+def make_batch(
+    *, producer_id: int = -1, epoch: int = -1, sequence: int = -1, count: int = 1, size: int = 20,
+    timestamp: int = 1000,
+) -> bytes:  # fmt: skip
+    """A client's batch of `count` records, with values of `size` bytes."""
+    records = [Record(0, timestamp + number, None, bytes(size), ()) for number in range(count)]
+    return build_batch(
+        records, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence
+    )
+
+
+def stamped(batch: bytes, base_offset: int, leader_epoch: int) -> Stored:
+    """The batch as a leader stores it."""
+    data = leader_stamp(read_header(batch), base_offset, leader_epoch) + batch[16:]
+    return Stored(read_header(data), data)
+
+
+def facts_of_entries(entries: Iterable[tuple[int, ProducerEntry]]) -> Facts:
+    """Producer state without times."""
+    return {
+        producer_id: (entry.producer_epoch, entry.run_start, entry.batches)
+        for producer_id, entry in entries
+    }
+
+
+def facts_of_history(history: Iterable[Stored], window: int = CONFIG.window) -> Facts:
+    """What the producer state must be after these batches."""
+    entries: dict[int, ProducerEntry] = {}
+    for header, _ in history:
+        if header.producer_id >= 0:
+            entry = entries.get(header.producer_id)
+            entries[header.producer_id] = commit(entry, header, header.base_offset, 0, window)
+    return facts_of_entries(entries.items())
+
+
+def read_all(log: Log) -> bytes:
+    """Every batch from the one that holds the log start on."""
+    parts, offset = [], log.log_start_offset
+    while offset < log.log_end_offset:
+        part = log.read(offset, _READ_BYTES, log.log_end_offset)
+        assert part, f"nothing at offset {offset}"
+        parts.append(part)
+        offset = last_batch(part).end_offset
+    return b"".join(parts)
+
+
+def last_batch(data: bytes) -> Stored:
+    """The last of several batches."""
+    position = 0
+    while True:
+        header = read_header(data, position)
+        if position + header.size == len(data):
+            return Stored(header, data[position:])
+        position += header.size
+
+
+@dataclass(slots=True)
+class InFlight:
+    """What the step under way may have done, should the power fail in it."""
+
+    batch: Stored | None = None
+    cut: int | None = None
+    """Batches from here on may be gone."""
+    start_over: int | None = None
+    """The log may be empty, or begin at this offset."""
+
+
+class Workload:
+    """Runs steps on a log directory with one partition, and keeps the model."""
+
+    def __init__(self, fs: FileSystem, seed: int) -> None:
+        self.fs = fs
+        self.rng = random.Random(seed)
+        self.now_ms = 1_000_000
+        self.history: list[Stored] = []
+        self.log_start = 0
+        self.durable_end = 0
+        """Batches below this were flushed."""
+        self.leader_epoch = 0
+        self.in_flight = InFlight()
+        self.is_created = False
+
+    def start(self) -> None:
+        self.directory = open_directory(self.fs, self.now_ms)
+        self.log = self.directory.create(*KEY, _TOPIC_ID, CONFIG, now_ms=self.now_ms)
+        self.is_created = True
+
+    def run(self, steps: int) -> None:
+        self.start()
+        for _ in range(steps):
+            self.step()
+        self.close()
+
+    @property
+    def end(self) -> int:
+        return self.history[-1].end_offset if self.history else self.log_start
+
+    def step(self) -> None:
+        self.now_ms += self.rng.randrange(50)
+        (step,) = self.rng.choices(
+            [
+                self.append, self.repeat, self.flush, self.flush_while_appending, self.roll,
+                self.checkpoint, self.delete_records, self.delete_segments, self.truncate,
+                self.reopen, self.change_leader, self.start_over,
+            ],
+            [30, 3, 4, 3, 1, 3, 1, 2, 2, 1, 1, 0.5],
+        )  # fmt: skip
+        step()
+        self.in_flight = InFlight()
+
+    def append(self) -> None:
+        stored = self._next_batch()
+        self.in_flight.batch = stored
+        client_bytes = bytes(16) + stored.data[16:]
+        header = read_header(stored.data)
+        answer = self.log.append(client_bytes, header, self.leader_epoch, self.now_ms)
+        assert isinstance(answer, Appended), answer
+        assert (answer.base_offset, answer.last_offset) == (
+            stored.header.base_offset,
+            stored.header.last_offset,
+        )
+        self.history.append(stored)
+        self.in_flight.batch = None
+
+    def _next_batch(self) -> Stored:
+        rng, producer_id = self.rng, self.rng.choice([-1, 1, 2, 3])
+        count, size = rng.randrange(1, 4), rng.randrange(1, 120)
+        epoch, sequence = self._next_sequence(producer_id)
+        batch = make_batch(
+            producer_id=producer_id, epoch=epoch, sequence=sequence, count=count, size=size,
+            timestamp=self.now_ms - rng.randrange(100),
+        )  # fmt: skip
+        return stamped(batch, self.end, self.leader_epoch)
+
+    def _next_sequence(self, producer_id: int) -> tuple[int, int]:
+        if producer_id < 0:
+            return -1, -1
+        entry = self.log.producers.get(producer_id)
+        if entry is None:
+            return 0, 0
+        if self.rng.random() < 0.05:
+            return entry.producer_epoch + 1, 0
+        return entry.producer_epoch, entry.last_sequence + 1
+
+    def repeat(self) -> None:
+        for stored in reversed(self.history):
+            if stored.header.producer_id >= 0:
+                answer = self.log.append(stored.data, stored.header, self.leader_epoch, self.now_ms)
+                assert isinstance(answer, Duplicate), answer
+                assert answer.original.base_offset == stored.header.base_offset
+                return
+
+    def flush(self) -> None:
+        self.log.flush()
+        self._note_flushed()
+
+    def _note_flushed(self) -> None:
+        assert self.log.recovery_point <= self.end
+        self.durable_end = max(self.durable_end, self.log.recovery_point)
+
+    def flush_while_appending(self) -> None:
+        pending = self.log.start_flush()
+        self.append()
+        pending.run()
+        self.append()
+        self.log.finish_flush(pending)
+        self._note_flushed()
+
+    def roll(self) -> None:
+        self.log.roll(self.now_ms)
+
+    def checkpoint(self) -> None:
+        self.directory.checkpoint({KEY: self.end})
+
+    def delete_records(self) -> None:
+        self.log_start = self.rng.randrange(self.log_start, self.end + 1)
+        self.log.advance_log_start(self.log_start)
+
+    def delete_segments(self) -> None:
+        self.log.delete_old_segments(self.now_ms)
+        assert self.log.log_start_offset == self.log_start
+
+    def truncate(self) -> None:
+        kept = max(len(self.history) - self.rng.randrange(6), 0)
+        doomed = self.history[kept:]
+        if not doomed or doomed[0].header.base_offset < self.log_start:
+            return
+        cut = doomed[0].header.base_offset
+        self.in_flight.cut = cut
+        self.log.truncate_to(cut)
+        del self.history[kept:]
+        self._note_cut(cut)
+
+    def _note_cut(self, cut: int) -> None:
+        self.durable_end = min(self.durable_end, cut)
+        assert self.log.log_end_offset == cut
+
+    def start_over(self) -> None:
+        offset = self.end + self.rng.randrange(10)
+        self.in_flight = InFlight(cut=0, start_over=offset)
+        self.log.truncate_fully_and_start_at(offset)
+        self.history.clear()
+        self.log_start = self.durable_end = offset
+
+    def change_leader(self) -> None:
+        self.leader_epoch += 1
+
+    def reopen(self) -> None:
+        self.close()
+        self.directory = open_directory(self.fs, self.now_ms)
+        self.log = self.directory.logs[KEY]
+        assert self.directory.was_clean
+        assert self.log.recovery.batches_scanned == 0
+        self.check(self.log)
+
+    def close(self) -> None:
+        self.directory.close({KEY: self.end})
+        self.durable_end = self.end
+
+    def check(self, log: Log) -> None:
+        """The log holds exactly what the model holds."""
+        assert (log.log_start_offset, log.log_end_offset) == (self.log_start, self.end)
+        self._check_bytes(log, self.history)
+        assert facts_of_entries(log.producers.items()) == facts_of_history(self.history)
+
+    def _check_bytes(self, log: Log, history: list[Stored]) -> None:
+        expected = b"".join(
+            stored.data for stored in history if stored.end_offset > log.log_start_offset
+        )
+        assert read_all(log) == expected
+
+    def check_recovered(self, fs: FileSystem, *, nothing_lost: bool) -> LogDirectory:
+        """Opens what survived, and compares it with what may have survived."""
+        directory = open_directory(fs, self.now_ms)
+        log = directory.logs.get(KEY)
+        if log is None:
+            assert not self.is_created
+            return directory
+        history = list(self.history)
+        if self.in_flight.batch is not None:
+            history.append(self.in_flight.batch)
+        if self._is_starting_over(log):
+            return directory
+        least = self.end if nothing_lost else self.durable_end
+        if self.in_flight.cut is not None:
+            least = min(least, self.in_flight.cut)
+        survivors = [stored for stored in history if stored.end_offset <= log.log_end_offset]
+        end = survivors[-1].end_offset if survivors else min(self.log_start, log.log_end_offset)
+        assert end >= least, f"batches below {least} were safe, the log ends at {end}"
+        assert log.log_start_offset <= self.log_start
+        if end < log.log_end_offset:  # the checkpointed log start outlived the tail
+            assert log.log_start_offset == log.log_end_offset == self.log_start
+            survivors = self._prefix_by_producers(log, history)
+        self._check_bytes(log, survivors)
+        assert facts_of_entries(log.producers.items()) == facts_of_history(survivors)
+        return directory
+
+    def _is_starting_over(self, log: Log) -> bool:
+        """Whether the crash fell into a restart of the log that had already taken its batches."""
+        offset = self.in_flight.start_over
+        return offset is not None and log.log_start_offset == log.log_end_offset
+
+    def _prefix_by_producers(self, log: Log, history: list[Stored]) -> list[Stored]:
+        found = facts_of_entries(log.producers.items())
+        for kept in range(len(history), -1, -1):
+            if facts_of_history(history[:kept]) == found:
+                end = history[kept - 1].end_offset if kept else 0
+                assert end >= self.durable_end
+                return history[:kept]
+        raise AssertionError(f"no prefix of the batches explains {found}")
+
+
+def open_directory(fs: FileSystem, now_ms: int) -> LogDirectory:
+    """Opens the data directory with the configuration of these tests."""
+    return LogDirectory.open(
+        DATA_DIR, broker_id=1, fs=fs, now_ms=now_ms, config_for=lambda _topic: CONFIG
+    )
