@@ -7,14 +7,16 @@ stable offset is the high watermark.
 
 v5 log_start_offset; v7 (KIP-227) fetch sessions: declined, every answer carries session id 0, which
 tells the client to go on with full requests; v9 leader epochs; v12 flexible, last_fetched_epoch;
-v13 topic ids. Followers replicate over the native port, not here.
+v13 topic ids. Followers replicate over the native port, not here; the native port's clients end in
+`fetch`, which knows nothing of requests and responses.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+import uuid
+from collections.abc import Awaitable, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from broker.partition import Partition
 from broker.request import Answer, Outcome, Request
@@ -29,9 +31,29 @@ if TYPE_CHECKING:
 API = Api(key=1, name="fetch", version_min=4, version_max=17, flexible_from=12)
 
 _TOPIC_IDS_FROM: Final = 13
-_FINAL_EPOCH: Final = -1
 BYTES_MAX: Final = 57_671_680
 """Records in one answer, whatever the client asks for (Kafka's `fetch.max.bytes`, 55 MiB)."""
+
+
+class WantedPartition(NamedTuple):
+    """What is asked of one partition."""
+
+    partition: int
+    offset: int
+    bytes_max: int
+    leader_epoch: int = -1
+    """The leader epoch that the client knows; -1: any."""
+    last_fetched_epoch: int = -1
+    """The epoch of the last batch that the fetcher holds; -1: it does not say."""
+
+
+class Fetch(NamedTuple):
+    """A fetch from either port."""
+
+    topics: Sequence[tuple[str | uuid.UUID, Sequence[WantedPartition]]]
+    min_bytes: int
+    bytes_max: int
+    max_wait_s: float
 
 
 class _Read(NamedTuple):
@@ -47,25 +69,59 @@ class _Read(NamedTuple):
 
 def handle(request: Request, broker: Broker) -> Outcome:
     """Reads what there is; waits if that is not enough."""
-    body = request.body
-    if getattr(body, "session_id", NO_SESSION) != NO_SESSION:
+    if getattr(request.body, "session_id", NO_SESSION) != NO_SESSION:
         code = ErrorCode.FETCH_SESSION_ID_NOT_FOUND
         return encode_fetch_response(request.version, code, [])
-    read = _read(request, broker)
-    if read.size >= body.min_bytes or read.has_error or not body.max_wait or not read.partitions:
-        return encode_fetch_response(request.version, ErrorCode.NONE, read.topics)
-    return _wait_for_data(request, broker, read)
+    topics = fetch(broker, _wanted(request))
+    if isinstance(topics, list):
+        return encode_fetch_response(request.version, ErrorCode.NONE, topics)
+    return _answer_later(request, topics)
 
 
-async def _wait_for_data(request: Request, broker: Broker, read: _Read) -> Answer:
+async def _answer_later(request: Request, topics: Awaitable[list[TopicFetched]]) -> Answer:
+    return encode_fetch_response(request.version, ErrorCode.NONE, await topics)
+
+
+def _wanted(request: Request) -> Fetch:
+    body = request.body
+    by_id = request.version >= _TOPIC_IDS_FROM
+    topics = [
+        (
+            topic.topic_id if by_id else topic.topic,
+            [
+                WantedPartition(
+                    wanted.partition,
+                    wanted.fetch_offset,
+                    wanted.partition_max_bytes,
+                    getattr(wanted, "current_leader_epoch", -1),
+                    getattr(wanted, "last_fetched_epoch", -1),
+                )
+                for wanted in topic.partitions
+            ],
+        )
+        for topic in body.topics
+    ]
+    return Fetch(topics, body.min_bytes, body.max_bytes, body.max_wait.total_seconds())
+
+
+def fetch(broker: Broker, wanted: Fetch) -> list[TopicFetched] | Awaitable[list[TopicFetched]]:
+    """What there is, at once or after a wait."""
+    read = _read(broker, wanted)
+    is_enough = read.size >= wanted.min_bytes or read.has_error
+    if is_enough or wanted.max_wait_s <= 0 or not read.partitions:
+        return read.topics
+    return _wait_for_data(broker, wanted, read)
+
+
+async def _wait_for_data(broker: Broker, wanted: Fetch, read: _Read) -> list[TopicFetched]:
     loop = asyncio.get_running_loop()
-    deadline = loop.time() + request.body.max_wait.total_seconds()
-    while read.size < request.body.min_bytes and not read.has_error:
+    deadline = loop.time() + wanted.max_wait_s
+    while read.size < wanted.min_bytes and not read.has_error:
         timeout_s = deadline - loop.time()
         if timeout_s <= 0 or not await _data_arrived(read.partitions, timeout_s):
             break
-        read = _read(request, broker)
-    return encode_fetch_response(request.version, ErrorCode.NONE, read.topics)
+        read = _read(broker, wanted)
+    return read.topics
 
 
 async def _data_arrived(partitions: Sequence[Partition], timeout_s: float) -> bool:
@@ -84,17 +140,15 @@ async def _data_arrived(partitions: Sequence[Partition], timeout_s: float) -> bo
     return True
 
 
-def _read(request: Request, broker: Broker) -> _Read:
-    version, body = request.version, request.body
-    left = min(body.max_bytes, BYTES_MAX)
+def _read(broker: Broker, wanted: Fetch) -> _Read:
+    left = min(wanted.bytes_max, BYTES_MAX)
     topics: list[TopicFetched] = []
     partitions: list[Partition] = []
     size, has_error = 0, False
-    for wanted_topic in body.topics:
-        topic = wanted_topic.topic_id if version >= _TOPIC_IDS_FROM else wanted_topic.topic
+    for topic, wanted_partitions in wanted.topics:
         fetched = []
-        for wanted in wanted_topic.partitions:
-            one, partition = _read_partition(broker, topic, wanted, left, is_first=size == 0)
+        for wanted_one in wanted_partitions:
+            one, partition = _read_partition(broker, topic, wanted_one, left, is_first=size == 0)
             fetched.append(one)
             size += len(one.records)
             left -= len(one.records)
@@ -107,13 +161,13 @@ def _read(request: Request, broker: Broker) -> _Read:
 
 
 def _read_partition(
-    broker: Broker, topic: Any, wanted: Any, left: int, *, is_first: bool
+    broker: Broker, topic: str | uuid.UUID, wanted: WantedPartition, left: int, *, is_first: bool
 ) -> tuple[PartitionFetched, Partition | None]:
     """One partition's answer; the partition itself where the answer is not an error."""
     index = wanted.partition
     try:
         partition = broker.find_partition(topic, index)
-        partition.check_leader(getattr(wanted, "current_leader_epoch", -1))
+        partition.check_leader(wanted.leader_epoch)
         diverging = _diverging_epoch(partition, wanted)
         records = b""
         if diverging is None:
@@ -130,10 +184,10 @@ def _read_partition(
     return fetched, partition
 
 
-def _records(partition: Partition, wanted: Any, left: int, *, is_first: bool) -> bytes:
+def _records(partition: Partition, wanted: WantedPartition, left: int, *, is_first: bool) -> bytes:
     """Whole batches within the limits; the first of the answer may exceed them."""
-    limit = min(wanted.partition_max_bytes, left)
-    offset = wanted.fetch_offset
+    limit = min(wanted.bytes_max, left)
+    offset = wanted.offset
     if partition.log.log_start_offset <= offset and partition.high_watermark <= offset:
         if offset > partition.log.log_end_offset:
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
@@ -144,13 +198,13 @@ def _records(partition: Partition, wanted: Any, left: int, *, is_first: bool) ->
     return records if is_first or len(records) <= limit else b""
 
 
-def _diverging_epoch(partition: Partition, wanted: Any) -> tuple[int, int] | None:
+def _diverging_epoch(partition: Partition, wanted: WantedPartition) -> tuple[int, int] | None:
     """`(epoch, end offset)` of ours where the fetcher's log is not a prefix of it (KIP-595)."""
-    last_fetched_epoch = getattr(wanted, "last_fetched_epoch", _FINAL_EPOCH)
+    last_fetched_epoch = wanted.last_fetched_epoch
     if last_fetched_epoch < 0:
         return None
     log = partition.log
     epoch, end_offset = log.leader_epochs.end_offset_for(last_fetched_epoch, log.log_end_offset)
-    if epoch < last_fetched_epoch or end_offset < wanted.fetch_offset:
+    if epoch < last_fetched_epoch or end_offset < wanted.offset:
         return epoch, end_offset
     return None

@@ -63,6 +63,12 @@ _HIDES_LOG_START: Final = frozenset(
 )
 """Errors after which Kafka answers log_start_offset -1 (`dedup-spec.md` 5.2)."""
 
+TRANSACTIONS_REFUSED: Final = PartitionProduced(
+    0,
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    error_message="transactions are not served; produce without a transactional id",
+)
+
 
 class Stored(NamedTuple):
     """A batch that is in the log, now or since an earlier request."""
@@ -189,13 +195,6 @@ def _refuse_transactions(request: Request) -> PartitionProduced | None:
     ):
         return None
     return TRANSACTIONS_REFUSED
-
-
-TRANSACTIONS_REFUSED: Final = PartitionProduced(
-    0,
-    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-    error_message="transactions are not served; produce without a transactional id",
-)
 
 
 def is_transactional(records: Buffer | None) -> bool:
