@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from broker.handlers.create_topics import PARTITIONS_MAX
 from broker.handlers.repetition import repeated
 from broker.request import Answer, Request
 from protocol.errors import ErrorCode, KafkaError
@@ -41,7 +40,6 @@ async def handle(request: Request, broker: Broker) -> Answer:
 async def _extend(broker: Broker, wanted: Any, validate_only: bool) -> KafkaError | None:
     """What went wrong, if anything."""
     try:
-        _check_count(wanted.count)
         await broker.registry.create_partitions(
             wanted.name, wanted.count, _assignment(broker, wanted), validate_only=validate_only
         )
@@ -50,31 +48,13 @@ async def _extend(broker: Broker, wanted: Any, validate_only: bool) -> KafkaErro
     return None
 
 
-def _check_count(count: int) -> None:
-    if count > PARTITIONS_MAX:
-        raise KafkaError(
-            ErrorCode.INVALID_PARTITIONS,
-            f"a topic takes at most {PARTITIONS_MAX} partitions, not {count}",
-        )
-
-
 def _assignment(broker: Broker, wanted: Any) -> dict[int, tuple[int, ...]] | None:
     """The client lists the replicas of the new partitions in order, without their numbers."""
-    if wanted.assignments is None:
-        return None
     topic = broker.registry.topics.get(wanted.name)
-    if topic is None:
+    if wanted.assignments is None or topic is None:
         return None
-    assignment = {}
-    for index, one in enumerate(wanted.assignments, topic.partition_count):
-        if len(one.broker_ids) != topic.replication_factor:
-            raise KafkaError(
-                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-                f"the manual partition assignment has {len(one.broker_ids)} replicas for "
-                f"partition {index}, the other partitions have {topic.replication_factor}",
-            )
-        assignment[index] = tuple(one.broker_ids)
-    return assignment
+    replicas = (tuple(one.broker_ids) for one in wanted.assignments)
+    return dict(enumerate(replicas, topic.partition_count))
 
 
 def _row(name: str, error: KafkaError | None) -> dict[str, Any]:

@@ -8,7 +8,7 @@ v2-3: as they are. v4 (KIP-464): -1 partitions or replicas mean the broker's def
 every version). v5 (KIP-525): flexible; the answer tells the numbers and the configuration in
 force. v6 (KIP-599): throttling, which is never done. v7 (KIP-516): topic ids.
 
-Skipped: creation policies; there are none. The bound on partitions is ours: Kafka 3.9 has none.
+Skipped: creation policies; there are none.
 """
 
 from __future__ import annotations
@@ -32,8 +32,6 @@ API = Api(key=19, name="create_topics", version_min=2, version_max=7, flexible_f
 
 DEFAULT: Final = -1
 """A number of partitions or replicas that the client leaves to the broker."""
-PARTITIONS_MAX: Final = 10_000
-"""Partitions in one topic of one request: each costs a directory, files and memory."""
 
 
 async def handle(request: Request, broker: Broker) -> Answer:
@@ -55,8 +53,6 @@ async def create(broker: Broker, wanted: NewTopic, *, validate_only: bool) -> To
 
     Raises `KafkaError` as `TopicRegistry.create_topic` does, and INVALID_CONFIG.
     """
-    _check_number(wanted.partitions, ErrorCode.INVALID_PARTITIONS, "partitions")
-    _check_number(wanted.replication_factor, ErrorCode.INVALID_REPLICATION_FACTOR, "replicas")
     config = broker.config
     new = replace(
         wanted,
@@ -67,13 +63,6 @@ async def create(broker: Broker, wanted: NewTopic, *, validate_only: bool) -> To
         config=validated(wanted.config),
     )
     return await broker.registry.create_topic(new, validate_only=validate_only)
-
-
-def _check_number(number: int, code: ErrorCode, what: str) -> None:
-    if number != DEFAULT and not 1 <= number <= PARTITIONS_MAX:
-        raise KafkaError(
-            code, f"the number of {what} must be 1 to {PARTITIONS_MAX}, or -1, not {number}"
-        )
 
 
 async def _row(broker: Broker, wanted: Any, validate_only: bool) -> dict[str, Any]:
