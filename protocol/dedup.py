@@ -233,29 +233,23 @@ def commit(
     therefore move back on a follower (the caller counts and logs that). A transaction marker in a
     log that another system wrote sets the epoch and adds no batch.
     """
-    same_epoch = entry is not None and entry.producer_epoch == header.producer_epoch
-    kept = entry.batches if entry is not None and same_epoch else ()
-    run_start = entry.run_start if entry is not None and same_epoch else NO_SEQUENCE
+    kept: tuple[BatchMetadata, ...] = ()
+    run_start = NO_SEQUENCE
+    if entry is not None and entry.producer_epoch == header.producer_epoch:
+        kept, run_start = entry.batches, entry.run_start
     if header.is_control:
         return ProducerEntry(header.producer_epoch, run_start, now_ms, kept)
+    base_sequence, last_sequence = header.base_sequence, header.last_sequence
+    if not kept or not follows(base_sequence, kept[-1].last_sequence):
+        run_start = base_sequence
+    if run_start > last_sequence:
+        run_start = 0  # a run that wrapped inside or before this batch holds everything from 0 on
     batch = BatchMetadata(
-        header.last_sequence,
+        last_sequence,
         base_offset + header.last_offset_delta,
         header.last_offset_delta,
         header.max_timestamp,
         None if header.is_log_append_time else header.crc,
     )
-    return ProducerEntry(
-        header.producer_epoch,
-        _run_start_after(kept, run_start, header),
-        now_ms,
-        (*kept[1 - window :], batch) if window > 1 else (batch,),
-    )
-
-
-def _run_start_after(kept: tuple[BatchMetadata, ...], run_start: int, header: BatchHeader) -> int:
-    """Where the unbroken run begins once `header` is the newest batch."""
-    continues = bool(kept) and follows(header.base_sequence, kept[-1].last_sequence)
-    first = run_start if continues else header.base_sequence
-    # A run that wrapped inside or before this batch certainly holds everything from 0 on.
-    return first if first <= header.last_sequence else 0
+    batches = (*kept[1 - window :], batch) if window > 1 else (batch,)
+    return ProducerEntry(header.producer_epoch, run_start, now_ms, batches)
