@@ -4,7 +4,7 @@ The same bytes are the wire format and the disk format. Only `base_offset` and
 `partition_leader_epoch` are written by a broker, and both lie before the range that the CRC covers;
 the one exception is a topic with log-append time (`with_log_append_time`).
 
-Layout (big-endian), from Kafka's `DefaultRecordBatch`; worked example in `docs/formats/log.md`:
+Layout (big-endian), from Kafka's `DefaultRecordBatch`; worked example in `docs/formats/record-batch.md`:
     base_offset i64 | batch_length i32 | partition_leader_epoch i32 | magic i8 | crc u32 |
     attributes i16 | last_offset_delta i32 | base_timestamp i64 | max_timestamp i64 |
     producer_id i64 | producer_epoch i16 | base_sequence i32 | record_count i32 | records
