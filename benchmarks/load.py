@@ -31,7 +31,7 @@ def producer(arguments: argparse.Namespace, **settings: Any) -> Producer:
             "bootstrap.servers": arguments.bootstrap,
             "enable.idempotence": arguments.idempotent,
             "acks": "all",
-            "queue.buffering.max.messages": 200_000,
+            "queue.buffering.max.messages": 5_000,
             "queue.buffering.max.kbytes": 256 * 1024,
             "message.max.bytes": 2_000_000,
             "socket.nagle.disable": True,

@@ -216,6 +216,7 @@ class Broker:
             log,
             config=self.config,
             rules=rules,
+            replicas=topic.assignment[index],
             on_dirty=self._flusher.mark_dirty,
         )
         self.partitions[key] = partition

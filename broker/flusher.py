@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable
 
 from broker.partition import Partition
 from storage.file_system import StorageError
+from storage.pending_flush import PendingFlush
 
 logger = logging.getLogger(__name__)
 
@@ -59,9 +60,13 @@ class Flusher:
         pending = [(partition, partition.log.start_flush()) for partition in partitions]
         if not pending:
             return
-        await asyncio.get_running_loop().run_in_executor(
-            None, lambda: [flush.run() for _, flush in pending]
-        )
+        flushes = [flush for _, flush in pending]
+        await asyncio.get_running_loop().run_in_executor(None, _run_all, flushes)
         for partition, flush in pending:
             partition.log.finish_flush(flush)
             partition.advance_high_watermark()
+
+
+def _run_all(flushes: Iterable[PendingFlush]) -> None:
+    for flush in flushes:
+        flush.run()

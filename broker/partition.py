@@ -64,6 +64,7 @@ class Partition:
         *,
         config: Config,
         rules: ProduceRules,
+        replicas: tuple[int, ...],
         on_dirty: Callable[[Partition], None],
     ) -> None:
         self.topic = topic
@@ -74,6 +75,7 @@ class Partition:
         self.leader_id = NO_LEADER
         self.leader_epoch = -1
         self.isr: tuple[int, ...] = ()
+        self.replicas = replicas
         self.high_watermark = log.log_start_offset
         self._broker_id = config.broker_id
         self._flushes_before_commit = config.log_flush is LogFlush.COMMIT

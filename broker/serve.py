@@ -52,6 +52,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 async def _serve(config: Config) -> None:
+    from broker.admin.server import AdminServer
     from broker.broker import Broker
     from broker.dispatch import KafkaDispatcher
     from broker.memory_budget import MemoryBudget
@@ -76,6 +77,8 @@ async def _serve(config: Config) -> None:
         metrics=broker.metrics,
     )
     await server.start()
+    admin = AdminServer(admin_socket, broker)
+    admin.start()
     # What lives until the end need not be looked at by every full collection.
     gc.collect()
     gc.freeze()
@@ -89,6 +92,7 @@ async def _serve(config: Config) -> None:
     logger.info("stopping")
     idle.cancel()
     await server.stop()
+    await admin.stop()
     await broker.stop()
 
 
