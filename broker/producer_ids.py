@@ -43,7 +43,7 @@ ANSWERS_LOST_MAX: Final = 3
 _log = logging.getLogger(__name__)
 
 
-class ProducerIdBlockError(Exception):
+class ProducerIdBlockError(CoordinationError):
     """No block can be claimed, now or later: the ids are used up, or the node makes no sense."""
 
 
@@ -108,7 +108,7 @@ class ProducerIds:
         """Set once and for all: no further block is claimed."""
 
     async def start(self) -> None:
-        """Claims the first block. Raises as `wait_for_producer_id` does."""
+        """Claims the first block. Raises `CoordinationError`, in particular `ProducerIdBlockError`."""
         await self._claim_block()
 
     def next_producer_id(self) -> int | None:
@@ -129,8 +129,15 @@ class ProducerIds:
         Raises `KafkaError` COORDINATOR_LOAD_IN_PROGRESS while no block can be claimed (retriable) and
         `ProducerIdBlockError` when none ever can.
         """
-        while (producer_id := self.next_producer_id()) is None:
-            await self._claim_block()
+        try:
+            while (producer_id := self.next_producer_id()) is None:
+                await self._claim_block()
+        except ProducerIdBlockError:
+            raise
+        except CoordinationError as error:
+            raise KafkaError(
+                ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"cannot claim producer ids: {error}"
+            ) from error
         return producer_id
 
     async def close(self) -> None:
@@ -159,25 +166,21 @@ class ProducerIds:
         return self._claim
 
     async def _claim_until_won(self) -> None:
-        reason: CoordinationError | None = None
         answers_lost = 0
         for _ in range(CLAIM_ATTEMPTS_MAX):
             try:
                 self._next_block = await self._try_claim()
                 return
-            except (BadVersionError, NodeExistsError, NoNodeError) as error:
-                reason = error  # a lost race
-            except ConnectionLostError as error:
-                reason = error
+            except (BadVersionError, NodeExistsError, NoNodeError):
+                continue  # a lost race: read again
+            except ConnectionLostError:
                 answers_lost += 1
                 if answers_lost == ANSWERS_LOST_MAX:
-                    break
+                    raise
             except ProducerIdBlockError as error:
                 self._failure = error
                 raise
-        raise KafkaError(
-            ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"cannot claim producer ids: {reason}"
-        )
+        raise CoordinationError(f"{CLAIM_ATTEMPTS_MAX} races for a block of producer ids were lost")
 
     async def _try_claim(self) -> ProducerIdBlock:
         node = (await self._tree.read_many([PATH]))[0]
@@ -216,7 +219,7 @@ def _log_failure(claim: asyncio.Task[None]) -> None:
     if claim.cancelled():
         return
     error = claim.exception()
-    if isinstance(error, KafkaError):
-        _log.warning("%s", error.message)
-    elif error is not None:
+    if isinstance(error, ProducerIdBlockError):
         _log.error("no more blocks of producer ids: %s", error)
+    elif error is not None:
+        _log.warning("cannot claim producer ids: %s", error)

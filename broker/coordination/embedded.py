@@ -84,7 +84,8 @@ class EmbeddedNodeTree:
         try:
             database = _open_database(path)
         except sqlite3.Error as error:
-            if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY:
+            # The lowest byte is the code; above it SQLite says what it was busy with.
+            if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY:
                 raise TreeInUseError(f"{path} is in use by another broker") from error
             raise CoordinationError(f"cannot open {path}: {error}") from error
         try:

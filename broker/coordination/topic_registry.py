@@ -39,7 +39,7 @@ from broker.coordination.topic_view import TopicListener, TopicView
 from protocol.errors import ErrorCode, KafkaError
 
 LOST_RACES_MAX: Final = 10
-"""In one change, before the client is told to try again."""
+"""In one change, before it is given up."""
 
 T = TypeVar("T")
 ExplicitAssignment = Mapping[int, tuple[int, ...]]
@@ -70,7 +70,7 @@ class TopicRegistry:
     async def load(self) -> None:
         """Brings the view up to date with the tree, after completing what a crash left undone.
 
-        Raises `NodeDataError` for a node that cannot be read.
+        Raises `CoordinationError`, for a node that cannot be read too.
         """
         async with self._turn:
             await topic_nodes.ensure_topic_paths(self._tree)
@@ -81,9 +81,9 @@ class TopicRegistry:
         """Makes the broker the leader of all it may lead, each in a new epoch.
 
         For a broker that stands alone, after `load`. Partitions that were never led get their first
-        state.
+        state. Raises `CoordinationError`.
         """
-        await self._change(lambda: self._claim(broker_id))
+        await self._decide_until_won(lambda: self._claim(broker_id))
 
     async def create_topic(self, new: NewTopic, *, validate_only: bool = False) -> Topic:
         """The topic, as it is or (`validate_only`) would be.
@@ -125,19 +125,22 @@ class TopicRegistry:
         return await self._change(lambda: self._configure(name, alter))
 
     async def _change(self, change: Callable[[], Awaitable[T]]) -> T:
-        """Decides and writes until no race is lost."""
+        """A change that a client asks for: where nobody knows its outcome, the client is told so."""
+        try:
+            return await self._decide_until_won(change)
+        except (ConnectionLostError, MultiFailedError) as error:
+            raise KafkaError(
+                ErrorCode.REQUEST_TIMED_OUT, f"it is not known whether the change was made: {error}"
+            ) from error
+
+    async def _decide_until_won(self, change: Callable[[], Awaitable[T]]) -> T:
         async with self._turn:
-            reason = ""
             for _ in range(LOST_RACES_MAX):
                 try:
                     return await change()
-                except MultiFailedError as error:
-                    reason = str(error)
+                except MultiFailedError:
                     await self._refresh()
-                except ConnectionLostError as error:
-                    reason = f"it is not known whether the change was made: {error}"
-                    break
-            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, reason)
+            return await change()
 
     async def _refresh(self) -> None:
         names = await topic_nodes.read_topic_names(self._tree)

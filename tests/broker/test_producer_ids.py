@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.coordination.node_tree import NodeTree
+from broker.coordination.node_tree import ConnectionLostError, NodeTree
 from broker.producer_ids import (
+    CLAIM_ATTEMPTS_MAX,
     PATH,
     PRODUCER_ID_MAX,
     ProducerIdBlock,
@@ -152,8 +153,22 @@ async def test_without_a_connection_the_client_may_try_again(tree: MemoryNodeTre
     with pytest.raises(KafkaError) as failure:
         await ids.wait_for_producer_id()
     assert failure.value.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    with pytest.raises(ConnectionLostError):
+        await ids.start()
     tree.resume()
     assert await ids.wait_for_producer_id() == 0
+
+
+async def test_races_are_not_lost_for_ever(tree: MemoryNodeTree, other: MemoryNodeTree) -> None:
+    """After a hundred lost races the client is told to try again; ids are still unique then."""
+    rival = ProducerIds(other, broker_id=2, block_size=10)
+    for _ in range(CLAIM_ATTEMPTS_MAX):
+        tree.before_next_change(rival.start)
+    ids = ProducerIds(tree, broker_id=1, block_size=10)
+    with pytest.raises(KafkaError) as failure:
+        await ids.wait_for_producer_id()
+    assert failure.value.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert await ids.wait_for_producer_id() == 10 * CLAIM_ATTEMPTS_MAX
 
 
 async def test_ids_in_hand_need_no_connection(tree: MemoryNodeTree) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -85,6 +87,13 @@ async def test_a_second_opener_is_refused(path: str, tree: EmbeddedNodeTree) -> 
         EmbeddedNodeTree.open(path)
     await tree.create("/a")
     assert await tree.children("/") == ["a"]
+
+
+def test_another_process_is_refused(path: str, tree: EmbeddedNodeTree) -> None:
+    """The lock holds between processes."""
+    program = f"from broker.coordination.embedded import *; EmbeddedNodeTree.open({path!r})"
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False)
+    assert b"TreeInUseError" in run.stderr
 
 
 def test_a_file_that_is_not_ours_is_refused(path: str) -> None:
