@@ -17,9 +17,11 @@ batch (`check_batch`; once the partition is known to lead)
 10. record count <= 0, or not last offset delta + 1      -> 87
 11. control batch                                        -> 87
 12. producer id with a negative sequence                 -> 87
-13. timestamps (`TimestampRules`)                        -> 32 INVALID_TIMESTAMP
+13. more records than its bytes can hold (uncompressed)  -> 87
+14. timestamps (`TimestampRules`)                        -> 32 INVALID_TIMESTAMP
 
-The records themselves stay closed: `record_check` opens them. Knows nothing of partitions.
+The records themselves stay closed: `record_check` opens them. Step 13 is what can be known without:
+a count that nothing backs would move the log's end by up to 2**31. Knows nothing of partitions.
 """
 
 from __future__ import annotations
@@ -44,6 +46,8 @@ from protocol.record_batch import (
 )
 
 ZSTD_PRODUCE_VERSION_MIN: Final = 7
+_RECORD_BYTES_MIN: Final = 7
+"""Length, attributes, two deltas, a null key, a null value and no headers: one byte each."""
 _LEGACY_LENGTH_MIN: Final = 14
 """The smallest message of magic 0: Kafka calls a shorter length corrupt before it sees the magic."""
 
@@ -148,7 +152,7 @@ def check_batch(
     timestamp_rules: TimestampRules = ANY_TIMESTAMP,
     now_ms: int = 0,
 ) -> None:
-    """Steps 6 to 13 for a batch that `check_container` passed. Raises `KafkaError`."""
+    """Steps 6 to 14 for a batch that `check_container` passed. Raises `KafkaError`."""
     if header.base_offset:
         raise KafkaError(
             ErrorCode.INVALID_RECORD, f"the base offset must be 0, not {header.base_offset}"
@@ -170,7 +174,7 @@ def check_batch(
 
 
 def _check_numbers(header: BatchHeader) -> None:
-    """Steps 9 to 12: what the header's fields say together."""
+    """Steps 9 to 13: what the header's fields say together."""
     if header.codec_id > Codec.ZSTD:
         raise KafkaError(
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
@@ -191,10 +195,15 @@ def _check_numbers(header: BatchHeader) -> None:
             f"producer id {header.producer_id} needs a base sequence of at least 0, "
             f"not {header.base_sequence}",
         )
+    if count * _RECORD_BYTES_MIN > header.size - HEADER_SIZE and header.codec_id == Codec.NONE:
+        raise KafkaError(
+            ErrorCode.INVALID_RECORD,
+            f"{count} records cannot stand in a batch of {header.size} bytes",
+        )
 
 
 def _check_timestamps(header: BatchHeader, rules: TimestampRules, now_ms: int) -> None:
-    """Step 13, from the header: the first record's timestamp and the largest one stand for all.
+    """Step 14, from the header: the first record's timestamp and the largest one stand for all.
 
     Kafka clears a log-append-time bit that a client set on a create-time topic; here it is refused,
     because a broker that changes the bytes has to compute a new CRC.

@@ -106,6 +106,8 @@ BATCH = [
     Row("more records than offsets", good(record_count=4), INVALID),
     Row("more offsets than records", good(last_offset_delta=3), INVALID),
     Row("record count overflows int32", good(last_offset_delta=2**31 - 1), INVALID),
+    Row("more records than bytes", good(record_count=100, last_offset_delta=99), INVALID),
+    Row("2**31 - 1 records", good(record_count=2**31 - 1, last_offset_delta=2**31 - 2), INVALID),
     Row("control batch", good(attributes=CONTROL), INVALID),
     Row("producer id with sequence -1", good(base_sequence=-1), INVALID),
     Row("producer id with sequence -7", good(base_sequence=-7), INVALID),
@@ -181,6 +183,7 @@ def test_real_clients_batches_pass(name):
         (good(attributes=0x10), {}),
         (good(attributes=0x40), {}),
         (good(base_timestamp=-1, max_timestamp=-1), {}),
+        (good(payload=bytes.fromhex("0c 00 00 00 01 01 00" * 3)), {}),
     ],
 )
 def test_unusual_but_good(records, options):
