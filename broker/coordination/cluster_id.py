@@ -15,7 +15,13 @@ from broker.coordination.node_data import (
     encode_cluster_id,
     encode_uuid,
 )
-from broker.coordination.node_tree import NodeExistsError, NodeTree, ensure_paths, parent_of
+from broker.coordination.node_tree import (
+    ConnectionLostError,
+    NodeExistsError,
+    NodeTree,
+    ensure_paths,
+    parent_of,
+)
 
 
 async def read_or_create_cluster_id(
@@ -32,6 +38,10 @@ async def read_or_create_cluster_id(
     cluster_id = encode_uuid(new_uuid())
     try:
         await tree.create(CLUSTER_ID, encode_cluster_id(cluster_id))
-    except NodeExistsError:  # another broker was first
-        return decode_cluster_id((await tree.read(CLUSTER_ID)).data)
+    except (NodeExistsError, ConnectionLostError):
+        # Another broker was first, or the answer was lost: what is there now is the cluster's id.
+        node = (await tree.read_many([CLUSTER_ID]))[0]
+        if node is None:
+            raise
+        return decode_cluster_id(node.data)
     return cluster_id

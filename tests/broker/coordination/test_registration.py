@@ -7,7 +7,7 @@ import uuid
 import pytest
 
 from broker.coordination.cluster_id import read_or_create_cluster_id
-from broker.coordination.node_data import CLUSTER_ID, NodeDataError, broker_path
+from broker.coordination.node_data import CLUSTER_ID, NodeDataError, broker_path, encode_uuid
 from broker.coordination.node_tree import ConnectionLostError, NodeTree, ensure_paths
 from broker.coordination.registration import (
     BrokerIdInUseError,
@@ -109,6 +109,20 @@ async def test_of_two_first_brokers_one_makes_the_id(
 
     tree.before_next_change(rival)
     assert [await read_or_create_cluster_id(tree)] == winner
+
+
+@pytest.mark.parametrize("applied", [True, False])
+async def test_a_lost_answer_about_the_cluster_id(tree: MemoryNodeTree, applied: bool) -> None:
+    """An id that landed is ours; otherwise the start fails and can be tried again."""
+    await read_or_create_cluster_id(tree)
+    await tree.delete(CLUSTER_ID)
+    tree.lose_next_reply(applied=applied)
+    if applied:
+        expected = encode_uuid(uuid.UUID(int=7))
+        assert await read_or_create_cluster_id(tree, lambda: uuid.UUID(int=7)) == expected
+    else:
+        with pytest.raises(ConnectionLostError):
+            await read_or_create_cluster_id(tree)
 
 
 async def test_a_damaged_cluster_id_is_named(tree: NodeTree) -> None:
