@@ -7,18 +7,66 @@ models that nothing here explains is a failure, and so is an answer that its mod
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from tests.differential.reference import (
-    CORRUPT_MESSAGE,
     DUPLICATE,
-    INVALID_REQUEST,
     OUT_OF_ORDER,
     UNKNOWN_PRODUCER,
     Partition,
     Verdict,
 )
+
+LISTED_TWICE = "partition listed twice"
+LEFT_OVER = "bytes left over"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """A flaw that Echoless refuses with a code of its own, before the decision."""
+
+    name: str
+    flaw: str
+    error: int
+    kafka_error: int | None
+    """What Kafka answers; None where it judges the batch like any other."""
+    tells_log_start: bool = False
+
+
+REFUSALS = {
+    refusal.flaw: refusal
+    for refusal in (
+        Refusal(name="partition listed twice", flaw=LISTED_TWICE, error=42, kafka_error=None),
+        Refusal(name="bytes left over behind a batch", flaw=LEFT_OVER, error=2, kafka_error=None),
+        Refusal(
+            name="log-append-time bit of a client",
+            flaw="log-append-time bit",
+            error=32,
+            kafka_error=None,
+            tells_log_start=True,
+        ),
+        Refusal(
+            name="unknown codec",
+            flaw="unknown codec",
+            error=76,
+            kafka_error=-1,
+            tells_log_start=True,
+        ),
+        Refusal(
+            name="records that do not decompress",
+            flaw="undecodable",
+            error=87,
+            kafka_error=-1,
+            tells_log_start=True,
+        ),
+        Refusal(name="length beyond all bytes", flaw="endless", error=87, kafka_error=-1),
+    )
+}
+
+POISON = frozenset({"wrong length", "endless", "wrong magic", "unknown codec"})
+"""Flaws over which Kafka may refuse the whole request, the other partitions included."""
+POISONED = "neighbour of a damaged batch"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,14 +89,6 @@ class Difference:
 
     name: str
     explains: Callable[[Disagreement], bool]
-
-
-def _is_listed_twice(case: Disagreement) -> bool:
-    return case.echoless.error == INVALID_REQUEST
-
-
-def _has_bytes_left_over(case: Disagreement) -> bool:
-    return case.echoless.error == CORRUPT_MESSAGE and case.kafka.error != CORRUPT_MESSAGE
 
 
 def _starts_on_virgin_partition(case: Disagreement) -> bool:
@@ -86,11 +126,7 @@ SNAPSHOTS_LOST = "state rebuilt after snapshots were lost"
 EXPIRED_BY_RECORD_TIME = "expiry by the time of append"
 IDS_AT_ONCE = "producer ids at once after a start"
 
-OF_REQUESTS = (
-    Difference("partition listed twice", _is_listed_twice),
-    Difference("bytes left over behind a batch", _has_bytes_left_over),
-)
-OF_DECISIONS = (
+DIFFERENCES = (
     Difference("unknown id on a virgin partition", _starts_on_virgin_partition),
     Difference("unknown id on a used partition", _is_unknown_id),
     Difference("wider window", _is_in_wider_window),
@@ -99,7 +135,9 @@ OF_DECISIONS = (
 )
 
 NAMES = (
-    *(difference.name for difference in OF_REQUESTS + OF_DECISIONS),
+    *(refusal.name for refusal in REFUSALS.values()),
+    POISONED,
+    *(difference.name for difference in DIFFERENCES),
     SNAPSHOTS_LOST,
     EXPIRED_BY_RECORD_TIME,
     IDS_AT_ONCE,
@@ -108,15 +146,9 @@ NAMES = (
 
 def explain(case: Disagreement) -> str | None:
     """The name of the difference, or None when the table has none for it."""
-    if name := _first(OF_REQUESTS, case):
-        return name
     if case.parted_by is not None:
         return case.parted_by if case.parted_by in _STATE_LOSSES else AFTERMATH + case.parted_by
-    return _first(OF_DECISIONS, case)
-
-
-def _first(differences: Sequence[Difference], case: Disagreement) -> str | None:
-    return next((found.name for found in differences if found.explains(case)), None)
+    return next((found.name for found in DIFFERENCES if found.explains(case)), None)
 
 
 _STATE_LOSSES = frozenset({SNAPSHOTS_LOST, EXPIRED_BY_RECORD_TIME})

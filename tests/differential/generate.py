@@ -12,6 +12,7 @@ import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from tests.differential.differences import LEFT_OVER
 from tests.differential.flaws import FLAWS, TOO_LARGE, compressed, left_over
 from tests.differential.history import (
     SMALL_BYTES_MAX,
@@ -110,7 +111,10 @@ class Generator:
         if may_be_flawed and rng.random() < 0.02:
             chosen.append(rng.choice(chosen))
             may_be_flawed = False  # Kafka may store one copy and tell of the other
-        parts = [self._part(slot, flawless=not may_be_flawed, sends=acks != 2) for slot in chosen]
+        parts: list[Part] = []
+        for slot in chosen:
+            parts.append(self._part(slot, flawless=not may_be_flawed, sends=acks != 2))
+            may_be_flawed = may_be_flawed and not parts[-1].flaw
         if rng.random() < 0.03:
             parts.append(self._stray(parts[0].records, version))
         return Produce(version=version, acks=acks, parts=tuple(parts))
@@ -119,7 +123,7 @@ class Generator:
         """To nowhere. Version 13 has no names, so an unknown topic would be another error."""
         slot = UNKNOWN_PARTITION if version >= 13 else self._rng.choice([-1, -2])
         assert slot in (UNKNOWN_TOPIC, UNKNOWN_PARTITION)
-        return Part(slot=slot, records=records, note="to nowhere", is_flawed=True)
+        return Part(slot=slot, records=records, note="to nowhere")
 
     def _part(self, number: int, *, flawless: bool, sends: bool) -> Part:
         self._is_taken = True
@@ -164,30 +168,30 @@ class Generator:
         if rng.random() < 0.12:
             records = left_over(rng, batch.encode())
             note = f"bytes left over {_numbers(batch)}"
-            return Part(slot=number, records=records, note=note, has_bytes_left_over=True)
+            return Part(slot=number, records=records, note=note, flaw=LEFT_OVER)
         if rng.random() < 0.25:
             codec, packed = compressed(rng, batch)
             self._is_taken = codec != "zstd" or self._version >= _ZSTD_SINCE
-            return self._flaw(number, f"{codec} {_numbers(batch)}", packed.encode())
+            return self._flaw(number, codec, batch, packed.encode())
         if self._slots[number].kind is TopicKind.SMALL and rng.random() < 0.7:
             return self._large(number, batch)
         self._is_taken = False
         name = rng.choice(list(FLAWS))
-        return self._flaw(number, f"{name} {_numbers(batch)}", FLAWS[name](rng, batch))
+        return self._flaw(number, name, batch, FLAWS[name](rng, batch))
 
     def _large(self, number: int, batch: Batch) -> Part:
         """Far too large, or within a byte of the topic's limit."""
         size = self._rng.choice([None, SMALL_BYTES_MAX, SMALL_BYTES_MAX + 1])
         self._is_taken = size == SMALL_BYTES_MAX
         if size is None:
-            return self._flaw(number, "far too large", TOO_LARGE(self._rng, batch))
+            return self._flaw(number, "far too large", batch, TOO_LARGE(self._rng, batch))
         facts = facts_of(batch.encode())
         assert facts is not None
         exact = _sized(facts, size)
-        return self._flaw(number, f"{size} bytes {_numbers(exact)}", exact.encode())
+        return self._flaw(number, f"{size} bytes", exact, exact.encode())
 
-    def _flaw(self, number: int, note: str, records: bytes | None) -> Part:
-        return Part(slot=number, records=records, note=note, is_flawed=True)
+    def _flaw(self, number: int, flaw: str, batch: Batch, records: bytes) -> Part:
+        return Part(slot=number, records=records, note=f"{flaw} {_numbers(batch)}", flaw=flaw)
 
     def _numbered(self, number: int, line: _Line) -> Part:
         name, action = self._rng.choices(_ACTIONS, _WEIGHTS)[0]

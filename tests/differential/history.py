@@ -39,10 +39,8 @@ class Part:
     records: bytes | None
     note: str
     """How the generator made it, for people."""
-    is_flawed: bool = False
-    """It may be refused before the de-duplication decision; both brokers must then say the same."""
-    has_bytes_left_over: bool = False
-    """Bytes behind the first batch, too few to be a second one."""
+    flaw: str = ""
+    """What is odd about it, if it may be refused before the de-duplication decision."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -13,8 +13,6 @@ from typing import NamedTuple
 SEQUENCES = 2**31
 
 NONE = 0
-CORRUPT_MESSAGE = 2
-INVALID_REQUEST = 42
 OUT_OF_ORDER = 45
 DUPLICATE = 46
 OLD_EPOCH = 47
@@ -40,8 +38,8 @@ class Rules:
     """A clean start without snapshot files reads the log, and does not forget every producer."""
     expires_by_arrival: bool = False
     """A producer with old records is not forgotten at a restart."""
-    refuses_listed_twice: bool = False
-    refuses_bytes_left_over: bool = False
+    refuses_more: bool = False
+    """Some requests get codes of their own before the decision (`differences.REFUSALS`)."""
 
 
 KAFKA = Rules()
@@ -57,8 +55,7 @@ def echoless_rules(*, window: int = 5, accepts_unknown: bool = False) -> Rules:
         keeps_window=True,
         rebuilds_state=True,
         expires_by_arrival=True,
-        refuses_listed_twice=True,
-        refuses_bytes_left_over=True,
+        refuses_more=True,
     )
 
 

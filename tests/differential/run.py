@@ -14,9 +14,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from tests.differential.expect import MismatchError
 from tests.differential.generate import Generator
 from tests.differential.history import History, Step, TopicKind
-from tests.differential.judge import Judge, MismatchError, Pair
+from tests.differential.judge import Judge, Pair
 from tests.differential.play import Answer, Peer, Place, Player
 from tests.differential.reference import KAFKA, Rules, echoless_rules
 from tests.support.raw_batches import StoredBatch
@@ -34,7 +35,7 @@ _LANES = 6
 _KAFKA_PRODUCE_VERSION_MAX = 11
 _ECHOLESS_PRODUCE_VERSION_MAX = 13
 _EXPIRATION_MS = 86_400_000
-FAILURES_SHOWN_MAX = 5
+FAILURES_SHOWN_MAX = 500
 
 KAFKA_SETTINGS = {
     "auto.create.topics.enable": "false",
@@ -198,7 +199,7 @@ class Contest:
                     judge.restart(now_ms, _EXPIRATION_MS, lost_snapshots=lost)
                 judge.judge(step, Pair(*pair))
             for slot, logs in enumerate(zip(*played.logs, strict=True)):
-                judge.judge_log(slot, *logs)
+                judge.judge_log(slot, logs)
         except MismatchError as mismatch:
             self.report.failures.append(_transcript(played, steps, done, first_half, mismatch))
         self.report.answers_compared += judge.answers_compared
