@@ -28,7 +28,7 @@ _OUT_OF_ROOM: Final = "failed to write whole buffer"
 
 
 def compress(codec: Codec, data: Buffer) -> bytes:
-    """The compressed form of `data`, at the levels that Kafka uses by default."""
+    """The compressed form of `data`, at the middling levels that suit batches on their way."""
     if codec is Codec.NONE:
         return bytes(data)
     import cramjam  # noqa: PLC0415  not for uncompressed traffic
