@@ -1,13 +1,16 @@
-"""FindCoordinator (10), versions 0-4: an honest error, for there are no coordinators here.
+"""FindCoordinator (10), versions 0-4: this broker for consumer groups, an error for transactions.
 
-Consumer groups and transactions are not served. The answer is not retriable, so that a client
-says so at once instead of asking for ever; consumers that assign partitions themselves never ask.
+Neither is served. A consumer that only assigns partitions may still ask, if it has a group id, and
+commit when it closes: librdkafka does so always, shows an error here to its user and then waits 45 s
+to close. So it is told of this broker, whose ApiVersions lists no JoinGroup and no OffsetCommit: a
+consumer that subscribes learns from that, by name, what is missing. The error for transactions is
+not retriable, so that a client says so at once instead of asking for ever.
 v4 (KIP-699) asks for several keys at once.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from broker.request import Answer, Request
 from protocol.errors import ErrorCode
@@ -18,19 +21,29 @@ if TYPE_CHECKING:
 
 API = Api(key=10, name="find_coordinator", version_min=0, version_max=4, flexible_from=3)
 
+_GROUP, _TRANSACTION = 0, 1
 _REASONS = {
-    0: "consumer groups are not served; assign partitions instead of subscribing",
-    1: "transactions are not served; use an idempotent producer without a transactional id",
+    _TRANSACTION: (
+        "transactions are not served; use an idempotent producer without a transactional id"
+    ),
 }
 _UNKNOWN = "this kind of coordinator is not known"
 
 
-def handle(request: Request, _broker: Broker) -> Answer:
-    """INVALID_REQUEST with the reason, for every key asked for."""
+def handle(request: Request, broker: Broker) -> Answer:
+    """The same for every key asked for: this broker, or INVALID_REQUEST with the reason."""
     body = request.body
-    reason = _REASONS.get(getattr(body, "key_type", 0), _UNKNOWN)
-    nobody = {"node_id": -1, "host": "", "port": -1}
-    failure = {"error_code": ErrorCode.INVALID_REQUEST, "error_message": reason, **nobody}
+    found = _coordinator(getattr(body, "key_type", _GROUP), broker)
     keys = getattr(body, "coordinator_keys", ())
-    coordinators = [{"key": key, **failure} for key in keys]
-    return {"throttle_time": 0, "coordinators": coordinators, **failure}
+    return {"throttle_time": 0, "coordinators": [{"key": key, **found} for key in keys], **found}
+
+
+def _coordinator(key_type: int, broker: Broker) -> dict[str, Any]:
+    broker_id = broker.config.broker_id
+    if key_type == _GROUP and broker_id in broker.live_brokers:
+        address = broker.live_brokers[broker_id]
+        found = {"node_id": broker_id, "host": address.host, "port": address.port}
+        return {"error_code": ErrorCode.NONE, "error_message": None, **found}
+    reason = _REASONS.get(key_type, _UNKNOWN)
+    nobody = {"node_id": -1, "host": "", "port": -1}
+    return {"error_code": ErrorCode.INVALID_REQUEST, "error_message": reason, **nobody}

@@ -7,6 +7,7 @@ from typing import Any
 
 import aiokafka
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.errors import KafkaTimeoutError
 
 from tests.compatibility.clients.python.program import Consume, Produce, main
 from tests.compatibility.clients.python.records import Record
@@ -41,14 +42,7 @@ async def produce(run: Produce) -> None:
 async def _send(
     run: Produce, producer: AIOKafkaProducer, record: Record, pending: set[asyncio.Future[Any]]
 ) -> None:
-    future = await producer.send(
-        run.options.topic,
-        value=record.value,
-        key=record.key,
-        partition=record.partition,
-        timestamp_ms=record.timestamp,
-        headers=record.headers,
-    )
+    future = await _hand_over(run, producer, record)
     pending.add(future)
 
     def done(answer: asyncio.Future[Any]) -> None:
@@ -62,6 +56,24 @@ async def _send(
     if len(pending) > _PENDING_RECORDS_MAX:
         while len(pending) > _PENDING_RECORDS_LOW:
             await asyncio.wait(set(pending), return_when=asyncio.FIRST_COMPLETED)
+
+
+async def _hand_over(
+    run: Produce, producer: AIOKafkaProducer, record: Record
+) -> asyncio.Future[Any]:
+    while True:
+        try:
+            return await producer.send(
+                run.options.topic,
+                value=record.value,
+                key=record.key,
+                partition=record.partition,
+                timestamp_ms=record.timestamp,
+                headers=record.headers,
+            )
+        except KafkaTimeoutError:
+            # Its buffer stayed full for a request timeout; the record was not taken.
+            continue
 
 
 async def consume(run: Consume) -> None:

@@ -1,0 +1,54 @@
+"""OffsetFetch (9), versions 1-8: no group has committed an offset, as groups are not served.
+
+Asked by consumers that have a group id and assign partitions without saying where to begin; they
+then go by their own reset policy. A broker that names itself as coordinator has to answer:
+librdkafka 2.16 crashes where the API is missing.
+v2: all topics when none are named. v8 (KIP-709) asks for several groups at once. Not served: v9 and
+v10, which carry the member that asks, and nothing else that concerns us.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from broker.request import Answer, Request
+from protocol.errors import ErrorCode
+from protocol.registry import Api
+
+if TYPE_CHECKING:
+    from broker.broker import Broker
+
+API = Api(key=9, name="offset_fetch", version_min=1, version_max=8, flexible_from=6)
+
+_GROUPS_FROM = 8
+
+
+def handle(request: Request, _broker: Broker) -> Answer:
+    """Offset -1, "none", for every partition named."""
+    body = request.body
+    if request.version < _GROUPS_FROM:
+        return {"throttle_time": 0, "topics": _nothing_committed(body.topics or ())}
+    groups = [
+        {"group_id": group.group_id, "topics": _nothing_committed(group.topics or ())}
+        for group in body.groups
+    ]
+    return {"throttle_time": 0, "groups": groups}
+
+
+def _nothing_committed(topics: Iterable[Any]) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": topic.name,
+            "partitions": [
+                {
+                    "partition_index": index,
+                    "committed_offset": -1,
+                    "metadata": "",
+                    "error_code": ErrorCode.NONE,
+                }
+                for index in topic.partition_indexes
+            ],
+        }
+        for topic in topics
+    ]
