@@ -30,13 +30,14 @@ from storage.producer_record import (
     decode_record,
     encode_record,
     read_append_ms,
+    read_batch_count,
     record_size,
     trim_record,
 )
 from storage.producer_table import ProducerTable
 
-LIVE_ENTRIES_MAX: Final = 64
-"""Entries kept as objects; a full window makes 1.4 KB, so a partition spends 90 KB on them."""
+LIVE_ENTRIES_MAX: Final = 128
+"""Entries kept as objects; a full window makes 1.4 KB, so a partition spends 180 KB at most."""
 
 
 class ProducerStates:
@@ -93,8 +94,11 @@ class ProducerStates:
         """
         expired = 0
         horizon_ms = now_ms - self.expiration_ms
-        while expired != count_max and self and self._oldest_append_ms() <= horizon_ms:
-            self._remove_oldest()
+        while expired != count_max:
+            oldest = self._oldest()
+            if oldest is None or oldest[1] > horizon_ms:
+                break
+            self._forget(oldest[0])
             expired += 1
         self.expired_total += expired
         return expired
@@ -112,7 +116,7 @@ class ProducerStates:
     def records(self) -> Iterator[tuple[int, Buffer]]:
         """As `items`, in the packed form of `producer_record.py`: what a snapshot writes."""
         for producer_id, slot in self._packed.items():
-            yield producer_id, trim_record(slot, self.window)
+            yield producer_id, slot[: record_size(read_batch_count(slot))]
         for producer_id, entry in self._live.items():
             yield producer_id, encode_record(entry)
 
@@ -153,19 +157,19 @@ class ProducerStates:
             self._live[producer_id] = replace(entry, batches=entry.batches[-window:])
 
     def _evict(self) -> None:
-        while len(self) > self.producers_max:
-            self._remove_oldest()
+        while len(self) > self.producers_max and (oldest := self._oldest()):
+            self._forget(oldest[0])
             self.evicted_total += 1
 
-    def _oldest_append_ms(self) -> int:
-        oldest = self._packed.oldest()
-        if oldest is not None:
-            return read_append_ms(oldest[1])
-        return next(iter(self._live.values())).last_append_ms
+    def _oldest(self) -> tuple[int, int] | None:
+        """The producer idle for longest, and when it last appended."""
+        packed = self._packed.oldest()
+        if packed is not None:
+            return packed[0], read_append_ms(packed[1])
+        for producer_id, entry in self._live.items():
+            return producer_id, entry.last_append_ms
+        return None
 
-    def _remove_oldest(self) -> None:
-        oldest = self._packed.oldest()
-        if oldest is not None:
-            self._packed.remove(oldest[0])
-        else:
-            self._live.popitem(last=False)
+    def _forget(self, producer_id: int) -> None:
+        if not self._packed.remove(producer_id):
+            del self._live[producer_id]
