@@ -22,15 +22,19 @@ def print_json(value: Any) -> None:
 
 
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """A table whose numbers are aligned to the right; text from outside is never markup."""
+    """A title and a table, its numbers to the right; text from outside is never markup."""
     rows = [list(row) for row in rows]
-    table = Table(title=title, title_justify="left", title_style="bold")
+    out = console()
+    out.print(title, style="bold", soft_wrap=True)
+    if not rows:
+        return
+    table = Table()
     for index, column in enumerate(columns):
-        is_number = all(isinstance(row[index], int) for row in rows) and bool(rows)
+        is_number = all(isinstance(row[index], int) for row in rows)
         table.add_column(column, justify="right" if is_number else "left", overflow="fold")
     for row in rows:
         table.add_row(*(_cell(value) for value in row))
-    console().print(table)
+    out.print(table)
 
 
 def console(*, stderr: bool = False) -> Console:

@@ -1,0 +1,98 @@
+"""The rows that `echoless dump` shows of a `.log` file.
+
+A batch whose CRC is wrong is shown as such, and the file is read on behind it; a header that cannot
+be right ends the file, since nobody knows where the next batch would start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from cli.data_files import ReadOnlyFile
+from cli.output import time_text
+from protocol.errors import DecodeError
+from protocol.record_batch import BatchHeader, Codec, compute_crc
+from protocol.records import Record, read_records
+from storage.batch_reader import REPLAY_BYTES, read_headers
+from storage.file_system import CorruptLogError
+
+_VALUE_SHOWN_MAX: Final = 120
+
+
+def batch_rows(path: str) -> Iterator[dict[str, Any]]:
+    """One row per batch. Raises `CorruptLogError` where the file cannot be read on."""
+    with ReadOnlyFile(path) as file:
+        for position, header in read_headers(file, 0, REPLAY_BYTES):
+            is_right = compute_crc(file.read(position, header.size)) == header.crc
+            yield _batch_row(position, header, is_crc_right=is_right)
+
+
+def _batch_row(position: int, header: BatchHeader, *, is_crc_right: bool) -> dict[str, Any]:
+    return {
+        "position": position,
+        "base_offset": header.base_offset,
+        "last_offset": header.last_offset,
+        "records": header.record_count,
+        "size": header.size,
+        "codec": _codec_name(header.codec_id),
+        "leader_epoch": header.partition_leader_epoch,
+        "max_timestamp": header.max_timestamp,
+        "producer_id": header.producer_id,
+        "producer_epoch": header.producer_epoch,
+        "base_sequence": header.base_sequence,
+        "last_sequence": header.last_sequence,
+        "flags": _flags(header),
+        "crc": f"{header.crc:08x}",
+        "crc_ok": is_crc_right,
+    }
+
+
+def record_rows(path: str) -> Iterator[dict[str, Any]]:
+    """One row per record. Raises `CorruptLogError` where a batch cannot be read."""
+    with ReadOnlyFile(path) as file:
+        for position, header in read_headers(file, 0, REPLAY_BYTES):
+            batch = file.read(position, header.size)
+            if compute_crc(batch) != header.crc:
+                raise CorruptLogError(path, position, "the CRC does not match")
+            try:
+                records = read_records(batch)
+            except DecodeError as error:
+                raise CorruptLogError(path, position, str(error)) from error
+            yield from map(_record_row, records)
+
+
+def _record_row(record: Record) -> dict[str, Any]:
+    return {
+        "offset": record.offset,
+        "timestamp": time_text(record.timestamp),
+        "key": _text(record.key),
+        "value": _text(record.value),
+        "headers": ", ".join(f"{name}={_text(value)}" for name, value in record.headers),
+    }
+
+
+def _text(data: bytes | None) -> str | None:
+    """Bytes as text where they are text, in Python's notation where not, cut at 120 characters."""
+    if data is None:
+        return None
+    try:
+        text = data.decode()
+        text = text if text.isprintable() else repr(data)[2:-1]
+    except UnicodeDecodeError:
+        text = repr(data)[2:-1]
+    return text if len(text) <= _VALUE_SHOWN_MAX else text[:_VALUE_SHOWN_MAX] + "…"
+
+
+def _codec_name(codec_id: int) -> str:
+    return Codec(codec_id).name.lower() if codec_id in list(Codec) else str(codec_id)
+
+
+def _flags(header: BatchHeader) -> str:
+    """What the attribute bits say besides the codec."""
+    named = {
+        "log-append-time": header.is_log_append_time,
+        "transactional": header.is_transactional,
+        "control": header.is_control,
+    }
+    return " ".join(name for name, is_set in named.items() if is_set)
