@@ -5,8 +5,8 @@ succeeded nothing that a reader or the next batch can see has changed; after it 
 
 Invariant: `log_start_offset <= log_end_offset`, and `recovery_point <= log_end_offset`.
 Invariant: the producer state is that of all batches below `log_end_offset`.
-Invariant: everything below `recovery_point` has been synced, and so has a producer snapshot at the
-base of every segment below it.
+Invariant: everything below `recovery_point` has been synced.
+Invariant: once segments were deleted, the producer state as of the first base offset is on disk.
 
 Single owner: every method is called from one thread; only `PendingFlush.run` may run in another.
 Called by the broker's partitions and `log_directory.py`. Knows nothing of leaders, followers and
@@ -87,7 +87,7 @@ class Log:
         self._lower_recovery_point = lower_recovery_point
         self._latest_ms = opening.now_ms
         """The latest time that the log was told: no batch was appended after it."""
-        self._unwritten_snapshots: dict[int, bytes] = {}
+        self._unwritten_snapshots = recovered.snapshots
         """Producer snapshots of rolls, by offset, until a flush wrote them."""
         self._has_new_files = True
         self._pending: PendingFlush | None = None
@@ -443,9 +443,9 @@ class Log:
     def delete_old_segments(self, now_ms: int, high_watermark: int | None = None) -> int:
         """Removes segments that outlived retention or lie below the log start; returns how many.
 
-        Only what is flushed, and below `high_watermark` where one is given, goes: a producer
-        snapshot behind it is then on disk. A written segment that has expired is rolled, and goes
-        next time.
+        Only what is flushed, and below `high_watermark` where one is given, goes; and only up to a
+        base offset whose producer snapshot is on disk. A written segment that has expired is
+        rolled, and goes next time.
 
         1. Move the log start in memory. Crash: nothing happened.
         2. Remove the segments, oldest first. Crash: the log begins with what is left.
@@ -456,17 +456,28 @@ class Log:
         )
         if expired == len(self._segments):
             self.roll(now_ms)
-        limit = self.recovery_point
-        if high_watermark is not None:
-            limit = min(limit, high_watermark)
-        removable = [s for s in self._segments.closed[:expired] if s.next_offset <= limit]
-        if removable:
-            self.advance_log_start(removable[-1].next_offset)
-            for _ in removable:
+        count = self._count_removable(expired, high_watermark)
+        if count:
+            self.advance_log_start(self._segments.base_offsets[count])
+            for _ in range(count):
                 self._segments.pop_first().remove()
             self._remove_needless_snapshots()
             self._fs.sync_directory(self.directory)
-        return len(removable)
+        return count
+
+    def _count_removable(self, expired: int, high_watermark: int | None) -> int:
+        """How many of the `expired` oldest segments can go now."""
+        limit = self.recovery_point
+        if high_watermark is not None:
+            limit = min(limit, high_watermark)
+        candidates = self._segments.base_offsets[1 : expired + 1]
+        if not candidates or candidates[0] > limit:
+            return 0
+        saved = set(snapshot_offsets(self._fs, self.directory)) - self._unwritten_snapshots.keys()
+        counts = range(len(candidates), 0, -1)
+        return next(
+            (c for c in counts if candidates[c - 1] in saved and candidates[c - 1] <= limit), 0
+        )
 
     def _remove_needless_snapshots(self) -> None:
         offsets = snapshot_offsets(self._fs, self.directory)

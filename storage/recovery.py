@@ -23,7 +23,8 @@ on disk, and what lies behind it is read:
 7. Cut the leader epochs to the log. Crash: done again.
 
 The recovery point does not move: what was just read may still be in the page cache alone. The next
-flush syncs it, and rewrites the indexes.
+flush syncs it, writes the indexes, and the snapshots at the bases of the scanned segments, which a
+flush that never came should have written.
 
 Called by `Log.open`.
 """
@@ -43,7 +44,7 @@ from storage.producer_replay import (
     replay_segments,
     snapshot_offsets,
 )
-from storage.producer_snapshot import write_snapshot
+from storage.producer_snapshot import encode_snapshot, write_snapshot
 from storage.producer_state import ProducerStates
 from storage.segment import Segment
 from storage.segments import Segments
@@ -95,6 +96,8 @@ class Recovered:
     leader_epochs: LeaderEpochs
     log_start_offset: int
     recovery_point: int
+    snapshots: dict[int, bytes] = field(default_factory=dict)
+    """Producer snapshots, by offset, that the disk may lack; the next flush writes them."""
     report: RecoveryReport = field(default_factory=RecoveryReport)
 
 
@@ -159,6 +162,8 @@ def _trust(opening: Opening, recovered: Recovered) -> None:
     end = segments.active.next_offset
     _load_producers(opening, recovered, end)
     recovered.recovery_point = end
+    if recovered.report.batches_replayed:
+        recovered.snapshots[end] = encode_snapshot(end, recovered.producers)
 
 
 def _load_producers(opening: Opening, recovered: Recovered, end: int) -> None:
@@ -212,6 +217,9 @@ def _scan_segments(
 
 def _scan_segment(opening: Opening, recovered: Recovered, segment: Segment) -> None:
     report, epochs = recovered.report, recovered.leader_epochs
+    base_offset = segment.base_offset
+    if base_offset not in {report.snapshot_offset, recovered.segments.first.base_offset}:
+        recovered.snapshots[base_offset] = encode_snapshot(base_offset, recovered.producers)
     for _, header, _ in segment.scan():
         replay_batch(recovered.producers, header, opening.now_ms)
         if header.partition_leader_epoch > epochs.latest_epoch:
@@ -242,6 +250,8 @@ def _agree_on_offsets(opening: Opening, recovered: Recovered) -> None:
         remove_snapshots(fs, directory, reversed(stale))
         fs.sync_directory(directory)
     recovered.recovery_point = min(recovered.recovery_point, end)
+    for offset in [offset for offset in recovered.snapshots if offset > end]:
+        del recovered.snapshots[offset]
     if opening.log_start_offset > end:
         _start_over(opening, recovered)
     first_base = recovered.segments.first.base_offset

@@ -2,13 +2,13 @@
 
 Kafka's three rules, oldest segment first, until one stays: its newest record is older than
 `retention_ms`, or the log without it still holds `retention_bytes`, or it lies wholly below the log
-start (DeleteRecords). Snapshots are few: one for each segment, the newest, and always the newest at
-or below the log start, because it alone knows producers whose records are gone.
+start (DeleteRecords). Of the snapshots those at the base of a segment stay, the newest, and always
+the newest at or below the log start, because it alone knows producers whose records are gone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Sequence
 
 from storage.file_system import FileSystem
 from storage.log_config import LogConfig
@@ -42,13 +42,19 @@ def _newest_ms(fs: FileSystem, segment: Segment) -> int:
 
 
 def snapshots_to_remove(
-    offsets: Collection[int], base_offsets: Iterable[int], log_start_offset: int
+    offsets: Collection[int], base_offsets: Sequence[int], log_start_offset: int
 ) -> list[int]:
-    """Of the snapshots at `offsets`, those that nothing can need again."""
+    """Of the snapshots at `offsets`, those that nothing can need again.
+
+    Recovery starts from the newest at or below the segment that it begins to scan, which may be
+    the first one.
+    """
     if not offsets:
         return []
-    below = [offset for offset in offsets if offset <= log_start_offset]
-    oldest_needed = max(below, default=-1)
-    needed = {offset for offset in base_offsets if offset > oldest_needed}
-    needed |= {oldest_needed, max(offsets)}
+    oldest_needed = _newest_at(offsets, base_offsets[0])
+    needed = {oldest_needed, _newest_at(offsets, log_start_offset), max(offsets), *base_offsets}
     return [offset for offset in offsets if offset not in needed]
+
+
+def _newest_at(offsets: Collection[int], limit: int) -> int:
+    return max((offset for offset in offsets if offset <= limit), default=-1)

@@ -20,7 +20,7 @@ from storage.log import Appended, Log
 from storage.log_config import LogConfig
 from storage.log_directory import LogDirectory
 
-CONFIG = LogConfig(segment_bytes=1500, index_interval_bytes=300, retention_ms=-1, window=3)
+CONFIG = LogConfig(segment_bytes=900, index_interval_bytes=200, retention_ms=-1, window=3)
 KEY = ("orders", 0)
 DATA_DIR = "/data"
 _TOPIC_ID = uuid.UUID(int=7)
@@ -146,7 +146,7 @@ class Workload:
                 self.checkpoint, self.delete_records, self.delete_segments, self.truncate,
                 self.reopen, self.change_leader, self.start_over,
             ],
-            [30, 3, 4, 3, 1, 3, 1, 2, 2, 1, 1, 0.5],
+            [30, 3, 3, 2, 2, 3, 3, 3, 2, 1, 1, 0.3],
         )  # fmt: skip
         step()
         self.in_flight = InFlight()
@@ -224,7 +224,7 @@ class Workload:
         assert self.log.log_start_offset == self.log_start
 
     def truncate(self) -> None:
-        kept = max(len(self.history) - self.rng.randrange(6), 0)
+        kept = max(len(self.history) - self.rng.randrange(self.rng.choice([4, 25])), 0)
         doomed = self.history[kept:]
         if not doomed or doomed[0].header.base_offset < self.log_start:
             return
