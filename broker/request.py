@@ -16,6 +16,8 @@ class Peer:
     connection_id: int
     address: str
     """`host:port` of the client."""
+    client_id: str | None = None
+    """What a hello on the native port has said; on the Kafka port every request says it."""
 
 
 @dataclass(slots=True)

@@ -56,6 +56,7 @@ async def _serve(config: Config) -> None:
     from broker.broker import Broker
     from broker.dispatch import KafkaDispatcher
     from broker.memory_budget import MemoryBudget
+    from broker.native.dispatch import NativeDispatcher
 
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(_on_unhandled)
@@ -69,14 +70,15 @@ async def _serve(config: Config) -> None:
     broker = Broker(config, OsFileSystem())
     await broker.start(config.advertise or listen)
     budget = MemoryBudget(REQUEST_MEMORY_FRAMES * config.request_size_max)
-    server = Server(
-        kafka_socket,
-        KafkaDispatcher(broker),
-        config=config,
-        budget=budget,
-        metrics=broker.metrics,
-    )
-    await server.start()
+    servers = [
+        Server(listener, dispatch, config=config, budget=budget, metrics=broker.metrics)
+        for listener, dispatch in (
+            (kafka_socket, KafkaDispatcher(broker)),
+            (native_socket, NativeDispatcher(broker)),
+        )
+    ]
+    for server in servers:
+        await server.start()
     admin = AdminServer(admin_socket, broker)
     admin.start()
     # What lives until the end need not be looked at by every full collection.
@@ -87,19 +89,20 @@ async def _serve(config: Config) -> None:
         f"native={bound_address(native_socket)} admin={bound_address(admin_socket)}\n"
     )
     sys.stdout.flush()
-    idle = loop.create_task(_close_idle(server))
+    idle = loop.create_task(_close_idle(servers))
     await stopping.wait()
     logger.info("stopping")
     idle.cancel()
-    await server.stop()
+    await asyncio.gather(*(server.stop() for server in servers))
     await admin.stop()
     await broker.stop()
 
 
-async def _close_idle(server: Server) -> None:
+async def _close_idle(servers: Sequence[Server]) -> None:
     while True:
         await asyncio.sleep(_IDLE_CHECK_INTERVAL_S)
-        server.close_idle()
+        for server in servers:
+            server.close_idle()
 
 
 def _on_unhandled(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

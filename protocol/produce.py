@@ -46,6 +46,8 @@ class PartitionProduced(NamedTuple):
     record_errors: tuple[RecordError, ...] = ()
     current_leader: tuple[int, int] | None = None
     """`(leader id, leader epoch)`, told from v10 on with NOT_LEADER_OR_FOLLOWER."""
+    reason: str = ""
+    """Why a batch was refused, where Kafka's answer leaves the message empty: for the native port."""
 
 
 class TopicProduced(NamedTuple):

@@ -9,10 +9,12 @@ Transactions are not served: a transactional id is refused, and never retried by
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any
 
+from broker.producer_ids import ProducerIdBlockError
 from broker.request import Answer, Outcome, Request
-from protocol.errors import ErrorCode
+from protocol.errors import ErrorCode, KafkaError
 from protocol.registry import Api
 from protocol.sequence import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
@@ -33,14 +35,32 @@ def handle(request: Request, broker: Broker) -> Outcome:
         producer_epoch == NO_PRODUCER_EPOCH
     ):
         return _answer(ErrorCode.INVALID_REQUEST)
+    issued = next_producer_id(broker)
+    return _answer(ErrorCode.NONE, issued, 0) if isinstance(issued, int) else _answer_later(issued)
+
+
+def next_producer_id(broker: Broker) -> int | Awaitable[int]:
+    """A producer id that was never used, for either port.
+
+    Awaiting it raises `KafkaError`: COORDINATOR_LOAD_IN_PROGRESS while no block can be claimed,
+    UNKNOWN_SERVER_ERROR when none ever can.
+    """
     ready = broker.producer_ids.next_producer_id()
-    if ready is not None:
-        return _answer(ErrorCode.NONE, ready, 0)
-    return _wait_for_block(broker)
+    return _wait_for_block(broker) if ready is None else ready
 
 
-async def _wait_for_block(broker: Broker) -> Answer:
-    return _answer(ErrorCode.NONE, await broker.producer_ids.wait_for_producer_id(), 0)
+async def _wait_for_block(broker: Broker) -> int:
+    try:
+        return await broker.producer_ids.wait_for_producer_id()
+    except ProducerIdBlockError as error:
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from error
+
+
+async def _answer_later(issued: Awaitable[int]) -> Answer:
+    try:
+        return _answer(ErrorCode.NONE, await issued, 0)
+    except KafkaError as error:
+        return _answer(error.code)
 
 
 def _answer(

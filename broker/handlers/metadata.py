@@ -9,12 +9,13 @@ poll). Authorised operations are left at "not asked": there is no authorisation.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+import uuid
+from collections.abc import Awaitable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from broker.coordination.node_data import NO_LEADER, PartitionState
 from broker.coordination.topic_names import check_topic_name
-from broker.request import Answer, Outcome, Request
+from broker.request import Outcome, Request
 from protocol.errors import ErrorCode, KafkaError
 from protocol.registry import Api
 
@@ -24,12 +25,32 @@ if TYPE_CHECKING:
 API = Api(key=3, name="metadata", version_min=0, version_max=12, flexible_from=9)
 
 
+class WantedTopic(NamedTuple):
+    """A topic as it is asked for: by name, or by id where that is None."""
+
+    name: str | None
+    topic_id: uuid.UUID | None = None
+
+
 def handle(request: Request, broker: Broker) -> Outcome:
     """Answers at once unless a topic has to be created."""
-    wanted = request.body.topics
-    if wanted is None or (request.version == 0 and not wanted):
-        return _answer(broker, [_topic(broker, name) for name in broker.registry.topics])
+    topics = request.body.topics
+    wants_all = topics is None or (request.version == 0 and not topics)
+    wanted = None if wants_all else [_wanted(topic) for topic in topics]
     may_create = getattr(request.body, "allow_auto_topic_creation", True)
+    return describe(broker, wanted, may_create=may_create)
+
+
+def _wanted(topic: Any) -> WantedTopic:
+    return WantedTopic(topic.name, getattr(topic, "topic_id", None))
+
+
+def describe(
+    broker: Broker, wanted: Sequence[WantedTopic] | None, *, may_create: bool
+) -> dict[str, Any] | Awaitable[dict[str, Any]]:
+    """The answer for either port; None asks for all topics."""
+    if wanted is None:
+        return _answer(broker, [_topic(broker, name) for name in broker.registry.topics])
     missing = [
         topic.name
         for topic in wanted
@@ -40,7 +61,9 @@ def handle(request: Request, broker: Broker) -> Outcome:
     return _answer(broker, [_wanted_topic(broker, topic, {}) for topic in wanted])
 
 
-async def _create_and_answer(broker: Broker, wanted: Any, missing: list[str]) -> Answer:
+async def _create_and_answer(
+    broker: Broker, wanted: Sequence[WantedTopic], missing: list[str]
+) -> dict[str, Any]:
     failures: dict[str, KafkaError] = {}
     for name in dict.fromkeys(missing):
         try:
@@ -50,12 +73,14 @@ async def _create_and_answer(broker: Broker, wanted: Any, missing: list[str]) ->
     return _answer(broker, [_wanted_topic(broker, topic, failures) for topic in wanted])
 
 
-def _wanted_topic(broker: Broker, wanted: Any, failures: dict[str, KafkaError]) -> dict[str, Any]:
-    name = wanted.name
+def _wanted_topic(
+    broker: Broker, wanted: WantedTopic, failures: dict[str, KafkaError]
+) -> dict[str, Any]:
+    name, topic_id = wanted.name, wanted.topic_id
     if name is None:
-        topic = broker.registry.topics_by_id.get(wanted.topic_id)
+        topic = None if topic_id is None else broker.registry.topics_by_id.get(topic_id)
         if topic is None:
-            return _missing(None, ErrorCode.UNKNOWN_TOPIC_ID, wanted.topic_id)
+            return _missing(None, ErrorCode.UNKNOWN_TOPIC_ID, topic_id)
         name = topic.name
     if name in broker.registry.topics:
         return _topic(broker, name)
@@ -111,7 +136,7 @@ def _partition(
     }
 
 
-def _answer(broker: Broker, topics: list[dict[str, Any]]) -> Answer:
+def _answer(broker: Broker, topics: list[dict[str, Any]]) -> dict[str, Any]:
     return {
         "throttle_time": 0,
         "brokers": [

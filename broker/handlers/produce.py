@@ -77,6 +77,8 @@ class Stored(NamedTuple):
     produced: PartitionProduced
     next_offset: int
     """The high watermark that commits it."""
+    is_duplicate: bool = False
+    """Whether it was stored by an earlier request."""
 
 
 class Write(NamedTuple):
@@ -155,7 +157,8 @@ def _append(
     if header.has_producer_id:
         write.broker.decisions.record(write.request, partition, header, result, write.now_ms)
     if isinstance(result, Reject):
-        return _failed(index, KafkaError(result.code), partition)
+        return _failed(index, KafkaError(result.code), partition)._replace(reason=result.reason)
+    is_duplicate = isinstance(result, Duplicate)
     if isinstance(result, Duplicate):
         original = result.original
         base_offset, last_offset = original.base_offset, original.last_offset
@@ -166,7 +169,7 @@ def _append(
         append_time = result.log_append_time
     start = partition.log.log_start_offset
     produced = PartitionProduced(index, ErrorCode.NONE, base_offset, append_time, start)
-    return Stored(partition, produced, last_offset + 1)
+    return Stored(partition, produced, last_offset + 1, is_duplicate)
 
 
 def _failed(index: int, error: KafkaError, partition: Partition | None) -> PartitionProduced:

@@ -1,0 +1,1 @@
+"""The native port: msgpack messages, answered by what answers the Kafka port."""

@@ -1,0 +1,33 @@
+"""From a frame on the native port to an answer.
+
+msgpack, and everything that needs it, is imported with the first message: a broker that nobody
+speaks to natively never pays for it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.connection import Dispatched
+from broker.request import Peer
+from protocol.framing import Frame
+
+if TYPE_CHECKING:
+    from broker.broker import Broker
+    from broker.native.exchange import Exchange
+
+
+class NativeDispatcher:
+    """Answers the frames of all connections on the native port."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._exchange: Exchange | None = None
+
+    def __call__(self, frame: Frame, peer: Peer) -> Dispatched:
+        """Raises `CloseConnectionError` where the connection has to end."""
+        if self._exchange is None:
+            from broker.native.exchange import Exchange
+
+            self._exchange = Exchange(self._broker)
+        return self._exchange.answer(frame, peer)

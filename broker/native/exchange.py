@@ -1,0 +1,106 @@
+"""One native message and its answer.
+
+Every answer has the `type` and the `correlation_id` of its message and an `error` of code, name,
+message and whether to try again; code 0 is success. A message that cannot be read, or of an unknown
+type, gets an answer of the type `error`, and the connection goes on: its frames are still whole.
+
+`HANDLERS` lists the messages. Each handler takes the message, the peer and the broker, and answers
+with fields, at once or later; what it raises as `KafkaError` becomes the error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from broker.connection import Buffers, Dispatched
+from broker.native import fetch, hello, init_producer_id, produce, producer_state, topics
+from broker.native.failure import SUCCESS, failure
+from broker.request import NoResponse, Peer
+from protocol.errors import DecodeError, ErrorCode, KafkaError
+from protocol.framing import Frame, frame_length
+from protocol.native import messages
+from protocol.native.codec import encode_message, locate_fields
+from protocol.native.fields import Fields
+
+if TYPE_CHECKING:
+    from broker.broker import Broker
+
+AnswerFields = Mapping[str, Any] | NoResponse
+Handler = Callable[[Any, Peer, "Broker"], AnswerFields | Awaitable[AnswerFields]]
+
+HANDLERS: Final[Mapping[str, tuple[Callable[[Fields], Any], Handler]]] = {
+    "hello": (messages.Hello.read, hello.handle),
+    "init_producer_id": (messages.InitProducerId.read, init_producer_id.handle),
+    "produce": (messages.Produce.read, produce.handle),
+    "fetch": (messages.Fetch.read, fetch.handle),
+    "producer_state": (messages.ProducerState.read, producer_state.handle),
+    "metadata": (messages.Metadata.read, topics.handle_metadata),
+    "create_topic": (messages.CreateTopic.read, topics.handle_create_topic),
+}
+
+_UNREADABLE: Final = "error"
+"""The type of an answer to what is no message, or of no known type."""
+_INT64_MIN: Final = -(2**63)
+_UINT64_MAX: Final = 2**64 - 1
+
+
+class Exchange:
+    """Answers messages for one broker."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    def answer(self, frame: Frame, peer: Peer) -> Dispatched:
+        """Raises `CloseConnectionError` as acks=0 asks for."""
+        head: dict[str, Any] = {"type": _UNREADABLE, "correlation_id": None}
+        try:
+            fields = _read_head(frame, head)
+            read, handle = HANDLERS[head["type"]]
+            self._broker.metrics.requests[f"native_{head['type']}"] += 1
+            outcome = handle(read(fields), peer, self._broker)
+        except KafkaError as error:
+            return _framed(head, failure(error))
+        if isinstance(outcome, Awaitable):
+            return _framed_later(head, outcome)
+        return _framed(head, outcome)
+
+
+def _read_head(frame: Frame, head: dict[str, Any]) -> Fields:
+    """Fills `head` as far as it can be read, so that also a complaint finds its message.
+
+    Raises `KafkaError`: INVALID_REQUEST, and UNSUPPORTED_VERSION for an unknown type.
+    """
+    try:
+        encoded = locate_fields(frame)
+    except DecodeError as error:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from error
+    fields = Fields("message", encoded)
+    if "correlation_id" in fields:
+        head["correlation_id"] = fields.integer(
+            "correlation_id", least=_INT64_MIN, most=_UINT64_MAX
+        )
+    message_type = fields.text("type")
+    if message_type not in HANDLERS:
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_VERSION,
+            f"messages of type {message_type!r} are not known; these are: {', '.join(HANDLERS)}",
+        )
+    head["type"] = message_type
+    return Fields(message_type, encoded)
+
+
+async def _framed_later(
+    head: Mapping[str, Any], outcome: Awaitable[AnswerFields]
+) -> Buffers | None:
+    try:
+        return _framed(head, await outcome)
+    except KafkaError as error:
+        return _framed(head, failure(error))
+
+
+def _framed(head: Mapping[str, Any], answer: AnswerFields) -> Buffers | None:
+    if isinstance(answer, NoResponse):
+        return None
+    body = encode_message({**head, **SUCCESS, **answer})
+    return (frame_length(len(body)), body)

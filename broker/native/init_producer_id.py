@@ -1,0 +1,31 @@
+"""`init_producer_id`: a new producer id with epoch 0, from the same blocks as on the Kafka port."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING, Any
+
+from broker.handlers.init_producer_id import next_producer_id
+from broker.request import Peer
+from protocol.native.messages import InitProducerId
+
+if TYPE_CHECKING:
+    from broker.broker import Broker
+
+
+def handle(
+    _message: InitProducerId, _peer: Peer, broker: Broker
+) -> dict[str, Any] | Awaitable[dict[str, Any]]:
+    """Waits only where the next block is still being claimed."""
+    producer_id = next_producer_id(broker)
+    if isinstance(producer_id, int):
+        return _answer(producer_id)
+    return _answer_later(producer_id)
+
+
+async def _answer_later(producer_id: Awaitable[int]) -> dict[str, Any]:
+    return _answer(await producer_id)
+
+
+def _answer(producer_id: int) -> dict[str, Any]:
+    return {"producer_id": producer_id, "producer_epoch": 0}

@@ -1,0 +1,56 @@
+"""`producer_state`: what one replica knows of its producers, each with its whole window."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from broker.handlers.describe_producers import find_replica
+from broker.request import Peer
+from protocol.dedup import ProducerEntry
+from protocol.native.messages import ANY_PRODUCER, ProducerState
+from storage.producer_state import ProducerStates
+
+if TYPE_CHECKING:
+    from broker.broker import Broker
+
+
+def handle(message: ProducerState, _peer: Peer, broker: Broker) -> dict[str, Any]:
+    """Producers in the order of their last append, oldest first. Raises `KafkaError`."""
+    producers = find_replica(broker, message.topic, message.partition).log.producers
+    return {
+        "producer_count": len(producers),
+        "window": producers.window,
+        "producers": [
+            _entry(producer_id, entry) for producer_id, entry in _chosen(message, producers)
+        ],
+    }
+
+
+def _chosen(
+    message: ProducerState, producers: ProducerStates
+) -> Iterable[tuple[int, ProducerEntry]]:
+    if message.producer_id == ANY_PRODUCER:
+        return islice(producers.items(), message.skip, message.skip + message.limit)
+    entry = producers.get(message.producer_id)
+    return [] if entry is None else [(message.producer_id, entry)]
+
+
+def _entry(producer_id: int, entry: ProducerEntry) -> dict[str, Any]:
+    return {
+        "producer_id": producer_id,
+        "producer_epoch": entry.producer_epoch,
+        "last_append_ms": entry.last_append_ms,
+        "batches": [
+            {
+                "base_sequence": batch.base_sequence,
+                "last_sequence": batch.last_sequence,
+                "base_offset": batch.base_offset,
+                "last_offset": batch.last_offset,
+                "timestamp": batch.timestamp,
+                "crc": batch.crc,
+            }
+            for batch in entry.batches
+        ],
+    }

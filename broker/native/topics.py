@@ -1,0 +1,40 @@
+"""`metadata` and `create_topic`: the topics, as on the Kafka port."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING, Any
+
+from broker.coordination.topic import NewTopic
+from broker.handlers import create_topics, metadata
+from broker.request import Peer
+from protocol.native.messages import CreateTopic, Metadata
+
+if TYPE_CHECKING:
+    from broker.broker import Broker
+
+
+def handle_metadata(
+    message: Metadata, _peer: Peer, broker: Broker
+) -> dict[str, Any] | Awaitable[dict[str, Any]]:
+    """Brokers, topics, partitions, leaders; a topic's own error stands in its row."""
+    names = message.topics
+    wanted = None if names is None else [metadata.WantedTopic(name) for name in names]
+    return metadata.describe(broker, wanted, may_create=message.may_create)
+
+
+async def handle_create_topic(message: CreateTopic, _peer: Peer, broker: Broker) -> dict[str, Any]:
+    """Answered when its partitions can take records. Raises `KafkaError`."""
+    new = NewTopic(
+        name=message.topic,
+        partitions=message.partitions,
+        replication_factor=message.replication_factor,
+        config=message.configs,
+    )
+    topic = await create_topics.create(broker, new, validate_only=False)
+    return {
+        "topic": topic.name,
+        "topic_id": topic.topic_id,
+        "partitions": topic.partition_count,
+        "replication_factor": topic.replication_factor,
+    }

@@ -1,0 +1,1 @@
+"""The native protocol: length-prefixed msgpack maps. `docs/native.md` describes every message."""

@@ -1,0 +1,105 @@
+"""Native messages as bytes: one msgpack map per message, behind a length prefix (`framing.py`).
+
+A message is looked at in two steps, so that hostile bytes stay cheap. `locate_fields` finds where
+each value begins and ends without building it: nesting, missing bytes and bytes left over end
+there. `decode_value` then builds one value, of bounded size, when a message asks for it; fields
+that no message asks for are never built. A ready-made batch is not even copied.
+
+Imports msgpack: load this file with the first native message, not at start.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgpack
+
+from protocol.errors import DecodeError
+from protocol.framing import Frame
+
+FIELDS_MAX: Final = 64
+NAME_BYTES_MAX: Final = 64
+ENTRIES_MAX: Final = 10_000
+"""In one array, such as the records of a message."""
+RECORD_FIELDS_MAX: Final = 1000
+"""In one map inside a value."""
+
+_BINARY_HEADER_SIZES: Final = {0xC4: 2, 0xC5: 3, 0xC6: 5}
+
+
+def locate_fields(frame: Frame) -> dict[str, memoryview]:
+    """The encoded value of each field of a message, by name.
+
+    Raises `DecodeError` where the frame is not exactly one map with at most `FIELDS_MAX` fields,
+    named by texts that differ.
+    """
+    view = memoryview(frame)
+    unpacker = msgpack.Unpacker(max_buffer_size=max(len(frame), 1))
+    unpacker.feed(frame)
+    fields: dict[str, memoryview] = {}
+    try:
+        count = unpacker.read_map_header()
+        if count > FIELDS_MAX:
+            raise DecodeError(f"a message of {count} fields; at most {FIELDS_MAX} are read")
+        for _ in range(count):
+            name = _read_name(_next_value(unpacker, view))
+            if name in fields:
+                raise DecodeError(f"the field {name} stands twice in a message")
+            fields[name] = _next_value(unpacker, view)
+    except (msgpack.UnpackException, ValueError) as error:
+        raise DecodeError("a message is one msgpack map, and nothing else") from error
+    if unpacker.tell() != len(frame):
+        raise DecodeError(f"{len(frame) - unpacker.tell()} bytes are left over behind a message")
+    return fields
+
+
+def decode_value(encoded: memoryview) -> Any:
+    """The value: text, bytes, numbers, and arrays and maps of these. Raises `DecodeError`.
+
+    Extension types are refused, as are arrays and maps above the bounds of this file. What it
+    builds may take sixty times the bytes of `encoded`; the caller bounds these.
+    """
+    try:
+        return msgpack.unpackb(
+            encoded,
+            max_array_len=ENTRIES_MAX,
+            max_map_len=RECORD_FIELDS_MAX,
+            max_ext_len=0,
+        )
+    except (msgpack.UnpackException, ValueError) as error:
+        raise DecodeError(str(error) or type(error).__name__) from error
+
+
+def decode_binary(encoded: memoryview) -> memoryview | None:
+    """The bytes of a binary value, in place; None where it is of another type."""
+    size = _BINARY_HEADER_SIZES.get(encoded[0])
+    return None if size is None else encoded[size:]
+
+
+def encode_message(fields: Mapping[str, Any]) -> bytes:
+    """The bytes of a message, without its length. UUIDs are written as text."""
+    data: bytes = msgpack.packb(fields, default=_plain)
+    return data
+
+
+def _next_value(unpacker: Any, view: memoryview) -> memoryview:
+    start = unpacker.tell()
+    unpacker.skip()
+    return view[start : unpacker.tell()]
+
+
+def _read_name(encoded: memoryview) -> str:
+    if len(encoded) > NAME_BYTES_MAX:
+        raise DecodeError(f"a field name of {len(encoded)} bytes; {NAME_BYTES_MAX} are read")
+    name = decode_value(encoded)
+    if not isinstance(name, str):
+        raise DecodeError("the fields of a message are named by texts")
+    return name
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, uuid.UUID):
+        return str(value)
+    raise TypeError(f"{type(value).__name__} cannot be sent")

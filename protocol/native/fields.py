@@ -1,0 +1,108 @@
+"""The fields of one native message: decoded, checked and defaulted one at a time, by their names.
+
+Nil counts as left out. Every complaint is a `KafkaError` INVALID_REQUEST that names the message,
+the field, what it takes and what was found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from protocol.errors import DecodeError, ErrorCode, KafkaError
+from protocol.native.codec import decode_binary, decode_value
+
+VALUE_BYTES_MAX: Final = 65536
+"""Bytes of one value, except where a field says otherwise."""
+_NIL: Final = b"\xc0"
+
+
+class Fields:
+    """What a client sent, by field name."""
+
+    __slots__ = ("_encoded", "_message")
+
+    def __init__(self, message: str, encoded: Mapping[str, memoryview]) -> None:
+        """`message`: the type of the message, for complaints."""
+        self._message = message
+        self._encoded = encoded
+
+    def __contains__(self, name: str) -> bool:
+        return self._encoded.get(name, _NIL) != _NIL
+
+    def integer(
+        self,
+        name: str,
+        default: int | None = None,
+        *,
+        least: int = -(2**31),
+        most: int = 2**31 - 1,
+    ) -> int:
+        """A whole number from `least` to `most`, both included."""
+        value = self._value(name, default)
+        if type(value) is not int or not least <= value <= most:
+            raise self._wrong(name, f"an integer from {least} to {most}", value)
+        return value
+
+    def text(self, name: str, default: str | None = None) -> str:
+        value = self._value(name, default)
+        if not isinstance(value, str):
+            raise self._wrong(name, "a text", value)
+        return value
+
+    def boolean(self, name: str, default: bool | None = None) -> bool:
+        value = self._value(name, default)
+        if not isinstance(value, bool):
+            raise self._wrong(name, "true or false", value)
+        return value
+
+    def texts(self, name: str) -> list[str]:
+        """An array of texts."""
+        value = self._value(name, None)
+        if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+            raise self._wrong(name, "an array of texts", value)
+        return value
+
+    def text_map(self, name: str) -> dict[str, str]:
+        """A map from texts to texts; empty where it is left out."""
+        value = self._value(name, {})
+        if not isinstance(value, dict) or not all(
+            isinstance(one, str) for one in (*value, *value.values())
+        ):
+            raise self._wrong(name, "a map from texts to texts", value)
+        return value
+
+    def array(self, name: str, bytes_max: int) -> list[Any]:
+        """An array of anything, encoded in at most `bytes_max`; its entries are the caller's."""
+        value = self._value(name, None, bytes_max)
+        if not isinstance(value, list):
+            raise self._wrong(name, "an array", value)
+        return value
+
+    def binary(self, name: str) -> memoryview:
+        """Bytes of any number, where they were received: nothing is copied."""
+        value = decode_binary(self._encoded[name])
+        if value is None:
+            raise self.complaint(f"{name} takes bytes")
+        return value
+
+    def complaint(self, text: str, code: ErrorCode = ErrorCode.INVALID_REQUEST) -> KafkaError:
+        """The error that says `text` of this message."""
+        return KafkaError(code, f"{self._message}: {text}")
+
+    def _value(self, name: str, default: Any, bytes_max: int = VALUE_BYTES_MAX) -> Any:
+        if name not in self:
+            if default is None:
+                raise self.complaint(f"the field {name} is missing")
+            return default
+        encoded = self._encoded[name]
+        if len(encoded) > bytes_max:
+            raise self.complaint(f"{name} has {len(encoded)} bytes, at most {bytes_max} are taken")
+        try:
+            return decode_value(encoded)
+        except DecodeError as error:
+            raise self.complaint(f"{name} cannot be read: {error}") from error
+
+    def _wrong(self, name: str, expected: str, value: object) -> KafkaError:
+        found = repr(value) if isinstance(value, int | float) else type(value).__name__
+        return self.complaint(f"{name} takes {expected}, not {found}")

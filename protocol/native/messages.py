@@ -1,0 +1,185 @@
+"""The messages that a client may send on the native port; `docs/native.md` is their reference.
+
+Each reads itself from `Fields` and raises `KafkaError` INVALID_REQUEST for what does not fit.
+Fields that are not named here are ignored, so that a newer client may send more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from protocol.errors import ErrorCode
+from protocol.native.fields import Fields
+from protocol.native.records import read_message_records
+from protocol.record_batch import Buffer, Codec
+from protocol.records import build_batch
+from protocol.sequence import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
+
+VERSION_MIN: Final = 1
+VERSION_MAX: Final = 1
+"""Versions of the protocol; a connection speaks the lowest one until a hello says otherwise."""
+
+_INT64_MIN: Final = -(2**63)
+_INT64_MAX: Final = 2**63 - 1
+_CODECS: Final = {codec.name.lower(): codec for codec in Codec}
+_IDENTITY: Final = ("producer_id", "producer_epoch", "base_sequence")
+ANY_PRODUCER: Final = -1
+PRODUCERS_MAX: Final = 10_000
+"""Entries in one answer to `producer_state`."""
+
+
+@dataclass(slots=True, frozen=True)
+class Hello:
+    """Agrees on a version, and names the client in the broker's logs and decisions."""
+
+    version: int
+    client_id: str
+
+    @classmethod
+    def read(cls, fields: Fields) -> Hello:
+        return cls(fields.integer("version", VERSION_MIN), fields.text("client_id", ""))
+
+
+@dataclass(slots=True, frozen=True)
+class InitProducerId:
+    """Asks for a producer id that nobody else has."""
+
+    @classmethod
+    def read(cls, _fields: Fields) -> InitProducerId:
+        return cls()
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class Produce:
+    """One batch for one partition."""
+
+    topic: str
+    partition: int
+    acks: int
+    timeout_ms: int
+    batch: Buffer
+    """As on the Kafka port: complete, with its CRC, and its producer id, epoch and sequence."""
+
+    @classmethod
+    def read(cls, fields: Fields) -> Produce:
+        if ("records" in fields) == ("batch" in fields):
+            raise fields.complaint("either records or batch is needed")
+        return cls(
+            topic=fields.text("topic"),
+            partition=fields.integer("partition"),
+            acks=fields.integer("acks", -1),
+            timeout_ms=fields.integer("timeout_ms", 30_000),
+            batch=_ready_made(fields) if "batch" in fields else _built(fields),
+        )
+
+
+def _ready_made(fields: Fields) -> memoryview:
+    for name in (*_IDENTITY, "compression"):
+        if name in fields:
+            raise fields.complaint(f"{name} is inside the batch already")
+    return fields.binary("batch")
+
+
+def _built(fields: Fields) -> bytes:
+    """The batch of `records`, by exactly the producer id, epoch and sequence that were sent."""
+    compression = fields.text("compression", "none")
+    if compression not in _CODECS:
+        raise fields.complaint(f"compression takes {', '.join(_CODECS)}, not {compression!r}")
+    records = read_message_records(fields)
+    if not records:
+        raise fields.complaint("a batch holds at least one record", ErrorCode.INVALID_RECORD)
+    return build_batch(
+        records,
+        codec=_CODECS[compression],
+        producer_id=fields.integer(
+            "producer_id", NO_PRODUCER_ID, least=_INT64_MIN, most=_INT64_MAX
+        ),
+        producer_epoch=fields.integer(
+            "producer_epoch", NO_PRODUCER_EPOCH, least=-(2**15), most=2**15 - 1
+        ),
+        base_sequence=fields.integer("base_sequence", NO_SEQUENCE),
+    )
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class Fetch:
+    """Records of one partition from an offset on."""
+
+    topic: str
+    partition: int
+    offset: int
+    max_wait_ms: int
+    min_bytes: int
+    bytes_max: int
+    is_raw: bool
+    """Whether the batches are wanted as they are stored, instead of their records."""
+
+    @classmethod
+    def read(cls, fields: Fields) -> Fetch:
+        return cls(
+            topic=fields.text("topic"),
+            partition=fields.integer("partition"),
+            offset=fields.integer("offset", least=_INT64_MIN, most=_INT64_MAX),
+            max_wait_ms=fields.integer("max_wait_ms", 500),
+            min_bytes=fields.integer("min_bytes", 1),
+            bytes_max=fields.integer("bytes_max", 1024 * 1024),
+            is_raw=fields.boolean("raw", default=False),
+        )
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class ProducerState:
+    """What one partition knows of its producers."""
+
+    topic: str
+    partition: int
+    producer_id: int
+    """One of them, or `ANY_PRODUCER`."""
+    skip: int
+    limit: int
+
+    @classmethod
+    def read(cls, fields: Fields) -> ProducerState:
+        return cls(
+            topic=fields.text("topic"),
+            partition=fields.integer("partition"),
+            producer_id=fields.integer(
+                "producer_id", ANY_PRODUCER, least=ANY_PRODUCER, most=_INT64_MAX
+            ),
+            skip=fields.integer("skip", 0, least=0),
+            limit=fields.integer("limit", 1000, least=0, most=PRODUCERS_MAX),
+        )
+
+
+@dataclass(slots=True, frozen=True)
+class Metadata:
+    """Which topics there are, and who leads their partitions."""
+
+    topics: list[str] | None
+    """None: all of them."""
+    may_create: bool
+
+    @classmethod
+    def read(cls, fields: Fields) -> Metadata:
+        topics = fields.texts("topics") if "topics" in fields else None
+        return cls(topics, fields.boolean("may_create", default=False))
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class CreateTopic:
+    """A new topic; -1 leaves a number to the broker."""
+
+    topic: str
+    partitions: int
+    replication_factor: int
+    configs: dict[str, str]
+
+    @classmethod
+    def read(cls, fields: Fields) -> CreateTopic:
+        return cls(
+            topic=fields.text("topic"),
+            partitions=fields.integer("partitions", -1),
+            replication_factor=fields.integer("replication_factor", -1),
+            configs=fields.text_map("configs"),
+        )
