@@ -1,12 +1,11 @@
 """What a produced batch must be before anyone looks inside: codes and order of Kafka 3.9.
 
-The rows follow `dedup-spec.md` 5.3 (container) and 5.4 (batch); "Echoless" marks our own answers.
+`refused_batches` has the table of faults.
 """
 
 from __future__ import annotations
 
 import struct
-from typing import NamedTuple
 
 import pytest
 from hypothesis import given
@@ -18,121 +17,29 @@ from protocol.batch_validation import (
     check_container,
     validate_client_batch,
 )
-from protocol.errors import ErrorCode, KafkaError
+from protocol.errors import KafkaError
 from protocol.record_batch import compute_crc, read_header
+from tests.protocol.refused_batches import (
+    BATCH,
+    BYTES_MAX,
+    CONTAINER,
+    INVALID,
+    ORDER,
+    TIMESTAMP,
+    good,
+    rows,
+)
 from tests.protocol.sample_batches import captured_batches
-from tests.support.raw_batches import CONTROL, LOG_APPEND_TIME, plain_batch
+from tests.support.raw_batches import LOG_APPEND_TIME, plain_batch
 
 CAPTURED = captured_batches()
 GOOD = plain_batch([b"one", b"two", b"three"], producer_id=7, producer_epoch=1, base_sequence=0)
-BYTES_MAX = 1048588
-INVALID, CORRUPT, TOO_LARGE = (
-    ErrorCode.INVALID_RECORD,
-    ErrorCode.CORRUPT_MESSAGE,
-    ErrorCode.MESSAGE_TOO_LARGE,
-)
-UNSUPPORTED, TIMESTAMP = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, ErrorCode.INVALID_TIMESTAMP
-UNKNOWN_CODEC = 5
 
 
 def validate(records, *, produce_version=9, bytes_max=BYTES_MAX, **timestamps):
     return validate_client_batch(
         records, produce_version=produce_version, bytes_max=bytes_max, **timestamps
     )
-
-
-def good(**fields):
-    """A good batch of three records with some header fields replaced, its CRC computed anew."""
-    batch = plain_batch(
-        [b"one", b"two", b"three"], producer_id=7, producer_epoch=1, base_sequence=0
-    )
-    for name, value in fields.items():
-        setattr(batch, name, value)
-    return batch.encode()
-
-
-def begin(length, magic=2, total=17):
-    """The first bytes of a batch that claims `length` bytes behind its length field."""
-    return (struct.pack(">qiib", 0, length, -1, magic) + bytes(100))[:total]
-
-
-class Row(NamedTuple):
-    what: str
-    records: bytes | None
-    code: ErrorCode
-    produce_version: int = 9
-    bytes_max: int = BYTES_MAX
-
-
-def rows(table):
-    return pytest.mark.parametrize("row", table, ids=[row.what for row in table])
-
-
-CONTAINER = [
-    Row("null records", None, INVALID),
-    Row("empty records", b"", INVALID),
-    Row("fewer bytes than a length field ends at", b"\0" * 11, INVALID),
-    Row("no byte of the magic yet", begin(100, total=16), INVALID),
-    Row("incomplete batch", good()[:-1], INVALID),
-    Row("incomplete header", good()[:60], INVALID),
-    Row("length below the smallest message", begin(13, total=12), CORRUPT),
-    Row("negative length", begin(-1), CORRUPT),
-    Row("magic 3", good(magic=3), CORRUPT),
-    Row("magic -1", good(magic=-1), CORRUPT),
-    Row("magic 3, incomplete", begin(100, magic=3), CORRUPT),
-    Row("magic 0", good(magic=0), INVALID),
-    Row("magic 1", good(magic=1), INVALID),
-    Row("complete by its length, shorter than a header", begin(48, total=60), CORRUPT),
-    Row("zstd before Produce v7", CAPTURED["aiokafka-zstd"], UNSUPPORTED, produce_version=6),
-    Row("second complete batch", good() + good(), INVALID),
-    Row("second complete batch of magic 1", good() + good(magic=1), INVALID),
-    Row("second batch with an impossible length", good() + begin(13), CORRUPT),
-    Row("second batch of magic 3", good() + good(magic=3), CORRUPT),
-    Row("Echoless: second batch incomplete", good() + good()[:-1], CORRUPT),
-    Row("Echoless: one byte left over", good() + b"\0", CORRUPT),
-    Row("Echoless: some bytes left over", good() + b"junk" * 5, CORRUPT),
-]
-
-BATCH = [
-    Row("base offset 1", good(base_offset=1), INVALID),
-    Row("base offset -1", good(base_offset=-1), INVALID),
-    Row("larger than max.message.bytes by one", good(), TOO_LARGE, bytes_max=len(good()) - 1),
-    Row("wrong CRC", good(crc=12345), CORRUPT),
-    Row("Echoless: unknown codec (Kafka: -1)", good(attributes=UNKNOWN_CODEC), UNSUPPORTED),
-    Row("no records", good(record_count=0), INVALID),
-    Row("no records, last offset delta -1", good(record_count=0, last_offset_delta=-1), INVALID),
-    Row("negative number of records", good(record_count=-1), INVALID),
-    Row("both negative", good(record_count=-1, last_offset_delta=-2), INVALID),
-    Row("more records than offsets", good(record_count=4), INVALID),
-    Row("more offsets than records", good(last_offset_delta=3), INVALID),
-    Row("record count overflows int32", good(last_offset_delta=2**31 - 1), INVALID),
-    Row("more records than bytes", good(record_count=100, last_offset_delta=99), INVALID),
-    Row("2**31 - 1 records", good(record_count=2**31 - 1, last_offset_delta=2**31 - 2), INVALID),
-    Row("control batch", good(attributes=CONTROL), INVALID),
-    Row("producer id with sequence -1", good(base_sequence=-1), INVALID),
-    Row("producer id with sequence -7", good(base_sequence=-7), INVALID),
-    Row("producer id 0 with sequence -1", good(producer_id=0, base_sequence=-1), INVALID),
-    Row(
-        "log-append-time bit, no timestamp",
-        good(attributes=LOG_APPEND_TIME, max_timestamp=-1),
-        TIMESTAMP,
-    ),
-    Row("Echoless: log-append-time bit", good(attributes=LOG_APPEND_TIME), TIMESTAMP),
-]
-
-ORDER = [
-    Row("zstd before a second batch", CAPTURED["aiokafka-zstd"] * 2, UNSUPPORTED, 6),
-    Row("a second batch before the base offset", good(base_offset=1) + good(), INVALID),
-    Row("bytes left over before the base offset", good(base_offset=1) + b"x", CORRUPT),
-    Row("the base offset before the size", good(base_offset=1), INVALID, bytes_max=1),
-    Row("the size before the CRC", good(crc=1), TOO_LARGE, bytes_max=1),
-    Row("the CRC before the codec", good(crc=1, attributes=UNKNOWN_CODEC), CORRUPT),
-    Row("the CRC before the count", good(crc=1, record_count=9), CORRUPT),
-    Row("the codec before the count", good(attributes=UNKNOWN_CODEC, record_count=9), UNSUPPORTED),
-    Row(
-        "the count before the timestamps", good(attributes=LOG_APPEND_TIME, record_count=9), INVALID
-    ),
-]
 
 
 @rows(CONTAINER + BATCH + ORDER)

@@ -12,12 +12,19 @@ from protocol.errors import DecodeError, ErrorCode, KafkaError
 from protocol.record_batch import Codec, compute_crc, read_header
 from protocol.record_check import check_framing, check_records
 from protocol.records import Record, build_batch, read_records
+from tests.protocol.refused_batches import (
+    COMPRESSED,
+    FIELDS,
+    FRAMING,
+    THREE,
+    UNUSUAL_RECORDS,
+    rows,
+)
 from tests.protocol.sample_batches import captured_batches
-from tests.support.raw_batches import Batch, record, records, varint
+from tests.support.raw_batches import Batch, records, varint
 
 CAPTURED = captured_batches()
 DEPTHS = pytest.mark.parametrize("check", [check_framing, check_records])
-THREE = records([b"one", b"two", b"three"])
 
 
 def refuses(check, batch):
@@ -27,12 +34,6 @@ def refuses(check, batch):
     except KafkaError as error:
         return error.code is ErrorCode.INVALID_RECORD and error.message != ""
     return False
-
-
-def body(*fields):
-    """One record out of already encoded fields, its length in front."""
-    joined = b"".join(fields)
-    return varint(len(joined)) + joined
 
 
 @DEPTHS
@@ -65,76 +66,22 @@ def many_records():
 
 
 @DEPTHS
-@pytest.mark.parametrize(
-    ("what", "payload", "count"),
-    [
-        ("fewer records than the header says", THREE, 4),
-        ("more records than the header says", THREE, 2),
-        ("bytes left over", THREE + b"\0", 3),
-        ("last record cut", THREE[:-1], 3),
-        ("no bytes", b"", 1),
-        ("negative length", varint(-1) + THREE, 4),
-        ("large negative length", varint(-(2**31)) + THREE, 4),
-        ("length beyond the end", varint(2**31 - 1) + THREE, 1),
-        ("length without an end", b"\x80" * 11, 1),
-        ("two thousand million records", THREE, 2**31 - 1),
-    ],
-)
-def test_broken_framing_is_refused(check, what, payload, count):
-    """Count, lengths and bytes must fit together at both depths."""
-    assert refuses(check, Batch(payload=payload, record_count=count).encode()), what
+@rows(FRAMING + COMPRESSED)
+def test_broken_framing_is_refused(check, row):
+    """Count, lengths and bytes must fit together at both depths, and compressed data decompress."""
+    assert refuses(check, row.records)
 
 
-NULL, ZERO = varint(-1), varint(0)
-
-
-@pytest.mark.parametrize(
-    ("what", "payload"),
-    [
-        ("no fields", body()),
-        ("attributes only", body(b"\0")),
-        ("key longer than the record", body(b"\0", ZERO, ZERO, varint(9), b"k", NULL, ZERO)),
-        ("value longer than the record", body(b"\0", ZERO, ZERO, NULL, varint(9), b"v", ZERO)),
-        ("huge key", body(b"\0", ZERO, ZERO, varint(2**31 - 1), b"k", NULL, ZERO)),
-        ("wide key", body(b"\0", ZERO, ZERO, b"\xff" * 9 + b"\1", b"k", NULL, ZERO)),
-        ("byte behind the headers", body(b"\0", ZERO, ZERO, NULL, NULL, ZERO, b"x")),
-        ("negative header count", body(b"\0", ZERO, ZERO, NULL, NULL, varint(-1))),
-        ("headers that are not there", body(b"\0", ZERO, ZERO, NULL, NULL, varint(3))),
-        ("huge header count", body(b"\0", ZERO, ZERO, NULL, NULL, varint(2**31 - 1))),
-        ("header without a key", body(b"\0", ZERO, ZERO, NULL, NULL, varint(1), NULL, NULL)),
-        ("header key too long", body(b"\0", ZERO, ZERO, NULL, NULL, varint(1), varint(5), NULL)),
-        ("timestamp without an end", body(b"\0", b"\xff" * 12, ZERO, NULL, NULL, ZERO)),
-        ("timestamp too wide", body(b"\0", b"\xff" * 9 + b"\x7f", ZERO, NULL, NULL, ZERO)),
-        ("Echoless: offset delta 1 on the first", record(1, b"v")),
-        ("Echoless: offset delta -1", record(-1, b"v")),
-        ("Echoless: huge offset delta", record(2**31 - 1, b"v")),
-    ],
-)
-def test_broken_fields_are_refused(what, payload):
+@rows(FIELDS)
+def test_broken_fields_are_refused(row):
     """Every field stays inside its record, and offset deltas count from 0."""
-    assert refuses(check_records, Batch(payload=payload, record_count=1).encode()), what
+    assert refuses(check_records, row.records)
 
 
-@pytest.mark.parametrize(
-    "payload",
-    [
-        body(b"\0", b"\xff" * 9 + b"\x01", ZERO, NULL, NULL, ZERO),
-        body(b"\x7f", ZERO, ZERO, NULL, NULL, ZERO),
-        body(b"\0", ZERO, ZERO, varint(-5), varint(-(2**31)), ZERO),
-        body(b"\0", b"\x80\x00", b"\x80\x80\x00", NULL, NULL, b"\x80\x00"),
-        body(b"\0", ZERO, ZERO, NULL, NULL, varint(1), varint(0), varint(-9)),
-    ],
-)
+@pytest.mark.parametrize("payload", UNUSUAL_RECORDS)
 def test_unusual_records_pass(payload):
-    """Wide timestamps, unknown attributes, other negatives for null, long forms of short numbers."""
+    """What Kafka takes for a record, however odd, is one."""
     assert not refuses(check_records, Batch(payload=payload, record_count=1).encode())
-
-
-@DEPTHS
-@pytest.mark.parametrize("codec", [codec for codec in Codec if codec is not Codec.NONE])
-def test_data_that_does_not_decompress_is_refused(check, codec):
-    """Kafka answers -1 here; 87 says what is wrong and ends the client's attempts alike."""
-    assert refuses(check, Batch(payload=THREE, record_count=3, attributes=codec).encode())
 
 
 @DEPTHS
