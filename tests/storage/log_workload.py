@@ -287,13 +287,13 @@ class Workload:
         least = self.end if nothing_lost else self.durable_end
         if self.in_flight.cut is not None:
             least = min(least, self.in_flight.cut)
+        assert log.log_start_offset <= self.log_start
         survivors = [stored for stored in history if stored.end_offset <= log.log_end_offset]
+        if log.log_start_offset == log.log_end_offset:
+            # The checkpointed log start may have outlived batches that were below it anyway.
+            survivors = self._prefix_by_producers(log, survivors)
         end = survivors[-1].end_offset if survivors else min(self.log_start, log.log_end_offset)
         assert end >= least, f"batches below {least} were safe, the log ends at {end}"
-        assert log.log_start_offset <= self.log_start
-        if end < log.log_end_offset:  # the checkpointed log start outlived the tail
-            assert log.log_start_offset == log.log_end_offset == self.log_start
-            survivors = self._prefix_by_producers(log, history)
         self._check_bytes(log, survivors)
         assert facts_of_entries(log.producers.items()) == facts_of_history(survivors)
         return directory
@@ -307,8 +307,6 @@ class Workload:
         found = facts_of_entries(log.producers.items())
         for kept in range(len(history), -1, -1):
             if facts_of_history(history[:kept]) == found:
-                end = history[kept - 1].end_offset if kept else 0
-                assert end >= self.durable_end
                 return history[:kept]
         raise AssertionError(f"no prefix of the batches explains {found}")
 
