@@ -62,6 +62,9 @@ def server(
         echoless.start()
         found = _Server(echoless.kafka_address, echoless.data_dir)
         _write(found)
+        # Echoless writes the indexes of a segment when it closes it.
+        assert echoless.terminate() == 0
+        echoless.start()
         yield found
         echoless.kill()
     else:
