@@ -1,0 +1,1 @@
+"""Real brokers killed with SIGKILL under real producers: nothing lost, nothing twice, in order."""
