@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from cli import dump, producers, topics
+from cli import dump, producers, topics, verify
 
 app = typer.Typer(
     help="A Kafka-wire-compatible mini-broker: a record sent is a record stored once.",
@@ -28,3 +28,4 @@ def serve(context: typer.Context) -> None:
 app.add_typer(topics.app, name="topics")
 app.command("producers")(producers.producers)
 app.command("dump")(dump.dump)
+app.command("verify")(verify.verify)

@@ -39,7 +39,7 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]
 
 def console(*, stderr: bool = False) -> Console:
     """A console without markup; wide enough for scripts where there is no terminal."""
-    width = None if sys.stdout.isatty() or stderr else 160
+    width = None if sys.stdout.isatty() or stderr else 200
     return Console(stderr=stderr, markup=False, highlight=False, emoji=False, width=width)
 
 

@@ -1,0 +1,1 @@
+"""The checks behind `echoless verify`: a data directory, read and judged without being changed."""

@@ -1,0 +1,175 @@
+"""Checking one partition: its segments batch by batch, and everything that is derived from them.
+
+A damaged batch behind the recovery point of a broker that did not stop cleanly is no problem: the
+next start cuts it off, and it was never promised to be safe. The same before the recovery point, or
+after a clean shutdown, is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from broker.config import Config
+from cli.data_files import ReadOnlyFile, offset_files
+from cli.verification.epochs import EpochCheck
+from cli.verification.findings import Findings
+from cli.verification.indexes import IndexCheck
+from cli.verification.producers import ProducerCheck
+from protocol.record_batch import BatchHeader, compute_crc
+from storage import paths
+from storage.batch_reader import REPLAY_BYTES, PlacedHeader, read_headers
+from storage.file_system import CorruptLogError, StorageError
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class Promises:
+    """What the data directory says of a partition's log."""
+
+    recovery_point: int
+    high_watermark: int
+    log_start_offset: int
+    was_clean: bool
+
+
+@dataclass(slots=True, kw_only=True)
+class PartitionSummary:
+    """What was read of one partition."""
+
+    partition: str
+    segments: int = 0
+    batches: int = 0
+    records: int = 0
+    size_bytes: int = 0
+    log_start_offset: int = 0
+    log_end_offset: int = 0
+    producers: int = 0
+    problems: int = 0
+
+
+class PartitionCheck:
+    """One partition under check; `run` does all of it."""
+
+    def __init__(
+        self, directory: str, promises: Promises, findings: Findings, advance: Callable[[int], None]
+    ) -> None:
+        """`advance` is told how many bytes were read."""
+        self.directory = directory
+        self.promises = promises
+        self.findings = findings
+        self.advance = advance
+        self.summary = PartitionSummary(partition=paths.name_of(directory))
+        self._segments = offset_files(directory, paths.LOG)
+        self._expected = self._segments[0][0] if self._segments else 0
+        """The offset that the next batch must begin with."""
+        self.summary.log_start_offset = max(self._expected, promises.log_start_offset)
+        self._epochs = EpochCheck(directory, self.summary.log_start_offset, findings)
+
+    def run(self, config: Config) -> PartitionSummary:
+        """Reads everything; problems are in `findings`, also what cannot be read at all."""
+        before = self.findings.problem_count
+        self._producers = ProducerCheck(self.directory, self._expected, config, self.findings)
+        try:
+            self._check_segments()
+            self._check_ends()
+        except StorageError as error:
+            self.findings.problem(self.directory, error)
+        self.summary.producers = self._producers.producer_count
+        self.summary.problems = self.findings.problem_count - before
+        return self.summary
+
+    def _check_segments(self) -> None:
+        for index, (base_offset, path) in enumerate(self._segments):
+            if not self._check_segment(base_offset, path):
+                for _, skipped in self._segments[index + 1 :]:
+                    self.findings.note(
+                        skipped, "was not read, because the log before it is damaged"
+                    )
+                return
+
+    def _check_segment(self, base_offset: int, path: str) -> bool:
+        """Reads one segment; returns whether the next one can be expected to follow it."""
+        self.summary.segments += 1
+        if base_offset != self._expected:
+            self.findings.problem(
+                path, f"begins at {base_offset}, the log before it ends at {self._expected}"
+            )
+            self._producers.trusted = False
+            self._expected = base_offset
+        indexes = IndexCheck(self.directory, base_offset)
+        with ReadOnlyFile(path) as file:
+            self.summary.size_bytes += file.size
+            try:
+                for placed in read_headers(file, 0, REPLAY_BYTES):
+                    self._check_batch(file, placed, indexes)
+                    self.advance(placed.header.size)
+            except CorruptLogError as damage:
+                return self._report_damage(damage, file.size)
+        indexes.finish()
+        self._report_indexes(indexes)
+        return True
+
+    def _check_batch(self, file: ReadOnlyFile, placed: PlacedHeader, indexes: IndexCheck) -> None:
+        position, header = placed
+        place = f"{file.path} at {position}"
+        if compute_crc(file.read(position, header.size)) != header.crc:
+            damage = CorruptLogError(file.path, position, "the CRC does not match")
+            if self._is_torn_tail():
+                raise damage
+            self.findings.problem(place, "the CRC does not match")
+            self._producers.trusted = False
+        elif header.base_offset != self._expected:
+            self.findings.problem(
+                place, f"base offset {header.base_offset}, expected {self._expected}"
+            )
+            self._producers.trusted = False
+        else:
+            self._count(header)
+            self._epochs.see(place, header)
+            self._producers.see(place, header)
+            indexes.see(position, header)
+        self._expected = header.next_offset
+
+    def _count(self, header: BatchHeader) -> None:
+        self.summary.batches += 1
+        self.summary.records += header.record_count
+
+    def _is_torn_tail(self) -> bool:
+        """Whether the next batch was never promised to be safe on disk."""
+        return not self.promises.was_clean and self._expected >= self.promises.recovery_point
+
+    def _report_damage(self, damage: CorruptLogError, size: int) -> bool:
+        cut = f"; the next start cuts {size - damage.position} bytes off"
+        if self._is_torn_tail():
+            self.findings.note(damage.path, f"a write was cut short at {damage.position}{cut}")
+        else:
+            self.findings.problem(damage.path, damage)
+            self._producers.trusted = False
+        return False
+
+    def _report_indexes(self, indexes: IndexCheck) -> None:
+        for path, text in indexes.faults:
+            if self.promises.was_clean:
+                self.findings.problem(path, text)
+            else:
+                self.findings.note(path, f"{text}; the next start rebuilds it")
+
+    def _check_ends(self) -> None:
+        """Compares where the log ends with what was promised of it."""
+        end = self._expected
+        self.summary.log_end_offset = end
+        for path in self._producers.finish(end):
+            text = f"is of an offset behind the end of the log, {end}"
+            if self.promises.was_clean:
+                self.findings.problem(path, text)
+            else:
+                self.findings.note(path, f"{text}; the next start removes it")
+        for name, offset in (
+            ("recovery point", self.promises.recovery_point),
+            ("high watermark", self.promises.high_watermark),
+            ("log start", self.promises.log_start_offset),
+        ):
+            if offset > end:
+                self.findings.problem(
+                    self.directory, f"the log ends at {end}, before its {name} {offset}"
+                )
