@@ -7,6 +7,7 @@ is compared with where the records must lie.
 from __future__ import annotations
 
 import itertools
+import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -99,5 +100,16 @@ class RoundTrip:
             for offset, (number, fields) in enumerate(itertools.zip_longest(numbers, read)):
                 wanted = None if number is None else series.record(number).canonical().hex()
                 if fields is None or fields[1:] != [str(offset), str(number), wanted]:
-                    return f"first difference: {fields}, expected {partition} {offset} {number} {wanted}"
+                    return _difference(f"partition {partition} offset {offset}", fields, wanted)
         return "the second reading found no difference"
+
+
+def _difference(where: str, read: list[str] | None, wanted: str | None) -> str:
+    """Both records around the first byte that differs, in hex."""
+    found = "" if read is None else read[3]
+    shared = len(os.path.commonprefix([found, wanted or ""])) // 2 * 2
+    part = slice(max(0, shared - 16), shared + 64)
+    return (
+        f"first difference at {where} (number {read and read[2]}), byte {shared // 2} of the "
+        f"canonical form: read ...{found[part]}, wanted ...{(wanted or '')[part]}"
+    )

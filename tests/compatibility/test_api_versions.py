@@ -22,6 +22,8 @@ _NAMES = {
     _FETCH: "fetch",
     _LIST_OFFSETS: "list_offsets",
     _METADATA: "metadata",
+    9: "offset_fetch",
+    10: "find_coordinator",
     _API_VERSIONS: "api_versions",
     _INIT_PRODUCER_ID: "init_producer_id",
 }

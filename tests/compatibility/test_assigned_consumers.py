@@ -73,6 +73,7 @@ def test_librdkafka_reads_and_closes(written: str, from_offset: int | None) -> N
     assert _seconds(consumer.close) < _CLOSE_S_MAX
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # its own use of importlib.resources
 def test_kafka_python_reads_and_closes(written: str) -> None:
     """Its reset policy says where to begin, as nothing is committed."""
     from kafka import KafkaConsumer, TopicPartition
