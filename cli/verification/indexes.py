@@ -57,6 +57,11 @@ class IndexCheck:
                 )
                 self._times.clear()
 
+    def give_up(self) -> None:
+        """A batch is damaged: what the remaining entries should say is not known."""
+        self._offsets.clear()
+        self._times.clear()
+
     def finish(self) -> None:
         """The segment has ended."""
         for path, left in ((self._offset_path, self._offsets), (self._time_path, self._times)):

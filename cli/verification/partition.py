@@ -118,6 +118,7 @@ class PartitionCheck:
                 raise damage
             self.findings.problem(place, "the CRC does not match")
             self._producers.trusted = False
+            indexes.give_up()
         elif header.base_offset != self._expected:
             self.findings.problem(
                 place, f"base offset {header.base_offset}, expected {self._expected}"

@@ -1,0 +1,95 @@
+"""`echoless dump` shows the bytes of a partition's files as they are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from protocol.record_batch import read_header
+from storage import paths
+from tests.cli.command import Command
+from tests.cli.data_directory import file_of, fill
+
+
+def test_batches_are_shown_with_every_header_field(tmp_path: Path, echoless: Command) -> None:
+    """One row per batch, the fields as they stand in the file, and whether the CRC is right."""
+    segment = file_of(fill(tmp_path), 0, paths.LOG)
+    header = read_header(segment.read_bytes())
+    ran = echoless("dump", segment, "--json")
+    (dumped,) = ran.json
+    assert (ran.code, dumped["path"], dumped["problem"]) == (0, str(segment), None)
+    assert dumped["rows"][0] == {
+        "position": 0,
+        "base_offset": 0,
+        "last_offset": 1,
+        "records": 2,
+        "size": header.size,
+        "codec": "none",
+        "leader_epoch": 0,
+        "max_timestamp": header.max_timestamp,
+        "producer_id": 7,
+        "producer_epoch": 0,
+        "base_sequence": 0,
+        "last_sequence": 1,
+        "flags": "",
+        "crc": f"{header.crc:08x}",
+        "crc_ok": True,
+    }
+    assert dumped["rows"][1]["position"] == header.size
+
+
+def test_records_are_shown_as_text_where_they_are_text(tmp_path: Path, echoless: Command) -> None:
+    """Keys, values and headers are readable; other bytes are written in Python's notation."""
+    segment = file_of(fill(tmp_path), 0, paths.LOG)
+    row = echoless("dump", segment, "--records", "--json").json[0]["rows"][1]
+    assert (row["offset"], row["key"], row["value"]) == (1, "key", "value 1")
+    assert row["headers"] == "trace=\\x00\\xff"
+
+
+def test_directory_shows_all_of_its_files(tmp_path: Path, echoless: Command) -> None:
+    """A partition's directory is dumped file by file: log, indexes, snapshots, epochs."""
+    directory = fill(tmp_path)
+    dumped = {Path(d["path"]).name: d["rows"] for d in echoless("dump", directory, "--json").json}
+    shown = {name for name in dumped if paths.parse_offset_file(name)}
+    assert shown == {p.name for p in directory.iterdir() if paths.parse_offset_file(p.name)}
+    assert dumped[paths.LEADER_EPOCH_CHECKPOINT] == [{"leader_epoch": "0", "start_offset": "0"}]
+    snapshot = dumped[file_of(directory, 16, paths.SNAPSHOT).name]
+    assert [row["producer_id"] for row in snapshot] == [7, 8]
+    assert snapshot[0]["window"] == "0-1@0, 2-3@4, 4-5@8, 6-7@12"
+    index = dumped[file_of(directory, 0, paths.OFFSET_INDEX).name]
+    assert index[0]["offset"] == 3
+
+
+def test_wrong_crc_is_shown_and_the_file_read_on(tmp_path: Path, echoless: Command) -> None:
+    """A damaged batch is marked, and the batches behind it are shown all the same."""
+    segment = file_of(fill(tmp_path), 0, paths.LOG)
+    data = bytearray(segment.read_bytes())
+    data[70] ^= 1
+    segment.write_bytes(data)
+    rows = echoless("dump", segment, "--json").json[0]["rows"]
+    assert [row["crc_ok"] for row in rows[:2]] == [False, True]
+
+
+def test_torn_file_is_shown_up_to_the_damage(tmp_path: Path, echoless: Command) -> None:
+    """What can be read is shown; then the damage is named and the exit code is 1."""
+    segment = file_of(fill(tmp_path), 0, paths.LOG)
+    whole = len(echoless("dump", segment, "--json").json[0]["rows"])
+    segment.write_bytes(segment.read_bytes()[:-1])
+    ran = echoless("dump", segment, "--json")
+    assert (ran.code, len(ran.json[0]["rows"])) == (1, whole - 1)
+    assert "the file lacks 1 bytes of the batch" in ran.err
+
+
+def test_table_says_when_it_is_cut(tmp_path: Path, echoless: Command) -> None:
+    """A limited table says so, and how to see the rest."""
+    segment = file_of(fill(tmp_path), 0, paths.LOG)
+    ran = echoless("dump", segment, "--limit", 1)
+    assert "the first 1; --limit 0 shows all" in ran.out
+    assert "base" in ran.out
+
+
+def test_what_is_no_partition_is_refused(tmp_path: Path, echoless: Command) -> None:
+    """A path that cannot be shown is refused in one line."""
+    (tmp_path / "other.txt").write_text("")
+    assert "does not exist" in echoless("dump", tmp_path / "nothing").err
+    assert "is no file that can be shown" in echoless("dump", tmp_path / "other.txt").err
+    assert "holds no file of a partition" in echoless("dump", tmp_path).err

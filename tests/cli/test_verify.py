@@ -1,0 +1,260 @@
+"""`echoless verify` finds what is wrong with a data directory, and nothing else."""
+
+from __future__ import annotations
+
+import os
+import struct
+from pathlib import Path
+
+import pytest
+
+from protocol.dedup import BatchMetadata, ProducerEntry
+from protocol.record_batch import leader_stamp, read_header
+from storage import paths
+from storage.file_system import OsFileSystem
+from storage.producer_snapshot import read_snapshot, write_snapshot
+from storage.producer_state import ProducerStates
+from tests.cli.command import Command
+from tests.cli.data_directory import append, file_of, fill, make_batch, now_ms, open_directory
+
+
+def _contents(path: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(path)): p.read_bytes() for p in path.rglob("*") if p.is_file()}
+
+
+def _write_log(directory: Path, *batches: bytes) -> None:
+    """Replaces the first segment by `batches` at consecutive offsets, with nothing derived."""
+    for file in directory.iterdir():
+        if paths.parse_offset_file(file.name) is not None:
+            file.unlink()
+    stamped, offset = b"", 0
+    for batch in batches:
+        header = read_header(batch)
+        stamped += leader_stamp(header, offset, 0) + batch[16:]
+        offset += header.record_count
+    file_of(directory, 0, paths.LOG).write_bytes(stamped)
+    for name in (paths.RECOVERY_POINT_CHECKPOINT, paths.HIGH_WATERMARK_CHECKPOINT):
+        (directory.parent / name).write_text("0\n0\n")
+
+
+def test_what_a_broker_leaves_has_no_problem(tmp_path: Path, echoless: Command) -> None:
+    """A cleanly closed directory of several segments and producers is found right."""
+    directory = fill(tmp_path)
+    ran = echoless("verify", tmp_path, "--json")
+    assert (ran.code, ran.json["problems"], ran.json["notes"]) == (0, [], [])
+    (summary,) = ran.json["partitions"]
+    assert (summary["batches"], summary["records"], summary["producers"]) == (8, 16, 2)
+    assert summary["segments"] == len(list(directory.glob("*.log"))) > 1
+    assert summary["log_end_offset"] == 16
+
+
+def test_nothing_is_changed(tmp_path: Path, echoless: Command) -> None:
+    """Verifying reads only, also where it finds damage."""
+    directory = fill(tmp_path)
+    segment = file_of(directory, 0, paths.LOG)
+    segment.write_bytes(segment.read_bytes()[:-5])
+    before = _contents(tmp_path)
+    assert echoless("verify", tmp_path).code == 1
+    assert _contents(tmp_path) == before
+
+
+def test_flipped_bit_is_a_problem_at_its_batch(tmp_path: Path, echoless: Command) -> None:
+    """A record that changed on disk is named with file and position; the rest is read on."""
+    segment = file_of(fill(tmp_path), 0, paths.LOG)
+    data = bytearray(segment.read_bytes())
+    second = read_header(data).size
+    data[second + 70] ^= 1
+    segment.write_bytes(data)
+    ran = echoless("verify", tmp_path, "--json")
+    assert (ran.code, ran.json["problems"]) == (
+        1,
+        [f"{segment} at {second}: the CRC does not match"],
+    )
+    assert ran.json["partitions"][0]["batches"] == 7
+
+
+def test_missing_segment_is_a_gap(tmp_path: Path, echoless: Command) -> None:
+    """Offsets must follow each other from file to file."""
+    directory = fill(tmp_path)
+    segments = sorted(directory.glob("*.log"))
+    segments[1].unlink()
+    ran = echoless("verify", tmp_path, "--json")
+    assert ran.code == 1
+    assert f"{segments[2]}: begins at" in ran.json["problems"][0]
+
+
+def test_torn_tail_after_a_crash_is_a_note(tmp_path: Path, echoless: Command) -> None:
+    """What the next start cuts off was never promised, so it is mentioned and no more."""
+    directory = fill(tmp_path, batches=2)
+    _crash(tmp_path, recovery_point=2)
+    segment = file_of(directory, 0, paths.LOG)
+    segment.write_bytes(segment.read_bytes()[:-1])
+    ran = echoless("verify", tmp_path, "--json")
+    assert (ran.code, ran.json["problems"]) == (0, [])
+    assert "a write was cut short" in ran.json["notes"][0]
+    assert ran.json["partitions"][0]["log_end_offset"] == 2
+
+
+def test_torn_tail_before_the_recovery_point_is_a_problem(
+    tmp_path: Path, echoless: Command
+) -> None:
+    """Records that were safely on disk and are cut short are lost."""
+    directory = fill(tmp_path, batches=2)
+    _crash(tmp_path, recovery_point=4)
+    segment = file_of(directory, 0, paths.LOG)
+    segment.write_bytes(segment.read_bytes()[:-1])
+    problems = echoless("verify", tmp_path, "--json").json["problems"]
+    assert any("lacks 1 bytes of the batch" in problem for problem in problems)
+    assert any("the log ends at 2, before its recovery point 4" in p for p in problems)
+
+
+def _crash(data_dir: Path, recovery_point: int) -> None:
+    """Makes the directory look as after kill -9 at this recovery point."""
+    (data_dir / paths.CLEAN_SHUTDOWN).unlink()
+    for name, offset in (
+        (paths.RECOVERY_POINT_CHECKPOINT, recovery_point),
+        (paths.HIGH_WATERMARK_CHECKPOINT, 0),
+    ):
+        (data_dir / name).write_text(f"0\n1\norders 0 {offset}\n")
+
+
+def test_record_stored_twice_is_a_problem(tmp_path: Path, echoless: Command) -> None:
+    """A batch whose sequences stand in the log before it is the very thing that must not be."""
+    directory = fill(tmp_path)
+    _write_log(directory, make_batch(7, 0), make_batch(7, 2), make_batch(7, 0))
+    ran = echoless("verify", tmp_path, "--json")
+    assert ran.code == 1
+    (problem,) = ran.json["problems"]
+    assert "producer 7 epoch 0 sequences 0 to 1: stored twice" in problem
+    assert problem.endswith("the same sequences stand at offset 0")
+
+
+def test_gap_in_the_sequences_is_a_problem(tmp_path: Path, echoless: Command) -> None:
+    """A missing sequence is a lost record."""
+    directory = fill(tmp_path)
+    _write_log(directory, make_batch(7, 0), make_batch(7, 4))
+    (problem,) = echoless("verify", tmp_path, "--json").json["problems"]
+    assert "OUT_OF_ORDER_SEQUENCE_NUMBER: sequence 4 does not follow" in problem
+
+
+def test_forgotten_producer_may_begin_again(tmp_path: Path, echoless: Command) -> None:
+    """After the expiry the broker knew nothing of the producer, so sequence 0 was right."""
+    directory = fill(tmp_path)
+    later = make_batch(7, 0, timestamp=1000 + 60_000)
+    _write_log(directory, make_batch(7, 0), later)
+    setting = "producer_id_expiration_ms=60s"
+    assert echoless("verify", tmp_path, "--set", setting).code == 0
+    assert echoless("verify", tmp_path).code == 1
+
+
+def test_snapshot_that_differs_from_the_log_is_a_problem(tmp_path: Path, echoless: Command) -> None:
+    """A snapshot must hold what replaying the log gives."""
+    path = str(file_of(fill(tmp_path), 16, paths.SNAPSHOT))
+    states = _loaded(path)
+    entry = states.get(7)
+    assert entry is not None
+    last = entry.batches[-1]
+    states.put(7, ProducerEntry(0, 0, now_ms(), (*entry.batches[:-1], last._replace(crc=1))))
+    write_snapshot(OsFileSystem(), path, 16, states)
+    ran = echoless("verify", tmp_path, "--json")
+    assert ran.code == 1
+    assert ran.json["problems"][0].startswith(f"{path}: producer 7 is epoch 0 with sequences")
+
+
+def test_snapshot_with_a_producer_too_many_or_too_few_is_a_problem(
+    tmp_path: Path, echoless: Command
+) -> None:
+    """Producers that never wrote, or that wrote lately and are missing, are both reported."""
+    path = str(file_of(fill(tmp_path), 16, paths.SNAPSHOT))
+    states = ProducerStates()
+    kept = _loaded(path).get(7)
+    assert kept is not None
+    states.put(7, kept)
+    states.put(99, ProducerEntry(0, 0, 1, (BatchMetadata(1, 1, 1, 1, 1),)))
+    write_snapshot(OsFileSystem(), path, 16, states)
+    problems = echoless("verify", tmp_path, "--json").json["problems"]
+    assert problems == [f"{path}: knows producer 99, which never wrote to this log"]
+    states.clear()
+    states.put(7, kept)
+    write_snapshot(OsFileSystem(), path, 16, states)
+    (problem,) = echoless("verify", tmp_path, "--json").json["problems"]
+    assert problem.startswith(f"{path}: lacks producer 8")
+
+
+def _loaded(path: str) -> ProducerStates:
+    states = ProducerStates()
+    read_snapshot(OsFileSystem(), path).load_into(states)
+    return states
+
+
+def test_log_whose_beginning_was_deleted_is_checked_from_its_snapshot(
+    tmp_path: Path, echoless: Command
+) -> None:
+    """Where old segments are gone the oldest snapshot says what the producers had sent."""
+    fill(tmp_path)
+    with open_directory(tmp_path) as log:
+        log.advance_log_start(8)
+        log.delete_old_segments(now_ms())
+        assert log.log_start_offset == 8
+        append(log, 7, 8)
+    ran = echoless("verify", tmp_path, "--json")
+    assert (ran.code, ran.json["problems"]) == (0, [])
+    assert ran.json["partitions"][0]["log_start_offset"] == 8
+
+
+@pytest.mark.parametrize(
+    ("suffix", "entry"),
+    [(paths.OFFSET_INDEX, struct.pack(">ii", 3, 1)), (paths.TIME_INDEX, struct.pack(">qi", 5, 3))],
+)
+def test_index_that_points_elsewhere_is_a_problem(
+    tmp_path: Path, echoless: Command, suffix: str, entry: bytes
+) -> None:
+    """Every index entry must name a batch that stands where it says."""
+    path = file_of(fill(tmp_path), 0, suffix)
+    path.write_bytes(entry + path.read_bytes()[len(entry) :])
+    (problem,) = echoless("verify", tmp_path, "--json").json["problems"]
+    assert problem.startswith(f"{path}: ")
+    assert "is wrong" in problem
+
+
+def test_damaged_small_files_are_problems(tmp_path: Path, echoless: Command) -> None:
+    """Snapshots, epochs, checkpoints and metadata that cannot be read are all reported."""
+    directory = fill(tmp_path)
+    damaged = [
+        file_of(directory, 16, paths.SNAPSHOT),
+        directory / paths.LEADER_EPOCH_CHECKPOINT,
+        directory / paths.PARTITION_METADATA,
+        tmp_path / paths.HIGH_WATERMARK_CHECKPOINT,
+    ]
+    for path in damaged:
+        path.write_bytes(b"nonsense")
+    problems = echoless("verify", tmp_path, "--json").json["problems"]
+    for path in damaged:
+        assert any(problem.startswith(str(path)) for problem in problems), path
+
+
+def test_leader_epochs_are_compared_with_the_batches(tmp_path: Path, echoless: Command) -> None:
+    """The checkpoint must give each offset the epoch that its batch carries."""
+    directory = fill(tmp_path)
+    (directory / paths.LEADER_EPOCH_CHECKPOINT).write_text("0\n1\n3 0\n")
+    (problem,) = echoless("verify", tmp_path, "--json").json["problems"]
+    assert problem.endswith("gives offset 0 leader epoch 3, its batch says 0")
+
+
+def test_directory_in_use_is_refused(tmp_path: Path, echoless: Command) -> None:
+    """While a broker writes, what is read would be wrong by the time it is judged."""
+    with open_directory(tmp_path) as log:
+        append(log, 7, 0)
+        ran = echoless("verify", tmp_path)
+    assert ran.code == 1
+    assert (
+        ran.err == f"echoless: {tmp_path} is in use by broker 1, process {os.getpid()}; "
+        f"stop it first\n"
+    )
+
+
+def test_other_directory_is_refused(tmp_path: Path, echoless: Command) -> None:
+    """A directory without a broker's data is a mistake of whoever named it."""
+    ran = echoless("verify", tmp_path)
+    assert ran.code == 1
+    assert ran.err == f"echoless: {tmp_path} is no data directory: it has no meta.properties\n"
