@@ -19,6 +19,7 @@ from storage.file_system import FileSystem
 from storage.log import Appended, Log
 from storage.log_config import LogConfig
 from storage.log_directory import LogDirectory
+from tests.fakes.memory_file_system import MemoryFileSystem
 
 CONFIG = LogConfig(segment_bytes=900, index_interval_bytes=200, retention_ms=-1, window=3)
 KEY = ("orders", 0)
@@ -39,6 +40,15 @@ class Stored(NamedTuple):
     @property
     def end_offset(self) -> int:
         return self.header.next_offset
+
+
+def new_file_system() -> MemoryFileSystem:
+    """An empty data directory, its operations counted from 0."""
+    fs = MemoryFileSystem()
+    fs.make_directory(DATA_DIR)
+    fs.sync_directory("/")
+    fs.operations = 0
+    return fs
 
 
 def make_batch(

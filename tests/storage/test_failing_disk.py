@@ -8,8 +8,15 @@ from protocol.record_batch import read_header
 from storage.file_system import StorageError
 from storage.log import Appended
 from tests.fakes.memory_file_system import MemoryFileSystem, keep_all, keep_none
-from tests.storage.log_workload import KEY, InFlight, Workload, make_batch, read_all
-from tests.storage.test_power_loss import count_operations, new_file_system
+from tests.storage.log_workload import (
+    KEY,
+    InFlight,
+    Workload,
+    make_batch,
+    new_file_system,
+    read_all,
+)
+from tests.storage.test_power_loss import count_operations
 
 _STEPS = 60
 

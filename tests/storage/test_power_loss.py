@@ -15,17 +15,9 @@ from tests.fakes.memory_file_system import (
     keep_all,
     keep_none,
 )
-from tests.storage.log_workload import KEY, Workload, make_batch, open_directory
+from tests.storage.log_workload import KEY, Workload, make_batch, new_file_system, open_directory
 
 STEPS = 60
-
-
-def new_file_system() -> MemoryFileSystem:
-    fs = MemoryFileSystem()
-    fs.make_directory("/data")
-    fs.sync_directory("/")
-    fs.operations = 0
-    return fs
 
 
 def count_operations(seed: int, steps: int = STEPS) -> int:
