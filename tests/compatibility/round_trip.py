@@ -7,7 +7,6 @@ is compared with where the records must lie.
 from __future__ import annotations
 
 import itertools
-import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -107,7 +106,10 @@ class RoundTrip:
 def _difference(where: str, read: list[str] | None, wanted: str | None) -> str:
     """Both records around the first byte that differs, in hex."""
     found = "" if read is None else read[3]
-    shared = len(os.path.commonprefix([found, wanted or ""])) // 2 * 2
+    same = itertools.takewhile(
+        lambda pair: pair[0] == pair[1], zip(found, wanted or "", strict=False)
+    )
+    shared = sum(1 for _ in same) // 2 * 2
     part = slice(max(0, shared - 16), shared + 64)
     return (
         f"first difference at {where} (number {read and read[2]}), byte {shared // 2} of the "

@@ -7,21 +7,19 @@ files on disk. What the tests expect is what the tools show of Apache Kafka.
 from __future__ import annotations
 
 import re
-import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from tests.support import apache_kafka as kafka_distribution
+from tests.compatibility.kafka_tools import run_tool
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.echoless import Echoless
 from tests.toolchain import require
 
 _TOPIC = "console"
 _LINES = [f"source:line,number:{n}\tkey-{n % 7}\tthe value of line {n}" for n in range(2000)]
-_TIMEOUT_S = 60
 _SEGMENT = "00000000000000000000"
 
 pytestmark = [pytest.mark.clients, pytest.mark.slow, pytest.mark.kafka]
@@ -35,20 +33,6 @@ class _Server:
     def segment_file(self, suffix: str) -> str:
         """The path of the topic's first segment, or of one of its indexes."""
         return str(self.data_dir / f"{_TOPIC}-0" / f"{_SEGMENT}{suffix}")
-
-
-def _tool(main_class: str, *arguments: str, lines: list[str] | None = None) -> str:
-    jvm = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
-    done = subprocess.run(
-        ["java", *jvm, "-cp", f"{kafka_distribution.JARS}/*", main_class, *arguments],
-        input="".join(f"{line}\n" for line in lines or []),
-        capture_output=True,
-        text=True,
-        timeout=_TIMEOUT_S,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
-    return done.stdout
 
 
 @pytest.fixture(scope="module", params=["echoless", "apache-kafka"])
@@ -75,7 +59,7 @@ def server(
 
 
 def _write(server: _Server) -> None:
-    _tool(
+    run_tool(
         "kafka.tools.ConsoleProducer",
         *("--bootstrap-server", server.address, "--topic", _TOPIC),
         *("--property", "parse.key=true", "--property", "parse.headers=true"),
@@ -88,7 +72,7 @@ def _write(server: _Server) -> None:
 
 def test_console_consumer_prints_what_was_written(server: _Server) -> None:
     """kafka-console-consumer shows every line once, in order, with its headers and its key."""
-    printed = _tool(
+    printed = run_tool(
         "org.apache.kafka.tools.consumer.ConsoleConsumer",
         *("--bootstrap-server", server.address, "--topic", _TOPIC),
         *("--partition", "0", "--offset", "earliest", "--max-messages", str(len(_LINES))),
@@ -107,7 +91,7 @@ def test_console_consumer_prints_what_was_written(server: _Server) -> None:
 )
 def test_get_offsets(server: _Server, time: str, offset: int | None) -> None:
     """kafka-get-offsets finds the first and the next offset, and a record of the newest time."""
-    printed = _tool(
+    printed = run_tool(
         "org.apache.kafka.tools.GetOffsetShell",
         *("--bootstrap-server", server.address, "--topic", _TOPIC, "--time", time),
     )
@@ -119,15 +103,15 @@ def test_get_offsets(server: _Server, time: str, offset: int | None) -> None:
 def test_topics_lists_and_describes(server: _Server) -> None:
     """kafka-topics knows the topic, its one partition, and who leads it."""
     command = ("org.apache.kafka.tools.TopicCommand", "--bootstrap-server", server.address)
-    assert _TOPIC in _tool(*command, "--list").splitlines()
-    described = _tool(*command, "--describe", "--topic", _TOPIC)
+    assert _TOPIC in run_tool(*command, "--list").splitlines()
+    described = run_tool(*command, "--describe", "--topic", _TOPIC)
     assert re.search(rf"Topic: {_TOPIC}\tTopicId: \S{{22}}\tPartitionCount: 1\t", described)
     assert re.search(r"Partition: 0\tLeader: 1\tReplicas: 1\tIsr: 1", described)
 
 
 def test_dump_log_reads_the_segment(server: _Server) -> None:
     """kafka-dump-log finds whole, valid, idempotent batches that follow each other, and no gap."""
-    printed = _tool(
+    printed = run_tool(
         "kafka.tools.DumpLogSegments",
         *("--deep-iteration", "--print-data-log", "--files", server.segment_file(".log")),
     )
@@ -153,7 +137,7 @@ def test_dump_log_reads_the_segment(server: _Server) -> None:
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
 def test_dump_log_accepts_the_indexes(server: _Server, suffix: str) -> None:
     """kafka-dump-log looks every index entry up in the log and finds no mismatch."""
-    printed = _tool("kafka.tools.DumpLogSegments", "--files", server.segment_file(suffix))
+    printed = run_tool("kafka.tools.DumpLogSegments", "--files", server.segment_file(suffix))
     assert "mismatch" not in printed.lower(), printed
     assert "not sane" not in printed, printed
     entries = re.findall(r"^(?:offset|timestamp): \d+ ", printed, re.MULTILINE)

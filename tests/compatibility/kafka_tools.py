@@ -1,0 +1,29 @@
+"""Runs Apache Kafka's own command-line tools by their main classes, from the jars that tests have.
+
+The shell scripts of the distribution only start these classes.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Sequence
+
+from tests.support import apache_kafka
+
+_JVM = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
+_TIMEOUT_S = 60
+_SHOWN = 2000
+
+
+def run_tool(main_class: str, *arguments: str, lines: Sequence[str] = ()) -> str:
+    """What the tool prints, given `lines` on its standard input; it has to succeed."""
+    done = subprocess.run(
+        ["java", *_JVM, "-cp", f"{apache_kafka.JARS}/*", main_class, *arguments],
+        input="".join(f"{line}\n" for line in lines),
+        capture_output=True,
+        text=True,
+        timeout=_TIMEOUT_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-_SHOWN:] + done.stderr[-_SHOWN:]
+    return done.stdout
