@@ -36,10 +36,9 @@ def test_headers_are_read_in_chunks_of_any_size(chunk_bytes: int) -> None:
 
 def read_to_damage(placed: Iterator[PlacedBatch | PlacedHeader]) -> tuple[list[int], int | None]:
     """Positions of the batches read, and of the damage that ended the reading."""
-    positions = []
+    positions: list[int] = []
     try:
-        for batch in placed:
-            positions.append(batch.position)
+        positions.extend(batch.position for batch in placed)
     except CorruptLogError as error:
         return positions, error.position
     return positions, None
