@@ -64,6 +64,14 @@ REFUSALS = {
     )
 }
 
+ECHOLESS_OPENS_RECORDS = False
+"""Whether a produced batch's records are checked (`protocol/record_check.py`); Kafka always does."""
+UNOPENED = "records are not opened"
+UNOPENED_FLAWS = frozenset(
+    {"records missing", "records left over", "garbage records", "no records", "undecodable"}
+)
+"""Flaws behind the header: Echoless judges such a batch by its header alone."""
+
 POISON = frozenset({"wrong length", "endless", "wrong magic", "unknown codec"})
 """Flaws over which Kafka may refuse the whole request, the other partitions included."""
 POISONED = "neighbour of a damaged batch"
@@ -135,7 +143,12 @@ DIFFERENCES = (
 )
 
 NAMES = (
-    *(refusal.name for refusal in REFUSALS.values()),
+    *(
+        refusal.name
+        for refusal in REFUSALS.values()
+        if ECHOLESS_OPENS_RECORDS or refusal.flaw not in UNOPENED_FLAWS
+    ),
+    *([] if ECHOLESS_OPENS_RECORDS else [UNOPENED]),
     POISONED,
     *(difference.name for difference in DIFFERENCES),
     SNAPSHOTS_LOST,

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from tests.differential.differences import (
+    ECHOLESS_OPENS_RECORDS,
     EXPIRED_BY_RECORD_TIME,
     IDS_AT_ONCE,
     LISTED_TWICE,
@@ -20,6 +21,8 @@ from tests.differential.differences import (
     POISONED,
     REFUSALS,
     SNAPSHOTS_LOST,
+    UNOPENED,
+    UNOPENED_FLAWS,
     Disagreement,
     Refusal,
     explain,
@@ -88,6 +91,8 @@ class Judge:
         """How often each named difference was the reason."""
         self.answers_compared = 0
         self._refuses_more = echoless_rules.refuses_more
+        is_opened = ECHOLESS_OPENS_RECORDS or not self._refuses_more
+        self._unopened = frozenset() if is_opened else UNOPENED_FLAWS
         self._slots = [
             _Slot(kind, (Partition(kafka_rules), Partition(echoless_rules)))
             for kind in history.slots
@@ -133,6 +138,8 @@ class Judge:
                 self._judge_stray(rows, is_poisoned=is_poisoned)
             elif is_poisoned and not flaw:
                 self._judge_poisoned(self._case(step, part, rows))
+            elif flaw in self._unopened:
+                self._judge_unopened(self._case(step, part, rows))
             elif flaw in REFUSALS and self._refuses_more:
                 self._judge_refusal(REFUSALS[flaw], part, self._slots[number], rows, step.version)
             elif rows[0].error not in DECIDED:
@@ -160,6 +167,16 @@ class Judge:
             return
         verdict = case.slot.models[1].decide(case.batch)
         self._settle(case, (Verdict(case.rows[0].error), verdict), POISONED, (1,))
+
+    def _judge_unopened(self, case: _Case) -> None:
+        """Kafka opened the batch and refused it; Echoless judges the header, or refuses alike."""
+        assert case.rows is not None
+        kafka, echoless = case.rows
+        if kafka.error in DECIDED:
+            raise MismatchError(f"Kafka took {case.part.note} with {tuple(kafka)}")
+        if kafka != echoless:
+            verdict = case.slot.models[1].decide(case.batch)
+            self._settle(case, (Verdict(kafka.error), verdict), UNOPENED, (1,))
 
     def _judge_refusal(
         self, refusal: Refusal, part: Part, slot: _Slot, rows: tuple[Row, Row], version: int
@@ -269,8 +286,9 @@ class Judge:
             check_producers(name, model, answer.producers)
 
     def _judge_init(self, step: InitProducerId, pair: Pair) -> None:
-        if pair.kafka.error == _LOADING and pair.echoless.error == NONE:
-            self.counts[IDS_AT_ONCE] += 1
+        is_loading = [answer.error == _LOADING for answer in pair]
+        if is_loading[0] or (is_loading[1] and not self._refuses_more):
+            self.counts[IDS_AT_ONCE] += 1  # how long Kafka takes depends on its controller
             return
         kafka = (pair.kafka.error, pair.kafka.producer_epoch)
         echoless = (pair.echoless.error, pair.echoless.producer_epoch)

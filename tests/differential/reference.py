@@ -170,8 +170,8 @@ class Partition:
             entry = Entry(batch.producer_epoch, batch.base_sequence, [])
         elif batch.base_sequence != (entry.last_sequence + 1) % SEQUENCES:
             entry.run_start = batch.base_sequence
-        elif batch.last_sequence < entry.last_sequence:
-            entry.run_start = 0
+        if batch.last_sequence < entry.run_start:
+            entry.run_start = 0  # it has wrapped: of the numbers before, nothing is proven
         remembered = Remembered(batch.base_sequence, batch.last_sequence, base_offset, timestamp)
         entry.window = [*entry.window, remembered][-self.rules.window :]
         self.entries[batch.producer_id] = entry

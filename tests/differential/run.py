@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from tests.differential.differences import NAMES
 from tests.differential.expect import MismatchError
 from tests.differential.generate import Generator
 from tests.differential.history import History, Step, TopicKind
@@ -35,7 +36,6 @@ _LANES = 6
 _KAFKA_PRODUCE_VERSION_MAX = 11
 _ECHOLESS_PRODUCE_VERSION_MAX = 13
 _EXPIRATION_MS = 86_400_000
-FAILURES_SHOWN_MAX = 500
 
 KAFKA_SETTINGS = {
     "auto.create.topics.enable": "false",
@@ -98,6 +98,8 @@ class Report:
     """How often each named difference was the reason for unequal answers."""
     failures: list[str] = field(default_factory=list)
     """Per failed history: its number, the reason and every request with both answers."""
+    names: tuple[str, ...] = NAMES
+    """The differences that should occur."""
 
 
 @dataclass(slots=True)
@@ -124,7 +126,7 @@ class Contest:
         *,
         is_echoless: bool = True,
     ) -> None:
-        self.report = Report()
+        self.report = Report(names=NAMES if is_echoless else ())
         self._kafka = kafka
         self._make_echoless = make_echoless
         self._seed = seed
@@ -204,6 +206,18 @@ class Contest:
             self.report.failures.append(_transcript(played, steps, done, first_half, mismatch))
         self.report.answers_compared += judge.answers_compared
         self.report.counts += judge.counts
+
+
+def summary(report: Report, *, failures_max: int) -> str:
+    """The report in words; a named difference that never occurred is told, too."""
+    lines = [failure + "\n" for failure in report.failures[:failures_max]]
+    lines += [f"{count:8}  {name}" for name, count in sorted(report.counts.items())]
+    lines += [f"   never  {name}" for name in report.names if name not in report.counts]
+    lines.append(
+        f"{report.histories} histories, {report.answers_compared} answers compared, "
+        f"{len(report.failures)} histories failed"
+    )
+    return "\n".join(lines)
 
 
 def _groups(numbers: Sequence[int]) -> Iterator[tuple[int, list[int]]]:

@@ -1,0 +1,48 @@
+"""The two brokers of a run, in a directory in memory where there is one: restarts cost files."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from tests.differential.run import KAFKA_SETTINGS, Broker, Contest, Report
+from tests.support.apache_kafka import ApacheKafka
+from tests.support.echoless import Echoless
+
+_MEMORY = Path("/dev/shm")
+
+
+def compare(
+    numbers: Sequence[int], seed: int, *, kafka_only: bool = False, module: str = "broker"
+) -> Report:
+    """Plays these histories of `seed` to both brokers.
+
+    `kafka_only`: the other broker is a second Apache Kafka. `module` is what Echoless is started
+    from, `python -m <module>`.
+    """
+    with contextlib.ExitStack() as stack:
+        directory = stack.enter_context(_directory())
+        attempts = itertools.count()
+
+        def make_other(settings: dict[str, str]) -> Broker:
+            place = directory / f"other-{next(attempts)}"
+            if kafka_only:
+                return ApacheKafka(place, KAFKA_SETTINGS)
+            return Echoless(place, settings, module=module)
+
+        kafka = ApacheKafka(directory / "kafka", KAFKA_SETTINGS)
+        stack.callback(kafka.kill)
+        kafka.start()
+        return Contest(kafka, make_other, seed, is_echoless=not kafka_only).run(numbers)
+
+
+@contextlib.contextmanager
+def _directory() -> Iterator[Path]:
+    parent = _MEMORY if _MEMORY.is_dir() else None
+    with tempfile.TemporaryDirectory(
+        prefix="differential-", dir=parent, ignore_cleanup_errors=True
+    ) as directory:
+        yield Path(directory)

@@ -1,0 +1,49 @@
+"""The same random histories to Apache Kafka and Echoless; `python -m tests.differential` runs more."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.differential.broken_broker import BREAKS, VARIABLE
+from tests.differential.differences import IDS_AT_ONCE, NAMES
+from tests.differential.pair import compare
+from tests.differential.run import GROUP_SIZE, VARIANTS, summary
+from tests.toolchain import require
+
+pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+
+SEED = 20261121
+HISTORIES = 2000
+
+
+@pytest.fixture(autouse=True)
+def _needs_kafka() -> None:
+    require("java", "kafka")
+
+
+def test_echoless_answers_as_kafka_but_for_the_named_differences(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Every answer, every producer and every stored byte is Kafka's, or a difference has a name."""
+    assert GROUP_SIZE * len(VARIANTS) <= HISTORIES, "some variant would not be played"
+    report = compare(range(HISTORIES), SEED)
+    with capsys.disabled():
+        print("\n" + summary(report, failures_max=0))
+    assert not report.failures, summary(report, failures_max=2)
+    timed = {IDS_AT_ONCE}  # depends on how soon Kafka's controller hands out ids
+    assert set(NAMES) - timed <= set(report.counts), "a named difference never occurred"
+
+
+def test_two_kafkas_never_differ() -> None:
+    """The model of Kafka predicts Kafka, and the comparison adds no difference of its own."""
+    report = compare(range(120), SEED, kafka_only=True)
+    assert not report.failures, summary(report, failures_max=2)
+    assert set(report.counts) <= {IDS_AT_ONCE}
+
+
+@pytest.mark.parametrize("decision", BREAKS)
+def test_a_wrong_decision_is_seen(decision: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An Echoless with one broken decision fails within a few dozen histories."""
+    monkeypatch.setenv(VARIABLE, decision)
+    report = compare(range(60), SEED, module="tests.differential.broken_broker")
+    assert report.failures
