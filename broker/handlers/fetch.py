@@ -107,37 +107,41 @@ def _wanted(request: Request) -> Fetch:
 def fetch(broker: Broker, wanted: Fetch) -> list[TopicFetched] | Awaitable[list[TopicFetched]]:
     """What there is, at once or after a wait."""
     read = _read(broker, wanted)
-    is_enough = read.size >= wanted.min_bytes or read.has_error
-    if is_enough or wanted.max_wait_s <= 0 or not read.partitions:
-        return read.topics
-    return _wait_for_data(broker, wanted, read)
+    is_done = _is_enough(wanted, read) or wanted.max_wait_s <= 0
+    return _taken(broker, read) if is_done else _wait_for_data(broker, wanted)
 
 
-async def _wait_for_data(broker: Broker, wanted: Fetch, read: _Read) -> list[TopicFetched]:
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + wanted.max_wait_s
-    while read.size < wanted.min_bytes and not read.has_error:
-        timeout_s = deadline - loop.time()
-        if timeout_s <= 0 or not await _data_arrived(read.partitions, timeout_s):
-            break
-        read = _read(broker, wanted)
+def _taken(broker: Broker, read: _Read) -> list[TopicFetched]:
+    broker.metrics.fetch_bytes_total += read.size
     return read.topics
 
 
-async def _data_arrived(partitions: Sequence[Partition], timeout_s: float) -> bool:
-    """Whether a high watermark (or a role) moved before the time was up."""
+def _is_enough(wanted: Fetch, read: _Read) -> bool:
+    return read.size >= wanted.min_bytes or read.has_error or not read.partitions
+
+
+async def _wait_for_data(broker: Broker, wanted: Fetch) -> list[TopicFetched]:
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + wanted.max_wait_s
+    while True:
+        # Read again before each wait, also the first: this task may have begun after data came.
+        read = _read(broker, wanted)
+        timeout_s = deadline - loop.time()
+        if _is_enough(wanted, read) or timeout_s <= 0:
+            return _taken(broker, read)
+        await _data_arrived(read.partitions, timeout_s)
+
+
+async def _data_arrived(partitions: Sequence[Partition], timeout_s: float) -> None:
+    """Returns when a high watermark (or a role) has moved, or the time is up."""
     arrived = asyncio.get_running_loop().create_future()
     for partition in partitions:
         partition.notify_of_data(arrived)
     try:
-        async with asyncio.timeout(timeout_s):
-            await arrived
-    except TimeoutError:
-        return False
+        await asyncio.wait((arrived,), timeout=timeout_s)
     finally:
         for partition in partitions:
             partition.forget(arrived)
-    return True
 
 
 def _read(broker: Broker, wanted: Fetch) -> _Read:
@@ -156,7 +160,6 @@ def _read(broker: Broker, wanted: Fetch) -> _Read:
             if partition is not None:
                 partitions.append(partition)
         topics.append(TopicFetched(topic, fetched))
-    broker.metrics.fetch_bytes_total += size
     return _Read(topics, size, has_error, partitions)
 
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from broker.partition import Partition
@@ -28,13 +28,15 @@ from protocol.dedup import Duplicate, Reject
 from protocol.errors import ErrorCode, KafkaError
 from protocol.produce import PartitionProduced, TopicProduced, encode_produce_response
 from protocol.record_batch import (
+    ATTRIBUTES_LOW_POSITION,
     HEADER_SIZE,
     MAGIC,
     MAGIC_POSITION,
+    TRANSACTIONAL_BIT,
     BatchHeader,
     Buffer,
-    read_header,
 )
+from protocol.record_check import check_framing, check_records
 from protocol.registry import Api
 from storage.file_system import StorageError
 
@@ -129,6 +131,9 @@ def produce_batch(
         _check_role(partition, write.acks)
         rules = partition.rules
         check_batch(records, header, rules.bytes_max, rules.timestamps, write.now_ms)
+        # Every field of a producer's first batch, which shows what it is worth; then the framing.
+        check = check_records if header.base_sequence == 0 else check_framing
+        check(records, header)
         return _append(write, partition, records, header)
     except KafkaError as error:
         return _failed(index, error, partition)
@@ -205,8 +210,8 @@ def is_transactional(records: Buffer | None) -> bool:
     return (
         records is not None
         and len(records) >= HEADER_SIZE
+        and bool(records[ATTRIBUTES_LOW_POSITION] & TRANSACTIONAL_BIT)
         and records[MAGIC_POSITION] == MAGIC
-        and read_header(records).is_transactional
     )
 
 
@@ -241,15 +246,12 @@ def _acknowledge(write: Write, topics: list[TopicProduced], stored: list[Stored]
     waits = unacknowledged(write.acks, stored)
     if not waits:
         return encode_produce_response(write.request.version, topics)
-    return _answer_when_acknowledged(write, topics, waits)
-
-
-async def _answer_when_acknowledged(
-    write: Write, topics: list[TopicProduced], waits: list[Stored]
-) -> Answer:
     timeout_s = write.request.body.timeout.total_seconds()
-    topics = await acknowledged(write.acks, topics, waits, timeout_s)
-    return encode_produce_response(write.request.version, topics)
+    return _answer_later(write, acknowledged(write.acks, topics, waits, timeout_s))
+
+
+async def _answer_later(write: Write, topics: Awaitable[list[TopicProduced]]) -> Answer:
+    return encode_produce_response(write.request.version, await topics)
 
 
 def unacknowledged(acks: int, stored: list[Stored]) -> list[Stored]:
@@ -262,12 +264,25 @@ def _acknowledged_offset(partition: Partition, acks: int) -> int:
     return partition.high_watermark if acks == ACKS_ALL else partition.durable_offset
 
 
-async def acknowledged(
+def acknowledged(
     acks: int, topics: list[TopicProduced], waits: list[Stored], timeout_s: float
-) -> list[TopicProduced]:
-    """Waits for all partitions together, at most for the timeout; the topics with what came of it."""
+) -> Awaitable[list[TopicProduced]]:
+    """Waits for all partitions together, at most for the timeout; the topics with what came of it.
+
+    The wait begins with the call, not with the first `await`: nothing is missed in between.
+    """
     by_all = acks == ACKS_ALL
     futures = {one.partition.acknowledged(one.next_offset, by_all=by_all): one for one in waits}
+    return _when_done(futures, topics, timeout_s, by_all=by_all)
+
+
+async def _when_done(
+    futures: Mapping[asyncio.Future[None], Stored],
+    topics: list[TopicProduced],
+    timeout_s: float,
+    *,
+    by_all: bool,
+) -> list[TopicProduced]:
     done, late = await asyncio.wait(futures, timeout=max(timeout_s, 0))
     failed: dict[Partition, ErrorCode] = {}
     for future in late:
@@ -280,6 +295,7 @@ async def acknowledged(
             failed[partition] = error.code
         elif by_all and len(partition.isr) < partition.rules.min_insync_replicas:
             failed[partition] = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+    waits = list(futures.values())
     return [_with_failures(topic, failed, waits) for topic in topics] if failed else topics
 
 

@@ -42,7 +42,9 @@ def handle(
     if message.acks == ACKS_NONE:
         return NO_RESPONSE
     if unacknowledged(message.acks, [outcome]):
-        return _answer_later(message, outcome)
+        topics = [TopicProduced(message.topic, [outcome.produced])]
+        waits = acknowledged(message.acks, topics, [outcome], message.timeout_ms / 1000)
+        return _answer_later(waits, is_duplicate=outcome.is_duplicate)
     return _answer(outcome.produced, is_duplicate=outcome.is_duplicate)
 
 
@@ -54,10 +56,11 @@ def _produce(message: Produce, peer: Peer, broker: Broker) -> PartitionProduced 
     return produce_batch(write, message.topic, message.partition, message.batch)
 
 
-async def _answer_later(message: Produce, stored: Stored) -> dict[str, Any]:
-    topics = [TopicProduced(message.topic, [stored.produced])]
-    topics = await acknowledged(message.acks, topics, [stored], message.timeout_ms / 1000)
-    return _answer(topics[0].partitions[0], is_duplicate=stored.is_duplicate)
+async def _answer_later(
+    topics: Awaitable[list[TopicProduced]], *, is_duplicate: bool
+) -> dict[str, Any]:
+    (topic,) = await topics
+    return _answer(topic.partitions[0], is_duplicate=is_duplicate)
 
 
 def _answer(produced: PartitionProduced, *, is_duplicate: bool) -> dict[str, Any]:

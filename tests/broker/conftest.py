@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.in_process import Running, in_process
+from tests.support.native_client import NativeConnection
 from tests.support.raw_client import RawConnection
 
 
@@ -22,5 +23,13 @@ async def running(tmp_path: Path) -> AsyncIterator[Running]:
 async def kafka(running: Running) -> AsyncIterator[RawConnection]:
     """A connection to its Kafka port."""
     connection = await RawConnection.open(running.kafka_address)
+    yield connection
+    await connection.close()
+
+
+@pytest.fixture
+async def native(running: Running) -> AsyncIterator[NativeConnection]:
+    """A connection to its native port."""
+    connection = await NativeConnection.open(running.native_address)
     yield connection
     await connection.close()

@@ -16,6 +16,7 @@ from broker.broker import Broker
 from broker.config import Address, Config
 from broker.dispatch import KafkaDispatcher
 from broker.memory_budget import MemoryBudget
+from broker.native.dispatch import NativeDispatcher
 from broker.server import Server, bind, bound_address
 from storage.file_system import OsFileSystem
 
@@ -28,26 +29,28 @@ class Running:
 
     broker: Broker
     kafka_address: str
+    native_address: str
 
 
 @asynccontextmanager
 async def in_process(directory: Path, **settings: Any) -> AsyncIterator[Running]:
     """Starts a broker on free ports, and stops it as SIGTERM would. `settings`: names of `Config`."""
     config = Config(data_dir=str(directory / "data"), **settings)
-    kafka_socket = bind("listen", _ANY_PORT)
-    address = bound_address(kafka_socket)
     broker = Broker(config, OsFileSystem())
-    await broker.start(address)
-    server = Server(
-        kafka_socket,
-        KafkaDispatcher(broker),
-        config=config,
-        budget=MemoryBudget(config.request_size_max),
-        metrics=broker.metrics,
-    )
-    await server.start()
+    sockets = [bind("listen", _ANY_PORT), bind("native_listen", _ANY_PORT)]
+    kafka_address, native_address = (bound_address(listener) for listener in sockets)
+    await broker.start(kafka_address)
+    dispatchers = (KafkaDispatcher(broker), NativeDispatcher(broker))
+    budget = MemoryBudget(config.request_size_max)
+    servers = [
+        Server(listener, dispatcher, config=config, budget=budget, metrics=broker.metrics)
+        for listener, dispatcher in zip(sockets, dispatchers, strict=True)
+    ]
+    for server in servers:
+        await server.start()
     try:
-        yield Running(broker, str(address))
+        yield Running(broker, str(kafka_address), str(native_address))
     finally:
-        await server.stop()
+        for server in servers:
+            await server.stop()
         await broker.stop()
