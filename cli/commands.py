@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from cli import dump, producers, topics, verify
+from cli import demo, dump, producers, topics, verify
 
 app = typer.Typer(
     help="A Kafka-wire-compatible mini-broker: a record sent is a record stored once.",
@@ -29,3 +29,4 @@ app.add_typer(topics.app, name="topics")
 app.command("producers")(producers.producers)
 app.command("dump")(dump.dump)
 app.command("verify")(verify.verify)
+app.command("demo")(demo.demo)

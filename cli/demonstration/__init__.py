@@ -1,0 +1,1 @@
+"""The parts of `echoless demo`: a broker, a network that loses acknowledgements, a producer."""
