@@ -35,7 +35,7 @@ def _forget_the_oldest() -> None:
 
 def _accept_gaps() -> None:
     """Takes any sequence for the next one."""
-    dedup.follows = lambda _sequence, _last_sequence: True  # type: ignore[assignment]
+    dedup.follows = lambda _sequence, _last_sequence: True  # type: ignore[attr-defined, assignment]
 
 
 def _accept_old_epochs() -> None:
