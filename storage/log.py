@@ -383,6 +383,7 @@ class Log:
             self._fs.sync_directory(self.directory)
             self._segments = Segments([segment])
             self.producers.clear()
+            self.leader_epochs.truncate_from_end(0)
             self.log_start_offset = self.recovery_point = offset
             self._publish_cut()
 

@@ -1,0 +1,297 @@
+"""Appending, reading, flushing, cutting and deleting: what the log promises its caller."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from protocol.dedup import Duplicate, Reject, UnknownProducerId
+from protocol.errors import DecodeError, ErrorCode, KafkaError
+from protocol.record_batch import compute_crc, read_header
+from storage.log import Appended, Log
+from storage.log_config import LogConfig
+from tests.storage.log_workload import (
+    facts_of_entries,
+    make_batch,
+    new_file_system,
+    read_all,
+    stamped,
+)
+from tests.storage.one_log import DIRECTORY, NOW_MS, SMALL, OneLog
+
+
+def test_a_batch_is_stored_with_offset_and_leader_epoch() -> None:
+    """Only the first sixteen bytes of a batch change on its way to disk."""
+    one = OneLog()
+    batch = make_batch(producer_id=7, epoch=0, sequence=0, count=3)
+    answer = one.log.append(memoryview(batch), read_header(batch), 4, NOW_MS)
+    assert answer == Appended(0, 2, read_header(batch).max_timestamp, -1)
+    second = one.append(producer_id=7, sequence=3, leader_epoch=4)
+    assert isinstance(second, Appended)
+    assert second.base_offset == 3
+    assert one.log.read(0, len(batch), 100) == stamped(batch, 0, 4).data
+    assert one.log.leader_epochs.latest_epoch == 4
+
+
+def test_a_repeat_is_answered_and_not_stored() -> None:
+    """The de-duplication decision is taken before anything is written."""
+    one = OneLog()
+    one.fill(3)
+    size = one.log.size_bytes
+    repeat = one.append(producer_id=1, sequence=1)
+    assert isinstance(repeat, Duplicate)
+    assert repeat.original.base_offset == 1
+    gap = one.append(producer_id=1, sequence=9)
+    assert isinstance(gap, Reject)
+    assert gap.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert (one.log.size_bytes, one.log.log_end_offset) == (size, 3)
+
+
+def test_an_unknown_producer_is_judged_by_whether_the_log_ever_held_a_record() -> None:
+    """45 on a log that never held one, 59 afterwards, even when all of it is deleted."""
+    one = OneLog()
+    first = one.append(producer_id=1, sequence=5)
+    assert isinstance(first, Reject)
+    assert first.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    one.append()
+    one.log.advance_log_start(1)
+    later = one.append(producer_id=1, sequence=5)
+    assert isinstance(later, Reject)
+    assert later.code is ErrorCode.UNKNOWN_PRODUCER_ID
+    one.log.reconfigure(replace(SMALL, unknown_producer_id=UnknownProducerId.ACCEPT))
+    assert isinstance(one.append(producer_id=1, sequence=5), Appended)
+
+
+def test_a_batch_that_fits_no_segment_is_refused_before_a_roll() -> None:
+    """RECORD_LIST_TOO_LARGE leaves segments, offsets and producers as they were."""
+    one = OneLog()
+    one.fill(1)
+    with pytest.raises(KafkaError) as caught:
+        one.append(producer_id=2, size=1000)
+    assert caught.value.code is ErrorCode.RECORD_LIST_TOO_LARGE
+    assert (one.log.segment_count, one.log.log_end_offset, len(one.log.producers)) == (1, 1, 1)
+
+
+def test_log_append_time_replaces_the_clients_time() -> None:
+    """The stored batch carries the broker's time and a CRC that fits; the answer names the time."""
+    one = OneLog(replace(SMALL, log_append_time=True))
+    assert one.append(producer_id=1, timestamp=5, count=2, now_ms=NOW_MS + 7) == Appended(
+        0, 1, NOW_MS + 7, NOW_MS + 7
+    )
+    data = one.log.read(0, 1000, 10)
+    header = read_header(data)
+    assert header.is_log_append_time
+    assert (header.max_timestamp, header.crc) == (NOW_MS + 7, compute_crc(data))
+    assert one.log.offset_at_timestamp(NOW_MS) == (NOW_MS + 7, 0)
+    assert isinstance(one.append(producer_id=1, timestamp=5, count=2), Duplicate)
+
+
+def test_segments_roll_by_size() -> None:
+    """No segment grows beyond its limit, and reads go through all of them."""
+    one = OneLog()
+    one.fill(40)
+    assert one.log.segment_count > 4
+    sizes = [len(one.fs.read_bytes(f"{DIRECTORY}/{name}")) for name in one.files(".log")]
+    assert max(sizes) <= SMALL.segment_bytes
+    assert len(read_all(one.log)) == sum(sizes)
+
+
+def test_segments_roll_by_record_time() -> None:
+    """A segment ends when a batch is newer than its first one by more than `roll_ms`."""
+    one = OneLog(LogConfig(roll_ms=1000))
+    for timestamp, segments in ((NOW_MS, 1), (NOW_MS + 1000, 1), (NOW_MS + 1001, 2), (5, 2)):
+        one.append(timestamp=timestamp)
+        assert one.log.segment_count == segments
+
+
+def test_segments_of_records_without_time_roll_by_the_clock() -> None:
+    """Where the first batch has no timestamp, the age of the file counts."""
+    one = OneLog(LogConfig(roll_ms=1000))
+    one.append(timestamp=-1)
+    one.append(timestamp=-1, now_ms=NOW_MS + 1000)
+    assert one.log.segment_count == 1
+    one.append(timestamp=-1, now_ms=NOW_MS + 1001)
+    assert one.log.segment_count == 2
+
+
+def test_a_roll_of_an_empty_segment_is_nothing() -> None:
+    """There is never a second empty segment."""
+    one = OneLog()
+    one.log.roll()
+    one.append()
+    one.log.roll()
+    one.log.roll()
+    assert one.log.segment_count == 2
+
+
+def test_a_flush_moves_the_recovery_point_only_when_it_is_done() -> None:
+    """What is appended while a flush runs is not covered by it."""
+    one = OneLog()
+    one.fill(2)
+    pending = one.log.start_flush()
+    one.fill(1, first_sequence=2)
+    pending.run()
+    assert one.log.recovery_point == 0
+    one.log.finish_flush(pending)
+    assert one.log.recovery_point == 2
+    one.log.flush()
+    assert one.log.recovery_point == 3
+
+
+def test_a_cut_cancels_the_flush_that_is_pending() -> None:
+    """A flush of records that are gone must not vouch for what is written in their place."""
+    one = OneLog()
+    one.fill(10)
+    pending = one.log.start_flush()
+    one.log.truncate_to(4)
+    pending.run()
+    one.log.finish_flush(pending)
+    assert one.log.recovery_point == 0
+    one.fill(3, first_sequence=4)
+    one.log.flush()
+    assert one.log.recovery_point == 7
+
+
+def test_a_flush_that_ran_before_the_cut_counts_up_to_it() -> None:
+    """The owner may cut between `run` and `finish_flush`."""
+    one = OneLog()
+    one.fill(10)
+    pending = one.log.start_flush()
+    pending.run()
+    one.log.truncate_to(4)
+    one.log.finish_flush(pending)
+    assert one.log.recovery_point == 4
+
+
+def test_a_cut_in_the_middle_of_a_batch_takes_the_whole_batch() -> None:
+    """The log ends at a batch, never inside one; the producer falls back with it."""
+    one = OneLog()
+    one.append(producer_id=1, count=3)
+    before = facts_of_entries(one.log.producers.items())
+    one.append(producer_id=1, sequence=3, count=3)
+    one.log.truncate_to(4)
+    assert one.log.log_end_offset == 3
+    assert facts_of_entries(one.log.producers.items()) == before
+    one.log.truncate_to(100)
+    assert one.log.log_end_offset == 3
+
+
+def test_an_emptied_log_goes_on_where_it_is_told() -> None:
+    """After a full truncation offsets, producers and epochs begin anew."""
+    one = OneLog()
+    one.fill(30)
+    one.log.flush()
+    one.log.truncate_fully_and_start_at(1000)
+    assert (one.log.log_start_offset, one.log.log_end_offset) == (1000, 1000)
+    assert len(one.log.producers) == 0
+    assert one.log.leader_epochs.entries == ()
+    answer = one.append(producer_id=1)
+    assert isinstance(answer, Appended)
+    assert answer.base_offset == 1000
+    assert one.files(".log") == ["00000000000000001000.log"]
+
+
+def test_records_below_the_log_start_cannot_be_read_and_producers_stay_known() -> None:
+    """DeleteRecords hides records at once; a repeat of a deleted batch is still a repeat."""
+    one = OneLog()
+    one.fill(5)
+    one.log.advance_log_start(4)
+    one.log.advance_log_start(2)
+    assert one.log.log_start_offset == 4
+    with pytest.raises(KafkaError) as caught:
+        one.log.read(3, 1000, 10)
+    assert caught.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
+    assert isinstance(one.append(producer_id=1, sequence=3), Duplicate)
+    with pytest.raises(KafkaError):
+        one.log.advance_log_start(6)
+
+
+def test_idle_producers_are_forgotten_by_the_brokers_clock() -> None:
+    """The time of the append counts, not the time that the records claim."""
+    one = OneLog(replace(SMALL, producer_id_expiration_ms=1000))
+    one.append(producer_id=1, timestamp=5, now_ms=NOW_MS)
+    one.append(producer_id=2, timestamp=5, now_ms=NOW_MS + 500)
+    assert one.log.expire_producers(NOW_MS + 999) == 0
+    assert one.log.expire_producers(NOW_MS + 1000) == 1
+    assert [producer_id for producer_id, _ in one.log.producers.items()] == [2]
+
+
+def test_replayed_batches_count_from_the_time_of_opening() -> None:
+    """The log does not keep append times; a later time forgets nobody too early."""
+    one = OneLog(replace(SMALL, producer_id_expiration_ms=1000))
+    one.append(producer_id=1, now_ms=NOW_MS - 900)
+    one.open()
+    assert one.log.expire_producers(NOW_MS + 999) == 0
+    assert one.log.expire_producers(NOW_MS + 1000) == 1
+
+
+def test_a_clean_restart_keeps_append_times() -> None:
+    """The snapshot knows when each producer appended."""
+    one = OneLog(replace(SMALL, producer_id_expiration_ms=1000))
+    one.append(producer_id=1, now_ms=NOW_MS - 900)
+    one.close_and_open()
+    assert one.log.expire_producers(NOW_MS + 99) == 0
+    assert one.log.expire_producers(NOW_MS + 100) == 1
+
+
+def replicate(one: OneLog) -> tuple[Log, bytes]:
+    follower = OneLog(SMALL, new_file_system())
+    return follower.log, read_all(one.log)
+
+
+def test_a_follower_ends_up_with_the_same_log_and_producers() -> None:
+    """Replicated batches are taken as they are, over segment boundaries and leader epochs."""
+    one = OneLog()
+    one.fill(20)
+    one.append(producer_id=2, leader_epoch=3)
+    follower, data = replicate(one)
+    follower.append_replicated(data, NOW_MS)
+    assert read_all(follower) == data
+    assert dict(follower.producers.items()) == dict(one.log.producers.items())
+    assert follower.leader_epochs.entries == one.log.leader_epochs.entries
+    assert follower.segment_count == one.log.segment_count
+
+
+def test_a_follower_takes_all_of_a_fetch_or_nothing() -> None:
+    """A wrong CRC, a gap, a fallen epoch or left-over bytes anywhere refuse the whole."""
+    one = OneLog()
+    one.fill(3)
+    follower, data = replicate(one)
+    size = len(data) // 3
+    damaged = bytearray(data)
+    damaged[-1] ^= 1
+    older = stamped(make_batch(), 4, 0).data
+    newer = stamped(make_batch(), 3, 2).data
+    for bad in (bytes(damaged), data[size:], data[:size] + data[2 * size :], data[:-1],
+                data + newer + older):  # fmt: skip
+        with pytest.raises(DecodeError):
+            follower.append_replicated(bad, NOW_MS)
+        assert (follower.log_end_offset, follower.size_bytes) == (0, 0)
+    follower.append_replicated(b"", NOW_MS)
+    follower.append_replicated(data + newer, NOW_MS)
+    assert follower.log_end_offset == 4
+
+
+def test_a_narrower_window_takes_effect_at_once() -> None:
+    """Reconfiguration reaches the producer state."""
+    one = OneLog()
+    one.fill(5)
+    one.log.reconfigure(replace(SMALL, window=2))
+    entry = one.log.producers.get(1)
+    assert entry is not None
+    assert len(entry.batches) == 2
+    one.fill(3, first_sequence=5)
+    entry = one.log.producers.get(1)
+    assert entry is not None
+    assert len(entry.batches) == 2
+
+
+def test_an_idle_log_closes_without_touching_the_disk() -> None:
+    """A broker with many idle partitions stops quickly."""
+    one = OneLog()
+    one.fill(20)
+    one.close_and_open()
+    operations = one.fs.operations  # type: ignore[attr-defined]
+    one.log.close()
+    assert one.fs.operations == operations  # type: ignore[attr-defined]
