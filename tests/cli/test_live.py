@@ -1,0 +1,139 @@
+"""The commands that talk to a running broker, against a real one."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.command import Command
+from tests.support.echoless import Echoless
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Echoless]:
+    running = Echoless(tmp_path_factory.mktemp("broker"))
+    running.start()
+    yield running
+    running.kill()
+
+
+@pytest.fixture(autouse=True)
+def bootstrap(broker: Echoless, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands find the broker as a user's do: by the environment."""
+    monkeypatch.setenv("ECHOLESS_BOOTSTRAP_SERVER", broker.kafka_address)
+
+
+def _produce(broker: Echoless, topic: str, count: int) -> None:
+    async def send() -> None:
+        from aiokafka import AIOKafkaProducer
+
+        producer = AIOKafkaProducer(bootstrap_servers=broker.kafka_address, enable_idempotence=True)
+        await producer.start()
+        for index in range(count):
+            await producer.send_and_wait(topic, b"value %d" % index, partition=0)
+        await producer.stop()
+
+    asyncio.run(send())
+
+
+def test_topic_from_creation_to_deletion(echoless: Command) -> None:
+    """A topic is created with its overrides, listed, described, altered and deleted."""
+    created = echoless(
+        "topics", "create", "life", "--partitions", 2, "--config", "segment.bytes=1MiB"
+    )
+    assert (created.code, created.err) == (0, "created life\n")
+    listed = {topic["name"]: topic for topic in echoless("topics", "list", "--json").json}
+    assert (listed["life"]["partitions"], listed["life"]["replication_factor"]) == (2, 1)
+    altered = echoless(
+        *("topics", "alter", "life", "--partitions", 3, "--config", "retention.ms=1h"),
+        *("--delete-config", "segment.bytes"),
+    )
+    assert altered.code == 0, altered.err
+    (described,) = echoless("topics", "describe", "life", "--json").json
+    assert described["configs"] == {"retention.ms": "3600000"}
+    assert [p["partition"] for p in described["partitions"]] == [0, 1, 2]
+    assert described["partitions"][0]["leader"] == 1
+    assert described["partitions"][0]["end_offset"] == 0
+    assert echoless("topics", "delete", "life").code == 0
+    gone = echoless("topics", "describe", "life")
+    assert gone.code == 1
+    assert gone.err == (
+        "echoless: life: UNKNOWN_TOPIC_OR_PARTITION (echoless topics list shows what there is)\n"
+    )
+
+
+def test_tables_are_for_people(echoless: Command) -> None:
+    """Without `--json` the same facts are a table."""
+    echoless("topics", "create", "table")
+    assert "table" in echoless("topics", "list").out
+    assert "leader" in echoless("topics", "describe", "table").out
+
+
+def test_refusals_carry_the_reason_of_the_broker(echoless: Command) -> None:
+    """What the broker refuses is one line with its own words, and exit code 1."""
+    echoless("topics", "create", "twice")
+    again = echoless("topics", "create", "twice")
+    assert (again.code, again.err.startswith("echoless: twice: TOPIC_ALREADY_EXISTS")) == (1, True)
+    assert echoless("topics", "create", "twice", "--if-not-exists").code == 0
+    refused = echoless("topics", "create", "compacted", "--config", "cleanup.policy=compact")
+    assert "INVALID_CONFIG (cleanup.policy takes delete only" in refused.err
+    assert "nothing to alter" in echoless("topics", "alter", "twice").err
+    assert echoless("topics", "delete", "never", "--if-exists").code == 0
+    assert echoless("topics", "delete", "never").code == 1
+
+
+def test_producers_are_those_that_wrote(broker: Echoless, echoless: Command) -> None:
+    """DescribeProducers is shown for one partition or for all, as a table or as JSON."""
+    echoless("topics", "create", "sent", "--partitions", 2)
+    _produce(broker, "sent", 3)
+    (row,) = echoless("producers", "sent", "--json").json
+    assert (row["partition"], row["producer_epoch"], row["last_sequence"]) == (0, 0, 2)
+    assert echoless("producers", "sent", "--partition", 1, "--json").json == []
+    assert str(row["producer_id"]) in echoless("producers", "sent", "--partition", 0).out
+    missing = echoless("producers", "sent", "--partition", 2)
+    assert missing.err == "echoless: sent has partitions 0 to 1, not 2\n"
+
+
+def test_admin_port_shows_the_same_broker(broker: Echoless, echoless: Command) -> None:
+    """Over HTTP the running broker tells of its topics, producers, decisions and counters."""
+    echoless("topics", "create", "shown")
+    _produce(broker, "shown", 2)
+    assert _get(broker, "/ready")["status"] == "ready"
+    topics = {topic["name"]: topic for topic in _get(broker, "/topics")["topics"]}
+    assert topics["shown"]["partitions"][0]["log_end_offset"] == 2
+    (producer,) = _get(broker, "/producers/shown/0")["producers"]
+    assert [batch["base_sequence"] for batch in producer["window"]] == [0, 1]
+    decisions = _get(broker, "/decisions?topic=shown")["decisions"]
+    assert [one["decision"] for one in decisions] == ["append", "append"]
+
+
+def _get(broker: Echoless, path: str) -> Any:
+    with urllib.request.urlopen(f"http://{broker.admin_address}{path}", timeout=10) as response:
+        return json.load(response)
+
+
+def test_wrong_port_is_said_so(broker: Echoless, echoless: Command) -> None:
+    """The HTTP port does not speak Kafka, and the message names the port that does."""
+    ran = echoless("topics", "list", "--bootstrap-server", broker.admin_address)
+    assert ran.err == (
+        f"echoless: {broker.admin_address}: does not speak the Kafka protocol; "
+        f"use the broker's --listen address\n"
+    )
+
+
+@pytest.mark.crash
+def test_verify_finds_nothing_after_a_kill(tmp_path: Path, echoless: Command) -> None:
+    """What kill -9 leaves behind may need recovery, but holds no problem."""
+    broker = Echoless(tmp_path)
+    broker.start()
+    _produce(broker, "killed", 20)
+    broker.kill()
+    ran = echoless("verify", broker.data_dir, "--json")
+    assert (ran.code, ran.json["problems"]) == (0, [])
+    assert ran.json["partitions"][0]["records"] == 20

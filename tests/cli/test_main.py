@@ -1,0 +1,53 @@
+"""The `echoless` command itself: routing, exit codes, and what `serve` does not import."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from tests.cli.command import Command
+
+
+def test_serve_goes_straight_to_the_broker() -> None:
+    """`serve` imports nothing of the command line's libraries: they would cost its start."""
+    program = (
+        "import sys; from cli.main import main; code = main(['serve', '--broker-id', 'x']); "
+        "print(code, [m for m in ('typer', 'rich', 'kio', 'aiohttp') if m in sys.modules])"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert ran.stdout == "2 []\n"
+    assert ran.stderr == "echoless serve: --broker-id: takes an integer, at least 0, not 'x'\n"
+
+
+def test_help_lists_every_command(echoless: Command) -> None:
+    """`--help` names all subcommands, `serve` among them."""
+    ran = echoless("--help")
+    assert ran.code == 0
+    for command in ("serve", "topics", "producers", "dump", "verify", "demo"):
+        assert command in ran.out
+
+
+def test_wrong_usage_exits_with_2(echoless: Command) -> None:
+    """What cannot be understood is wrong usage, as in any command."""
+    assert echoless("topics", "list", "--bogus").code == 2
+    assert echoless("nothing").code == 2
+
+
+def test_unreachable_broker_is_one_line_with_the_remedy(echoless: Command) -> None:
+    """A broker that is not there is said with its address and what to look at."""
+    ran = echoless("topics", "list", "--bootstrap-server", "127.0.0.1:1")
+    assert ran.code == 1
+    assert ran.err == (
+        "echoless: no broker can be reached at 127.0.0.1:1 (Connection refused); "
+        "is it running, and is this its --listen address?\n"
+    )
+
+
+def test_bootstrap_server_is_an_address(echoless: Command) -> None:
+    """An address without a port is refused with what is taken."""
+    ran = echoless("topics", "list", "--bootstrap-server", "localhost")
+    assert ran.err == (
+        "echoless: --bootstrap-server: takes HOST:PORT[,HOST:PORT...], not 'localhost'\n"
+    )
