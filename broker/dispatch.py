@@ -33,11 +33,11 @@ from broker.handlers import (
     sasl_handshake,
 )
 from broker.request import Answer, CloseConnectionError, NoResponse, Outcome, Peer, Request
-from protocol.framing import Frame, frame_length
+from protocol.framing import Frame
 from protocol.headers import (
     RequestHeader,
     read_request_header,
-    response_header,
+    response_prefix,
     skip_tagged_fields,
 )
 from protocol.registry import Api
@@ -92,7 +92,7 @@ class KafkaDispatcher:
         body = api.decode_request(header.api_version, frame, position)
         self._broker.metrics.requests[api.name] += 1
         outcome = handle(Request(header, body, peer), self._broker)
-        if isinstance(outcome, Awaitable):
+        if not isinstance(outcome, bytes) and isinstance(outcome, Awaitable):
             return _framed_later(api, header, outcome)
         return _framed(api, header, header.api_version, outcome)
 
@@ -116,14 +116,14 @@ async def _framed_later(
 
 
 def _framed(api: Api, header: RequestHeader, version: int, answer: Answer) -> Buffers | None:
-    if isinstance(answer, NoResponse):
-        return None
     # ApiVersions keeps response header 0 in all versions, so that any client can read it (KIP-511).
     flexible = api.is_flexible(version) and api is not api_versions.API
-    head = response_header(header.correlation_id, flexible=flexible)
-    if isinstance(answer, Mapping):
-        answer = api.encode_response(version, answer)
     if isinstance(answer, bytes):
-        return (b"".join((frame_length(len(head) + len(answer)), head, answer)),)
-    size = len(head) + sum(map(len, answer))
-    return (frame_length(size) + head, *answer)
+        prefix = response_prefix(header.correlation_id, len(answer), flexible=flexible)
+        return (prefix + answer,)
+    if isinstance(answer, NoResponse):
+        return None
+    if isinstance(answer, Mapping):
+        return _framed(api, header, version, api.encode_response(version, answer))
+    size = sum(map(len, answer))
+    return (response_prefix(header.correlation_id, size, flexible=flexible), *answer)

@@ -14,7 +14,8 @@ from protocol.errors import DecodeError
 from protocol.framing import Frame
 
 _FIXED: Final = struct.Struct(">hhih")
-_CORRELATION_ID: Final = struct.Struct(">i")
+_RESPONSE_PREFIX: Final = struct.Struct(">ii")
+_CORRELATION_ID_SIZE: Final = 4
 NO_TAGS: Final = b"\x00"
 _TAGGED_FIELDS_MAX: Final = 64
 
@@ -91,7 +92,8 @@ def write_unsigned_varint(value: int) -> bytes:
     return bytes(out)
 
 
-def response_header(correlation_id: int, *, flexible: bool) -> bytes:
-    """Response header v1 where `flexible`, else v0."""
-    header = _CORRELATION_ID.pack(correlation_id)
-    return header + NO_TAGS if flexible else header
+def response_prefix(correlation_id: int, body_size: int, *, flexible: bool) -> bytes:
+    """Frame length and response header (v1 where `flexible`, else v0) of a body of that size."""
+    if flexible:
+        return _RESPONSE_PREFIX.pack(_CORRELATION_ID_SIZE + 1 + body_size, correlation_id) + NO_TAGS
+    return _RESPONSE_PREFIX.pack(_CORRELATION_ID_SIZE + body_size, correlation_id)

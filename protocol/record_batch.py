@@ -41,6 +41,8 @@ MAGIC_POSITION: Final = 16
 BATCH_LENGTH_MIN: Final = HEADER_SIZE - LOG_OVERHEAD
 _CRC_POSITION: Final = 17
 _ATTRIBUTES_POSITION: Final = 21
+ATTRIBUTES_LOW_POSITION: Final = 22
+"""The byte of the attributes that holds every bit in use."""
 _MAX_TIMESTAMP_POSITION: Final = 35
 assert BATCH_HEADER.size == HEADER_SIZE
 assert BATCH_PREFIX.size == LOG_OVERHEAD

@@ -205,9 +205,9 @@ async def test_fetch_tells_errors_and_empty_ends(native: NativeConnection, topic
 async def test_records_that_cannot_be_shown_have_to_be_asked_for_raw(
     native: NativeConnection, topic: str
 ) -> None:
-    """The broker stores records unopened; what cannot be decoded is said so, and still fetched raw."""
+    """The broker checks the framing of records; what cannot be decoded is said so, and still fetched raw."""
     stored = plain_batch([b"v"])
-    stored.payload = b"\xff" * 20
+    stored.payload = b"\x26" + b"\xff" * 19  # a whole record of 19 bytes, and nonsense inside
     await native.call("produce", topic=topic, partition=0, batch=stored.encode())
     shown = await native.call("fetch", topic=topic, partition=0, offset=0)
     assert code(shown) == ErrorCode.CORRUPT_MESSAGE
