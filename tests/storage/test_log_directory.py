@@ -1,0 +1,201 @@
+"""The data directory: one owner, what is known between runs, and partitions that come and go."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+
+import pytest
+
+from protocol.record_batch import read_header
+from storage.file_system import CorruptLogError, LockHeldError, StorageError
+from storage.log_config import LogConfig
+from storage.log_directory import ForeignDirectoryError, LogDirectory
+from tests.fakes.memory_file_system import MemoryFileSystem, PowerFailure, keep_all, keep_none
+from tests.storage.log_workload import DATA_DIR, make_batch, new_file_system
+
+TOPIC_ID = uuid.UUID("01234567-89ab-cdef-0123-456789abcdef")
+CONFIG = LogConfig()
+
+
+def open_directory(fs: MemoryFileSystem, broker_id: int = 1) -> LogDirectory:
+    return LogDirectory.open(
+        DATA_DIR, broker_id=broker_id, fs=fs, now_ms=1000, config_for=lambda _topic: CONFIG
+    )
+
+
+def create(directory: LogDirectory, topic: str = "orders", partition: int = 0) -> None:
+    directory.create(topic, partition, TOPIC_ID, CONFIG, now_ms=1000)
+
+
+def append(directory: LogDirectory, topic: str = "orders", count: int = 1) -> None:
+    for _ in range(count):
+        batch = make_batch()
+        directory.logs[topic, 0].append(batch, read_header(batch), 0, 1000)
+
+
+def test_a_second_broker_is_refused_and_told_who_is_there() -> None:
+    """The lock is held as long as the first broker runs."""
+    fs = new_file_system()
+    directory = open_directory(fs)
+    with pytest.raises(LockHeldError, match="broker 1"):
+        open_directory(fs, broker_id=2)
+    directory.close({})
+    open_directory(fs)
+
+
+def test_the_directory_keeps_its_cluster_and_its_broker() -> None:
+    """The cluster id is chosen once; a broker of another id is refused and leaves no lock."""
+    fs = new_file_system()
+    directory = open_directory(fs)
+    cluster_id = directory.cluster_id
+    assert len(cluster_id) == 22
+    directory.close({})
+    with pytest.raises(ForeignDirectoryError, match="belongs to broker 1, not 2"):
+        open_directory(fs, broker_id=2)
+    assert open_directory(fs).cluster_id == cluster_id
+    assert b"broker.id=1\n" in fs.read_bytes(f"{DATA_DIR}/meta.properties")
+
+
+def test_partitions_are_found_again() -> None:
+    """Topic ids, records, high watermarks and log starts survive a clean restart."""
+    fs = new_file_system()
+    directory = open_directory(fs)
+    create(directory)
+    create(directory, "a-b.c", 11)
+    append(directory, count=3)
+    directory.logs["orders", 0].advance_log_start(1)
+    directory.close({("orders", 0): 2})
+    again = open_directory(fs)
+    assert again.was_clean
+    assert again.logs.keys() == {("orders", 0), ("a-b.c", 11)}
+    assert again.topic_ids["orders", 0] == TOPIC_ID
+    assert again.high_watermarks == {("orders", 0): 2}
+    log = again.logs["orders", 0]
+    assert (log.log_start_offset, log.log_end_offset, log.recovery_point) == (1, 3, 3)
+    metadata = fs.read_bytes(f"{DATA_DIR}/orders-0/partition.metadata")
+    assert metadata == b"version: 0\ntopic_id: ASNFZ4mrze8BI0VniavN7w\n"
+
+
+def test_the_clean_marker_counts_once() -> None:
+    """It is removed before the logs are opened, so that a crash afterwards is noticed."""
+    fs = new_file_system()
+    directory = open_directory(fs)
+    create(directory)
+    directory.close({})
+    assert fs.exists(f"{DATA_DIR}/.clean-shutdown")
+    assert open_directory(fs).was_clean
+    assert not open_directory(fs.after_power_loss(keep_none)).was_clean
+
+
+def test_after_a_disk_failure_the_shutdown_is_not_clean() -> None:
+    """The first failure is kept, and the lock is released all the same."""
+    fs = new_file_system()
+    directory = open_directory(fs)
+    create(directory)
+    first = StorageError("/x", "broken")
+    directory.fail(first)
+    directory.fail(StorageError("/y", "broken too"))
+    assert directory.failure is first
+    directory.close({})
+    assert not open_directory(fs).was_clean
+
+
+def test_a_deleted_partition_that_comes_back_inherits_nothing() -> None:
+    """Neither records nor checkpoints of the first life reach the second."""
+    fs = new_file_system()
+    directory = open_directory(fs)
+    create(directory)
+    append(directory, count=5)
+    directory.logs["orders", 0].flush()
+    directory.checkpoint({("orders", 0): 5})
+    directory.delete("orders", 0)
+    create(directory)
+    for survivor in (fs.after_power_loss(keep_all), fs.after_power_loss(keep_none)):
+        log = open_directory(survivor).logs["orders", 0]
+        assert (log.log_end_offset, log.recovery_point) == (0, 0)
+
+
+def crash_everywhere(
+    prepare: Callable[[MemoryFileSystem], LogDirectory], act: Callable[[LogDirectory], None]
+) -> list[LogDirectory]:
+    """Opens what is left after a power failure at every operation of `act`."""
+    found = []
+    for operation in range(1000):
+        fs = new_file_system()
+        directory = prepare(fs)
+        fs.lose_power_at = fs.operations + operation
+        try:
+            act(directory)
+        except PowerFailure:
+            found += [open_directory(fs.after_power_loss(s)) for s in (keep_none, keep_all)]
+        else:
+            assert operation > 3
+            return found
+    raise AssertionError("the action never ends")
+
+
+def test_creation_is_all_or_nothing() -> None:
+    """After a crash in it the partition is there, empty, or can be created again."""
+    for directory in crash_everywhere(open_directory, create):
+        if ("orders", 0) not in directory.logs:
+            create(directory)
+        append(directory)
+        assert directory.logs["orders", 0].log_end_offset == 1
+
+
+def test_deletion_is_all_or_nothing() -> None:
+    """After a crash in it the partition is there with its records, or can be created again."""
+
+    def prepare(fs: MemoryFileSystem) -> LogDirectory:
+        directory = open_directory(fs)
+        create(directory)
+        append(directory, count=5)
+        directory.logs["orders", 0].flush()
+        directory.checkpoint({("orders", 0): 5})
+        return directory
+
+    for directory in crash_everywhere(prepare, lambda directory: directory.delete("orders", 0)):
+        if ("orders", 0) in directory.logs:
+            assert directory.logs["orders", 0].log_end_offset == 5
+        else:
+            create(directory)
+            assert directory.logs["orders", 0].log_end_offset == 0
+
+
+def test_a_pending_checkpoint_gives_way_to_a_cut() -> None:
+    """A recovery point from before a truncation must not be written after it."""
+    fs = new_file_system()
+    directory = open_directory(fs)
+    create(directory)
+    append(directory, count=5)
+    log = directory.logs["orders", 0]
+    log.flush()
+    pending = directory.start_checkpoint({})
+    log.truncate_to(2)
+    pending.run()
+    survivor = open_directory(fs.after_power_loss(keep_none))
+    assert survivor.logs["orders", 0].log_end_offset == 2
+
+
+def test_records_without_partition_metadata_are_not_thrown_away() -> None:
+    """A directory that cannot be told from a half-created one only by its records is refused."""
+    fs = new_file_system()
+    directory = open_directory(fs)
+    create(directory)
+    append(directory)
+    directory.close({})
+    fs.remove(f"{DATA_DIR}/orders-0/partition.metadata")
+    with pytest.raises(CorruptLogError, match=r"no partition\.metadata"):
+        open_directory(fs)
+
+
+def test_strangers_in_the_directory_are_left_alone() -> None:
+    """Files and directories that are no partitions do not keep a broker from starting."""
+    fs = new_file_system()
+    fs.make_directory(f"{DATA_DIR}/lost+found")
+    fs.make_directory(f"{DATA_DIR}/backup-x")
+    fs.write_atomic(f"{DATA_DIR}/notes-1", b"a file, not a directory")
+    directory = open_directory(fs)
+    assert directory.logs == {}
+    assert fs.exists(f"{DATA_DIR}/backup-x")
