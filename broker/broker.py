@@ -17,8 +17,6 @@ import time
 import uuid
 from typing import TYPE_CHECKING, Final
 
-from storage.log_directory import LogDirectory
-
 from broker.config import Address, Config, LogFlush
 from broker.coordination.cluster_id import read_or_create_cluster_id
 from broker.coordination.embedded import EmbeddedNodeTree
@@ -42,6 +40,7 @@ from broker.producer_ids import ProducerIds
 from broker.topic_config import TopicConfig, to_log_config
 from protocol.errors import ErrorCode, KafkaError
 from storage.file_system import FileSystem, StorageError
+from storage.log_directory import LogDirectory
 
 if TYPE_CHECKING:
     from storage.log_config import LogConfig

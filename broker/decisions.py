@@ -23,9 +23,8 @@ from protocol.errors import ErrorCode
 from protocol.record_batch import BatchHeader
 
 if TYPE_CHECKING:
-    from storage.log import Appended
-
     from broker.partition import Partition
+    from storage.log import Appended
 
 CAPACITY_DEFAULT: Final = 1000
 

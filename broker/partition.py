@@ -16,8 +16,6 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from storage.log import Appended, Log
-
 from broker.config_names import Config, LogFlush, TimestampType
 from broker.offset_waiters import OffsetWaiters
 from broker.topic_config import TopicConfig
@@ -25,6 +23,7 @@ from protocol.batch_validation import ANY_TIMESTAMP, TimestampRules
 from protocol.dedup import Duplicate, Reject
 from protocol.errors import ErrorCode, KafkaError
 from protocol.record_batch import BatchHeader, Buffer
+from storage.log import Appended, Log
 
 NO_LEADER = -1
 
