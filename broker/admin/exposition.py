@@ -9,14 +9,12 @@ from prometheus_client import CollectorRegistry, ProcessCollector, generate_late
 from prometheus_client.core import (
     CounterMetricFamily,
     GaugeMetricFamily,
-    HistogramMetricFamily,
     Metric,
 )
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.registry import Collector
 
 from broker.admin.view import BrokerView, PartitionView
-from broker.metrics import Histogram
 
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
 _PREFIX: Final = "echoless_"
@@ -28,6 +26,7 @@ _COUNTERS: Final = {
     "batches_appended_total": "Batches written to a log",
     "records_appended_total": "Records written to a log",
     "bytes_appended_total": "Bytes written to a log",
+    "fetch_bytes_total": "Bytes of records given to consumers",
     "duplicates_total": "Repeated batches acknowledged without storing them again",
     "divergent_duplicates_total": "Repeats whose bytes differ from what was stored",
 }
@@ -84,7 +83,6 @@ class _BrokerCollector(Collector):
             for value, count in sorted(getattr(metrics, name).items()):
                 family.add_metric([value], count)
             yield family
-        yield _histogram("produce_seconds", "Time to answer a produce", metrics.produce_seconds)
         yield from self._partitions()
 
     def _partitions(self) -> Iterator[Metric]:
@@ -100,14 +98,3 @@ class _BrokerCollector(Collector):
             for (topic, index), partition in partitions:
                 counter.add_metric([topic, str(index)], value_of(partition))
             yield counter
-
-
-def _histogram(name: str, help_text: str, histogram: Histogram) -> Metric:
-    """Prometheus wants the buckets cumulated, ending with all of them."""
-    buckets, seen = [], 0
-    for bound, count in zip([*histogram.bounds, float("inf")], histogram.counts, strict=True):
-        seen += count
-        buckets.append(("+Inf" if bound == float("inf") else str(bound), float(seen)))
-    return HistogramMetricFamily(
-        _PREFIX + name, help_text, buckets=buckets, sum_value=histogram.sum
-    )
