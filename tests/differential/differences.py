@@ -64,13 +64,10 @@ REFUSALS = {
     )
 }
 
-ECHOLESS_OPENS_RECORDS = False
-"""Whether a produced batch's records are checked (`protocol/record_check.py`); Kafka always does."""
-UNOPENED = "records are not opened"
-UNOPENED_FLAWS = frozenset(
-    {"records missing", "records left over", "garbage records", "no records", "undecodable"}
-)
-"""Flaws behind the header: Echoless judges such a batch by its header alone."""
+BAD_FIELD = "bad field"
+"""A flaw inside a record whose length is right."""
+UNREAD_FIELDS = "fields inside records, but for a first batch"
+"""Echoless reads every field only of batches with sequence 0, the framing of all."""
 
 POISON = frozenset({"wrong length", "endless", "wrong magic", "unknown codec"})
 """Flaws over which Kafka may refuse the whole request, the other partitions included."""
@@ -143,12 +140,8 @@ DIFFERENCES = (
 )
 
 NAMES = (
-    *(
-        refusal.name
-        for refusal in REFUSALS.values()
-        if ECHOLESS_OPENS_RECORDS or refusal.flaw not in UNOPENED_FLAWS
-    ),
-    *([] if ECHOLESS_OPENS_RECORDS else [UNOPENED]),
+    *(refusal.name for refusal in REFUSALS.values()),
+    UNREAD_FIELDS,
     POISONED,
     *(difference.name for difference in DIFFERENCES),
     SNAPSHOTS_LOST,

@@ -13,7 +13,8 @@ from dataclasses import replace
 
 import cramjam
 
-from tests.support.raw_batches import CONTROL, LOG_APPEND_TIME, TRANSACTIONAL, Batch, record
+from tests.differential.differences import BAD_FIELD
+from tests.support.raw_batches import CONTROL, LOG_APPEND_TIME, TRANSACTIONAL, Batch, record, varint
 
 Flaw = Callable[[random.Random, Batch], bytes]
 
@@ -63,7 +64,15 @@ def _records_left_over(_: random.Random, batch: Batch) -> bytes:
 
 
 def _garbage_records(rng: random.Random, batch: Batch) -> bytes:
-    return replace(batch, payload=rng.randbytes(len(batch.payload))).encode()
+    claim = varint(2**20)  # so that no luck makes the lengths add up
+    return replace(batch, payload=claim + rng.randbytes(len(batch.payload))).encode()
+
+
+def _bad_field(rng: random.Random, batch: Batch) -> bytes:
+    """One record of the right length, whose key claims more."""
+    body = bytes(3) + varint(rng.choice([9, 40, 1000])) + varint(0) + b"\0"
+    payload = varint(len(body)) + body
+    return replace(batch, payload=payload, record_count=1, last_offset_delta=0).encode()
 
 
 def _no_records(_: random.Random, batch: Batch) -> bytes:
@@ -113,6 +122,7 @@ FLAWS: dict[str, Flaw] = {
     "records missing": _records_missing,
     "records left over": _records_left_over,
     "garbage records": _garbage_records,
+    BAD_FIELD: _bad_field,
     "no records": _no_records,
     "wrong length": _length,
     "endless": _changed(batch_length=2**31 - 1),

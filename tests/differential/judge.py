@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from tests.differential.differences import (
-    ECHOLESS_OPENS_RECORDS,
+    BAD_FIELD,
     EXPIRED_BY_RECORD_TIME,
     IDS_AT_ONCE,
     LISTED_TWICE,
@@ -21,8 +21,7 @@ from tests.differential.differences import (
     POISONED,
     REFUSALS,
     SNAPSHOTS_LOST,
-    UNOPENED,
-    UNOPENED_FLAWS,
+    UNREAD_FIELDS,
     Disagreement,
     Refusal,
     explain,
@@ -91,8 +90,6 @@ class Judge:
         """How often each named difference was the reason."""
         self.answers_compared = 0
         self._refuses_more = echoless_rules.refuses_more
-        is_opened = ECHOLESS_OPENS_RECORDS or not self._refuses_more
-        self._unopened = frozenset() if is_opened else UNOPENED_FLAWS
         self._slots = [
             _Slot(kind, (Partition(kafka_rules), Partition(echoless_rules)))
             for kind in history.slots
@@ -138,8 +135,8 @@ class Judge:
                 self._judge_stray(rows, is_poisoned=is_poisoned)
             elif is_poisoned and not flaw:
                 self._judge_poisoned(self._case(step, part, rows))
-            elif flaw in self._unopened:
-                self._judge_unopened(self._case(step, part, rows))
+            elif flaw == BAD_FIELD and self._refuses_more:
+                self._judge_bad_field(self._case(step, part, rows))
             elif flaw in REFUSALS and self._refuses_more:
                 self._judge_refusal(REFUSALS[flaw], part, self._slots[number], rows, step.version)
             elif rows[0].error not in DECIDED:
@@ -168,15 +165,14 @@ class Judge:
         verdict = case.slot.models[1].decide(case.batch)
         self._settle(case, (Verdict(case.rows[0].error), verdict), POISONED, (1,))
 
-    def _judge_unopened(self, case: _Case) -> None:
-        """Kafka opened the batch and refused it; Echoless judges the header, or refuses alike."""
+    def _judge_bad_field(self, case: _Case) -> None:
+        """Kafka reads every field of every record."""
         assert case.rows is not None
-        kafka, echoless = case.rows
-        if kafka.error in DECIDED:
-            raise MismatchError(f"Kafka took {case.part.note} with {tuple(kafka)}")
-        if kafka != echoless:
-            verdict = case.slot.models[1].decide(case.batch)
-            self._settle(case, (Verdict(kafka.error), verdict), UNOPENED, (1,))
+        if case.batch.base_sequence == 0:
+            _check_equal(case.rows)
+            return
+        verdict = case.slot.models[1].decide(case.batch)
+        self._settle(case, (Verdict(case.rows[0].error), verdict), UNREAD_FIELDS, (1,))
 
     def _judge_refusal(
         self, refusal: Refusal, part: Part, slot: _Slot, rows: tuple[Row, Row], version: int
