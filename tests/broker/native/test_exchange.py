@@ -17,7 +17,7 @@ from protocol.errors import ErrorCode
 from protocol.record_batch import TRANSACTIONAL_BIT
 from tests.support.in_process import Running, in_process
 from tests.support.native_client import NativeConnection
-from tests.support.raw_batches import plain_batch, varint
+from tests.support.raw_batches import plain_batch
 from tests.support.raw_client import RawConnection
 from tests.support.raw_produce import PartitionData
 
