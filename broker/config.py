@@ -55,6 +55,11 @@ def _checked(config: Config) -> Config:
             f"message_max_bytes: takes at most request_size_max ({config.request_size_max}), "
             f"not {config.message_max_bytes}"
         )
+    if config.advertise is None and config.listen.is_wildcard:
+        raise ConfigError(
+            f"--advertise: takes HOST:PORT that clients can connect to; "
+            f"it is needed because --listen is {config.listen}, which is every interface"
+        )
     return config
 
 

@@ -38,6 +38,11 @@ class Address(NamedTuple):
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
+    @property
+    def is_wildcard(self) -> bool:
+        """Whether it means every interface: good to listen on, impossible to connect to."""
+        return self.host in {"0.0.0.0", "::"}  # noqa: S104 - a question, not an address in use
+
 
 class ConfigType(enum.IntEnum):
     """What DescribeConfigs says of a value (Kafka's `ConfigEntry.ConfigType` ids)."""
@@ -199,7 +204,7 @@ def _parse_advertised(text: str) -> Address | None:
     if not text:
         return None
     address = parse_address(text)
-    if address.host in ("0.0.0.0", "::"):  # noqa: S104 - this is the refusal
+    if address.is_wildcard:
         raise ValueError("no client can connect to the wildcard address")
     return address
 

@@ -2,16 +2,38 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
 from cli import demo, dump, producers, topics, verify
 
 app = typer.Typer(
-    help="A Kafka-wire-compatible mini-broker: a record sent is a record stored once.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+
+
+def _show_version(is_asked: bool) -> None:
+    if is_asked:
+        from importlib.metadata import PackageNotFoundError, version
+
+        try:
+            typer.echo(f"echoless {version('echoless')}")
+        except PackageNotFoundError:
+            typer.echo("echoless, run from its source tree")
+        raise typer.Exit
+
+
+@app.callback()
+def echoless(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version."),
+    ] = False,
+) -> None:
+    """A Kafka-wire-compatible mini-broker: a record sent is a record stored once."""
 
 
 @app.command(

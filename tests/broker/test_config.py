@@ -65,9 +65,9 @@ def test_environment_names_the_file(tmp_path: Path) -> None:
 )
 def test_address_may_be_a_name_ipv4_ipv6_or_a_port(text: str, address: Address) -> None:
     """Every usual way to write an address works, and is written back the way it is read."""
-    config = load_config(["--listen", text], {})
-    assert config.listen == address
-    assert load_config(["--listen", str(config.listen)], {}).listen == address
+    config = load_config(["--native-listen", text], {})
+    assert config.native_listen == address
+    assert load_config(["--native-listen", str(address)], {}).native_listen == address
 
 
 @pytest.mark.parametrize(
@@ -77,6 +77,15 @@ def test_size_may_carry_a_unit(text: str, size: int) -> None:
     """Sizes are bytes, or a number and a binary unit."""
     config = load_config(["--set", f"log_retention_bytes={text}"], {})
     assert config.log_retention_bytes == size
+
+
+def test_every_interface_needs_an_address_for_clients() -> None:
+    """Nobody can connect to the wildcard, so the broker must be told what to advertise instead."""
+    for wildcard in (":9092", "0.0.0.0:9092", "[::]:9092"):
+        with pytest.raises(ConfigError, match=r"^--advertise: takes HOST:PORT .* it is needed"):
+            load_config(["--listen", wildcard], {})
+    config = load_config(["--listen", ":9092", "--advertise", "kafka.example:9092"], {})
+    assert config.advertise == Address("kafka.example", 9092)
 
 
 def test_zookeeper_hosts_are_what_kazoo_takes() -> None:

@@ -29,6 +29,12 @@ def test_help_lists_every_command(echoless: Command) -> None:
         assert command in ran.out
 
 
+def test_version_is_shown(echoless: Command) -> None:
+    """`--version` names the program, also where it is run without being installed."""
+    ran = echoless("--version")
+    assert (ran.code, ran.out.startswith("echoless")) == (0, True)
+
+
 def test_wrong_usage_exits_with_2(echoless: Command) -> None:
     """What cannot be understood is wrong usage, as in any command."""
     assert echoless("topics", "list", "--bogus").code == 2
