@@ -1,0 +1,26 @@
+"""`docs/configuration.md` says what the code does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from broker.config_names import settings
+from broker.config_values import canonical
+from broker.topic_config import topic_settings
+
+_PAGE = Path(__file__).parents[2] / "docs" / "configuration.md"
+
+
+def test_page_lists_every_name_with_its_default_and_meaning() -> None:
+    """Each name has one row, with what stands in the code."""
+    rows = {line.split("`")[1]: line for line in _PAGE.read_text().splitlines() if "| `" in line}
+    for setting in settings().values():
+        row = rows.pop(setting.name)
+        for text in (canonical(setting.default), setting.kind.expects, setting.doc):
+            assert text in row, setting.name
+    for topic_setting in topic_settings().values():
+        row = rows.pop(topic_setting.name)
+        behind = topic_setting.broker_name or canonical(topic_setting.default)
+        for text in (behind, topic_setting.kind.expects, topic_setting.doc):
+            assert text in row, topic_setting.name
+    assert not rows, "the page has names that do not exist"
