@@ -51,7 +51,10 @@ def in_turn(
         else:
             seconds.append(second())
             firsts.append(first())
-    return {name: _pair([one[name] for one in firsts], [one[name] for one in seconds]) for name in firsts[0]}
+    return {
+        name: _pair([one[name] for one in firsts], [one[name] for one in seconds])
+        for name in firsts[0]
+    }
 
 
 def _pair(first: list[float], second: list[float]) -> Pair:

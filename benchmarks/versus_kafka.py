@@ -54,7 +54,9 @@ def throughput(rounds: int, seconds: float) -> dict[str, Pair]:
             options = {"batch_bytes": batch_bytes, "seconds": seconds}
             pairs = in_turn(
                 rounds,
-                lambda options=options: run_load("throughput", echoless.kafka_address, "load", **options),
+                lambda options=options: run_load(
+                    "throughput", echoless.kafka_address, "load", **options
+                ),
                 lambda options=options: run_load("throughput", kafka.address, "load", **options),
             )
             figures[f"throughput {batch_bytes} B batches, batches/s"] = pairs["batches_per_s"]
@@ -70,7 +72,9 @@ def latency(rounds: int, seconds: float) -> dict[str, Pair]:
             options = {"batch_bytes": batch_bytes, "seconds": seconds}
             pairs = in_turn(
                 rounds,
-                lambda options=options: run_load("latency", echoless.kafka_address, "load", **options),
+                lambda options=options: run_load(
+                    "latency", echoless.kafka_address, "load", **options
+                ),
                 lambda options=options: run_load("latency", kafka.address, "load", **options),
             )
             for name in ("p50_ms", "p99_ms", "p999_ms"):
@@ -81,9 +85,7 @@ def latency(rounds: int, seconds: float) -> dict[str, Pair]:
 
 def start(rounds: int, _seconds: float) -> dict[str, Pair]:
     """From the command to the first acknowledged idempotent record, with a raw client."""
-    pairs = in_turn(
-        rounds, lambda: {"ms": start_echoless()}, lambda: {"ms": start_kafka()}
-    )
+    pairs = in_turn(rounds, lambda: {"ms": start_echoless()}, lambda: {"ms": start_kafka()})
     print_pair("start to first acknowledged record, ms", pairs["ms"])
     return {"start to first acknowledged record, ms": pairs["ms"]}
 
