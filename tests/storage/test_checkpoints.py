@@ -75,6 +75,7 @@ def test_cut_off_at_any_byte_is_refused() -> None:
     [
         (b"", "cut off after 0"),
         (b"0\n", "cut off after 1"),
+        (b"0\n0\norders", "cut off after 2"),
         (b"1\n0\n", "version '1'"),
         (b"0\nx\n", "'x' is not a number"),
         (b"0\n2\norders 0 5\n", "promises 2 entries and has 1"),
