@@ -10,11 +10,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from broker.handlers.config_resource import alter_each, find_topic
-from broker.handlers.repetition import repeated
+from broker.handlers.config_resource import alter_each, check_values, find_topic
 from broker.request import Answer, Request
 from broker.topic_config import validated
-from protocol.errors import ErrorCode, KafkaError
 from protocol.registry import Api
 
 if TYPE_CHECKING:
@@ -28,12 +26,7 @@ async def handle(request: Request, broker: Broker) -> Answer:
     body = request.body
 
     async def alter(resource: Any) -> None:
-        twice = repeated(config.name for config in resource.configs)
-        if twice:
-            raise KafkaError(
-                ErrorCode.INVALID_REQUEST,
-                f"Error due to duplicate config keys: {', '.join(sorted(twice))}",
-            )
+        check_values(resource.configs)
         topic = find_topic(broker, resource.resource_name)
         overrides = validated({config.name: config.value for config in resource.configs})
         if not body.validate_only:

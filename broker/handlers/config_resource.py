@@ -55,25 +55,27 @@ async def alter_each(
 ) -> list[dict[str, Any]]:
     """Alters each resource on its own: a row of the response for each of them.
 
-    One that is listed twice is refused, and gets one row. `alter` raises `KafkaError`.
+    One that is listed twice is refused both times. `alter` raises `KafkaError`.
     """
     twice = repeated((one.resource_type, one.resource_name) for one in resources)
-    rows = {}
+    rows = []
     for one in resources:
-        key = (one.resource_type, one.resource_name)
         code, message = ErrorCode.NONE, ""
         try:
-            _check_alterable(one.resource_type, is_repeated=key in twice)
+            is_repeated = (one.resource_type, one.resource_name) in twice
+            _check_alterable(one.resource_type, is_repeated=is_repeated)
             await alter(one)
         except KafkaError as error:
             code, message = error.code, error.message
-        rows[key] = {
-            "error_code": code,
-            "error_message": message or None,
-            "resource_type": one.resource_type,
-            "resource_name": one.resource_name,
-        }
-    return list(rows.values())
+        rows.append(
+            {
+                "error_code": code,
+                "error_message": message or None,
+                "resource_type": one.resource_type,
+                "resource_name": one.resource_name,
+            }
+        )
+    return rows
 
 
 def _check_alterable(resource_type: int, *, is_repeated: bool) -> None:
@@ -85,3 +87,18 @@ def _check_alterable(resource_type: int, *, is_repeated: bool) -> None:
             "a broker's configuration does not change while it runs; restart it with other values",
         )
     check_type(resource_type, {ResourceType.TOPIC})
+
+
+def check_values(configs: Sequence[Any]) -> None:
+    """Raises `KafkaError` INVALID_REQUEST for a name without a value, or one that stands twice."""
+    for config in configs:
+        if config.value is None:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST, f"Null value not supported for: {config.name}"
+            )
+    twice = repeated(config.name for config in configs)
+    if twice:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            f"Error due to duplicate config keys: {', '.join(sorted(twice))}",
+        )

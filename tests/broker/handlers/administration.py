@@ -1,0 +1,231 @@
+"""A walk through the administration APIs, told as a transcript: what was asked, which codes came.
+
+Run against Apache Kafka and against Echoless by `test_as_apache_kafka.py`. Every line is one row of
+an answer: its name, its error code, and the numbers that both brokers must agree on.
+"""
+
+from __future__ import annotations
+
+import datetime
+import uuid
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+from tests.broker.handlers.test_configs import alter, describe, replace
+from tests.broker.handlers.test_topics import create, delete, extend, wanted
+from tests.support.raw_batches import plain_batch
+from tests.support.raw_client import (
+    RawConnection,
+    create_topic,
+    describe_producers_request,
+    nested,
+    producer_rows,
+)
+from tests.support.raw_produce import PartitionData
+
+TOPIC, BROKER = 2, 4
+SET, DELETE, APPEND, SUBTRACT = range(4)
+_TIMEOUT = datetime.timedelta(seconds=10)
+_RECORDS = 10
+
+
+async def transcript(kafka: RawConnection) -> list[str]:
+    """All lines, in order. Leaves its topics behind."""
+    return [
+        line
+        for part in (_topics, _partitions, _configs, _records, _epochs, _producers)
+        async for line in part(kafka)
+    ]
+
+
+def _line(what: str, row: Any, *names: str) -> str:
+    values = [f"{name}={getattr(row, name)}" for name in names]
+    return " ".join([what, row.error_code.name, *values])
+
+
+async def _topics(kafka: RawConnection) -> AsyncIterator[str]:
+    numbers = ("num_partitions", "replication_factor")
+    first = [
+        wanted("adm-plain", num_partitions=3),
+        wanted("adm-defaults"),
+        wanted("adm-configured", configs={"segment.bytes": "1048576"}),
+        wanted("adm-assigned", assignments={0: (1,), 1: (1,)}),
+    ]
+    wrong = [
+        wanted("bad name"),
+        wanted(""),
+        wanted(".."),
+        wanted("x" * 250),
+        wanted("adm-plain"),
+        wanted("replicas", replication_factor=3),
+        wanted("no-replicas", replication_factor=0),
+        wanted("negative-replicas", replication_factor=-2),
+        wanted("none", num_partitions=0),
+        wanted("negative", num_partitions=-2),
+        wanted("unknown-config", configs={"segment.bites": "1"}),
+        wanted("wrong-config", configs={"segment.bytes": "few"}),
+        wanted("null-config", configs={"segment.bytes": None}),
+        wanted("both", num_partitions=2, assignments={0: (1,), 1: (1,)}),
+        wanted("stranger", assignments={0: (9,)}),
+        wanted("gap", assignments={1: (1,)}),
+        wanted("unequal", assignments={0: (1,), 1: (1, 9)}),
+        wanted("assigned-twice", assignments=[(0, (1,)), (0, (1,))]),
+        wanted("same-replica", assignments={0: (1, 1)}),
+        wanted("listed-twice"),
+        wanted("listed-twice", num_partitions=2),
+    ]
+    for rows, options in ((first, {}), (wrong, {}), ([wanted("v")], {"validate_only": True})):
+        for row in sorted(await create(kafka, *rows, **options), key=lambda row: row.name):
+            yield _line(f"create {row.name[:20]!r}", row, *numbers)
+    for name in ("adm-defaults", "missing"):
+        for row in await delete(kafka, {"name": name}):
+            yield _line(f"delete {name}", row)
+    for topic in ({"topic_id": uuid.UUID(int=5)}, {}, {"name": "x", "topic_id": uuid.UUID(int=5)}):
+        for row in await delete(kafka, topic):
+            yield _line(f"delete {topic}", row)
+    for row in await delete(kafka, {"name": "adm-plain"}, {"name": "adm-plain"}):
+        yield _line("delete plain twice", row)
+
+
+async def _partitions(kafka: RawConnection) -> AsyncIterator[str]:
+    cases: list[tuple[str, int, list[tuple[int, ...]] | None]] = [
+        ("adm-plain", 4, None),
+        ("adm-plain", 4, None),
+        ("adm-plain", 1, None),
+        ("adm-plain", 0, None),
+        ("adm-plain", -1, None),
+        ("adm-plain", 6, [(1,)]),
+        ("adm-plain", 5, [(9,)]),
+        ("adm-plain", 5, [(1, 1)]),
+        ("adm-plain", 5, [()]),
+        ("adm-plain", 5, []),
+        ("adm-plain", 5, [(1,)]),
+        ("missing", 5, None),
+    ]
+    for case in cases:
+        for row in await extend(kafka, case):
+            yield _line(f"extend {case}", row)
+    for row in await extend(kafka, ("adm-plain", 7, None), ("adm-plain", 8, None)):
+        yield _line("extend plain twice", row)
+    for row in await extend(kafka, ("adm-plain", 9, None), validate_only=True):
+        yield _line("validate plain", row)
+
+
+async def _configs(kafka: RawConnection) -> AsyncIterator[str]:
+    for resource_type, name in (
+        (TOPIC, "adm-configured"),
+        (TOPIC, "missing"),
+        (TOPIC, "bad name"),
+        (TOPIC, ""),
+        (BROKER, "1"),
+        (BROKER, "2"),
+        (BROKER, "one"),
+        (1, "any"),
+        (99, "x"),
+    ):
+        row = await describe(kafka, resource_type, name, ["segment.bytes"])
+        yield _line(f"describe {resource_type} {name!r}", row)
+    for changes in (
+        [("segment.bytes", SET, "2097152")],
+        [("segment.bytes", DELETE, None)],
+        [("retention.ms", DELETE, None)],
+        [("segment.bites", SET, "1")],
+        [("segment.bytes", SET, "few")],
+        [("segment.bytes", SET, None)],
+        [("segment.bytes", APPEND, "1")],
+        [("segment.bytes", SUBTRACT, "1")],
+        [("cleanup.policy", APPEND, "delete")],
+        [("segment.bytes", 9, "1")],
+        [("segment.bytes", SET, "1048576"), ("segment.bytes", SET, "1048577")],
+        [],
+    ):
+        for row in await alter(kafka, (TOPIC, "adm-configured", changes)):
+            yield _line(f"alter {changes}", row)
+    change = [("retention.ms", SET, "1")]
+    for resources in (
+        [(TOPIC, "missing", change)],
+        [(TOPIC, "bad name", change)],
+        [(TOPIC, "adm-configured", change), (TOPIC, "adm-configured", change)],
+        [(99, "x", change)],
+    ):
+        for row in await alter(kafka, *resources):
+            yield _line(f"alter {resources[0][:2]} of {len(resources)}", row)
+    for configs in (
+        [("segment.bytes", "2097152")],
+        [("segment.bites", "1")],
+        [("segment.bytes", "few")],
+        [("segment.bytes", None)],
+    ):
+        yield _line(f"replace {configs}", await replace(kafka, configs, name="adm-configured"))
+    yield _line("replace missing", await replace(kafka, [], name="missing"))
+    entry = (await describe(kafka, TOPIC, "adm-configured", ["segment.bytes"])).configs[0]
+    yield f"segment.bytes {entry.value} {entry.config_source} {entry.config_type}"
+
+
+async def _records(kafka: RawConnection) -> AsyncIterator[str]:
+    await create_topic(kafka, "adm-records", 1)
+    for sequence in range(_RECORDS):
+        batch = plain_batch([b"v"], producer_id=900, producer_epoch=0, base_sequence=sequence)
+        (answer,) = await kafka.produce(9, -1, [PartitionData("adm-records", 0, batch.encode())])
+        yield f"produce {answer.error} {answer.base_offset}"
+    for topic, partition, offset in (
+        ("adm-records", 0, 4),
+        ("adm-records", 0, 2),
+        ("adm-records", 0, 11),
+        ("adm-records", 0, -2),
+        ("adm-records", 1, 0),
+        ("missing", 0, 0),
+        ("adm-records", 0, -1),
+    ):
+        wanted_row = nested("delete_records", 2, "DeleteRecordsPartition")(
+            partition_index=partition, offset=offset
+        )
+        wanted_topic = nested("delete_records", 2, "DeleteRecordsTopic")(
+            name=topic, partitions=(wanted_row,)
+        )
+        response = await kafka.call("delete_records", 2, topics=(wanted_topic,), timeout=_TIMEOUT)
+        row = response.topics[0].partitions[0]
+        yield _line(f"delete records {topic} {partition} {offset}", row, "low_watermark")
+
+
+async def _epochs(kafka: RawConnection) -> AsyncIterator[str]:
+    api = "offset_for_leader_epoch"
+    for topic, partition, current, epoch in (
+        ("adm-records", 0, -1, 0),
+        ("adm-records", 0, 0, 0),
+        ("adm-records", 0, 1, 0),
+        ("adm-records", 0, -1, 7),
+        ("adm-records", 0, -1, -1),
+        ("adm-records", 1, -1, 0),
+        ("missing", 0, -1, 0),
+    ):
+        wanted_row = nested(api, 4, "OffsetForLeaderPartition")(
+            partition=partition, current_leader_epoch=current, leader_epoch=epoch
+        )
+        wanted_topic = nested(api, 4, "OffsetForLeaderTopic")(topic=topic, partitions=(wanted_row,))
+        response = await kafka.call(api, 4, replica_id=-2, topics=(wanted_topic,))
+        row = response.topics[0].partitions[0]
+        what = f"epoch {topic} {partition} {current} {epoch}"
+        yield _line(what, row, "leader_epoch", "end_offset")
+
+
+async def _producers(kafka: RawConnection) -> AsyncIterator[str]:
+    cases: Sequence[tuple[str, list[int]]] = (
+        ("adm-records", [0, 0, 5]),
+        ("missing", [0]),
+        ("bad name", [0]),
+    )
+    for name, partitions in cases:
+        kafka.send_request(describe_producers_request(name, partitions))
+        response = await kafka.receive_response("describe_producers", 0)
+        for row in response.topics[0].partitions:
+            producers = [tuple(producer) for producer in producer_rows(row)]
+            yield f"{_line(f'producers {name}', row, 'partition_index')} {producers}"
+    for endpoint_type in (1, 2, 7):
+        response = await kafka.call(
+            "describe_cluster",
+            1,
+            include_cluster_authorized_operations=False,
+            endpoint_type=endpoint_type,
+        )
+        yield f"{_line(f'cluster {endpoint_type}', response)} {len(response.brokers)}"
