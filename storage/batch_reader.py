@@ -13,6 +13,7 @@ from protocol.errors import DecodeError
 from protocol.record_batch import (
     BATCH_LENGTH_MIN,
     HEADER_SIZE,
+    LOG_OVERHEAD,
     MAGIC,
     BatchHeader,
     compute_crc,
@@ -87,11 +88,13 @@ def read_batches(file: File) -> Iterator[PlacedBatch]:
         start = position
         try:
             for place, header in walk(buffer):
-                batch = buffer[place : place + header.size]
+                position = start + place
+                size = header.batch_length + LOG_OVERHEAD
+                batch = buffer[place : place + size]
                 if compute_crc(batch) != header.crc:
-                    raise CorruptLogError(file.path, start + place, "the CRC does not match")
-                yield PlacedBatch(start + place, header, batch)
-                position = start + place + header.size
+                    raise CorruptLogError(file.path, position, "the CRC does not match")
+                yield PlacedBatch(position, header, batch)
+                position += size
         except DecodeError as error:
             raise CorruptLogError(file.path, position, str(error)) from error
         if position == start:

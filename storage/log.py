@@ -274,7 +274,7 @@ class Log:
             )
         if offset >= min(end_offset, self.log_end_offset):
             return b""
-        return self._segments.holding(offset).read(offset, bytes_max, end_offset)
+        return self._segments.for_reading(offset).read(offset, bytes_max, end_offset)
 
     def offset_at_timestamp(self, timestamp_ms: int) -> tuple[int, int] | None:
         """`(timestamp, offset)` of the first record at least as new as `timestamp_ms`."""

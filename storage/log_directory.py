@@ -213,14 +213,14 @@ class LogDirectory:
             self.failure = error
 
     def close(self, high_watermarks: dict[Partition, int]) -> None:
-        """Closes every log and releases the lock; a clean shutdown unless something fails.
+        """Closes every log and releases the lock; a clean shutdown unless something failed.
 
-        Raises the first `StorageError` of the closing itself, after closing what can be closed.
+        After a failure nothing more is written. Raises the first `StorageError` of the closing itself, after closing what can be closed.
         """
         was_online = self.failure is None
         for log in self.logs.values():
             try:
-                log.close()
+                log.close() if self.failure is None else log.abandon()
             except StorageError as error:
                 self.fail(error)
         try:

@@ -33,6 +33,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from protocol.record_batch import LOG_OVERHEAD
 from storage import paths
 from storage.file_system import CorruptLogError, FileSystem
 from storage.leader_epochs import LeaderEpochs
@@ -220,12 +221,14 @@ def _scan_segment(opening: Opening, recovered: Recovered, segment: Segment) -> N
     base_offset = segment.base_offset
     if base_offset not in {report.snapshot_offset, recovered.segments.first.base_offset}:
         recovered.snapshots[base_offset] = encode_snapshot(base_offset, recovered.producers)
+    latest_epoch = epochs.latest_epoch
     for _, header, _ in segment.scan():
         replay_batch(recovered.producers, header, opening.now_ms)
-        if header.partition_leader_epoch > epochs.latest_epoch:
-            epochs.assign(header.partition_leader_epoch, header.base_offset)
+        if header.partition_leader_epoch > latest_epoch:
+            latest_epoch = header.partition_leader_epoch
+            epochs.assign(latest_epoch, header.base_offset)
         report.batches_scanned += 1
-        report.bytes_scanned += header.size
+        report.bytes_scanned += header.batch_length + LOG_OVERHEAD
 
 
 def _cut(opening: Opening, recovered: Recovered, last: Segment, damage: CorruptLogError) -> None:

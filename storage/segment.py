@@ -156,20 +156,17 @@ class Segment:
 
         Raises `CorruptLogError` at damage; the segment then ends before it.
         """
+        note = self.indexes.note
         self.indexes.begin()
-        self.next_offset = self.base_offset
+        expected = self.next_offset = self.base_offset
         for placed in read_batches(self.file):
-            header = placed.header
-            if header.base_offset != self.next_offset:
-                raise CorruptLogError(
-                    self.file.path,
-                    placed.position,
-                    f"base offset {header.base_offset}, not {self.next_offset}",
-                )
-            self.indexes.note(
-                placed.position, header.size, header.last_offset, header.max_timestamp
-            )
-            self.next_offset = header.next_offset
+            position, header, batch = placed
+            if header.base_offset != expected:
+                message = f"base offset {header.base_offset}, not {expected}"
+                raise CorruptLogError(self.file.path, position, message)
+            last_offset = expected + header.last_offset_delta
+            note(position, len(batch), last_offset, header.max_timestamp)
+            self.next_offset = expected = last_offset + 1
             yield placed
 
     def read(self, offset: int, bytes_max: int, end_offset: int) -> bytes:

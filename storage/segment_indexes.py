@@ -14,14 +14,17 @@ from __future__ import annotations
 from typing import Final
 
 from protocol.record_batch import HEADER_SIZE
-from storage import paths
+from storage import offset_index, paths, time_index
 from storage.batch_reader import REPLAY_BYTES, read_headers
 from storage.file_system import CorruptLogError, File, FileSystem
-from storage.offset_index import ENTRY_SIZE as OFFSET_ENTRY_SIZE
 from storage.offset_index import OffsetIndex
 from storage.time_index import TimeIndex
 
 _SUFFIXES: Final = (paths.OFFSET_INDEX, paths.TIME_INDEX)
+_ENTRY_SIZES: Final = {
+    paths.OFFSET_INDEX: offset_index.ENTRY_SIZE,
+    paths.TIME_INDEX: time_index.ENTRY_SIZE,
+}
 
 
 class SegmentIndexes:
@@ -72,7 +75,7 @@ class SegmentIndexes:
     @property
     def top(self) -> tuple[int, int]:
         """`(timestamp, last offset of its batch)` of the newest record, `(-1, ...)` without one."""
-        if not self._is_top_known:
+        if not self._is_top_known and not self._peek_top():
             self._load()
         return self._top_timestamp, self._top_offset
 
@@ -86,18 +89,31 @@ class SegmentIndexes:
         return last[1] if last is not None else 0
 
     def _peek_last_position(self) -> int | None:
-        path = self._path(paths.OFFSET_INDEX)
-        if not self._fs.exists(path):
-            return None
-        file = self._fs.open(path)
-        try:
-            entry = file.read(max(file.size - OFFSET_ENTRY_SIZE, 0), OFFSET_ENTRY_SIZE)
-        finally:
-            file.close()
-        last = OffsetIndex.decode(self.base_offset, entry)
+        last = OffsetIndex.decode(self.base_offset, self._read_last(paths.OFFSET_INDEX))
         if last is None or last.last is None or not self._is_sound(last):
             return None
         return last.last[1]
+
+    def _peek_top(self) -> bool:
+        """Reads the newest record of a closed segment from the end of its time index."""
+        last = TimeIndex.decode(self.base_offset, self._read_last(paths.TIME_INDEX))
+        if last is None or not len(last):
+            return False
+        self._top_timestamp, self._top_offset = last.last
+        self._is_top_known = True
+        return True
+
+    def _read_last(self, suffix: str) -> bytes:
+        """The last entry of a file, nothing where there is none."""
+        path = self._path(suffix)
+        if not self._fs.exists(path):
+            return b""
+        size = _ENTRY_SIZES[suffix]
+        file = self._fs.open(path)
+        try:
+            return file.read(max(file.size - size, 0), size)
+        finally:
+            file.close()
 
     def begin(self) -> None:
         """Starts empty; `note` then tells of every batch from the start of the file."""
@@ -110,6 +126,9 @@ class SegmentIndexes:
 
     def note(self, position: int, size: int, last_offset: int, max_timestamp: int) -> None:
         """Takes in the batch that stands at `position`, behind all others."""
+        if self._offsets is None:
+            self._load()  # reads to the end of the file, this batch included
+            return
         if max_timestamp > self._top_timestamp:
             self._top_timestamp, self._top_offset = max_timestamp, last_offset
         if self._bytes_since_entry > self._interval_bytes:

@@ -10,18 +10,24 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator
+from typing import Final
 
 from storage.segment import Segment
+
+_INDEXES_LOADED_MAX: Final = 4
+"""A full segment's indexes take about 600 KB."""
 
 
 class Segments:
     """An ordered, never empty list of segments."""
 
-    __slots__ = ("_bases", "_segments", "active")
+    __slots__ = ("_bases", "_recent", "_segments", "active")
 
     def __init__(self, segments: list[Segment]) -> None:
         assert segments, "a log has at least one segment"
         self._segments = segments
+        self._recent: list[Segment] = []
+        """Closed segments whose indexes a reader has loaded, at most `_INDEXES_LOADED_MAX`."""
         self._bases = [segment.base_offset for segment in segments]
         self.active = segments[-1]
         self._check()
@@ -51,6 +57,15 @@ class Segments:
     def size_bytes(self) -> int:
         return sum(segment.size for segment in self._segments)
 
+    def for_reading(self, offset: int) -> Segment:
+        """As `holding`; keeps the indexes of the closed segments that were read last in memory."""
+        segment = self.holding(offset)
+        if segment is not self.active and segment not in self._recent:
+            self._recent.append(segment)
+            if len(self._recent) > _INDEXES_LOADED_MAX:
+                self._recent.pop(0).indexes.release()
+        return segment
+
     def holding(self, offset: int) -> Segment:
         """The segment that holds `offset`, or would; the first one for an offset before it."""
         return self._segments[max(bisect_right(self._bases, offset) - 1, 0)]
@@ -68,7 +83,7 @@ class Segments:
 
     def pop_first(self) -> Segment:
         self._bases.pop(0)
-        return self._segments.pop(0)
+        return self._forget(self._segments.pop(0))
 
     def pop_last(self) -> Segment:
         """Takes the last one out; the one before it is written from now on."""
@@ -76,6 +91,11 @@ class Segments:
         self._bases.pop()
         segment = self._segments.pop()
         self.active = self._segments[-1]
+        return self._forget(segment)
+
+    def _forget(self, segment: Segment) -> Segment:
+        if segment in self._recent:
+            self._recent.remove(segment)
         return segment
 
     def _check(self) -> None:

@@ -21,7 +21,8 @@ from typing import Final
 from protocol.record_batch import NO_TIMESTAMP
 
 _ENTRY: Final = struct.Struct(">qi")
-assert _ENTRY.size == 12
+ENTRY_SIZE: Final = _ENTRY.size
+assert ENTRY_SIZE == 12
 
 
 class TimeIndex:
@@ -69,7 +70,7 @@ class TimeIndex:
     @classmethod
     def decode(cls, base_offset: int, data: bytes) -> TimeIndex | None:
         """The index as read from `.timeindex`; None when the bytes cannot be one."""
-        if len(data) % _ENTRY.size:
+        if len(data) % ENTRY_SIZE:
             return None
         index = cls(base_offset)
         if data:
