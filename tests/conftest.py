@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import asyncio
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import hypothesis
 import pytest
+import uvloop
 
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.echoless import Echoless
@@ -15,6 +17,11 @@ from tests.toolchain import require
 # A deadline per example measures how busy the machine is, not whether the code is right.
 hypothesis.settings.register_profile("echoless", deadline=None)
 hypothesis.settings.load_profile("echoless")
+
+
+def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """Tests run on the loop that the broker runs on; its transports are not quite asyncio's."""
+    return {"uvloop": uvloop.new_event_loop}
 
 
 @pytest.fixture(scope="session")

@@ -19,16 +19,6 @@ from protocol.errors import DecodeError
 FRAME_SIZE_MAX = 1_000_000
 
 
-@pytest.fixture(params=["asyncio", "uvloop"])
-def event_loop_policy(request):
-    """The broker runs on uvloop, whose transports differ from asyncio's in small ways."""
-    import uvloop
-
-    return (
-        uvloop.EventLoopPolicy() if request.param == "uvloop" else asyncio.DefaultEventLoopPolicy()
-    )
-
-
 def framed(payload: bytes) -> bytes:
     return struct.pack(">i", len(payload)) + payload
 
