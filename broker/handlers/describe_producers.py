@@ -9,13 +9,16 @@ by `/producers/<topic>/<partition>`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from broker.coordination.topic_names import check_topic_name
 from broker.partition import Partition
 from broker.request import Answer, Request
-from protocol.dedup import ProducerEntry
+from protocol.describe_producers import (
+    PartitionDescribed,
+    TopicDescribed,
+    encode_describe_producers_response,
+)
 from protocol.errors import ErrorCode, KafkaError
 from protocol.registry import Api
 
@@ -28,13 +31,12 @@ API = Api(key=61, name="describe_producers", version_min=0, version_max=0, flexi
 def handle(request: Request, broker: Broker) -> Answer:
     """One row per topic and partition, in the order of the request."""
     topics = [
-        {
-            "name": topic.name,
-            "partitions": [_row(broker, topic.name, index) for index in topic.partition_indexes],
-        }
+        TopicDescribed(
+            topic.name, [_row(broker, topic.name, index) for index in topic.partition_indexes]
+        )
         for topic in request.body.topics
     ]
-    return {"throttle_time": 0, "topics": topics}
+    return encode_describe_producers_response(topics)
 
 
 def find_replica(broker: Broker, topic: str, index: int) -> Partition:
@@ -52,27 +54,9 @@ def find_replica(broker: Broker, topic: str, index: int) -> Partition:
     return broker.find_partition(topic, index)
 
 
-def _row(broker: Broker, topic: str, index: int) -> dict[str, Any]:
-    producers: Iterable[tuple[int, ProducerEntry]] = ()
-    code, message = ErrorCode.NONE, ""
+def _row(broker: Broker, topic: str, index: int) -> PartitionDescribed:
     try:
-        producers = find_replica(broker, topic, index).log.producers.items()
+        producers = find_replica(broker, topic, index).log.producers
     except KafkaError as error:
-        code, message = error.code, error.message
-    return {
-        "partition_index": index,
-        "error_code": code,
-        "error_message": message or None,
-        "active_producers": [_producer(producer_id, entry) for producer_id, entry in producers],
-    }
-
-
-def _producer(producer_id: int, entry: ProducerEntry) -> dict[str, Any]:
-    return {
-        "producer_id": producer_id,
-        "producer_epoch": entry.producer_epoch,
-        "last_sequence": entry.last_sequence,
-        "last_timestamp": entry.last_timestamp,
-        "coordinator_epoch": -1,
-        "current_txn_start_offset": -1,
-    }
+        return PartitionDescribed(index, error.code, error.message or None)
+    return PartitionDescribed(index, producers=producers.items(), producer_count=len(producers))
