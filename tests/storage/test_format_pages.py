@@ -1,0 +1,88 @@
+"""The worked examples of `docs/formats/segment.md` and `data-directory.md`, byte for byte.
+
+The other pages are held to the code beside the tests of what they describe.
+"""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+
+import pytest
+
+from protocol.record_batch import MAGIC_POSITION, leader_stamp, read_header
+from protocol.records import Record, build_batch
+from storage.log_config import LogConfig
+from storage.log_directory import LogDirectory
+from storage.segment import Segment
+from tests.fakes.memory_file_system import MemoryFileSystem
+
+FORMATS = Path(__file__).parents[2] / "docs" / "formats"
+DATA_DIR = "/data"
+BASE_OFFSET, LEADER_EPOCH = 100, 3
+RECORDS = (
+    Record(0, 1_700_000_000_000, None, b"a"),
+    Record(0, 1_700_000_000_005, None, b"b"),
+)
+TOPIC_ID = uuid.UUID(bytes=bytes(range(16)))
+
+
+def examples(page: str) -> list[bytes]:
+    """The hex listings of a page; two spaces end the hex of a line."""
+    blocks = (FORMATS / page).read_text(encoding="utf-8").split("\n```")[1::2]
+    return [
+        bytes.fromhex("".join(line.partition("  ")[0] for line in block.splitlines()))
+        for block in blocks
+        if block.startswith("\n")
+    ]
+
+
+@pytest.fixture
+def fs() -> MemoryFileSystem:
+    fs = MemoryFileSystem()
+    fs.make_directory(DATA_DIR)
+    return fs
+
+
+def test_segment_page_shows_what_is_written(fs: MemoryFileSystem) -> None:
+    """Two batches give the documented log, offset index and time index."""
+    segment = Segment.create(fs, DATA_DIR, BASE_OFFSET, LogConfig(index_interval_bytes=0), 0)
+    for offset, record in enumerate(RECORDS, BASE_OFFSET):
+        batch = build_batch([record])
+        header = read_header(batch)
+        stamp = leader_stamp(header, offset, LEADER_EPOCH)
+        segment.append((stamp, memoryview(batch)[MAGIC_POSITION:]), header, offset)
+    segment.indexes.seal()
+    segment.indexes.save()
+    written = [
+        fs.read_bytes(f"{DATA_DIR}/00000000000000000100{suffix}")
+        for suffix in (".log", ".index", ".timeindex")
+    ]
+    assert written == examples("segment.md")
+
+
+def test_data_directory_page_shows_what_is_written(fs: MemoryFileSystem) -> None:
+    """A new directory and a new partition have the documented metadata."""
+    directory = LogDirectory.open(
+        DATA_DIR,
+        broker_id=1,
+        fs=fs,
+        now_ms=0,
+        config_for=lambda _: LogConfig(),
+        cluster_id="AAECAwQFBgcICQoLDA0ODw",
+    )
+    directory.create("orders", 0, TOPIC_ID, LogConfig(), now_ms=0)
+    written = [
+        fs.read_bytes(f"{DATA_DIR}/{name}")
+        for name in ("meta.properties", "orders-0/partition.metadata")
+    ]
+    assert written == examples("data-directory.md")
+
+
+def test_clean_shutdown_marker_is_empty(fs: MemoryFileSystem) -> None:
+    """The marker says all by being there."""
+    directory = LogDirectory.open(
+        DATA_DIR, broker_id=1, fs=fs, now_ms=0, config_for=lambda _: LogConfig()
+    )
+    directory.close({})
+    assert fs.read_bytes(f"{DATA_DIR}/.clean-shutdown") == b""
