@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 from broker.broker import COORDINATION_FILE
@@ -10,12 +11,16 @@ from broker.coordination.embedded import EmbeddedNodeTree
 PAGE = Path(__file__).parents[3] / "docs/formats/coordination-nodes.md"
 
 
-async def test_page_shows_the_name_and_the_header_of_the_file(tmp_path: Path) -> None:
-    """The documented bytes stand at the documented places of a closed file."""
-    path = tmp_path / COORDINATION_FILE
+async def write_tree(path: Path) -> None:
     tree = EmbeddedNodeTree.open(str(path))
     await tree.create("/a")
     await tree.close()
+
+
+def test_page_shows_the_name_and_the_header_of_the_file(tmp_path: Path) -> None:
+    """The documented bytes stand at the documented places of a closed file."""
+    path = tmp_path / COORDINATION_FILE
+    asyncio.run(write_tree(path))
     page = PAGE.read_text(encoding="utf-8")
     assert f"`<data_dir>/{COORDINATION_FILE}`" in page
     example = [line for line in page.split("```")[-2].splitlines() if line]
