@@ -125,6 +125,9 @@ async def _configs(kafka: RawConnection) -> AsyncIterator[str]:
     ):
         row = await describe(kafka, resource_type, name, ["segment.bytes"])
         yield _line(f"describe {resource_type} {name!r}", row)
+    for keys in (None, [], ["nonsense"]):
+        row = await describe(kafka, TOPIC, "adm-configured", keys)
+        yield f"{_line(f'describe {keys}', row)} something={bool(row.configs)}"
     for changes in (
         [("segment.bytes", SET, "2097152")],
         [("segment.bytes", DELETE, None)],
