@@ -80,6 +80,8 @@ class Broker:
     async def start(self, advertised: Address) -> None:
         """Everything up to the first request. Raises `StorageError`, `CoordinationError`."""
         config = self.config
+        if config.zookeeper_hosts is not None:
+            raise CoordinationError(f"{config.coordinator} cannot be used yet, only embedded")
         self.logs = LogDirectory.open(
             config.data_dir,
             broker_id=config.broker_id,
