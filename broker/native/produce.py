@@ -5,19 +5,17 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any, Final
 
-from broker.handlers.produce import (
+from broker.acknowledgement import acknowledged, answer_nothing, unacknowledged
+from broker.handlers.produce import API
+from broker.native.failure import failure
+from broker.produce import (
     ACKS_NONE,
-    API,
     TRANSACTIONS_REFUSED,
     Stored,
     Write,
-    acknowledged,
-    answer_nothing,
     is_transactional,
     produce_batch,
-    unacknowledged,
 )
-from broker.native.failure import failure
 from broker.request import NO_RESPONSE, NoResponse, Peer, Request
 from protocol.errors import KafkaError
 from protocol.headers import RequestHeader
