@@ -52,16 +52,14 @@ class Produce {
   }
 
   async run() {
+    const retry = { initialRetryTime: 50, maxRetryTime: 1000, retries: Number.MAX_SAFE_INTEGER }
     const kafka = new Kafka({
+      retry,
       brokers: [this.options.bootstrap],
       requestTimeout: Number(this.options['request-timeout-ms']),
       logLevel: logLevel.WARN,
     })
-    const producer = kafka.producer({
-      idempotent: true,
-      allowAutoTopicCreation: true,
-      retry: { initialRetryTime: 50, maxRetryTime: 1000, retries: Number.MAX_SAFE_INTEGER },
-    })
+    const producer = kafka.producer({ idempotent: true, allowAutoTopicCreation: true, retry })
     await producer.connect()
     const first = Number(this.options.first)
     const count = Number(this.options.count)
@@ -96,6 +94,7 @@ class Produce {
       const answers = await producer.send({ topic, acks: -1, messages, compression: this.compression })
       this.acknowledge(messages, answers)
     } catch (error) {
+      process.stderr.write(`${error.stack}\n`)
       const name = error.type || error.name
       this.summary.errors[name] = (this.summary.errors[name] || 0) + messages.length
     }
