@@ -132,6 +132,8 @@ class Workload:
         self.leader_epoch = 0
         self.in_flight = InFlight()
         self.is_created = False
+        self.survivors: list[Stored] = []
+        """The batches that `check_recovered` found to be known, in the log or to its producers."""
 
     def start(self) -> None:
         self.directory = open_directory(self.fs, self.now_ms)
@@ -146,7 +148,8 @@ class Workload:
 
     @property
     def end(self) -> int:
-        return self.history[-1].end_offset if self.history else self.log_start
+        """The next offset; the log start may lie behind the last batch that is remembered."""
+        return max(self.history[-1].end_offset if self.history else 0, self.log_start)
 
     def step(self) -> None:
         self.now_ms += self.rng.randrange(50)
@@ -293,20 +296,37 @@ class Workload:
         if self.in_flight.batch is not None:
             history.append(self.in_flight.batch)
         if self._is_starting_over(log):
+            history = [stored for stored in history if stored.end_offset <= log.log_end_offset]
+            self.survivors = self._prefix_by_producers(log, history)
             return directory
-        least = self.end if nothing_lost else self.durable_end
+        safe = self.end if nothing_lost else self.durable_end
         if self.in_flight.cut is not None:
-            least = min(least, self.in_flight.cut)
+            safe = min(safe, self.in_flight.cut)
+        least = max((s.end_offset for s in self.history if s.end_offset <= safe), default=0)
         assert log.log_start_offset <= self.log_start
         survivors = [stored for stored in history if stored.end_offset <= log.log_end_offset]
         if log.log_start_offset == log.log_end_offset:
             # The checkpointed log start may have outlived batches that were below it anyway.
             survivors = self._prefix_by_producers(log, survivors)
-        end = survivors[-1].end_offset if survivors else min(self.log_start, log.log_end_offset)
+        end = survivors[-1].end_offset if survivors else 0
         assert end >= least, f"batches below {least} were safe, the log ends at {end}"
         self._check_bytes(log, survivors)
         assert facts_of_entries(log.producers.items()) == facts_of_history(survivors)
+        self.survivors = survivors
         return directory
+
+    def go_on(self, fs: FileSystem, directory: LogDirectory) -> None:
+        """Takes what `check_recovered` found on `fs` for the truth, as a restarted broker does."""
+        self.fs, self.directory = fs, directory
+        self.in_flight = InFlight()
+        if KEY not in directory.logs:
+            self.log = directory.create(*KEY, _TOPIC_ID, CONFIG, now_ms=self.now_ms)
+            self.is_created = True
+            return
+        self.log = directory.logs[KEY]
+        self.history = self.survivors
+        self.log_start = self.log.log_start_offset
+        self.durable_end = self.log.recovery_point
 
     def _is_starting_over(self, log: Log) -> bool:
         """Whether the crash fell into a restart of the log that had already taken its batches."""

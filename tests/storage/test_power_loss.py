@@ -35,7 +35,7 @@ def run_until_power_failure(seed: int, operation: int, steps: int = STEPS) -> Wo
     return workload
 
 
-def some(seed: int) -> Survival:
+def some(seed: float) -> Survival:
     """Any prefix of the unsynced operations of each file and directory survives."""
     rng = random.Random(seed)
     return lambda count: rng.randrange(count + 1)
@@ -108,3 +108,39 @@ def check_crash_in_recovery(seed: int, operation: int) -> None:
 def test_recovery_itself_may_be_cut_short(operation: int) -> None:
     """A second power failure at any operation of the recovery finds the same batches."""
     check_crash_in_recovery(5, operation)
+
+
+def step_for_ever(workload: Workload) -> None:
+    while True:
+        workload.step()
+
+
+def check_life_of_crashes(seed: int, crashes: int) -> None:
+    """One broker that crashes again and again at random operations, and goes on each time."""
+    rng = random.Random(seed)
+    workload = Workload(new_file_system(), seed)
+    workload.start()
+    for number in range(crashes):
+        fs = workload.fs
+        assert isinstance(fs, MemoryFileSystem)
+        fs.lose_power_at = fs.operations + rng.randrange(1, 150)
+        with pytest.raises(PowerFailure):
+            step_for_ever(workload)
+        survive = rng.choice([keep_all, keep_none, some(rng.random())])
+        survivor = fs.after_power_loss(survive, number)
+        directory = workload.check_recovered(survivor, nothing_lost=survive is keep_all)
+        workload.go_on(survivor, directory)
+    workload.reopen()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_broker_that_crashes_again_and_again_keeps_its_promises(seed: int) -> None:
+    """What one recovery leaves behind does not mislead the next."""
+    check_life_of_crashes(seed, 10)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(1000, 1040))
+def test_long_lives_of_crashes(seed: int) -> None:
+    """The same for longer."""
+    check_life_of_crashes(seed, 40)
