@@ -36,9 +36,7 @@ def produce(run: Produce) -> None:
     producer.close(timeout=_CLOSE_TIMEOUT_S)
 
 
-def _send(
-    run: Produce, producer: KafkaProducer, record: Record, room: threading.Semaphore
-) -> None:
+def _send(run: Produce, producer: KafkaProducer, record: Record, room: threading.Semaphore) -> None:
     def acknowledged(metadata: Any) -> None:
         room.release()
         run.acknowledged(record.partition, metadata.offset, record.number)

@@ -37,9 +37,7 @@ def produce(run: Produce) -> None:
             break
 
 
-def _note_fatal(
-    run: Produce, producer: Producer, error: confluent_kafka.KafkaError
-) -> None:
+def _note_fatal(run: Produce, producer: Producer, error: confluent_kafka.KafkaError) -> None:
     if error.fatal():
         run.fatal = error.str()
 

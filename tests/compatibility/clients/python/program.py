@@ -7,8 +7,8 @@ summaries are defined in tests/compatibility/README.md.
 from __future__ import annotations
 
 import argparse
-import inspect
 import asyncio
+import inspect
 import json
 import signal
 import sys
@@ -22,8 +22,8 @@ from tests.compatibility.clients.python.records import (
     Header,
     PartitionDigest,
     Record,
-    canonical,
     Series,
+    canonical,
 )
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
