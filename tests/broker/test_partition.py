@@ -1,0 +1,142 @@
+"""One partition: the high watermark, and who waits for it."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass, field
+
+import pytest
+
+from broker.config import Config, LogFlush
+from broker.partition import Partition, ProduceRules
+from broker.topic_config import TopicConfig
+from protocol.errors import ErrorCode, KafkaError
+from protocol.record_batch import read_header
+from tests.storage.log_workload import make_batch
+from tests.storage.one_log import NOW_MS, OneLog
+
+
+@dataclass(slots=True)
+class Led:
+    """A partition that this broker leads, over a log in memory."""
+
+    log_flush: LogFlush
+    one: OneLog = field(default_factory=OneLog)
+    dirty: list[Partition] = field(default_factory=list)
+    partition: Partition = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.partition = self.open()
+        self.partition.become_leader(1, (1,))
+
+    def open(self) -> Partition:
+        config = Config(log_flush=self.log_flush)
+        return Partition(
+            "orders",
+            0,
+            uuid.UUID(int=7),
+            self.one.log,
+            config=config,
+            rules=ProduceRules.of(TopicConfig.of(config, {})),
+            replicas=(1,),
+            on_dirty=self.dirty.append,
+        )
+
+    def append(self, sequence: int) -> None:
+        batch = make_batch(
+            producer_id=1, epoch=0, sequence=sequence, count=1, size=20, timestamp=NOW_MS
+        )
+        self.partition.append(batch, read_header(batch), NOW_MS)
+
+    def flush(self) -> None:
+        self.one.log.flush()
+        self.partition.advance_high_watermark()
+
+
+def test_high_watermark_follows_the_log_at_once() -> None:
+    """With `log_flush=os` what the only replica has written is committed."""
+    led = Led(LogFlush.OS)
+    led.append(0)
+    assert led.partition.high_watermark == led.one.log.log_end_offset == 1
+
+
+def test_high_watermark_waits_for_the_flush() -> None:
+    """With `log_flush=commit` nothing counts as committed, or can be read, before it is durable."""
+    led = Led(LogFlush.COMMIT)
+    led.append(0)
+    assert (led.partition.durable_offset, led.partition.high_watermark) == (0, 0)
+    assert led.partition.read(0, 1000) == b""
+    assert led.dirty == [led.partition]
+    led.flush()
+    assert led.partition.high_watermark == 1
+    led.append(1)
+    assert led.partition.high_watermark == 1
+
+
+def test_after_a_kill_the_high_watermark_waits_for_the_first_flush() -> None:
+    """What recovery has read may stand in the page cache alone; a new leader syncs it first."""
+    led = Led(LogFlush.COMMIT)
+    led.append(0)
+    led.one.open()
+    led.partition = led.open()
+    led.dirty.clear()
+    led.partition.become_leader(2, (1,))
+    assert led.partition.high_watermark == 0
+    assert led.dirty == [led.partition]
+    led.flush()
+    assert led.partition.high_watermark == 1
+
+
+async def test_who_waits_is_woken_by_the_offset() -> None:
+    """A produce is acknowledged once everything below its end is committed, and not before."""
+    led = Led(LogFlush.COMMIT)
+    led.append(0)
+    waiting = led.partition.acknowledged(1, by_all=True)
+    led.partition.advance_high_watermark()
+    assert not waiting.done()
+    led.flush()
+    await waiting
+
+
+async def test_who_waits_is_told_that_leadership_ended() -> None:
+    """A broken promise never becomes a success."""
+    led = Led(LogFlush.COMMIT)
+    led.append(0)
+    waiting = led.partition.acknowledged(1, by_all=True)
+    led.partition.resign()
+    with pytest.raises(KafkaError) as failure:
+        await waiting
+    assert failure.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_leader_epoch_only_grows() -> None:
+    """An epoch that this broker has led in is never led in again."""
+    led = Led(LogFlush.OS)
+    with pytest.raises(AssertionError):
+        led.partition.become_leader(1, (1,))
+
+
+@pytest.mark.parametrize(
+    ("known", "code"),
+    [(0, ErrorCode.FENCED_LEADER_EPOCH), (2, ErrorCode.UNKNOWN_LEADER_EPOCH)],
+)
+def test_a_client_of_another_epoch_is_refused(known: int, code: ErrorCode) -> None:
+    """Older and newer epochs than the leader's own are told apart; -1 asks for nothing."""
+    led = Led(LogFlush.OS)
+    led.partition.check_leader(1)
+    led.partition.check_leader(-1)
+    with pytest.raises(KafkaError) as failure:
+        led.partition.check_leader(known)
+    assert failure.value.code is code
+
+
+def test_records_are_deleted_up_to_the_high_watermark_only() -> None:
+    """DeleteRecords never takes what is not committed."""
+    led = Led(LogFlush.COMMIT)
+    led.append(0)
+    with pytest.raises(KafkaError) as failure:
+        led.partition.advance_log_start(1)
+    assert failure.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
+    led.flush()
+    led.partition.advance_log_start(1)
+    assert led.one.log.log_start_offset == 1
