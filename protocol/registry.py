@@ -92,7 +92,14 @@ def _request_reader(name: str, version: int) -> Any:
     cls = _entity_class(name, version, "request")
     from kio.serial import entity_reader  # noqa: PLC0415
 
-    return entity_reader(cls)
+    from protocol.request_walk import readable_request  # noqa: PLC0415
+
+    read_trusting = entity_reader(cls)
+
+    def read(frame: Frame, position: int) -> Any:
+        return read_trusting(readable_request(cls, frame, position), position)
+
+    return read
 
 
 @functools.cache

@@ -1,0 +1,245 @@
+"""A walk over the bytes of a request, before kio reads them.
+
+kio's reader believes what a request claims. It sets memory aside for as many elements as an array
+says it has: 17 GB for the 2^31 - 1 of a request of 30 bytes, and where the system refuses that, the
+process ends. It also fails at tagged fields that it does not know, which a newer client may send.
+So the walk refuses arrays that claim more elements than bytes follow them, bounds the elements of a
+whole request (an element becomes an object of many times its bytes), and cuts unknown tags out.
+
+It is compiled once per class from kio's own description, and must move exactly as kio's reader does:
+`tests/protocol/test_request_walk.py` holds the two together. Whatever else may be wrong with a
+request is left to kio. Imports nothing of kio itself.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import struct
+import typing
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from protocol.errors import DecodeError
+from protocol.framing import Frame
+from protocol.headers import read_unsigned_varint, write_unsigned_varint
+
+ELEMENTS_MAX: Final = 100_000
+TAGGED_FIELDS_MAX: Final = 64
+
+_INT16: Final = struct.Struct(">h")
+_INT32: Final = struct.Struct(">i")
+_FIXED_SIZES: Final = {
+    "bool": 1,
+    "int8": 1,
+    "int16": 2,
+    "int32": 4,
+    "int64": 8,
+    "uuid": 16,
+    "timedelta_i32": 4,
+}
+
+
+_Replacement = tuple[int, int, bytes]
+"""From where to where in the frame, and what is to stand there."""
+
+
+class _Walk:
+    """How far one request has been walked."""
+
+    __slots__ = ("elements", "frame", "position", "replacements")
+
+    def __init__(self, frame: Frame, position: int) -> None:
+        self.frame = frame
+        self.position = position
+        self.elements = 0
+        self.replacements: list[_Replacement] = []
+
+    def unsigned_varint(self) -> int:
+        frame, position = self.frame, self.position
+        if position < len(frame) and (byte := frame[position]) < 0x80:  # nearly always
+            self.position = position + 1
+            return byte
+        value, self.position = read_unsigned_varint(frame, position)
+        return value
+
+    def integer(self, layout: struct.Struct) -> int:
+        (value,) = layout.unpack_from(self.frame, self.position)
+        self.position += layout.size
+        return int(value)
+
+    def count(self, *, flexible: bool) -> int:
+        """The number of elements of an array; 0 for null. Raises `DecodeError`."""
+        count = self.unsigned_varint() - 1 if flexible else self.integer(_INT32)
+        if count <= 0:
+            return 0
+        if count > len(self.frame) - self.position:
+            raise DecodeError(f"an array of {count} elements in {len(self.frame)} bytes")
+        self.elements += count
+        if self.elements > ELEMENTS_MAX:
+            raise DecodeError(f"more than {ELEMENTS_MAX} array elements in one request")
+        return count
+
+
+_Step = Callable[[_Walk], None]
+
+
+def readable_request(cls: type[Any], frame: Frame, position: int) -> Frame:
+    """The frame as kio may read the `cls` that begins at `position`: itself, but for unknown tags.
+
+    Raises `DecodeError` for a count that cannot be, and where a length or a count is missing.
+    """
+    walk = _Walk(frame, position)
+    try:
+        _entity_step(cls)(walk)  # type: ignore[arg-type]  # a class is hashable; Any hides it
+    except struct.error as error:
+        raise DecodeError(f"the request ends after {len(frame)} bytes, in mid field") from error
+    return _replaced(frame, walk.replacements) if walk.replacements else frame
+
+
+def _replaced(frame: Frame, replacements: Sequence[_Replacement]) -> bytes:
+    parts: list[Frame] = []
+    position = 0
+    for start, end, data in replacements:
+        parts += (frame[position:start], data)
+        position = end
+    return b"".join([*parts, frame[position:]])
+
+
+@functools.cache
+def _entity_step(cls: type[Any]) -> _Step:
+    """Untagged fields in their order, then, in flexible versions, the tagged ones."""
+    fields = dataclasses.fields(cls)
+    flexible: bool = cls.__flexible__
+    steps = [_field_step(field, flexible=flexible) for field in fields if not _is_tagged(field)]
+    if flexible:
+        known = {
+            int(field.metadata["tag"]): _all_of(_merged([_field_step(field, flexible=True)]))
+            for field in fields
+            if _is_tagged(field)
+        }
+        steps.append(functools.partial(_walk_tagged_fields, known=known))
+    return _all_of(_merged(steps))
+
+
+def _is_tagged(field: dataclasses.Field[Any]) -> bool:
+    return "tag" in field.metadata
+
+
+def _field_step(field: dataclasses.Field[Any], *, flexible: bool) -> _Step | int:
+    """How to walk over a field; a number where it always has that many bytes."""
+    annotations = _parts(field.type)
+    entity = next((part for part in annotations if dataclasses.is_dataclass(part)), None)
+    if entity is not None:
+        step: _Step | int = _entity_step(entity)  # type: ignore[arg-type]
+    else:
+        step = _primitive_step(field.metadata["kafka_type"], flexible=flexible)
+    is_array = any(typing.get_origin(part) is tuple for part in annotations)
+    return _array_step(step, flexible=flexible) if is_array else step
+
+
+def _parts(annotation: Any) -> list[Any]:
+    """The annotation and everything inside it."""
+    return [annotation, *(part for inner in typing.get_args(annotation) for part in _parts(inner))]
+
+
+def _primitive_step(kafka_type: str, *, flexible: bool) -> _Step | int:
+    if kafka_type in _FIXED_SIZES:
+        return _FIXED_SIZES[kafka_type]
+    if flexible:
+        return _walk_compact
+    return {"string": _walk_string, "records": _walk_bytes, "bytes": _walk_bytes}[kafka_type]
+
+
+def _walk_string(walk: _Walk) -> None:
+    size = walk.integer(_INT16)
+    if size > 0:
+        walk.position += size
+
+
+def _walk_bytes(walk: _Walk) -> None:
+    size = walk.integer(_INT32)
+    if size > 0:
+        walk.position += size
+
+
+def _walk_compact(walk: _Walk) -> None:
+    size = walk.unsigned_varint() - 1
+    if size > 0:
+        walk.position += size
+
+
+def _array_step(element: _Step | int, *, flexible: bool) -> _Step:
+    if isinstance(element, int):
+
+        def walk_fixed(walk: _Walk) -> None:
+            count = walk.count(flexible=flexible)  # moves the position first
+            walk.position += count * element
+
+        return walk_fixed
+
+    def walk_each(walk: _Walk) -> None:
+        for _ in range(walk.count(flexible=flexible)):
+            element(walk)
+
+    return walk_each
+
+
+def _walk_tagged_fields(walk: _Walk, known: Mapping[int, _Step]) -> None:
+    """A known field must have the size it claims: who goes by the one or the other ends equally."""
+    start = walk.position
+    count = walk.unsigned_varint()
+    if not count:
+        return
+    if count > TAGGED_FIELDS_MAX:
+        raise DecodeError(f"{count} tagged fields; at most {TAGGED_FIELDS_MAX} are read")
+    kept: list[Frame] = []
+    for _ in range(count):
+        field_start = walk.position
+        tag, size = walk.unsigned_varint(), walk.unsigned_varint()
+        end = walk.position + size
+        if end > len(walk.frame):
+            raise DecodeError("tagged fields reach past the end of the request")
+        if tag in known:
+            replaced = len(walk.replacements)
+            known[tag](walk)
+            if walk.position != end or len(walk.replacements) != replaced:
+                raise DecodeError(f"tagged field {tag} claims {size} bytes, and holds others")
+            kept.append(walk.frame[field_start:end])
+        walk.position = end
+    if len(kept) < count:
+        replacement = b"".join([write_unsigned_varint(len(kept)), *kept])
+        walk.replacements.append((start, walk.position, replacement))
+
+
+def _merged(steps: Iterable[_Step | int]) -> list[_Step]:
+    """Neighbours of fixed size become one step."""
+    merged: list[_Step] = []
+    fixed = 0
+    for step in steps:
+        if isinstance(step, int):
+            fixed += step
+            continue
+        if fixed:
+            merged.append(_skip(fixed))
+            fixed = 0
+        merged.append(step)
+    return [*merged, _skip(fixed)] if fixed else merged
+
+
+def _skip(size: int) -> _Step:
+    def skip(walk: _Walk) -> None:
+        walk.position += size
+
+    return skip
+
+
+def _all_of(steps: list[_Step]) -> _Step:
+    if len(steps) == 1:
+        return steps[0]
+
+    def walk_all(walk: _Walk) -> None:
+        for step in steps:
+            step(walk)
+
+    return walk_all

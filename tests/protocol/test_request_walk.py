@@ -1,0 +1,190 @@
+"""The walk before kio: it ends where kio ends, believes no count, and cuts unknown tags out."""
+
+from __future__ import annotations
+
+import functools
+import io
+import struct
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from broker.dispatch import HANDLERS
+from protocol import request_walk
+from protocol.errors import DecodeError
+from protocol.request_walk import ELEMENTS_MAX, readable_request
+from tests.support.kio_requests import smallest_request
+from tests.support.raw_client import message
+
+APIS = {api.name: api for api, _ in HANDLERS.values()}
+SERVED = [
+    (api.name, version)
+    for api in APIS.values()
+    for version in range(api.version_min, api.version_max + 1)
+]
+BOTH_ENCODINGS = sorted(
+    {(api.name, api.version_max) for api in APIS.values()}
+    | {
+        (api.name, api.flexible_from - 1)
+        for api in APIS.values()
+        if api.serves(api.flexible_from - 1)
+    }
+)
+"""The newest version of every API, and its newest with fixed lengths."""
+CLAIMS = {
+    "int32 max": struct.pack(">i", 2**31 - 1),
+    "int32 min": struct.pack(">i", -(2**31)),
+    "varint max": b"\xff\xff\xff\xff\x0f",
+    "int16 max": struct.pack(">h", 2**15 - 1),
+    "varint without end": b"\x80" * 6,
+}
+
+
+@functools.cache
+def encoded(name: str, version: int, elements: int) -> bytes:
+    """The smallest valid body whose arrays have `elements` entries."""
+    from kio.serial import entity_writer
+
+    request = smallest_request(name, version, elements=elements)
+    buffer = io.BytesIO()
+    write: Any = entity_writer(type(request))
+    write(buffer, request)
+    return buffer.getvalue()
+
+
+def walked_to(name: str, version: int, body: bytes) -> int:
+    """Where the walk ends."""
+    walk = request_walk._Walk(body, 0)
+    request_walk._entity_step(message(name, version, "Request"))(walk)
+    return walk.position
+
+
+@pytest.mark.parametrize("elements", [0, 1, 3])
+@pytest.mark.parametrize(("name", "version"), SERVED)
+def test_the_walk_ends_where_the_request_ends(name, version, elements):
+    """The walk knows every field of every version, or it would end elsewhere."""
+    body = encoded(name, version, elements)
+    assert walked_to(name, version, body) == len(body)
+    assert readable_request(message(name, version, "Request"), body, 0) is body
+
+
+def decode(name: str, version: int, body: bytes) -> None:
+    """A value or `DecodeError`; anything else is what these tests are after."""
+    try:
+        APIS[name].decode_request(version, body, 0)
+    except DecodeError:
+        return
+
+
+@pytest.mark.parametrize("claim", CLAIMS.values(), ids=CLAIMS)
+@pytest.mark.parametrize(("name", "version"), BOTH_ENCODINGS)
+def test_a_claim_anywhere_ends_in_a_value_or_an_error(name, version, claim):
+    """2^31 - 1 elements, written over every byte in turn, take neither memory nor the process."""
+    body = encoded(name, version, 1)
+    for position in range(len(body)):
+        decode(name, version, body[:position] + claim + body[position + len(claim) :])
+
+
+@pytest.mark.parametrize(("name", "version"), SERVED)
+def test_a_request_cut_anywhere_is_refused(name, version):
+    """Every proper prefix is a DecodeError."""
+    body = encoded(name, version, 1)
+    for size in range(len(body)):
+        with pytest.raises(DecodeError):
+            APIS[name].decode_request(version, body[:size], 0)
+
+
+def test_a_count_that_fits_its_bytes_is_bounded_all_the_same():
+    """A request of many tiny elements would take a hundred times its bytes."""
+    names = b"\0\0" * (ELEMENTS_MAX + 1)
+    body = struct.pack(">i", ELEMENTS_MAX + 1) + names
+    with pytest.raises(DecodeError, match="array elements"):
+        APIS["metadata"].decode_request(1, body, 0)
+
+
+def test_unknown_tagged_fields_are_ignored():
+    """As the protocol asks: a newer client may send what this broker does not know."""
+    body = encoded("metadata", 12, 1)
+    assert body[-1:] == b"\0"
+    tagged = body[:-1] + b"\x02\x05\x03abc\x96\x01\x00"
+    assert APIS["metadata"].decode_request(12, tagged, 0) == APIS["metadata"].decode_request(
+        12, body, 0
+    )
+
+
+def test_a_known_tagged_field_stays_between_unknown_ones():
+    """Cutting out keeps what kio knows: the cluster id of a fetch."""
+    body = encoded("fetch", 12, 1)
+    assert body[-1:] == b"\0"
+    tagged = body[:-1] + b"\x02\x00\x03\x03id\x07\x01z"
+    assert APIS["fetch"].decode_request(12, tagged, 0).cluster_id == "id"
+
+
+def test_a_known_tagged_field_must_have_the_size_it_claims():
+    """Else walk and reader could part, and a count be read that nobody has walked over."""
+    body = encoded("fetch", 12, 1)
+    with pytest.raises(DecodeError, match="tagged field 0"):
+        APIS["fetch"].decode_request(12, body[:-1] + b"\x01\x00\x02\x03id", 0)
+
+
+def test_a_bomb_of_tagged_fields_is_refused():
+    """Neither their number nor their sizes are believed."""
+    body = encoded("metadata", 12, 0)
+    for tags in (
+        b"\xff\xff\xff\xff\x0f",
+        b"\x41" + b"\x00\x00" * 65,
+        b"\x01\x07\xff\xff\xff\xff\x0f",
+    ):
+        with pytest.raises(DecodeError):
+            APIS["metadata"].decode_request(12, body[:-1] + tags, 0)
+
+
+@st.composite
+def mutated_requests(draw: st.DrawFn) -> tuple[str, int, bytes]:
+    """A valid body with a few bytes replaced, inserted or removed."""
+    name, version = draw(st.sampled_from(SERVED))
+    body = encoded(name, version, draw(st.integers(0, 3)))
+    for _ in range(draw(st.integers(0, 4))):
+        start = draw(st.integers(0, len(body)))
+        end = min(len(body), start + draw(st.integers(0, 8)))
+        body = body[:start] + draw(st.binary(max_size=8)) + body[end:]
+    return name, version, body
+
+
+def check_any_bytes(case: tuple[str, int, bytes]) -> None:
+    """A value or `DecodeError`; and what kio reads is what was walked over."""
+    from kio.serial import entity_reader
+
+    name, version, body = case
+    decode(name, version, body)
+    cls = message(name, version, "Request")
+    try:
+        readable = readable_request(cls, body, 0)
+    except DecodeError:
+        return
+    try:
+        _, size = entity_reader(cls)(readable, 0)
+    except Exception:  # noqa: BLE001 - `decode` has judged it
+        return
+    assert walked_to(name, version, readable) == size
+
+
+@given(mutated_requests())
+@example(("fetch", 17, b""))
+@settings(max_examples=300)
+def test_mutated_requests_give_a_value_or_a_decode_error(case):
+    """Nothing but DecodeError leaves the decoder, and walk and kio agree to the byte."""
+    check_any_bytes(case)
+
+
+@pytest.mark.slow
+@given(
+    mutated_requests()
+    | st.tuples(st.sampled_from(SERVED), st.binary()).map(lambda c: (*c[0], c[1]))
+)
+@settings(max_examples=30_000)
+def test_many_mutated_requests_give_a_value_or_a_decode_error(case):
+    """As above, at length, and with arbitrary bytes."""
+    check_any_bytes(case)
