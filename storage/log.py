@@ -21,19 +21,18 @@ from typing import NamedTuple
 
 from protocol.dedup import Append as AppendDecision
 from protocol.dedup import Duplicate, PartitionRules, Reject, commit, decide
-from protocol.errors import DecodeError, ErrorCode, KafkaError
+from protocol.errors import ErrorCode, KafkaError
 from protocol.record_batch import (
     LOG_OVERHEAD,
     MAGIC_POSITION,
     BatchHeader,
     Buffer,
-    compute_crc,
     leader_stamp,
     read_header,
-    walk,
     with_log_append_time,
 )
 from storage import paths, retention
+from storage.durability import Durability
 from storage.file_system import FileSystem, StorageError
 from storage.log_config import LogConfig
 from storage.pending_flush import PendingFlush
@@ -46,6 +45,7 @@ from storage.producer_replay import (
 )
 from storage.producer_snapshot import encode_snapshot
 from storage.recovery import Opening, Recovered, recover
+from storage.replicated_batches import check_batches
 from storage.segment import Segment
 from storage.segments import Segments
 from storage.time_lookup import find_max_timestamp, find_timestamp
@@ -79,18 +79,19 @@ class Log:
         self.leader_epochs = recovered.leader_epochs
         self.log_start_offset = recovered.log_start_offset
         self.log_end_offset = recovered.segments.active.next_offset
-        self.recovery_point = recovered.recovery_point
         self.failure: StorageError | None = None
         """Why the log takes no more batches: a procedure that it could not finish."""
         self._fs = opening.fs
         self._segments = recovered.segments
-        self._lower_recovery_point = lower_recovery_point
+        self._durability = Durability(
+            opening.fs,
+            opening.directory,
+            recovered.recovery_point,
+            recovered.snapshots,
+            lower_recovery_point,
+        )
         self._latest_ms = opening.now_ms
         """The latest time that the log was told: no batch was appended after it."""
-        self._unwritten_snapshots = recovered.snapshots
-        """Producer snapshots of rolls, by offset, until a flush wrote them."""
-        self._has_new_files = True
-        self._pending: PendingFlush | None = None
         self._set_rules()
 
     @classmethod
@@ -126,6 +127,11 @@ class Log:
     def name(self) -> str:
         """`<topic>-<partition>`."""
         return paths.name_of(self.directory)
+
+    @property
+    def recovery_point(self) -> int:
+        """Everything below it has been synced."""
+        return self._durability.recovery_point
 
     @property
     def size_bytes(self) -> int:
@@ -187,7 +193,8 @@ class Log:
         some of the batches appended.
         """
         view = memoryview(batches)
-        for position, header in self._checked(view):
+        placed = check_batches(view, self.log_end_offset, self.leader_epochs.latest_epoch)
+        for position, header in placed:
             segment = self._writable(
                 header, header.last_offset, header.partition_leader_epoch, now_ms
             )
@@ -196,29 +203,6 @@ class Log:
             self._latest_ms = max(self._latest_ms, now_ms)
             replay_batch(self.producers, header, now_ms)
         self._set_rules()
-
-    def _checked(self, batches: memoryview) -> list[tuple[int, BatchHeader]]:
-        """All batches with their positions. Raises `DecodeError` at the first that does not fit."""
-        expected, epoch, end = self.log_end_offset, self.leader_epochs.latest_epoch, 0
-        placed = list(walk(batches))
-        for position, header in placed:
-            if header.base_offset != expected or header.last_offset_delta < 0:
-                raise DecodeError(
-                    f"{self.name}: batch of offsets {header.base_offset} to {header.last_offset} "
-                    f"where {expected} is next"
-                )
-            if header.partition_leader_epoch < epoch:
-                raise DecodeError(
-                    f"{self.name}: leader epoch {header.partition_leader_epoch} at offset "
-                    f"{expected} after epoch {epoch}"
-                )
-            end = position + header.size
-            if compute_crc(batches[position:end]) != header.crc:
-                raise DecodeError(f"{self.name}: CRC of the batch at offset {expected} is wrong")
-            expected, epoch = header.next_offset, header.partition_leader_epoch
-        if end != len(batches):
-            raise DecodeError(f"{self.name}: {len(batches) - end} bytes are not a whole batch")
-        return placed
 
     def _writable(
         self, header: BatchHeader, last_offset: int, leader_epoch: int, now_ms: int
@@ -251,12 +235,9 @@ class Log:
         segment = Segment.create(self._fs, self.directory, base_offset, self.config, now_ms)
         self._segments.active.indexes.seal()
         self._segments.add(segment)
-        self._unwritten_snapshots[base_offset] = snapshot
-        self._has_new_files = True
+        self._durability.add_snapshot(base_offset, snapshot)
+        self._durability.note_new_segment()
         return segment
-
-    def _snapshot_path(self, offset: int) -> str:
-        return paths.offset_file(self.directory, offset, paths.SNAPSHOT)
 
     # Reading
 
@@ -288,7 +269,7 @@ class Log:
 
     def flush(self) -> None:
         """Syncs everything appended so far; the recovery point moves to the end of the log."""
-        self._cancel_flush()
+        self._durability.cancel_flush()
         self._run(self.start_flush())
 
     def _run(self, pending: PendingFlush) -> None:
@@ -304,39 +285,11 @@ class Log:
         """
         if self.failure is not None:
             raise self.failure
-        assert self._pending is None, "a flush is pending"
-        self._pending = PendingFlush(
-            end_offset=self.log_end_offset,
-            directory=self.directory,
-            segments=[s for s in self._segments if s.next_offset > self.recovery_point],
-            unsaved=[s for s in self._segments.closed if s.indexes.is_unsaved],
-            snapshots={self._snapshot_path(o): d for o, d in self._unwritten_snapshots.items()},
-            snapshot_offsets=tuple(self._unwritten_snapshots),
-            has_new_files=self._has_new_files,
-            _fs=self._fs,
-        )
-        self._has_new_files = False
-        return self._pending
+        return self._durability.start_flush(self._segments, self.log_end_offset)
 
     def finish_flush(self, pending: PendingFlush) -> None:
         """Publishes what `pending.run` did, or takes note that it failed or was cancelled."""
-        if pending is not self._pending:
-            return
-        self._pending = None
-        if not pending.is_done:
-            self._has_new_files |= pending.has_new_files
-            return
-        self.recovery_point = max(self.recovery_point, pending.end_offset)
-        for offset in pending.snapshot_offsets:
-            self._unwritten_snapshots.pop(offset, None)
-        for segment in pending.unsaved:
-            segment.indexes.is_unsaved = False
-            segment.indexes.release()
-
-    def _cancel_flush(self) -> None:
-        if self._pending is not None:
-            self._pending.cancel()
-            self.finish_flush(self._pending)
+        self._durability.finish_flush(pending)
 
     # Cutting
 
@@ -356,7 +309,8 @@ class Log:
             self.truncate_fully_and_start_at(offset)
             return
         with self._must_finish():
-            self._lower_to(offset)
+            offset = self._batch_start(offset)
+            self._durability.lower_to(offset)
             self._remove_snapshots_above(offset)
             while self._segments.active.base_offset > offset:
                 self._segments.pop_last().remove()
@@ -364,6 +318,11 @@ class Log:
             self._fs.sync_directory(self.directory)
             self._publish_cut()
             self._reload_producers()
+
+    def _batch_start(self, offset: int) -> int:
+        """The base offset of the batch that holds `offset`: a log never ends inside a batch."""
+        placed = next(self._segments.holding(offset).headers_from(offset), None)
+        return placed.header.base_offset if placed is not None else offset
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Empties the log; the next batch gets `offset`. Producers are forgotten as well.
@@ -375,7 +334,7 @@ class Log:
         4. Create the segment at `offset`, durably. Crash: as after 2.
         """
         with self._must_finish():
-            self._lower_to(0)
+            self._durability.lower_to(0)
             for segment in reversed(list(self._segments)):
                 segment.remove()
             self._remove_snapshots_above(-1)
@@ -384,19 +343,11 @@ class Log:
             self._segments = Segments([segment])
             self.producers.clear()
             self.leader_epochs.truncate_from_end(0)
-            self.log_start_offset = self.recovery_point = offset
+            self.log_start_offset = self._durability.recovery_point = offset
             self._publish_cut()
 
-    def _lower_to(self, offset: int) -> None:
-        """Nothing says any more that records from `offset` on are safe."""
-        self._cancel_flush()
-        if offset < self.recovery_point:
-            self._lower_recovery_point(offset)
-            self.recovery_point = offset
-
     def _remove_snapshots_above(self, offset: int) -> None:
-        for unwritten in [o for o in self._unwritten_snapshots if o > offset]:
-            del self._unwritten_snapshots[unwritten]
+        self._durability.drop_snapshots_above(offset)
         above = [o for o in snapshot_offsets(self._fs, self.directory) if o > offset]
         remove_snapshots(self._fs, self.directory, reversed(above))
         self._fs.sync_directory(self.directory)
@@ -404,7 +355,6 @@ class Log:
     def _publish_cut(self) -> None:
         self.log_end_offset = self._segments.active.next_offset
         self.log_start_offset = min(self.log_start_offset, self.log_end_offset)
-        self.recovery_point = min(self.recovery_point, self.log_end_offset)
         self.leader_epochs.truncate_from_end(self.log_end_offset)
         self.leader_epochs.flush()
         self._set_rules()
@@ -474,7 +424,8 @@ class Log:
         candidates = self._segments.base_offsets[1 : expired + 1]
         if not candidates or candidates[0] > limit:
             return 0
-        saved = set(snapshot_offsets(self._fs, self.directory)) - self._unwritten_snapshots.keys()
+        saved = set(snapshot_offsets(self._fs, self.directory))
+        saved -= self._durability.unwritten_snapshots
         counts = range(len(candidates), 0, -1)
         return next(
             (c for c in counts if candidates[c - 1] in saved and candidates[c - 1] <= limit), 0
@@ -507,7 +458,7 @@ class Log:
         A log that failed before is only closed. Raises `StorageError`; the shutdown is not clean
         then.
         """
-        self._cancel_flush()
+        self._durability.cancel_flush()
         try:
             if self.failure is None:
                 self._flush_for_good()
@@ -517,7 +468,7 @@ class Log:
 
     def abandon(self) -> None:
         """Closes the files, nothing flushed: the log is about to be removed."""
-        self._cancel_flush()
+        self._durability.cancel_flush()
         for segment in self._segments:
             segment.close()
 
@@ -527,7 +478,7 @@ class Log:
         active = self._segments.active
         active.indexes.seal()
         end = self.log_end_offset
-        self._unwritten_snapshots[end] = encode_snapshot(end, self.producers)
+        self._durability.add_snapshot(end, encode_snapshot(end, self.producers))
         pending = self.start_flush()
         pending.unsaved = [*pending.unsaved, active]
         self._run(pending)
@@ -538,7 +489,7 @@ class Log:
         """Whether nothing happened since a clean opening: idle logs must not slow a shutdown."""
         return (
             self.recovery_point == self.log_end_offset == self.recovery.snapshot_offset
-            and not self._unwritten_snapshots
+            and not self._durability.unwritten_snapshots
             and not any(segment.indexes.is_unsaved for segment in self._segments)
         )
 

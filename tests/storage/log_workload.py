@@ -243,7 +243,7 @@ class Workload:
             return
         cut = doomed[0].header.base_offset
         self.in_flight.cut = cut
-        self.log.truncate_to(cut)
+        self.log.truncate_to(self.rng.randrange(cut, doomed[0].end_offset))
         del self.history[kept:]
         self._note_cut(cut)
 

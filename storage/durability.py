@@ -1,0 +1,112 @@
+"""What of one log is safely on disk, and what the next flush has to write.
+
+Invariant: everything below `recovery_point` has been synced.
+Invariant: at most one flush is pending.
+
+Called by `log.py`, in the owner's thread; `pending_flush.py` has the steps of a flush.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from storage import paths
+from storage.file_system import FileSystem
+from storage.pending_flush import PendingFlush
+from storage.segments import Segments
+
+
+class Durability:
+    """The recovery point of a log, and the flush that moves it."""
+
+    __slots__ = (
+        "_directory",
+        "_fs",
+        "_has_new_files",
+        "_lower_on_disk",
+        "_pending",
+        "_snapshots",
+        "recovery_point",
+    )
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        directory: str,
+        recovery_point: int,
+        snapshots: dict[int, bytes],
+        lower_on_disk: Callable[[int], None],
+    ) -> None:
+        self._fs = fs
+        self._directory = directory
+        self.recovery_point = recovery_point
+        self._snapshots = snapshots
+        """Producer snapshots, by offset, that no flush has written yet."""
+        self._lower_on_disk = lower_on_disk
+        self._has_new_files = True
+        """Whether files were created whose names may not be on disk."""
+        self._pending: PendingFlush | None = None
+
+    @property
+    def unwritten_snapshots(self) -> frozenset[int]:
+        """Offsets of the snapshots that the next flush writes."""
+        return frozenset(self._snapshots)
+
+    def note_new_segment(self) -> None:
+        self._has_new_files = True
+
+    def add_snapshot(self, offset: int, data: bytes) -> None:
+        """Has the next flush write the producer state as of `offset`."""
+        self._snapshots[offset] = data
+
+    def drop_snapshots_above(self, offset: int) -> None:
+        for above in [o for o in self._snapshots if o > offset]:
+            del self._snapshots[above]
+
+    def start_flush(self, segments: Segments, end_offset: int) -> PendingFlush:
+        """What makes everything below `end_offset` safe; `run` it, then `finish_flush`."""
+        assert self._pending is None, "a flush is pending"
+        directory = self._directory
+        self._pending = PendingFlush(
+            end_offset=end_offset,
+            directory=directory,
+            segments=[s for s in segments if s.next_offset > self.recovery_point],
+            unsaved=[s for s in segments.closed if s.indexes.is_unsaved],
+            snapshots={
+                paths.offset_file(directory, offset, paths.SNAPSHOT): data
+                for offset, data in self._snapshots.items()
+            },
+            snapshot_offsets=tuple(self._snapshots),
+            has_new_files=self._has_new_files,
+            _fs=self._fs,
+        )
+        self._has_new_files = False
+        return self._pending
+
+    def finish_flush(self, pending: PendingFlush) -> None:
+        """Takes note of what `pending.run` did, or that it failed or was cancelled."""
+        if pending is not self._pending:
+            return
+        self._pending = None
+        if not pending.is_done:
+            self._has_new_files |= pending.has_new_files
+            return
+        self.recovery_point = max(self.recovery_point, pending.end_offset)
+        for offset in pending.snapshot_offsets:
+            self._snapshots.pop(offset, None)
+        for segment in pending.unsaved:
+            segment.indexes.is_unsaved = False
+            segment.indexes.release()
+
+    def cancel_flush(self) -> None:
+        """Returns when no flush is at work; what a finished one did counts."""
+        if self._pending is not None:
+            self._pending.cancel()
+            self.finish_flush(self._pending)
+
+    def lower_to(self, offset: int) -> None:
+        """From now on nothing says, on disk or here, that records from `offset` on are safe."""
+        self.cancel_flush()
+        if offset < self.recovery_point:
+            self._lower_on_disk(offset)
+            self.recovery_point = offset

@@ -1,0 +1,39 @@
+"""Batches as a follower receives them: checked as a whole before the first is written.
+
+Nothing is decided here: what a leader stored has been decided. Called by `log.py`.
+"""
+
+from __future__ import annotations
+
+from protocol.errors import DecodeError
+from protocol.record_batch import BatchHeader, compute_crc, walk
+
+
+def check_batches(
+    batches: memoryview, next_offset: int, leader_epoch: int
+) -> list[tuple[int, BatchHeader]]:
+    """Positions and headers of batches that continue a log which ends at `next_offset`.
+
+    Raises `DecodeError` unless all are whole, their CRCs match, their offsets follow without a gap
+    and their leader epochs never fall below `leader_epoch` or each other.
+    """
+    end = 0
+    placed = list(walk(batches))
+    for position, header in placed:
+        end = position + header.size
+        if header.base_offset != next_offset or header.last_offset_delta < 0:
+            raise DecodeError(
+                f"batch of offsets {header.base_offset} to {header.last_offset} "
+                f"where {next_offset} is next"
+            )
+        if header.partition_leader_epoch < leader_epoch:
+            raise DecodeError(
+                f"leader epoch {header.partition_leader_epoch} at offset {next_offset} "
+                f"after epoch {leader_epoch}"
+            )
+        if compute_crc(batches[position:end]) != header.crc:
+            raise DecodeError(f"the CRC of the batch at offset {next_offset} does not match")
+        next_offset, leader_epoch = header.next_offset, header.partition_leader_epoch
+    if end != len(batches):
+        raise DecodeError(f"{len(batches) - end} bytes are left over behind the last whole batch")
+    return placed
