@@ -26,10 +26,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run_command(arguments: list[str]) -> int:
     from cli.commands import app
     from cli.errors import CommandError
+    from storage.file_system import StorageError
 
     try:
         app(arguments, prog_name="echoless")
-    except CommandError as error:
+    except (CommandError, StorageError) as error:
         sys.stderr.write(f"echoless: {error}\n")
         return FAILED
     except BrokenPipeError:

@@ -126,6 +126,11 @@ class PartitionCheck:
             self._producers.trusted = False
         else:
             self._count(header)
+            if header.record_count != header.last_offset_delta + 1:
+                self.findings.problem(
+                    place,
+                    f"{header.record_count} records for {header.last_offset_delta + 1} offsets",
+                )
             self._epochs.see(place, header)
             self._producers.see(place, header)
             indexes.see(position, header)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from protocol.dedup import BatchMetadata, ProducerEntry
-from protocol.record_batch import leader_stamp, read_header
+from protocol.record_batch import HEADER_SIZE, leader_stamp, read_header, seal_batch
 from storage import paths
 from storage.file_system import OsFileSystem
 from storage.producer_snapshot import read_snapshot, write_snapshot
@@ -135,6 +135,18 @@ def test_gap_in_the_sequences_is_a_problem(tmp_path: Path, echoless: Command) ->
     _write_log(directory, make_batch(7, 0), make_batch(7, 4))
     (problem,) = echoless("verify", tmp_path, "--json").json["problems"]
     assert "OUT_OF_ORDER_SEQUENCE_NUMBER: sequence 4 does not follow" in problem
+
+
+def test_records_that_do_not_fill_their_offsets_are_a_problem(
+    tmp_path: Path, echoless: Command
+) -> None:
+    """Without compaction a batch has one record for each of its offsets."""
+    directory = fill(tmp_path)
+    batch = make_batch(7, 0)
+    header = read_header(batch)._replace(record_count=1)
+    _write_log(directory, seal_batch(header, batch[HEADER_SIZE:]))
+    problems = echoless("verify", tmp_path, "--json").json["problems"]
+    assert any(problem.endswith("1 records for 2 offsets") for problem in problems)
 
 
 def test_forgotten_producer_may_begin_again(tmp_path: Path, echoless: Command) -> None:
