@@ -27,6 +27,8 @@ logger = logging.getLogger(__name__)
 
 INFLIGHT_REQUESTS_MAX: Final = 64
 WRITE_BUFFER_BYTES_MAX: Final = 1024 * 1024
+LINGER_S: Final = 10.0
+"""How long a closed connection may go on taking the answers that were written."""
 
 Buffers = Sequence[bytes]
 Dispatched = Buffers | Awaitable[Buffers | None] | None
@@ -66,7 +68,11 @@ class Connection(asyncio.BufferedProtocol):
         self._slots: deque[_Slot] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
         self._reserved = 0
+        self._reserved_at = 0.0
         self._is_reserving = False
+        self._unsent = 0
+        self._unsent_written = 0
+        self._linger: asyncio.TimerHandle | None = None
         self._is_writing_paused = False
         self._is_draining = False
         self._is_pumping = False
@@ -91,7 +97,11 @@ class Connection(asyncio.BufferedProtocol):
         self._metrics.connections_open -= 1
         for task in self._tasks:
             task.cancel()
+        if self._linger is not None:
+            self._linger.cancel()
         self._slots.clear()
+        self._count_unsent(-self._unsent)
+        self._unsent_written = 0
         self._release()
         logger.debug("connection %d ended%s", self._peer.connection_id, f": {exc}" if exc else "")
 
@@ -108,14 +118,22 @@ class Connection(asyncio.BufferedProtocol):
             )
         transport, self._transport = self._transport, None
         transport.close()
+        if transport.get_write_buffer_size():
+            # A client that never takes its answers would keep them, and the socket, for ever.
+            self._linger = asyncio.get_running_loop().call_later(LINGER_S, transport.abort)
 
     def is_idle_since(self, moment: float) -> bool:
-        """Whether nothing has arrived since `moment` (monotonic seconds) and nothing is owed."""
-        return self._last_active < moment and not self._slots
+        """Whether nothing moved since `moment` (monotonic seconds) and no request is worked on."""
+        return self._last_active < moment and not self._tasks
+
+    def holds_memory_since(self, moment: float) -> bool:
+        """Whether a large request that began before `moment` (monotonic seconds) is still arriving."""
+        return self._reserved > 0 and not self._is_reserving and self._reserved_at < moment
 
     async def drain(self) -> None:
         """Takes no further request, answers what is in flight, then closes."""
         self._is_draining = True
+        self._flush_slots()
         self._update_reading()
         if self._tasks:
             await asyncio.wait(self._tasks)
@@ -177,10 +195,12 @@ class Connection(asyncio.BufferedProtocol):
         size = self._receiver.pending_size
         if size and not self._reserved:
             self._reserved = size
+            self._reserved_at = time.monotonic()
             self._is_reserving = not self._budget.reserve(size, self._on_reserved)
 
     def _on_reserved(self) -> None:
         self._is_reserving = False
+        self._reserved_at = time.monotonic()
         if self._transport is None:
             self._release()
             return
@@ -205,6 +225,7 @@ class Connection(asyncio.BufferedProtocol):
                 slot = _Slot()
                 slot.buffers, slot.ready = dispatched, True
                 self._slots.append(slot)
+                self._count_unsent(_size(dispatched))
             else:
                 self._write(dispatched)
 
@@ -234,13 +255,16 @@ class Connection(asyncio.BufferedProtocol):
             if reserved:
                 self._budget.release(reserved)
         slot.ready = True
+        self._count_unsent(_size(slot.buffers))
         self._flush_slots()
         self._pump()
 
     def _flush_slots(self) -> None:
+        """Writes the answers whose turn it is, as far as the client takes them."""
         slots = self._slots
-        while slots and slots[0].ready:
+        while slots and slots[0].ready and (self._is_draining or not self._is_writing_paused):
             buffers = slots.popleft().buffers
+            self._count_unsent(-_size(buffers))
             if buffers is not None:
                 self._write(buffers)
 
@@ -252,10 +276,25 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self._transport.writelines(buffers)
 
+    def _count_unsent(self, size: int) -> None:
+        self._unsent += size
+        self._metrics.unsent_bytes += size
+
     def pause_writing(self) -> None:
         self._is_writing_paused = True
+        if self._transport is not None:
+            self._unsent_written = self._transport.get_write_buffer_size()
+            self._count_unsent(self._unsent_written)
         self._update_reading()
 
     def resume_writing(self) -> None:
+        self._last_active = time.monotonic()
         self._is_writing_paused = False
+        self._count_unsent(-self._unsent_written)
+        self._unsent_written = 0
+        self._flush_slots()
         self._pump()
+
+
+def _size(buffers: Buffers | None) -> int:
+    return 0 if buffers is None else sum(map(len, buffers))

@@ -27,6 +27,11 @@ class MemoryBudget:
     def used(self) -> int:
         return self._used
 
+    @property
+    def is_awaited(self) -> bool:
+        """Whether somebody waits for bytes to come back."""
+        return bool(self._waiting)
+
     def reserve(self, size: int, on_reserved: Callable[[], None]) -> bool:
         """Takes `size` bytes and returns True, or queues and calls `on_reserved` once they are taken."""
         if not self._waiting and self._fits(size):

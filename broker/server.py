@@ -25,6 +25,8 @@ logger = logging.getLogger(__name__)
 
 BACKLOG: Final = 512
 DRAIN_TIMEOUT_S: Final = 3.0
+LARGE_REQUEST_TIMEOUT_S: Final = 30.0
+"""How long a large request may take to arrive while others wait for its memory."""
 
 
 class ListenError(Exception):
@@ -82,8 +84,7 @@ class Server:
         metrics = self._metrics
         if metrics.connections_open >= self._config.connections_max:
             metrics.connections_refused_total += 1
-            logger.warning("connection refused: connections_max=%d", self._config.connections_max)
-            return _Refusal()
+            return _Refusal(f"connections_max={self._config.connections_max} are open")
         metrics.connections_accepted_total += 1
         return Connection(
             self._dispatch,
@@ -104,6 +105,17 @@ class Server:
             self._metrics.connections_idle_closed_total += 1
             connection.close(f"silent for more than {idle_ms} ms")
 
+    def close_slow(self) -> None:
+        """Takes request memory back from clients that are slow to fill it, where others need it."""
+        if not self._budget.is_awaited:
+            return
+        oldest = time.monotonic() - LARGE_REQUEST_TIMEOUT_S
+        for connection in [one for one in self._connections if one.holds_memory_since(oldest)]:
+            connection.close(
+                f"a large request did not arrive within {LARGE_REQUEST_TIMEOUT_S:.0f} s, "
+                "and others wait for its memory"
+            )
+
     async def stop(self) -> None:
         """Accepts nobody any more, answers what is in flight, closes what is left after a while."""
         if self._server is not None:
@@ -122,5 +134,10 @@ class Server:
 class _Refusal(asyncio.Protocol):
     """Closes the connection as soon as it is there."""
 
+    def __init__(self, reason: str) -> None:
+        self._reason = reason
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        address = transport.get_extra_info("peername")
+        logger.warning("refusing a connection from %s: %s", address, self._reason)
         transport.close()

@@ -76,6 +76,11 @@ class _BrokerCollector(Collector):
         yield GaugeMetricFamily(
             f"{_PREFIX}connections_open", "Connections open", metrics.connections_open
         )
+        yield GaugeMetricFamily(
+            f"{_PREFIX}unsent_bytes",
+            "Answers that slow clients have not taken yet",
+            metrics.unsent_bytes,
+        )
         for name, help_text in _COUNTERS.items():
             yield CounterMetricFamily(_PREFIX + name, help_text, getattr(metrics, name))
         for name, (label, help_text) in _LABELLED_COUNTERS.items():

@@ -33,6 +33,8 @@ API = Api(key=1, name="fetch", version_min=4, version_max=17, flexible_from=12)
 _TOPIC_IDS_FROM: Final = 13
 BYTES_MAX: Final = 57_671_680
 """Records in one answer, whatever the client asks for (Kafka's `fetch.max.bytes`, 55 MiB)."""
+UNSENT_BYTES_MAX: Final = 4 * BYTES_MAX
+"""Answers in memory because clients are slow to take them; near it, fetches get one batch each."""
 
 
 class WantedPartition(NamedTuple):
@@ -129,7 +131,9 @@ async def _wait_for_data(broker: Broker, wanted: Fetch) -> list[TopicFetched]:
         timeout_s = deadline - loop.time()
         if _is_enough(wanted, read) or timeout_s <= 0:
             return _taken(broker, read)
-        await _data_arrived(read.partitions, timeout_s)
+        partitions = read.partitions
+        del read  # its records: a wait must not keep them in memory
+        await _data_arrived(partitions, timeout_s)
 
 
 async def _data_arrived(partitions: Sequence[Partition], timeout_s: float) -> None:
@@ -145,7 +149,7 @@ async def _data_arrived(partitions: Sequence[Partition], timeout_s: float) -> No
 
 
 def _read(broker: Broker, wanted: Fetch) -> _Read:
-    left = min(wanted.bytes_max, BYTES_MAX)
+    left = min(wanted.bytes_max, BYTES_MAX, UNSENT_BYTES_MAX - broker.metrics.unsent_bytes)
     topics: list[TopicFetched] = []
     partitions: list[Partition] = []
     size, has_error = 0, False

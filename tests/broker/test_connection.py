@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import socket
 import struct
+import time
 from collections import deque
 
 import pytest
@@ -17,6 +18,7 @@ from broker.request import CloseConnectionError
 from protocol.errors import DecodeError
 
 FRAME_SIZE_MAX = 1_000_000
+LARGE_ANSWER_BYTES = 4_000_000
 
 
 def framed(payload: bytes) -> bytes:
@@ -36,7 +38,7 @@ class Harness:
     def dispatch(self, frame, _peer):
         payload = bytes(frame)
         self.requests.append(payload)
-        if payload.startswith(b"hold"):
+        if payload.startswith((b"hold", b"large")):
             released = asyncio.get_running_loop().create_future()
             self.held.append(released)
             return self.answer_later(payload, released)
@@ -50,7 +52,7 @@ class Harness:
 
     async def answer_later(self, payload, released):
         await released
-        return (framed(payload[:10]),)
+        return (framed(bytes(LARGE_ANSWER_BYTES) if payload == b"large" else payload[:10]),)
 
     def connection(self):
         return Connection(
@@ -226,3 +228,53 @@ async def test_draining_answers_what_is_in_flight():
         assert await read_frame(reader) == b"hold 1"
         async with asyncio.timeout(10):
             assert await reader.read() == b""
+
+
+async def test_answers_wait_outside_the_socket_while_the_client_takes_none():
+    """Finished answers are counted and kept in their slots, not piled up in the transport."""
+    async with serving() as (harness, connect):
+        reader, writer = await connect()
+        writer.transport.pause_reading()
+        for _ in range(20):
+            writer.write(framed(b"large"))
+        await until(lambda: len(harness.held) == 20)
+        for future in harness.held:
+            future.set_result(None)
+        await until(lambda: harness.metrics.unsent_bytes > 19 * LARGE_ANSWER_BYTES // 2)
+        writer.transport.resume_reading()
+        for _ in range(20):
+            assert len(await read_frame(reader)) == LARGE_ANSWER_BYTES
+        await until(lambda: harness.metrics.unsent_bytes == 0)
+
+
+async def test_a_client_that_never_reads_cannot_outlive_its_close(monkeypatch):
+    """Closing waits a while for the answers to be taken, then takes the socket away."""
+    monkeypatch.setattr("broker.connection.LINGER_S", 0.01)
+    async with serving() as (harness, connect):
+        _, writer = await connect()
+        writer.transport.pause_reading()
+        for _ in range(8):
+            writer.write(framed(b"large"))
+        await until(lambda: len(harness.held) == 8)
+        for future in harness.held:
+            future.set_result(None)
+        await until(lambda: harness.metrics.unsent_bytes > LARGE_ANSWER_BYTES)
+        (connection,) = harness.connections
+        await until(lambda: connection.is_idle_since(time.monotonic()))
+        connection.close("as asked")
+        await until(lambda: harness.metrics.connections_open == 0)
+        assert harness.metrics.unsent_bytes == 0
+
+
+async def test_a_large_request_that_creeps_can_be_told():
+    """Whoever fills its request memory too slowly is found, and only while it fills it."""
+    async with serving() as (harness, connect):
+        _, writer = await connect()
+        writer.write(struct.pack(">i", FRAME_SIZE_MAX) + b"only a little")
+        await until(lambda: harness.budget.used == FRAME_SIZE_MAX)
+        (connection,) = harness.connections
+        assert connection.holds_memory_since(time.monotonic())
+        assert not connection.holds_memory_since(time.monotonic() - 60)
+        writer.write(b"s" * (FRAME_SIZE_MAX - len(b"only a little")))
+        await until(lambda: harness.budget.used == 0)
+        assert not connection.holds_memory_since(time.monotonic())
