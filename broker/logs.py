@@ -1,7 +1,7 @@
 r"""How the broker logs: one line each on standard error, for people or as JSON.
 
-A line break inside a message or a traceback is written as `\n`: client ids and topic names come
-from the network, and must not be able to forge a line. What a caller passes as `extra=` becomes
+A control character inside a message or a traceback is written as its escape, as in `\n`: client ids
+and topic names come from the network, and must not be able to forge a line or speak to a terminal. What a caller passes as `extra=` becomes
 further members of the JSON object.
 """
 
@@ -20,6 +20,8 @@ _TIME_FORMAT: Final = "%Y-%m-%dT%H:%M:%S"
 _STANDARD_ATTRIBUTES: Final = frozenset(
     {*vars(logging.makeLogRecord({})), "message", "asctime", "color_message"}
 )
+_CONTROL_CHARACTERS: Final = (*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029)
+_ESCAPES: Final = {code: ascii(chr(code))[1:-1] for code in _CONTROL_CHARACTERS}
 
 
 class TextFormatter(logging.Formatter):
@@ -31,7 +33,7 @@ class TextFormatter(logging.Formatter):
         super().__init__(_TEXT_FORMAT, _TIME_FORMAT)
 
     def format(self, record: logging.LogRecord) -> str:
-        return super().format(record).replace("\r", "\\r").replace("\n", "\\n")
+        return super().format(record).translate(_ESCAPES)
 
 
 class JsonFormatter(logging.Formatter):

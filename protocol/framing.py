@@ -19,6 +19,16 @@ _LENGTH: Final = struct.Struct(">i")
 LENGTH_SIZE: Final = _LENGTH.size
 SHARED_BUFFER_SIZE: Final = 65536
 
+_FOREIGN_STARTS: Final = {
+    b"\x16\x03": "TLS, which is not served",
+    b"GET ": "HTTP",
+    b"HEAD": "HTTP",
+    b"POST": "HTTP",
+    b"PUT ": "HTTP",
+    b"PRI ": "HTTP/2",
+    b"SSH-": "SSH",
+}
+
 Frame = bytes | memoryview
 
 
@@ -65,7 +75,8 @@ class FrameReceiver:
             return None
         (size,) = _LENGTH.unpack_from(self._buffer, self._start)
         if size < 0 or size > self._frame_size_max:
-            raise DecodeError(f"a frame of {size} bytes; 0 to {self._frame_size_max} are allowed")
+            reason = f"a frame of {size} bytes; 0 to {self._frame_size_max} are allowed"
+            raise DecodeError(reason + _looks_like(self._view[self._start : self._end]))
         begin = self._start + LENGTH_SIZE
         if begin + size <= self._end:
             self._start = begin + size
@@ -98,6 +109,13 @@ class FrameReceiver:
         left = self._end - self._start
         self._buffer[:left] = self._buffer[self._start : self._end]
         self._start, self._end = 0, left
+
+
+def _looks_like(received: memoryview) -> str:
+    """What a stream that is no frames begins like, for whoever reads the log."""
+    found = (name for start, name in _FOREIGN_STARTS.items() if received[: len(start)] == start)
+    name = next(found, None)
+    return "" if name is None else f" (this looks like {name})"
 
 
 def frame_length(size: int) -> bytes:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from broker.config_names import LogFormat, LogLevel
-from broker.logs import configure_logs
+from broker.logs import TextFormatter, configure_logs
 
 
 @pytest.fixture
@@ -56,3 +56,12 @@ def test_lines_below_the_level_are_left_out(stream: io.StringIO) -> None:
     configure_logs(LogFormat.TEXT, LogLevel.WARNING, stream)
     logging.getLogger("x").info("quiet")
     assert not stream.getvalue()
+
+
+@pytest.mark.parametrize("character", ["\n", "\r", "\x0b", "\x0c", "\x1b", "\x85", "\u2028"])
+def test_no_character_of_a_client_breaks_or_colours_a_line(character):
+    """Whatever `splitlines` or a terminal would obey is written as its escape."""
+    record = logging.makeLogRecord({"msg": "client %s", "args": (f"a{character}b",)})
+    line = TextFormatter().format(record)
+    assert len(line.splitlines()) == 1
+    assert line.isprintable()

@@ -82,3 +82,16 @@ def test_pending_size_names_the_large_frame_only():
     receiver = FrameReceiver(SIZE_MAX)
     feed(receiver, struct.pack(">i", 200_000) + b"x", 100)
     assert receiver.pending_size == 200_000
+
+
+@pytest.mark.parametrize(
+    ("start", "name"),
+    [(b"GET / HTTP/1.1", "HTTP"), (bytes.fromhex("160301020001"), "TLS"), (b"SSH-2.0-x", "SSH")],
+)
+def test_a_stream_of_another_protocol_is_named(start, name):
+    """Whoever pointed the wrong client at the port reads so in the log."""
+    receiver = FrameReceiver(100 * 1024 * 1024)
+    receiver.writable()[: len(start)] = start
+    receiver.received(len(start))
+    with pytest.raises(DecodeError, match=f"looks like {name}"):
+        receiver.next_frame()
