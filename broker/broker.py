@@ -21,7 +21,7 @@ from broker.config import Address, Config, LogFlush
 from broker.coordination.cluster_id import read_or_create_cluster_id
 from broker.coordination.embedded import EmbeddedNodeTree
 from broker.coordination.node_data import decode_uuid
-from broker.coordination.node_tree import CoordinationError
+from broker.coordination.node_tree import CoordinationError, SessionState
 from broker.coordination.registration import BrokerInfo, Endpoint, register_broker
 from broker.coordination.topic import (
     NewTopic,
@@ -68,6 +68,8 @@ class Broker:
         self.live_brokers: dict[int, Address] = {}
         """Broker id -> where clients reach it."""
         self.now_ms = wall_clock_ms
+        self.session_lost = asyncio.Event()
+        """Set when the cluster has given this broker up: it must end, and may start again."""
         self._file_system = file_system
         self._tasks: list[asyncio.Task[None]] = []
         self._flusher = Flusher(
@@ -90,6 +92,7 @@ class Broker:
             config_for=self._log_config,
         )
         self.tree = EmbeddedNodeTree.open(f"{config.data_dir}/{COORDINATION_FILE}")
+        self._forget_session = self.tree.on_session(self._on_session)
         self.cluster_id = await self._agree_on_cluster_id()
         self.registry = TopicRegistry(self.tree, rng=random.Random())  # noqa: S311 - spreads replicas
         await self.registry.load()
@@ -242,6 +245,15 @@ class Broker:
         for partition in self.partitions.values():
             partition.fail(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)))
 
+    def _on_session(self, state: SessionState) -> None:
+        """Without a session others may lead what this broker led: it acknowledges nothing more."""
+        if state is not SessionState.LOST:
+            return
+        logger.critical("the session with the coordinator is lost; stopping")
+        for partition in self.partitions.values():
+            partition.resign()
+        self.session_lost.set()
+
     async def _housekeeping(self) -> None:
         """Retention, expiry and checkpoints, every few seconds, a partition at a time."""
         while True:
@@ -257,7 +269,8 @@ class Broker:
             partition.log.delete_old_segments(self.now_ms())
             partition.log.expire_producers(self.now_ms())
             await asyncio.sleep(0)
-        self.logs.checkpoint(self._high_watermarks())
+        # In a thread, because produce requests must not wait for these syncs.
+        await asyncio.to_thread(self.logs.start_checkpoint(self._high_watermarks()).run)
 
     def _high_watermarks(self) -> dict[tuple[str, int], int]:
         return {key: partition.high_watermark for key, partition in self.partitions.items()}
@@ -272,4 +285,5 @@ class Broker:
         await self.producer_ids.close()
         if self.logs.failure is None:
             self.logs.close(self._high_watermarks())
+        self._forget_session()
         await self.tree.close()

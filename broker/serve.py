@@ -1,7 +1,8 @@
 """`echoless serve`: from the configuration to the ready line, and from a signal to the exit.
 
 The ready line is the only thing on standard output. Exit codes: 0 after SIGTERM or SIGINT, 1 when
-the broker cannot start, 2 for a configuration that cannot be used, 70 for a bug (an assertion).
+the broker cannot start or its session with the coordinator is lost, 2 for a configuration that
+cannot be used, 70 for a bug (an assertion).
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from storage.file_system import OsFileSystem, StorageError
 
 logger = logging.getLogger(__name__)
 
-EXIT_CANNOT_START: Final = 1
+EXIT_CANNOT_SERVE: Final = 1
 EXIT_BAD_CONFIGURATION: Final = 2
 EXIT_BUG: Final = 70
 REQUEST_MEMORY_FRAMES: Final = 4
@@ -44,14 +45,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         import uvloop
 
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(_serve(config))
+            return runner.run(_serve(config))
     except (ListenError, StorageError, CoordinationError) as error:
         logger.critical("cannot start: %s", error)
-        return EXIT_CANNOT_START
-    return 0
+        return EXIT_CANNOT_SERVE
 
 
-async def _serve(config: Config) -> None:
+async def _serve(config: Config) -> int:
     from broker.admin.server import AdminServer
     from broker.broker import Broker
     from broker.dispatch import KafkaDispatcher
@@ -89,20 +89,29 @@ async def _serve(config: Config) -> None:
         f"native={bound_address(native_socket)} admin={bound_address(admin_socket)}\n"
     )
     sys.stdout.flush()
-    idle = loop.create_task(_close_idle(servers))
-    await stopping.wait()
+    closing = loop.create_task(_close_idle_and_slow(servers))
+    await _any_of(stopping, broker.session_lost)
     logger.info("stopping")
-    idle.cancel()
+    closing.cancel()
     await asyncio.gather(*(server.stop() for server in servers))
     await admin.stop()
     await broker.stop()
+    return EXIT_CANNOT_SERVE if broker.session_lost.is_set() else 0
 
 
-async def _close_idle(servers: Sequence[Server]) -> None:
+async def _any_of(*events: asyncio.Event) -> None:
+    waits = [asyncio.ensure_future(event.wait()) for event in events]
+    await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    for wait in waits:
+        wait.cancel()
+
+
+async def _close_idle_and_slow(servers: Sequence[Server]) -> None:
     while True:
         await asyncio.sleep(_IDLE_CHECK_INTERVAL_S)
         for server in servers:
             server.close_idle()
+            server.close_slow()
 
 
 def _on_unhandled(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

@@ -75,7 +75,8 @@ class DirectoryCheckpoints:
     def start(
         self, recovery_points: Offsets, high_watermarks: Offsets, log_starts: Offsets
     ) -> PendingCheckpoint:
-        """What `PendingCheckpoint.run` will write."""
+        """What `PendingCheckpoint.run` will write, unless something newer is pending by then."""
+        self._generation += 1
         return PendingCheckpoint(
             recovery_points=recovery_points,
             high_watermarks=high_watermarks,
