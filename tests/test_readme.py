@@ -1,0 +1,25 @@
+"""What a newcomer copies from the README works."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.support.echoless import Echoless
+
+README = Path(__file__).parent.parent / "README.md"
+
+
+def test_python_example_stores_its_records(
+    echoless: Echoless, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The producer of the README, pointed at a broker, gets three acknowledgements."""
+    blocks = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
+    (example,) = blocks
+    assert "127.0.0.1:9092" in example
+    program = example.replace("127.0.0.1:9092", echoless.kafka_address)
+    exec(compile(program, str(README), "exec"), {})
+    printed = capsys.readouterr().out.splitlines()
+    assert printed == [f"orders-0 offset {offset}" for offset in range(3)]
