@@ -1,0 +1,108 @@
+"""The documents name what exists: every link, every file in backticks, every test."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.differential.differences import NAMES
+
+ROOT = Path(__file__).parent.parent
+PAGES = sorted(
+    [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "tests/compatibility/README.md"]
+)
+_LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+_HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
+_FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+_FILE = re.compile(
+    r"`((?:protocol|storage|broker|client|cli|tests|benchmarks|docs|\.ci)/[\w./-]+)(?:::(\w+))?`"
+)
+"""A path from the top of the tree, perhaps with the name of a test in it."""
+_MEMBER = re.compile(r"`([A-Z]\w+)\.(\w+)`")
+_INVARIANT = re.compile(r"Invariant: (.+)")
+ROOMS = ("protocol", "storage", "broker", "client", "cli")
+
+
+def prose(page: Path) -> str:
+    return _FENCE.sub("", page.read_text(encoding="utf-8"))
+
+
+def anchors(page: Path) -> set[str]:
+    """The targets that GitHub makes of the headings."""
+    headings = _HEADING.findall(prose(page))
+    kept = (re.sub(r"[^\w\s-]", "", heading.lower()) for heading in headings)
+    return {heading.strip().replace(" ", "-") for heading in kept}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_links_lead_somewhere(page: Path) -> None:
+    """A relative link names a file or directory, and its anchor a heading there."""
+    for link in _LINK.findall(prose(page)):
+        if "://" in link:
+            continue
+        place, _, anchor = link.partition("#")
+        target = (page.parent / place).resolve() if place else page
+        assert target.exists(), f"{link} leads nowhere"
+        if anchor:
+            assert anchor in anchors(target), f"{link}: there is no such heading"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_named_files_and_tests_exist(page: Path) -> None:
+    """A path in backticks is a file or directory, and a test named behind it stands in it."""
+    for path, test in _FILE.findall(prose(page)):
+        target = ROOT / path
+        assert target.exists(), f"{path} does not exist"
+        assert not test or f"def {test}(" in target.read_text(encoding="utf-8"), f"{path}::{test}"
+
+
+@pytest.mark.parametrize("page", ["architecture.md", "invariants.md"])
+def test_named_methods_exist(page: str) -> None:
+    """`Class.method` in backticks is a member of a class of ours."""
+    sources = [
+        path.read_text(encoding="utf-8") for room in ROOMS for path in (ROOT / room).rglob("*.py")
+    ]
+    for owner, member in _MEMBER.findall(prose(ROOT / "docs" / page)):
+        homes = [source for source in sources if f"class {owner}" in source]
+        found = re.compile(rf"\b{member}\b(\(|:)")
+        assert any(found.search(home) for home in homes), f"{owner}.{member}"
+
+
+def test_every_page_can_be_reached() -> None:
+    """No page of `docs/` lies where no link leads."""
+    linked = {
+        (page.parent / link.partition("#")[0]).resolve()
+        for page in PAGES
+        for link in _LINK.findall(prose(page))
+        if "://" not in link
+    }
+    for page in PAGES:
+        if page.is_relative_to(ROOT / "docs"):
+            assert page in linked, f"{page.relative_to(ROOT)} is linked from nowhere"
+
+
+def test_every_named_difference_is_explained() -> None:
+    """The oracle lets no difference pass that `docs/differences.md` does not list by its name."""
+    cells = {
+        cell.strip()
+        for line in prose(ROOT / "docs/differences.md").splitlines()
+        for cell in line.split("|")
+    }
+    assert set(NAMES) - cells == set()
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_every_invariant_is_listed(room: str) -> None:
+    """`docs/invariants.md` has as many rows for a room as its code has sentences."""
+    stated = {
+        sentence
+        for path in (ROOT / room).rglob("*.py")
+        for sentence in _INVARIANT.findall(path.read_text(encoding="utf-8"))
+    }
+    _, _, section = (
+        (ROOT / "docs/invariants.md").read_text(encoding="utf-8").partition(f"\n## {room}\n")
+    )
+    rows = [line for line in section.partition("\n## ")[0].splitlines() if line.startswith("| ")]
+    assert len(rows[1:]) == len(stated)
