@@ -10,6 +10,7 @@ Invariant: `_start <= _end <= len(_buffer)`; bytes before `_start` were handed o
 
 from __future__ import annotations
 
+import mmap
 import struct
 from typing import Final
 
@@ -18,6 +19,8 @@ from protocol.errors import DecodeError
 _LENGTH: Final = struct.Struct(">i")
 LENGTH_SIZE: Final = _LENGTH.size
 SHARED_BUFFER_SIZE: Final = 65536
+HUGE_FRAME_SIZE: Final = 4 * 1024 * 1024
+"""From here on a frame takes memory only as its bytes arrive."""
 
 _FOREIGN_STARTS: Final = {
     b"\x16\x03": "TLS, which is not served",
@@ -91,7 +94,9 @@ class FrameReceiver:
         return 0 if self._large is None else len(self._large)
 
     def _begin_large(self, begin: int, size: int) -> None:
-        self._large = memoryview(bytearray(size))
+        # A bytearray is zeroed, so it takes its memory before a single byte has come.
+        is_huge = size >= HUGE_FRAME_SIZE
+        self._large = memoryview(mmap.mmap(-1, size) if is_huge else bytearray(size))
         self._large_filled = self._end - begin
         self._large[: self._large_filled] = self._view[begin : self._end]
         self._start = self._end = 0

@@ -6,12 +6,14 @@ consistent moment. Lists are bounded by `limit` or `n`. `docs/admin.md` shows ea
 
 from __future__ import annotations
 
+import logging
 import socket
 from collections.abc import Awaitable, Callable, Mapping
 from itertools import islice
 from typing import Any, Final
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from broker.admin.documents import (
     decision_document,
@@ -28,13 +30,33 @@ _LIMIT_DEFAULT: Final = 1000
 _DECISIONS_DEFAULT: Final = 100
 _SHUTDOWN_TIMEOUT_S: Final = 1.0
 
+_logger = logging.getLogger(__name__)
+
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class _ClientErrors(logging.Filter):
+    """Bytes that are no HTTP are the client's doing: a warning of one line, without a traceback."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        error = record.exc_info[1] if record.exc_info else None
+        if isinstance(error, HttpProcessingError):
+            record.levelno, record.levelname = logging.WARNING, "WARNING"
+            record.exc_info = None
+            record.msg, record.args = f"{record.getMessage()}: {error.message}", ()
+        return True
+
+
+_logger.addFilter(_ClientErrors())
 
 
 async def serve(listener: socket.socket, broker: BrokerView) -> web.AppRunner:
     """Answers on `listener` until the returned runner is cleaned up."""
     runner = web.AppRunner(
-        application(broker), access_log=None, shutdown_timeout=_SHUTDOWN_TIMEOUT_S
+        application(broker),
+        access_log=None,
+        logger=_logger,
+        shutdown_timeout=_SHUTDOWN_TIMEOUT_S,
     )
     await runner.setup()
     await web.SockSite(runner, listener).start()

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol.errors import DecodeError
-from protocol.framing import SHARED_BUFFER_SIZE, FrameReceiver
+from protocol.framing import HUGE_FRAME_SIZE, SHARED_BUFFER_SIZE, FrameReceiver
 
 SIZE_MAX = 300_000
 
@@ -95,3 +95,10 @@ def test_a_stream_of_another_protocol_is_named(start, name):
     receiver.received(len(start))
     with pytest.raises(DecodeError, match=f"looks like {name}"):
         receiver.next_frame()
+
+
+def test_a_huge_frame_comes_out_whole():
+    """Its memory comes from elsewhere, its bytes do not differ."""
+    payload = bytes(range(256)) * (HUGE_FRAME_SIZE // 256)
+    receiver = FrameReceiver(HUGE_FRAME_SIZE)
+    assert feed(receiver, framed([payload, b"next"]), HUGE_FRAME_SIZE) == [payload, b"next"]

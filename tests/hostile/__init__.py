@@ -1,0 +1,1 @@
+"""Bad input and bad disks against the running broker."""
