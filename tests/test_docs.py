@@ -21,6 +21,7 @@ _FILE = re.compile(
 )
 """A path from the top of the tree, perhaps with the name of a test in it."""
 _MEMBER = re.compile(r"`([A-Z]\w+)\.(\w+)`")
+_PAGE = re.compile(r"docs/[\w/-]+\.md")
 _INVARIANT = re.compile(r"Invariant: (.+)")
 ROOMS = ("protocol", "storage", "broker", "client", "cli")
 
@@ -56,6 +57,14 @@ def test_named_files_and_tests_exist(page: Path) -> None:
         target = ROOT / path
         assert target.exists(), f"{path} does not exist"
         assert not test or f"def {test}(" in target.read_text(encoding="utf-8"), f"{path}::{test}"
+
+
+def test_pages_named_in_the_code_exist() -> None:
+    """A docstring that sends its reader to `docs/` sends them to a page."""
+    places = ["benchmarks", "tests", *ROOMS]
+    for path in (path for place in places for path in (ROOT / place).rglob("*.py")):
+        for page in _PAGE.findall(path.read_text(encoding="utf-8")):
+            assert (ROOT / page).exists(), f"{path.relative_to(ROOT)} names {page}"
 
 
 @pytest.mark.parametrize("page", ["architecture.md", "invariants.md"])

@@ -1,7 +1,7 @@
 """From a frame on the native port to an answer.
 
-msgpack, and everything that needs it, is imported with the first message: a broker that nobody
-speaks to natively never pays for it.
+The messages and their handlers are imported with the first message: a broker that nobody speaks to
+natively never pays for them.
 """
 
 from __future__ import annotations
