@@ -7,6 +7,7 @@ from pathlib import Path
 from broker.config_names import settings
 from broker.config_values import canonical
 from broker.topic_config import topic_settings
+from tests.broker.configuration_page import with_tables
 
 _PAGE = Path(__file__).parents[2] / "docs" / "configuration.md"
 
@@ -24,3 +25,9 @@ def test_page_lists_every_name_with_its_default_and_meaning() -> None:
         for text in (behind, topic_setting.kind.expects, topic_setting.doc):
             assert text in row, topic_setting.name
     assert not rows, "the page has names that do not exist"
+
+
+def test_tables_are_as_the_code_makes_them() -> None:
+    """`python -m tests.broker.configuration_page` has nothing to change."""
+    page = _PAGE.read_text()
+    assert with_tables(page) == page, "run python -m tests.broker.configuration_page"
