@@ -68,6 +68,8 @@ class Broker:
         self.live_brokers: dict[int, Address] = {}
         """Broker id -> where clients reach it."""
         self.now_ms = wall_clock_ms
+        self.is_stopping = False
+        """Whoever waits for data is answered with what there is."""
         self.session_lost = asyncio.Event()
         """Set when the cluster has given this broker up: it must end, and may start again."""
         self._file_system = file_system
@@ -276,6 +278,12 @@ class Broker:
         return {key: partition.high_watermark for key, partition in self.partitions.items()}
 
     # --- stop ---
+
+    def begin_stop(self) -> None:
+        """Lets no fetch wait any longer, so that the connections can be closed soon."""
+        self.is_stopping = True
+        for partition in self.partitions.values():
+            partition.wake_fetches()
 
     async def stop(self) -> None:
         """Flushes, writes snapshots and the clean-shutdown marker, ends the session."""

@@ -130,7 +130,7 @@ class Partition:
         """What was appended cannot be promised: whoever waits for it is told `error`."""
         self._waiting_for_commit.fail(error)
         self._waiting_for_flush.fail(error)
-        self._wake_fetches()
+        self.wake_fetches()
 
     # --- writing ---
 
@@ -153,7 +153,7 @@ class Partition:
         if committed > self.high_watermark:
             self.high_watermark = committed
             self._waiting_for_commit.reached(committed)
-            self._wake_fetches()
+            self.wake_fetches()
 
     def acknowledged(self, offset: int, *, by_all: bool) -> asyncio.Future[None]:
         """Done once everything below `offset` is committed (`by_all`), or durable on the leader.
@@ -185,7 +185,8 @@ class Partition:
     def forget(self, future: asyncio.Future[None]) -> None:
         self._waiting_for_data.discard(future)
 
-    def _wake_fetches(self) -> None:
+    def wake_fetches(self) -> None:
+        """Lets whoever waits for data look again."""
         if not self._waiting_for_data:
             return
         waiting, self._waiting_for_data = self._waiting_for_data, set()

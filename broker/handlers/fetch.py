@@ -109,7 +109,7 @@ def _wanted(request: Request) -> Fetch:
 def fetch(broker: Broker, wanted: Fetch) -> list[TopicFetched] | Awaitable[list[TopicFetched]]:
     """What there is, at once or after a wait."""
     read = _read(broker, wanted)
-    is_done = _is_enough(wanted, read) or wanted.max_wait_s <= 0
+    is_done = _is_enough(wanted, read) or wanted.max_wait_s <= 0 or broker.is_stopping
     return _taken(broker, read) if is_done else _wait_for_data(broker, wanted)
 
 
@@ -129,7 +129,7 @@ async def _wait_for_data(broker: Broker, wanted: Fetch) -> list[TopicFetched]:
         # Read again before each wait, also the first: this task may have begun after data came.
         read = _read(broker, wanted)
         timeout_s = deadline - loop.time()
-        if _is_enough(wanted, read) or timeout_s <= 0:
+        if _is_enough(wanted, read) or timeout_s <= 0 or broker.is_stopping:
             return _taken(broker, read)
         partitions = read.partitions
         del read  # its records: a wait must not keep them in memory
