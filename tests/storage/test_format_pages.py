@@ -1,11 +1,15 @@
-"""The worked examples of `docs/formats/segment.md` and `data-directory.md`, byte for byte.
+"""The worked examples of `docs/formats/`, byte for byte.
 
-The other pages are held to the code beside the tests of what they describe.
+Those of the segment and the data directory are written here; for the others the code is compared with
+golden bytes beside its own tests, and here these are compared with the pages.
 """
 
 from __future__ import annotations
 
+import itertools
+import re
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,6 +20,7 @@ from storage.log_config import LogConfig
 from storage.log_directory import LogDirectory
 from storage.segment import Segment
 from tests.fakes.memory_file_system import MemoryFileSystem
+from tests.storage import test_checkpoints, test_leader_epochs, test_producer_snapshot
 
 FORMATS = Path(__file__).parents[2] / "docs" / "formats"
 DATA_DIR = "/data"
@@ -28,13 +33,17 @@ TOPIC_ID = uuid.UUID(bytes=bytes(range(16)))
 
 
 def examples(page: str) -> list[bytes]:
-    """The hex listings of a page; two spaces end the hex of a line."""
+    """The hex listings of a page; the first word that is not hex ends the bytes of a line."""
     blocks = (FORMATS / page).read_text(encoding="utf-8").split("\n```")[1::2]
     return [
-        bytes.fromhex("".join(line.partition("  ")[0] for line in block.splitlines()))
+        bytes.fromhex("".join(word for line in block.splitlines() for word in _hex_words(line)))
         for block in blocks
         if block.startswith("\n")
     ]
+
+
+def _hex_words(line: str) -> Iterator[str]:
+    return itertools.takewhile(re.compile(r"(?:[0-9a-f]{2})+").fullmatch, line.split())
 
 
 @pytest.fixture
@@ -86,3 +95,16 @@ def test_clean_shutdown_marker_is_empty(fs: MemoryFileSystem) -> None:
     )
     directory.close({})
     assert fs.read_bytes(f"{DATA_DIR}/.clean-shutdown") == b""
+
+
+@pytest.mark.parametrize(
+    ("page", "golden"),
+    [
+        ("checkpoints.md", test_checkpoints.GOLDEN),
+        ("leader-epoch-checkpoint.md", test_leader_epochs.GOLDEN),
+        ("producer-snapshot.md", test_producer_snapshot.GOLDEN),
+    ],
+)
+def test_pages_show_the_golden_bytes(page: str, golden: bytes) -> None:
+    """What the code is compared with elsewhere is what the page shows."""
+    assert examples(page) == [golden]
