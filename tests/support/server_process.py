@@ -88,6 +88,11 @@ class ServerProcess:
     def is_running(self) -> bool:
         return self._process is not None and self._process.poll() is None
 
+    @property
+    def exit_status(self) -> int | None:
+        """Of a process that ended by itself; None while it runs."""
+        return None if self._process is None else self._process.poll()
+
     def kill(self) -> None:
         """SIGKILL: no handler runs, as in a crash (the page cache survives)."""
         self._end(lambda process: process.kill())
