@@ -7,8 +7,10 @@ served only when the broker can answer; until then the kernel queues whoever con
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import logging
+import resource
 import socket
 import time
 from collections.abc import Callable
@@ -54,6 +56,19 @@ def bound_address(listener: socket.socket) -> Address:
     return Address(host, port)
 
 
+def most_connections(connections_max: int) -> int:
+    """How many connections to take: half of the descriptors stay for files, whoever knocks.
+
+    A log that cannot open its next segment would take the whole log directory offline.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+            soft = hard
+    return connections_max if soft == resource.RLIM_INFINITY else min(connections_max, soft // 2)
+
+
 class Server:
     """One port: accepts connections and hands their frames to `dispatch`."""
 
@@ -73,6 +88,7 @@ class Server:
         self._metrics = metrics
         self._connections: set[Connection] = set()
         self._connection_ids = itertools.count(1)
+        self._connections_max = most_connections(config.connections_max)
         self._server: asyncio.Server | None = None
 
     async def start(self) -> None:
@@ -82,9 +98,9 @@ class Server:
 
     def _accept(self) -> asyncio.BaseProtocol:
         metrics = self._metrics
-        if metrics.connections_open >= self._config.connections_max:
+        if metrics.connections_open >= self._connections_max:
             metrics.connections_refused_total += 1
-            return _Refusal(f"connections_max={self._config.connections_max} are open")
+            return _Refusal(f"{self._connections_max} are open")
         metrics.connections_accepted_total += 1
         return Connection(
             self._dispatch,

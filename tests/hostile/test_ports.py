@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import socket
 import struct
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ import msgpack
 import pytest
 
 from broker.dispatch import HANDLERS
+from broker.server import most_connections
 from tests.hostile.target import (
     API_VERSIONS,
     admin,
@@ -227,12 +229,22 @@ def test_no_more_than_connections_max(tmp_path: Path):
         connection.sendall(API_VERSIONS)
         assert connection.recv(4)
     assert talk(broker.kafka_address, API_VERSIONS) == b""
-    until(lambda: "connections_max=3 are open" in broker.process.log(), "the refusal is logged")
+    until(lambda: "3 are open" in broker.process.log(), "the refusal is logged")
     for connection in held:
         connection.close()
     until(lambda: is_answering(broker.kafka_address), "there is room again")
     assert broker.terminate() == 0
     assert_quiet_log(broker)
+
+
+def test_half_of_the_descriptors_stay_for_files():
+    """A flood of connections cannot keep a log from opening its next segment."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        assert most_connections(5) == 5
+        assert most_connections(2**31 - 1) == resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
 
 @pytest.mark.slow
