@@ -154,6 +154,6 @@ class _Refusal(asyncio.Protocol):
         self._reason = reason
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        address = transport.get_extra_info("peername")
-        logger.warning("refusing a connection from %s: %s", address, self._reason)
+        host, port, *_ = transport.get_extra_info("peername") or ("?", "?")  # it may be gone
+        logger.warning("refusing a connection from %s:%s: %s", host, port, self._reason)
         transport.close()
