@@ -152,7 +152,8 @@ class Generator:
             next_sequence=0,
             timestamp=rng.choices([self._now_ms - age_ms, -1], [97, 3])[0],
         )
-        if rng.random() < self._high_start_share:
+        is_virgin = slot.kafka.log_end_offset == 0
+        if rng.random() < self._high_start_share * (0.15 if is_virgin else 1):
             line.next_sequence = rng.choice([rng.randint(1, 9), SEQUENCES - rng.randint(1, 9)])
         slot.lines.append(line)
         return line

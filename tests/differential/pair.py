@@ -5,38 +5,38 @@ from __future__ import annotations
 import contextlib
 import itertools
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
-from tests.differential.run import KAFKA_SETTINGS, Broker, Contest, Report
+from tests.differential.run import KAFKA_SETTINGS, Broker, Contest
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.echoless import Echoless
 
 _MEMORY = Path("/dev/shm")
 
 
-def compare(
-    numbers: Sequence[int], seed: int, *, kafka_only: bool = False, module: str = "broker"
-) -> Report:
-    """Plays these histories of `seed` to both brokers.
+@contextlib.contextmanager
+def contest(seed: int, *, kafka_only: bool = False, module: str = "broker") -> Iterator[Contest]:
+    """Both brokers, ready to play histories of `seed`.
 
     `kafka_only`: the other broker is a second Apache Kafka. `module` is what Echoless is started
     from, `python -m <module>`.
     """
-    with contextlib.ExitStack() as stack:
-        directory = stack.enter_context(_directory())
-        attempts = itertools.count()
+    attempts = itertools.count()
 
-        def make_other(settings: dict[str, str]) -> Broker:
-            place = directory / f"other-{next(attempts)}"
-            if kafka_only:
-                return ApacheKafka(place, KAFKA_SETTINGS)
-            return Echoless(place, settings, module=module)
+    def make_other(settings: dict[str, str]) -> Broker:
+        place = directory / f"other-{next(attempts)}"
+        if kafka_only:
+            return ApacheKafka(place, KAFKA_SETTINGS)
+        return Echoless(place, settings, module=module)
 
+    with _directory() as directory:
         kafka = ApacheKafka(directory / "kafka", KAFKA_SETTINGS)
-        stack.callback(kafka.kill)
-        kafka.start()
-        return Contest(kafka, make_other, seed, is_echoless=not kafka_only).run(numbers)
+        try:
+            kafka.start()
+            yield Contest(kafka, make_other, seed, is_echoless=not kafka_only)
+        finally:
+            kafka.kill()
 
 
 @contextlib.contextmanager

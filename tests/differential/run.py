@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from tests.differential.differences import NAMES
 from tests.differential.expect import MismatchError
@@ -88,6 +88,19 @@ VARIANTS = (
 )
 
 
+class Failure(NamedTuple):
+    """One history in which something differed without a name."""
+
+    history: History
+    step_count: int
+    """Requests up to the one that failed, itself included; all of them where a log differed."""
+    transcript: str
+    """The reason, and every request up to there with both answers."""
+
+    def __str__(self) -> str:
+        return self.transcript
+
+
 @dataclass(slots=True)
 class Report:
     """What a run found."""
@@ -96,8 +109,7 @@ class Report:
     answers_compared: int = 0
     counts: Counter[str] = field(default_factory=Counter)
     """How often each named difference was the reason for unequal answers."""
-    failures: list[str] = field(default_factory=list)
-    """Per failed history: its number, the reason and every request with both answers."""
+    failures: list[Failure] = field(default_factory=list)
     names: tuple[str, ...] = NAMES
     """The differences that should occur."""
 
@@ -137,24 +149,36 @@ class Contest:
         """Plays these histories; each belongs to the group of its number."""
         for group, members in _groups(numbers):
             variant = VARIANTS[group % len(VARIANTS)]
-            echoless = self._make_echoless(variant.echoless_settings)
-            echoless.start()
-            try:
-                asyncio.run(self._run_group(variant, members, echoless))
-            finally:
-                echoless.kill()
+            self._play_group(variant, [self.history(number) for number in members])
         return self.report
 
-    async def _run_group(self, variant: Variant, numbers: Sequence[int], echoless: Broker) -> None:
-        brokers = (self._kafka, echoless)
+    def history(self, number: int) -> History:
+        """What the seed makes of this number."""
+        accepts_unknown = variant_of(number).accepts_unknown
         now_ms = time.time_ns() // 1_000_000
+        return Generator(
+            self._seed, number, now_ms=now_ms, accepts_unknown=accepts_unknown
+        ).generate()
+
+    def play_alone(self, history: History) -> Failure | None:
+        """The failure of one history, which need not be the seed's; None if it passes."""
+        failures = len(self.report.failures)
+        self._play_group(variant_of(history.number), [history])
+        return self.report.failures[-1] if len(self.report.failures) > failures else None
+
+    def _play_group(self, variant: Variant, histories: Sequence[History]) -> None:
+        echoless = self._make_echoless(variant.echoless_settings)
+        echoless.start()
+        try:
+            asyncio.run(self._run_group(variant, histories, echoless))
+        finally:
+            echoless.kill()
+
+    async def _run_group(
+        self, variant: Variant, histories: Sequence[History], echoless: Broker
+    ) -> None:
+        brokers = (self._kafka, echoless)
         rules = variant.echoless_rules if self._is_echoless else KAFKA
-        histories = [
-            Generator(
-                self._seed, number, now_ms=now_ms, accepts_unknown=variant.accepts_unknown
-            ).generate()
-            for number in numbers
-        ]
         counts: Counter[TopicKind] = Counter()
         label = f"{self._seed}-{time.time_ns()}"
         group = [
@@ -163,9 +187,10 @@ class Contest:
         ]
         peers = [await self._create_topics(broker, counts, label) for broker in brokers]
         await _play(group, peers, half=0)
-        await _restart(brokers, variant.restart)
-        for broker in brokers:
-            await _wait_for_leaders(broker, counts, label)
+        if any(history.halves[1] for history in histories):
+            await _restart(brokers, variant.restart)
+            for broker in brokers:
+                await _wait_for_leaders(broker, counts, label)
         await _play(group, peers, half=1)
         for played in group:
             self._judge(played, variant)
@@ -203,14 +228,20 @@ class Contest:
             for slot, logs in enumerate(zip(*played.logs, strict=True)):
                 judge.judge_log(slot, logs)
         except MismatchError as mismatch:
-            self.report.failures.append(_transcript(played, steps, done, first_half, mismatch))
+            transcript = _transcript(played, steps, done, first_half, mismatch)
+            self.report.failures.append(Failure(history, done + 1, transcript))
         self.report.answers_compared += judge.answers_compared
         self.report.counts += judge.counts
 
 
+def variant_of(number: int) -> Variant:
+    """The variant that history `number` is played under."""
+    return VARIANTS[number // GROUP_SIZE % len(VARIANTS)]
+
+
 def summary(report: Report, *, failures_max: int) -> str:
     """The report in words; a named difference that never occurred is told, too."""
-    lines = [failure + "\n" for failure in report.failures[:failures_max]]
+    lines = [f"{failure}\n" for failure in report.failures[:failures_max]]
     lines += [f"{count:8}  {name}" for name, count in sorted(report.counts.items())]
     lines += [f"   never  {name}" for name in report.names if name not in report.counts]
     lines.append(

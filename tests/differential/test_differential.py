@@ -6,7 +6,7 @@ import pytest
 
 from tests.differential.broken_broker import BREAKS, VARIABLE
 from tests.differential.differences import IDS_AT_ONCE, NAMES
-from tests.differential.pair import compare
+from tests.differential.pair import contest
 from tests.differential.run import GROUP_SIZE, VARIANTS, summary
 from tests.toolchain import require
 
@@ -26,7 +26,8 @@ def test_echoless_answers_as_kafka_but_for_the_named_differences(
 ) -> None:
     """Every answer, every producer and every stored byte is Kafka's, or a difference has a name."""
     assert GROUP_SIZE * len(VARIANTS) <= HISTORIES, "some variant would not be played"
-    report = compare(range(HISTORIES), SEED)
+    with contest(SEED) as brokers:
+        report = brokers.run(range(HISTORIES))
     with capsys.disabled():
         print("\n" + summary(report, failures_max=0))
     assert not report.failures, summary(report, failures_max=2)
@@ -36,7 +37,8 @@ def test_echoless_answers_as_kafka_but_for_the_named_differences(
 
 def test_two_kafkas_never_differ() -> None:
     """The model of Kafka predicts Kafka, and the comparison adds no difference of its own."""
-    report = compare(range(120), SEED, kafka_only=True)
+    with contest(SEED, kafka_only=True) as brokers:
+        report = brokers.run(range(120))
     assert not report.failures, summary(report, failures_max=2)
     assert set(report.counts) <= {IDS_AT_ONCE}
 
@@ -45,5 +47,5 @@ def test_two_kafkas_never_differ() -> None:
 def test_a_wrong_decision_is_seen(decision: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """An Echoless with one broken decision fails within a few dozen histories."""
     monkeypatch.setenv(VARIABLE, decision)
-    report = compare(range(60), SEED, module="tests.differential.broken_broker")
-    assert report.failures
+    with contest(SEED, module="tests.differential.broken_broker") as brokers:
+        assert brokers.run(range(60)).failures
