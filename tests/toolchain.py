@@ -6,7 +6,6 @@ skipped by name with the reason, except where CI=true is set, where they fail in
 To add a tool, append a `Tool` below; `tests/compatibility/tools.py` adds its own as `TOOLS`.
 """
 
-# ruff: noqa: T201 - a command prints
 from __future__ import annotations
 
 import functools

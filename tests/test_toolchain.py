@@ -1,0 +1,47 @@
+"""What a missing tool means to a test: skipped by name, or failed on a machine of ours."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests import toolchain
+from tests.support.tool import Tool, ToolError
+
+
+def _missing(name: str, needs: tuple[str, ...] = ()) -> Tool:
+    def prepare() -> None:
+        raise ToolError("the shop is closed")
+
+    return Tool(
+        name=name,
+        used_by="the tests of hammers",
+        is_present=lambda: False,
+        prepare=prepare,
+        needs=needs,
+    )
+
+
+@pytest.fixture(autouse=True)
+def _two_missing_tools(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = {"hammer": _missing("hammer"), "nail": _missing("nail", ("hammer",))}
+    monkeypatch.setattr(toolchain, "tools", lambda: found)
+
+
+def test_a_test_without_its_tool_is_skipped_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The reason names the tool and who needs it."""
+    monkeypatch.delenv("CI", raising=False)
+    with pytest.raises(pytest.skip.Exception, match=r"hammer is missing \(the tests of hammers\)"):
+        toolchain.require("hammer")
+
+
+def test_a_test_without_its_tool_fails_in_ci(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where CI=true is set, nothing may go untested silently."""
+    monkeypatch.setenv("CI", "true")
+    with pytest.raises(pytest.fail.Exception, match="hammer is missing"):
+        toolchain.require("hammer")
+
+
+def test_what_needs_a_missing_tool_is_not_tried() -> None:
+    """Each missing tool is told with its own reason."""
+    reasons = toolchain.prepare_all()
+    assert reasons == {"hammer": "the shop is closed", "nail": "needs hammer"}
