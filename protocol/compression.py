@@ -22,6 +22,8 @@ _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER: Final = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
 _XERIAL_BLOCK_LENGTH: Final = struct.Struct(">i")
 _XERIAL_BLOCK_BYTES: Final = 32 * 1024
+_LZ4_FLAGS_POSITION: Final = 4
+_LZ4_INDEPENDENT_BLOCKS: Final = 0x20
 _FIRST_GUESS_BYTES_MIN: Final = 16 * 1024
 _OUT_OF_ROOM: Final = "failed to write whole buffer"
 """How cramjam says that the output did not fit; `tests/protocol/test_compression.py` pins it."""
@@ -58,7 +60,16 @@ def decompress(codec_id: int, data: Buffer, bytes_max: int = DECOMPRESSED_BYTES_
     codec = Codec(codec_id)
     if codec is Codec.SNAPPY:
         return _decompress_snappy(memoryview(data), bytes_max)
+    if codec is Codec.LZ4:
+        _check_lz4_blocks(data)
     return _decompress_stream(codec, data, bytes_max)
+
+
+def _check_lz4_blocks(data: Buffer) -> None:
+    """Blocks that refer to earlier ones are good LZ4, but no Java consumer could read them."""
+    flags = data[_LZ4_FLAGS_POSITION] if len(data) > _LZ4_FLAGS_POSITION else 0
+    if not flags & _LZ4_INDEPENDENT_BLOCKS:
+        raise DecodeError("an lz4 frame needs independent blocks, Kafka reads no others")
 
 
 def _decompress_stream(codec: Codec, data: Buffer, bytes_max: int) -> bytes:

@@ -89,6 +89,10 @@ def _unknown_codec(rng: random.Random, batch: Batch) -> bytes:
 
 
 def _undecodable(rng: random.Random, batch: Batch) -> bytes:
+    """Records that are not compressed, or an lz4 frame whose blocks are linked."""
+    if rng.random() < 0.3:
+        linked = bytes(cramjam.lz4.compress(batch.payload))
+        return replace(batch, attributes=3, payload=linked).encode()
     return replace(batch, attributes=rng.choice([1, 2, 3, 4])).encode()
 
 

@@ -105,3 +105,9 @@ def test_unknown_codec_is_refused(codec_id):
 def test_lz4_blocks_are_independent():
     """Kafka's reader takes no linked blocks: bit 5 of the frame's flags is set."""
     assert compress(Codec.LZ4, b"echo")[4] & 0x20
+
+
+def test_lz4_with_linked_blocks_is_refused():
+    """A frame that Kafka's consumers cannot read is damage here, though cramjam reads it."""
+    with pytest.raises(DecodeError, match="independent blocks"):
+        decompress(Codec.LZ4, bytes(cramjam.lz4.compress(b"echo")))
