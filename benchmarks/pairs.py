@@ -65,3 +65,13 @@ def _pair(first: list[float], second: list[float]) -> Pair:
         statistics.median(ratios),
         (min(ratios), max(ratios)),
     )
+
+
+def print_pair(name: str, pair: Pair, first: str = "Echoless", second: str = "Kafka") -> None:
+    """One line: both medians, the median ratio, its smallest and largest value."""
+    low, high = pair.spread
+    print(
+        f"{name:44} {first} {pair.first:11.2f}   {second} {pair.second:11.2f}   "
+        f"ratio {pair.ratio:7.3f}  [{low:.3f} .. {high:.3f}]",
+        flush=True,
+    )

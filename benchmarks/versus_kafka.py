@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
-from benchmarks.pairs import Pair, in_turn, run_load
+from benchmarks.pairs import Pair, in_turn, print_pair, run_load
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.echoless import Echoless
 
@@ -137,15 +137,6 @@ def resident_mb(pid: int) -> float:
         if line.startswith("VmRSS:"):
             return int(line.split()[1]) / 1024
     raise LookupError(pid)
-
-
-def print_pair(name: str, pair: Pair) -> None:
-    low, high = pair.spread
-    print(
-        f"{name:45} Echoless {pair.first:12.2f}   Kafka {pair.second:12.2f}   "
-        f"ratio {pair.ratio:7.3f}  [{low:.3f} .. {high:.3f}]",
-        flush=True,
-    )
 
 
 MEASUREMENTS = {"throughput": throughput, "latency": latency, "start": start, "memory": memory}
