@@ -33,6 +33,8 @@ class Api:
     """First version with compact types and tagged fields."""
     listed_min: int | None = None
     """Lowest version that ApiVersions shows, where it differs from what is served."""
+    read_request: Callable[[int, Frame, int], Any] | None = None
+    """Reads a request by hand, `(version, frame, position)`, where kio would cost too much."""
 
     def serves(self, version: int) -> bool:
         return self.version_min <= version <= self.version_max
@@ -41,7 +43,12 @@ class Api:
         return version >= self.flexible_from
 
     def decode_request(self, version: int, frame: Frame, position: int) -> Any:
-        """The kio request entity whose body starts at `position`. Raises `DecodeError`."""
+        """The kio request entity (or what `read_request` makes) whose body starts at `position`.
+
+        Raises `DecodeError`.
+        """
+        if self.read_request is not None:
+            return self.read_request(version, frame, position)
         read = _request_reader(self.name, version)
         try:
             entity, _ = read(frame, position)

@@ -11,8 +11,9 @@ refused: transactions are not served.
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Awaitable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
 
 from broker.acknowledgement import acknowledged, answer_nothing, unacknowledged
 from broker.produce import (
@@ -26,38 +27,44 @@ from broker.produce import (
 from broker.request import NO_RESPONSE, Answer, Outcome, Request
 from protocol.errors import ErrorCode
 from protocol.produce import PartitionProduced, TopicProduced, encode_produce_response
+from protocol.produce_request import ProduceRequest, TopicRecords, decode_produce_request
 from protocol.registry import Api
 
 if TYPE_CHECKING:
     from broker.broker import Broker
 
-API = Api(key=0, name="produce", version_min=3, version_max=13, flexible_from=9, listed_min=0)
-
-_TOPIC_IDS_FROM: Final = 13
+API = Api(
+    key=0,
+    name="produce",
+    version_min=3,
+    version_max=13,
+    flexible_from=9,
+    listed_min=0,
+    read_request=decode_produce_request,
+)
 
 
 def handle(request: Request, broker: Broker) -> Outcome:
     """Appends every batch at once; waits afterwards, and only where the acknowledgement has to."""
-    body = request.body
+    body: ProduceRequest = request.body
     write = Write(broker, request, body.acks, broker.now_ms())
-    refused = _refuse_transactions(request)
-    repeated = _listed_twice(body.topic_data)
+    refused = _refuse_transactions(body)
+    repeated = _listed_twice(body.topics)
     topics: list[TopicProduced] = []
     stored: list[Stored] = []
-    for topic_data in body.topic_data:
-        topic = topic_data.topic_id if request.version >= _TOPIC_IDS_FROM else topic_data.name
+    for topic, partitions in body.topics:
         produced: dict[int, PartitionProduced] = {}
-        for data in topic_data.partition_data:
+        for index, records in partitions:
             if refused is not None:
-                outcome: PartitionProduced | Stored = refused._replace(partition=data.index)
-            elif (topic, data.index) in repeated:
-                outcome = _listed_twice_error(data.index)
+                outcome: PartitionProduced | Stored = refused._replace(partition=index)
+            elif (topic, index) in repeated:
+                outcome = _listed_twice_error(index)
             else:
-                outcome = produce_batch(write, topic, data.index, data.records)
+                outcome = produce_batch(write, topic, index, records)
             if isinstance(outcome, Stored):
                 stored.append(outcome)
                 outcome = outcome.produced
-            produced[data.index] = outcome
+            produced[index] = outcome
         topics.append(TopicProduced(topic, list(produced.values())))
     return _acknowledge(write, topics, stored)
 
@@ -65,29 +72,29 @@ def handle(request: Request, broker: Broker) -> Outcome:
 # --- requests that are refused as a whole, or partitions that are listed twice ---
 
 
-def _refuse_transactions(request: Request) -> PartitionProduced | None:
+def _refuse_transactions(body: ProduceRequest) -> PartitionProduced | None:
     """The error of every partition, if the request is part of a transaction.
 
     A transactional batch without a transactional id is refused with the same code in Kafka.
     """
-    body = request.body
-    if body.transactional_id is None and not any(
-        is_transactional(data.records) for topic in body.topic_data for data in topic.partition_data
-    ):
-        return None
-    return TRANSACTIONS_REFUSED
+    if body.transactional_id is not None:
+        return TRANSACTIONS_REFUSED
+    for _, partitions in body.topics:
+        for _, records in partitions:
+            if is_transactional(records):
+                return TRANSACTIONS_REFUSED
+    return None
 
 
-def _listed_twice(topics: Sequence[Any]) -> set[tuple[Any, int]]:
+def _listed_twice(topics: Sequence[TopicRecords]) -> set[tuple[str | uuid.UUID, int]]:
     """The partitions that stand in the request more than once; Kafka lets the last one win."""
-    if len(topics) == 1 and len(topics[0].partition_data) == 1:
+    if len(topics) == 1 and len(topics[0].partitions) == 1:
         return set()
-    seen: set[tuple[Any, int]] = set()
-    repeated: set[tuple[Any, int]] = set()
-    for topic in topics:
-        key = getattr(topic, "name", None) or topic.topic_id
-        for data in topic.partition_data:
-            (repeated if (key, data.index) in seen else seen).add((key, data.index))
+    seen: set[tuple[str | uuid.UUID, int]] = set()
+    repeated: set[tuple[str | uuid.UUID, int]] = set()
+    for topic, partitions in topics:
+        for index, _ in partitions:
+            (repeated if (topic, index) in seen else seen).add((topic, index))
     return repeated
 
 
@@ -109,7 +116,7 @@ def _acknowledge(write: Write, topics: list[TopicProduced], stored: list[Stored]
     waits = unacknowledged(write.acks, stored)
     if not waits:
         return encode_produce_response(write.request.version, topics)
-    timeout_s = write.request.body.timeout.total_seconds()
+    timeout_s = write.request.body.timeout_ms / 1000
     return _answer_later(write, acknowledged(write.acks, topics, waits, timeout_s))
 
 
