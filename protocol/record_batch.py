@@ -20,8 +20,7 @@ import struct
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from crc32c import crc32c
-
+from protocol.checksum import crc32c
 from protocol.errors import DecodeError
 from protocol.sequence import NO_SEQUENCE, increment
 

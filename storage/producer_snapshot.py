@@ -23,8 +23,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import msgpack
-from crc32c import crc32c
 
+from protocol.checksum import crc32c
 from protocol.dedup import ProducerEntry
 from storage.file_system import FileSystem
 from storage.producer_record import (
