@@ -60,6 +60,7 @@ REFUSALS = {
             kafka_error=-1,
             tells_log_start=True,
         ),
+        Refusal(name="batch shorter than its header", flaw="headless", error=2, kafka_error=-1),
         Refusal(name="length beyond all bytes", flaw="endless", error=87, kafka_error=-1),
     )
 }
@@ -69,7 +70,7 @@ BAD_FIELD = "bad field"
 UNREAD_FIELDS = "fields inside records, but for a first batch"
 """Echoless reads every field only of batches with sequence 0, the framing of all."""
 
-POISON = frozenset({"wrong length", "endless", "wrong magic", "unknown codec"})
+POISON = frozenset({"wrong length", "headless", "endless", "wrong magic", "unknown codec"})
 """Flaws over which Kafka may refuse the whole request, the other partitions included."""
 POISONED = "neighbour of a damaged batch"
 
