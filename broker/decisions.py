@@ -21,10 +21,10 @@ from broker.request import Request
 from protocol.dedup import Duplicate, Reject
 from protocol.errors import ErrorCode
 from protocol.record_batch import BatchHeader
+from storage.log import Appended
 
 if TYPE_CHECKING:
     from broker.partition import Partition
-    from storage.log import Appended
 
 CAPACITY_DEFAULT: Final = 1000
 
@@ -84,14 +84,14 @@ class Decisions:
         self._number = number = self._number + 1
         client_id, address = request.header.client_id, request.peer.address
         topic, index = partition.topic, partition.index
-        offset = -1 if isinstance(result, (Duplicate, Reject)) else result.base_offset
+        offset = result.base_offset if isinstance(result, Appended) else -1
         outcome = Outcome(number, now_ms, topic, index, header, client_id, address, APPEND, offset)
-        if isinstance(result, Reject):
-            self._others.append(self._rejected(outcome, result, _window(partition, header)))
+        if isinstance(result, Appended):
+            self._appended.append(outcome)
         elif isinstance(result, Duplicate):
             self._others.append(self._repeated(outcome, result))
         else:
-            self._appended.append(outcome)
+            self._others.append(self._rejected(outcome, result, _window(partition, header)))
 
     def latest(
         self, count: int, *, producer_id: int | None = None, topic: str | None = None

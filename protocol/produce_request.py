@@ -141,8 +141,11 @@ def _decode_flexible(frame: Frame, position: int, *, has_ids: bool) -> ProduceRe
 def _compact_size(frame: Frame, position: int) -> tuple[int, int]:
     """`(size, position behind it)`; -1 for null."""
     first = frame[position]
-    if first < 0x80:  # nearly always
+    if first < 0x80:
         return first - 1, position + 1
+    second = frame[position + 1]
+    if second < 0x80:  # nearly every size takes one byte or two
+        return (first & 0x7F | second << 7) - 1, position + 2
     size, position = read_unsigned_varint(frame, position)
     return size - 1, position
 
