@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from protocol.dedup import Append as AppendDecision
 from protocol.dedup import Duplicate, PartitionRules, Reject, commit, decide
@@ -49,6 +49,8 @@ from storage.replicated_batches import check_batches
 from storage.segment import Segment
 from storage.segments import Segments
 from storage.time_lookup import find_max_timestamp, find_timestamp
+
+EXPIRED_AT_ONCE_MAX: Final = 10_000
 
 
 class Appended(NamedTuple):
@@ -439,8 +441,11 @@ class Log:
         remove_snapshots(self._fs, self.directory, needless)
 
     def expire_producers(self, now_ms: int) -> int:
-        """Forgets producers that appended nothing for too long; returns how many."""
-        return self.producers.expire(now_ms)
+        """Forgets some of the producers that appended nothing for too long; returns how many.
+
+        At most `EXPIRED_AT_ONCE_MAX`, some 30 ms; 0 says that nobody is left to forget.
+        """
+        return self.producers.expire(now_ms, EXPIRED_AT_ONCE_MAX)
 
     def reconfigure(self, config: LogConfig) -> None:
         """Obeys `config` from now on; the index interval from the next segment on."""

@@ -235,6 +235,15 @@ def test_a_clean_restart_keeps_append_times() -> None:
     assert one.log.expire_producers(NOW_MS + 100) == 1
 
 
+def test_expiry_takes_a_bounded_slice(monkeypatch) -> None:
+    """However many producers are due, one call forgets so many that requests need not wait long."""
+    monkeypatch.setattr("storage.log.EXPIRED_AT_ONCE_MAX", 2)
+    one = OneLog(replace(SMALL, producer_id_expiration_ms=1000))
+    for producer_id in range(5):
+        one.append(producer_id=producer_id, now_ms=NOW_MS)
+    assert [one.log.expire_producers(NOW_MS + 1000) for _ in range(4)] == [2, 2, 1, 0]
+
+
 def replicate(one: OneLog) -> tuple[Log, bytes]:
     follower = OneLog(SMALL, new_file_system())
     return follower.log, read_all(one.log)
