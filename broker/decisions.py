@@ -58,7 +58,7 @@ class Outcome(NamedTuple):
     error_code: ErrorCode = ErrorCode.NONE
     reason: str = ""
     window: Window = ()
-    """What it was judged by, where it was refused."""
+    """What it was judged by, where it was refused or its bytes differ."""
 
 
 class Decisions:
@@ -89,7 +89,7 @@ class Decisions:
         if isinstance(result, Appended):
             self._appended.append(outcome)
         elif isinstance(result, Duplicate):
-            self._others.append(self._repeated(outcome, result))
+            self._others.append(self._repeated(outcome, result, _window(partition, header)))
         else:
             self._others.append(self._rejected(outcome, result, _window(partition, header)))
 
@@ -114,7 +114,7 @@ class Decisions:
             _warn(rejected)
         return rejected
 
-    def _repeated(self, outcome: Outcome, duplicate: Duplicate) -> Outcome:
+    def _repeated(self, outcome: Outcome, duplicate: Duplicate, window: Window) -> Outcome:
         self._metrics.duplicates_total += 1
         offset = duplicate.original.base_offset
         reason = f"stored before at offset {offset}"
@@ -123,7 +123,7 @@ class Decisions:
             return repeated
         self._metrics.divergent_duplicates_total += 1
         divergent = repeated._replace(
-            outcome=DIVERGENT_DUPLICATE, reason=f"{reason}, with other bytes"
+            outcome=DIVERGENT_DUPLICATE, reason=f"{reason}, with other bytes", window=window
         )
         _warn(divergent)
         return divergent
