@@ -12,14 +12,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
-import time
 import uuid
 from typing import TYPE_CHECKING, Final
 
 from broker.config import Address, Config, LogFlush
 from broker.coordination.cluster_id import read_or_create_cluster_id
-from broker.coordination.embedded import EmbeddedNodeTree
 from broker.coordination.node_data import decode_uuid
 from broker.coordination.node_tree import CoordinationError, SessionState
 from broker.coordination.registration import BrokerInfo, Endpoint, register_broker
@@ -33,13 +30,14 @@ from broker.coordination.topic import (
 )
 from broker.coordination.topic_registry import TopicRegistry
 from broker.decisions import Decisions
+from broker.environment import Environment
 from broker.flusher import Flusher
 from broker.metrics import Metrics
 from broker.partition import Partition, ProduceRules
 from broker.producer_ids import ProducerIds
 from broker.topic_config import TopicConfig, to_log_config
 from protocol.errors import ErrorCode, KafkaError
-from storage.file_system import FileSystem, StorageError
+from storage.file_system import StorageError
 from storage.log_directory import LogDirectory
 
 if TYPE_CHECKING:
@@ -49,30 +47,23 @@ logger = logging.getLogger(__name__)
 
 _FLUSH_INTERVAL_S: Final = 5.0
 _HOUSEKEEPING_INTERVAL_S: Final = 5.0
-COORDINATION_FILE: Final = "coordination.sqlite"
-
-
-def wall_clock_ms() -> int:
-    """The time of day in ms since 1970."""
-    return time.time_ns() // 1_000_000
-
 
 class Broker:
     """One broker, from `start` to `stop`. All of it runs on one event loop."""
 
-    def __init__(self, config: Config, file_system: FileSystem) -> None:
+    def __init__(self, config: Config, environment: Environment) -> None:
         self.config = config
+        self.environment = environment
         self.metrics = Metrics()
         self.decisions = Decisions(self.metrics)
         self.partitions: dict[tuple[str, int], Partition] = {}
         self.live_brokers: dict[int, Address] = {}
         """Broker id -> where clients reach it."""
-        self.now_ms = wall_clock_ms
+        self.now_ms = environment.now_ms
         self.is_stopping = False
         """Whoever waits for data is answered with what there is."""
         self.session_lost = asyncio.Event()
         """Set when the cluster has given this broker up: it must end, and may start again."""
-        self._file_system = file_system
         self._tasks: list[asyncio.Task[None]] = []
         self._flusher = Flusher(
             interval_s=0 if config.log_flush is LogFlush.COMMIT else _FLUSH_INTERVAL_S,
@@ -89,14 +80,16 @@ class Broker:
         self.logs = LogDirectory.open(
             config.data_dir,
             broker_id=config.broker_id,
-            fs=self._file_system,
+            fs=self.environment.file_system,
             now_ms=self.now_ms(),
             config_for=self._log_config,
         )
-        self.tree = EmbeddedNodeTree.open(f"{config.data_dir}/{COORDINATION_FILE}")
+        self.tree = await self.environment.open_tree(config)
         self._forget_session = self.tree.on_session(self._on_session)
         self.cluster_id = await self._agree_on_cluster_id()
-        self.registry = TopicRegistry(self.tree, rng=random.Random())  # noqa: S311 - spreads replicas
+        self.registry = TopicRegistry(
+            self.tree, rng=self.environment.rng, new_uuid=self.environment.new_uuid
+        )
         await self.registry.load()
         await register_broker(self.tree, self._broker_info(advertised))
         self.live_brokers = {config.broker_id: advertised}

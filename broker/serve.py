@@ -21,7 +21,7 @@ from broker.config import Config, ConfigError, load_config
 from broker.coordination.node_tree import CoordinationError
 from broker.logs import configure_logs
 from broker.server import ListenError, Server, bind, bound_address
-from storage.file_system import OsFileSystem, StorageError
+from storage.file_system import StorageError
 
 logger = logging.getLogger(__name__)
 
@@ -57,6 +57,7 @@ async def _serve(config: Config) -> int:
     from broker.admin.server import AdminServer
     from broker.broker import Broker
     from broker.dispatch import KafkaDispatcher
+    from broker.environment import this_machine
     from broker.memory_budget import MemoryBudget
     from broker.native.dispatch import NativeDispatcher
 
@@ -69,7 +70,7 @@ async def _serve(config: Config) -> int:
     native_socket = bind("native_listen", config.native_listen)
     admin_socket = bind("admin_listen", config.admin_listen)
     listen = bound_address(kafka_socket)
-    broker = Broker(config, OsFileSystem())
+    broker = Broker(config, this_machine())
     await broker.start(config.advertise or listen)
     budget = MemoryBudget(REQUEST_MEMORY_FRAMES * config.request_size_max)
     servers = [

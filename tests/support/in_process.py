@@ -15,10 +15,10 @@ from typing import Any
 from broker.broker import Broker
 from broker.config import Address, Config
 from broker.dispatch import KafkaDispatcher
+from broker.environment import this_machine
 from broker.memory_budget import MemoryBudget
 from broker.native.dispatch import NativeDispatcher
 from broker.server import Server, bind, bound_address
-from storage.file_system import OsFileSystem
 
 _ANY_PORT = Address("127.0.0.1", 0)
 
@@ -36,7 +36,7 @@ class Running:
 async def in_process(directory: Path, **settings: Any) -> AsyncIterator[Running]:
     """Starts a broker on free ports, and stops it as SIGTERM would. `settings`: names of `Config`."""
     config = Config(data_dir=str(directory / "data"), **settings)
-    broker = Broker(config, OsFileSystem())
+    broker = Broker(config, this_machine())
     sockets = [bind("listen", _ANY_PORT), bind("native_listen", _ANY_PORT)]
     kafka_address, native_address = (bound_address(listener) for listener in sockets)
     await broker.start(kafka_address)

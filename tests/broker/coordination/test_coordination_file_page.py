@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from broker.broker import COORDINATION_FILE
+from broker.environment import COORDINATION_FILE
 from broker.coordination.embedded import EmbeddedNodeTree
 
 PAGE = Path(__file__).parents[3] / "docs/formats/coordination-nodes.md"

@@ -1,0 +1,71 @@
+"""What a broker needs of the world around it: disk, coordinator, other brokers, clock, chance.
+
+`this_machine` is the real thing; the simulator passes its own, and so runs whole clusters in one
+process. What is expensive to import is imported when it is first asked for.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from random import Random
+from typing import TYPE_CHECKING, Final
+
+from storage.file_system import FileSystem, OsFileSystem
+
+if TYPE_CHECKING:
+    from broker.config import Config
+    from broker.coordination.node_tree import NodeTree
+    from broker.replication.peers import Peers
+
+COORDINATION_FILE: Final = "coordination.sqlite"
+"""Where the embedded coordinator keeps its nodes, in the data directory."""
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class Environment:
+    """The world of one broker."""
+
+    file_system: FileSystem
+    open_tree: Callable[[Config], Awaitable[NodeTree]]
+    """Raises `CoordinationError`."""
+    open_peers: Callable[[], Peers]
+    now_ms: Callable[[], int]
+    """The time of day, in ms since 1970. For measuring there is the event loop's own clock."""
+    rng: Random
+    new_uuid: Callable[[], uuid.UUID]
+
+
+def this_machine() -> Environment:
+    """The real disk, coordinator, network and clock."""
+    return Environment(
+        file_system=OsFileSystem(),
+        open_tree=_open_tree,
+        open_peers=_open_peers,
+        now_ms=wall_clock_ms,
+        rng=Random(),  # noqa: S311 - spreads replicas, keeps no secret
+        new_uuid=uuid.uuid4,
+    )
+
+
+def wall_clock_ms() -> int:
+    """The time of day in ms since 1970."""
+    return time.time_ns() // 1_000_000
+
+
+async def _open_tree(config: Config) -> NodeTree:
+    if config.zookeeper_hosts is None:
+        from broker.coordination.embedded import EmbeddedNodeTree
+
+        return EmbeddedNodeTree.open(f"{config.data_dir}/{COORDINATION_FILE}")
+    from broker.coordination.zookeeper import ZooKeeperNodeTree
+
+    return await ZooKeeperNodeTree.open(config)
+
+
+def _open_peers() -> Peers:
+    from broker.replication.peers import TcpPeers
+
+    return TcpPeers()

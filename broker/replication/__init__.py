@@ -1,0 +1,1 @@
+"""Replication: followers copy the leader's log, the leader knows what they have."""

@@ -1,0 +1,1 @@
+"""The decisions of replication as functions of events: no clock, no loop, no network."""
