@@ -11,7 +11,7 @@ check: $(VENV)/.installed-dev
 	$(PYTHON) -m ruff check .
 	$(PYTHON) -m ruff format --check .
 	$(PYTHON) -m mypy
-	$(PYTHON) -m pytest -q -m "not slow and not kafka and not clients and not crash"
+	$(PYTHON) -m pytest -q -m "not slow and not kafka and not clients and not crash and not cluster"
 
 test: $(VENV)/.installed-dev
 	$(PYTHON) -m tests.toolchain

@@ -12,6 +12,7 @@ import uvloop
 
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.echoless import Echoless
+from tests.support.zookeeper import ZooKeeper
 from tests.toolchain import require
 
 # A deadline per example measures how busy the machine is, not whether the code is right.
@@ -32,6 +33,16 @@ def apache_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheKaf
     kafka.start()
     yield kafka
     kafka.kill()
+
+
+@pytest.fixture(scope="session")
+def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeper]:
+    """One ZooKeeper for the whole run, never stopped; tests keep apart by `fresh_hosts()`."""
+    require("java", "zookeeper")
+    server = ZooKeeper(tmp_path_factory.mktemp("zookeeper"))
+    server.start()
+    yield server
+    server.kill()
 
 
 @pytest.fixture

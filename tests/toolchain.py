@@ -19,8 +19,9 @@ import pytest
 
 from tests.support import apache_kafka
 from tests.support.tool import Tool, ToolError, debian_program, run
+from tests.support.zookeeper import ZooKeeperVersion
 
-_POM = Path(__file__).parent / "support" / "maven" / "pom.xml"
+_MAVEN = Path(__file__).parent / "support" / "maven"
 _COMPATIBILITY_TOOLS = Path(__file__).parent / "compatibility" / "tools.py"
 
 
@@ -29,13 +30,23 @@ def _has_kafka_jars() -> bool:
 
 
 def _fetch_kafka_jars() -> None:
+    _copy_jars(_MAVEN / "pom.xml", apache_kafka.JARS)
+
+
+def _fetch_zookeeper_jars() -> None:
+    _copy_jars(_MAVEN / "zookeeper" / "pom.xml", ZooKeeperVersion.V3_9.jars)
+
+
+def _copy_jars(pom: Path, directory: Path) -> None:
     goal = "dependency:copy-dependencies"
-    run(["mvn", "-q", "-B", "-f", str(_POM), goal, f"-DoutputDirectory={apache_kafka.JARS}"])
+    run(["mvn", "-q", "-B", "-f", str(pom), goal, f"-DoutputDirectory={directory}"])
 
 
 _OWN_TOOLS = (
-    debian_program("java", "default-jdk-headless", used_by="everything with Apache Kafka"),
-    debian_program("mvn", "maven", used_by="Apache Kafka's jars, the Java clients"),
+    debian_program(
+        "java", "default-jdk-headless", used_by="everything with Apache Kafka or ZooKeeper"
+    ),
+    debian_program("mvn", "maven", used_by="Apache Kafka's and ZooKeeper's jars, the Java clients"),
     debian_program("go", "golang", used_by="the Go clients"),
     debian_program("node", "nodejs", used_by="the JavaScript clients"),
     debian_program("npm", "npm", used_by="the JavaScript clients"),
@@ -44,6 +55,13 @@ _OWN_TOOLS = (
         used_by="the differential tests and every other test marked `kafka`",
         is_present=_has_kafka_jars,
         prepare=_fetch_kafka_jars,
+        needs=("java", "mvn"),
+    ),
+    Tool(
+        name="zookeeper",
+        used_by="the tests of several brokers and every other test marked `cluster`",
+        is_present=lambda: ZooKeeperVersion.V3_9.is_there,
+        prepare=_fetch_zookeeper_jars,
         needs=("java", "mvn"),
     ),
 )
