@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from broker.config import Address, Config, LogFlush
@@ -57,8 +58,7 @@ class Broker:
         self.metrics = Metrics()
         self.decisions = Decisions(self.metrics)
         self.partitions: dict[tuple[str, int], Partition] = {}
-        self.live_brokers: dict[int, Address] = {}
-        """Broker id -> where clients reach it."""
+        self.live_brokers: dict[int, BrokerInfo] = {}
         self.now_ms = environment.now_ms
         self.is_stopping = False
         """Whoever waits for data is answered with what there is."""
@@ -72,8 +72,11 @@ class Broker:
 
     # --- start ---
 
-    async def start(self, advertised: Address) -> None:
-        """Everything up to the first request. Raises `StorageError`, `CoordinationError`."""
+    async def start(self, endpoints: Mapping[str, Address]) -> None:
+        """Everything up to the first request; `endpoints`: listener name -> advertised address.
+
+        Raises `StorageError`, `CoordinationError`.
+        """
         config = self.config
         if config.zookeeper_hosts is not None:
             raise CoordinationError(f"{config.coordinator} cannot be used yet, only embedded")
@@ -91,8 +94,9 @@ class Broker:
             self.tree, rng=self.environment.rng, new_uuid=self.environment.new_uuid
         )
         await self.registry.load()
-        await register_broker(self.tree, self._broker_info(advertised))
-        self.live_brokers = {config.broker_id: advertised}
+        info = self._broker_info(endpoints)
+        await register_broker(self.tree, info)
+        self.live_brokers = {config.broker_id: info}
         await self.registry.claim_leadership(config.broker_id)
         for topic in self.registry.topics.values():
             self._open_topic(topic)
@@ -115,11 +119,15 @@ class Broker:
             )
         return cluster_id
 
-    def _broker_info(self, advertised: Address) -> BrokerInfo:
+    def _broker_info(self, endpoints: Mapping[str, Address]) -> BrokerInfo:
         return BrokerInfo(
             broker_id=self.config.broker_id,
-            endpoints={"PLAINTEXT": Endpoint(host=advertised.host, port=advertised.port)},
+            endpoints={
+                name: Endpoint(host=address.host, port=address.port)
+                for name, address in endpoints.items()
+            },
             started_ms=self.now_ms(),
+            rack=self.config.broker_rack,
         )
 
     def _log_config(self, topic: str) -> LogConfig:  # noqa: ARG002 - what LogDirectory asks
@@ -127,6 +135,14 @@ class Broker:
         return to_log_config(self.config, {})
 
     # --- topics and partitions ---
+
+    def addresses(self, listener: str) -> dict[int, Address]:
+        """Where clients of this listener reach each live broker; those without it are left out."""
+        return {
+            broker_id: Address(endpoint.host, endpoint.port)
+            for broker_id, info in self.live_brokers.items()
+            if (endpoint := info.endpoints.get(listener)) is not None
+        }
 
     @property
     def controller_id(self) -> int:

@@ -55,12 +55,22 @@ def _checked(config: Config) -> Config:
             f"message_max_bytes: takes at most request_size_max ({config.request_size_max}), "
             f"not {config.message_max_bytes}"
         )
-    if config.advertise is None and config.listen.is_wildcard:
+    _check_addresses(config.listen, config.advertise)
+    return config
+
+
+def _check_addresses(listen: Sequence[Address], advertise: Sequence[Address]) -> None:
+    everywhere = [address for address in listen if address.is_wildcard]
+    if everywhere and not advertise:
         raise ConfigError(
             f"--advertise: takes HOST:PORT that clients can connect to; "
-            f"it is needed because --listen is {config.listen}, which is every interface"
+            f"it is needed because --listen is {everywhere[0]}, which is every interface"
         )
-    return config
+    if advertise and len(advertise) != len(listen):
+        raise ConfigError(
+            f"--advertise: takes as many addresses as --listen has, {len(listen)}, "
+            f"not {len(advertise)}"
+        )
 
 
 def _read(known: Mapping[str, Setting], name: str, text: str, *, source: str) -> Any:
@@ -163,7 +173,7 @@ def _parser(known: Mapping[str, Setting]) -> _Parser:
                 _flag(setting.name),
                 metavar=setting.flag_metavar,
                 help=setting.doc
-                + ("" if setting.default is None else f" (default {setting.default})"),
+                + (f" (default {default})" if (default := canonical(setting.default)) else ""),
             )
     parser.add_argument(
         "--set", metavar="NAME=VALUE", action="append", default=[], help="set any name below"

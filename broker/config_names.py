@@ -19,15 +19,19 @@ from broker.config_values import (
     Address,
     Kind,
     advertised_address,
+    advertised_addresses,
     boolean,
     choice,
     coordinator,
     duration,
     integer,
     listen_address,
+    listen_addresses,
+    optional_name,
     path,
     size,
 )
+from broker.listener_names import KAFKA_LISTENERS
 from protocol.dedup import UnknownProducerId
 
 Value = TypeVar("Value")
@@ -85,14 +89,17 @@ class Config:
     """One broker's configuration, complete and checked. Sizes are bytes, times milliseconds."""
 
     broker_id: int = _setting(1, integer(0), "id of this broker, unique in its cluster", "ID")
-    listen: Address = _setting(
-        Address("127.0.0.1", 9092), listen_address(), "where Kafka clients connect", "HOST:PORT"
+    listen: tuple[Address, ...] = _setting(
+        (Address("127.0.0.1", 9092),),
+        listen_addresses(len(KAFKA_LISTENERS)),
+        "where Kafka clients connect; a second address is for those outside of the brokers' network",
+        "HOST:PORT[,HOST:PORT]",
     )
-    advertise: Address | None = _setting(
-        None,
-        advertised_address(),
-        "address given to clients, where it differs from --listen",
-        "HOST:PORT",
+    advertise: tuple[Address, ...] = _setting(
+        (),
+        advertised_addresses(len(KAFKA_LISTENERS)),
+        "addresses given to clients, where they differ from --listen",
+        "HOST:PORT[,HOST:PORT]",
     )
     native_listen: Address = _setting(
         Address("127.0.0.1", 9093),
@@ -100,11 +107,22 @@ class Config:
         "where msgpack clients and other brokers connect",
         "HOST:PORT",
     )
+    native_advertise: Address | None = _setting(
+        None,
+        advertised_address(),
+        "address given to other brokers; if not set: --native-listen, or where that is every "
+        "interface, the host of --advertise",
+    )
     admin_listen: Address = _setting(
         Address("127.0.0.1", 8080),
         listen_address(),
         "HTTP: health, metrics, topics, producers, decisions",
         "HOST:PORT",
+    )
+    broker_rack: str | None = _setting(
+        None,
+        optional_name(),
+        "rack or zone of this broker: replicas of a partition are spread over racks",
     )
     data_dir: str = _setting(
         "./echoless-data", path(), "where logs and producer state are kept", "DIR"

@@ -126,9 +126,37 @@ def listen_address() -> Kind[Address]:
     )
 
 
+def listen_addresses(most: int) -> Kind[tuple[Address, ...]]:
+    """One to `most` listen addresses, separated by commas."""
+    one = listen_address()
+    return Kind(
+        f"{one.expects}, or {most} of them with a comma between",
+        lambda text: _parse_list(text, one, most),
+        ConfigType.LIST,
+    )
+
+
 def advertised_address() -> Kind[Address | None]:
     """Where clients reach this broker; nothing means: where it listens."""
-    return Kind("HOST:PORT that clients can connect to", _parse_advertised)
+    return Kind(
+        "HOST:PORT that can be connected to",
+        lambda text: _parse_advertised(text) if text else None,
+    )
+
+
+def advertised_addresses(most: int) -> Kind[tuple[Address, ...]]:
+    """Up to `most` advertised addresses, separated by commas; nothing means: where it listens."""
+    one = Kind("HOST:PORT that clients can connect to", _parse_advertised)
+    return Kind(
+        f"{one.expects}, one for each of --listen",
+        lambda text: _parse_list(text, one, most) if text else (),
+        ConfigType.LIST,
+    )
+
+
+def optional_name() -> Kind[str | None]:
+    """Any text; nothing means that there is none."""
+    return Kind("a name", lambda text: text or None)
 
 
 def coordinator() -> Kind[str]:
@@ -153,9 +181,11 @@ def parse_address(text: str, *, port_least: int = 1, default_host: str | None = 
 
 
 def canonical(value: object) -> str:
-    """A value as text that any client can read: plain numbers, `true`, `false`; None is empty."""
+    """A value as text that any client can read: plain numbers, `true`, `false`, `a,b`; None is empty."""
     if isinstance(value, bool):
         return str(value).lower()
+    if isinstance(value, tuple) and not isinstance(value, Address):
+        return ",".join(map(canonical, value))
     return "" if value is None else str(value)
 
 
@@ -200,9 +230,13 @@ def _parse_path(text: str) -> str:
     return os.path.expanduser(text)  # noqa: PTH111 - pathlib costs 10 ms before the ready line
 
 
-def _parse_advertised(text: str) -> Address | None:
-    if not text:
-        return None
+def _parse_list(text: str, one: Kind[Value], most: int) -> tuple[Value, ...]:
+    items = tuple(one.parse(item.strip()) for item in text.split(","))
+    _within(len(items), 1, most)
+    return items
+
+
+def _parse_advertised(text: str) -> Address:
     address = parse_address(text)
     if address.is_wildcard:
         raise ValueError("no client can connect to the wildcard address")

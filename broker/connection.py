@@ -17,6 +17,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, cast
 
+from broker.listener_names import PLAINTEXT
 from broker.memory_budget import MemoryBudget
 from broker.metrics import Metrics
 from broker.request import CloseConnectionError, Peer
@@ -53,6 +54,7 @@ class Connection(asyncio.BufferedProtocol):
         dispatch: Callable[[Frame, Peer], Dispatched],
         *,
         connection_id: int,
+        listener_name: str = PLAINTEXT,
         frame_size_max: int,
         budget: MemoryBudget,
         connections: set[Connection],
@@ -63,7 +65,7 @@ class Connection(asyncio.BufferedProtocol):
         self._budget = budget
         self._connections = connections
         self._metrics = metrics
-        self._peer = Peer(connection_id, "?")
+        self._peer = Peer(connection_id, "?", listener=listener_name)
         self._transport: asyncio.Transport | None = None
         self._slots: deque[_Slot] = deque()
         self._tasks: set[asyncio.Task[None]] = set()

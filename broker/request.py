@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from broker.listener_names import PLAINTEXT
 from protocol.headers import RequestHeader
 
 
@@ -18,6 +19,8 @@ class Peer:
     """`host:port` of the client."""
     client_id: str | None = None
     """What a hello on the native port has said; on the Kafka port every request says it."""
+    listener: str = PLAINTEXT
+    """The name of the listener that it came by: it is told the addresses of that one."""
 
 
 @dataclass(slots=True)

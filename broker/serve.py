@@ -19,6 +19,8 @@ from typing import Any, Final
 
 from broker.config import Config, ConfigError, load_config
 from broker.coordination.node_tree import CoordinationError
+from broker.listener_names import NATIVE
+from broker.listeners import bind_listeners
 from broker.logs import configure_logs
 from broker.server import ListenError, Server, bind, bound_address
 from storage.file_system import StorageError
@@ -66,19 +68,22 @@ async def _serve(config: Config) -> int:
     stopping = asyncio.Event()
     for name in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(name, stopping.set)
-    kafka_socket = bind("listen", config.listen)
-    native_socket = bind("native_listen", config.native_listen)
+    listeners = bind_listeners(config)
     admin_socket = bind("admin_listen", config.admin_listen)
-    listen = bound_address(kafka_socket)
     broker = Broker(config, this_machine())
-    await broker.start(config.advertise or listen)
+    await broker.start({one.name: one.advertised for one in listeners})
     budget = MemoryBudget(REQUEST_MEMORY_FRAMES * config.request_size_max)
+    kafka, native = KafkaDispatcher(broker), NativeDispatcher(broker)
     servers = [
-        Server(listener, dispatch, config=config, budget=budget, metrics=broker.metrics)
-        for listener, dispatch in (
-            (kafka_socket, KafkaDispatcher(broker)),
-            (native_socket, NativeDispatcher(broker)),
+        Server(
+            one.socket,
+            native if one.name == NATIVE else kafka,
+            listener_name=one.name,
+            config=config,
+            budget=budget,
+            metrics=broker.metrics,
         )
+        for one in listeners
     ]
     for server in servers:
         await server.start()
@@ -89,8 +94,9 @@ async def _serve(config: Config) -> int:
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)
     sys.stdout.write(
-        f"ready broker_id={config.broker_id} listen={listen} "
-        f"native={bound_address(native_socket)} admin={bound_address(admin_socket)}\n"
+        f"ready broker_id={config.broker_id} "
+        f"listen={','.join(str(one.address) for one in listeners[:-1])} "
+        f"native={listeners[-1].address} admin={bound_address(admin_socket)}\n"
     )
     sys.stdout.flush()
     closing = loop.create_task(_close_idle_and_slow(servers))

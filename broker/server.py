@@ -18,6 +18,7 @@ from typing import Final
 
 from broker.config import Address, Config
 from broker.connection import Connection, Dispatched
+from broker.listener_names import PLAINTEXT
 from broker.memory_budget import MemoryBudget
 from broker.metrics import Metrics
 from broker.request import Peer
@@ -77,11 +78,13 @@ class Server:
         listener: socket.socket,
         dispatch: Callable[[Frame, Peer], Dispatched],
         *,
+        listener_name: str = PLAINTEXT,
         config: Config,
         budget: MemoryBudget,
         metrics: Metrics,
     ) -> None:
         self._listener = listener
+        self._listener_name = listener_name
         self._dispatch = dispatch
         self._config = config
         self._budget = budget
@@ -105,6 +108,7 @@ class Server:
         return Connection(
             self._dispatch,
             connection_id=next(self._connection_ids),
+            listener_name=self._listener_name,
             frame_size_max=self._config.request_size_max,
             budget=self._budget,
             connections=self._connections,

@@ -38,7 +38,7 @@ def handle(request: Request, broker: Broker) -> Answer:
         "controller_id": broker.controller_id,
         "brokers": [
             {"broker_id": broker_id, "host": address.host, "port": address.port}
-            for broker_id, address in broker.live_brokers.items()
+            for broker_id, address in broker.addresses(request.peer.listener).items()
         ]
         if code is ErrorCode.NONE
         else (),

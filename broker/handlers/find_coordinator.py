@@ -33,15 +33,15 @@ _UNKNOWN = "this kind of coordinator is not known"
 def handle(request: Request, broker: Broker) -> Answer:
     """The same for every key asked for: this broker, or INVALID_REQUEST with the reason."""
     body = request.body
-    found = _coordinator(getattr(body, "key_type", _GROUP), broker)
+    found = _coordinator(getattr(body, "key_type", _GROUP), broker, request.peer.listener)
     keys = getattr(body, "coordinator_keys", ())
     return {"throttle_time": 0, "coordinators": [{"key": key, **found} for key in keys], **found}
 
 
-def _coordinator(key_type: int, broker: Broker) -> dict[str, Any]:
+def _coordinator(key_type: int, broker: Broker, listener: str) -> dict[str, Any]:
     broker_id = broker.config.broker_id
-    if key_type == _GROUP and broker_id in broker.live_brokers:
-        address = broker.live_brokers[broker_id]
+    address = broker.addresses(listener).get(broker_id)
+    if key_type == _GROUP and address is not None:
         found = {"node_id": broker_id, "host": address.host, "port": address.port}
         return {"error_code": ErrorCode.NONE, "error_message": None, **found}
     reason = _REASONS.get(key_type, _UNKNOWN)

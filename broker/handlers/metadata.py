@@ -38,7 +38,8 @@ def handle(request: Request, broker: Broker) -> Outcome:
     wants_all = topics is None or (request.version == 0 and not topics)
     wanted = None if wants_all else [_wanted(topic) for topic in topics]
     may_create = getattr(request.body, "allow_auto_topic_creation", True)
-    return describe(broker, wanted, may_create=may_create)
+    listener = request.peer.listener
+    return describe(broker, wanted, may_create=may_create, listener=listener)
 
 
 def _wanted(topic: Any) -> WantedTopic:
@@ -46,23 +47,23 @@ def _wanted(topic: Any) -> WantedTopic:
 
 
 def describe(
-    broker: Broker, wanted: Sequence[WantedTopic] | None, *, may_create: bool
+    broker: Broker, wanted: Sequence[WantedTopic] | None, *, may_create: bool, listener: str
 ) -> dict[str, Any] | Awaitable[dict[str, Any]]:
-    """The answer for either port; None asks for all topics."""
+    """The answer for either port; None asks for all topics. Addresses are those of `listener`."""
     if wanted is None:
-        return _answer(broker, [_topic(broker, name) for name in broker.registry.topics])
+        return _answer(broker, listener, [_topic(broker, name) for name in broker.registry.topics])
     missing = [
         topic.name
         for topic in wanted
         if topic.name is not None and topic.name not in broker.registry.topics
     ]
     if missing and may_create and broker.config.auto_create_topics_enable:
-        return _create_and_answer(broker, wanted, missing)
-    return _answer(broker, [_wanted_topic(broker, topic, {}) for topic in wanted])
+        return _create_and_answer(broker, wanted, missing, listener)
+    return _answer(broker, listener, [_wanted_topic(broker, topic, {}) for topic in wanted])
 
 
 async def _create_and_answer(
-    broker: Broker, wanted: Sequence[WantedTopic], missing: list[str]
+    broker: Broker, wanted: Sequence[WantedTopic], missing: list[str], listener: str
 ) -> dict[str, Any]:
     failures: dict[str, KafkaError] = {}
     for name in dict.fromkeys(missing):
@@ -70,7 +71,7 @@ async def _create_and_answer(
             await broker.auto_create_topic(name)
         except KafkaError as error:
             failures[name] = error
-    return _answer(broker, [_wanted_topic(broker, topic, failures) for topic in wanted])
+    return _answer(broker, listener, [_wanted_topic(broker, topic, failures) for topic in wanted])
 
 
 def _wanted_topic(
@@ -136,12 +137,12 @@ def _partition(
     }
 
 
-def _answer(broker: Broker, topics: list[dict[str, Any]]) -> dict[str, Any]:
+def _answer(broker: Broker, listener: str, topics: list[dict[str, Any]]) -> dict[str, Any]:
     return {
         "throttle_time": 0,
         "brokers": [
             {"node_id": broker_id, "host": address.host, "port": address.port}
-            for broker_id, address in broker.live_brokers.items()
+            for broker_id, address in broker.addresses(listener).items()
         ],
         "cluster_id": broker.cluster_id,
         "controller_id": broker.controller_id,

@@ -8,6 +8,7 @@ import pytest
 
 from broker.config import Address, Config, ConfigError, LogFlush, load_config
 from broker.config_names import settings
+from broker.config_values import canonical
 from protocol.dedup import UnknownProducerId
 
 
@@ -15,7 +16,7 @@ def test_defaults_are_those_of_the_design_page() -> None:
     """Without any source each name has the default that the design page promises."""
     config = load_config([], {})
     assert config == Config()
-    assert config.listen == Address("127.0.0.1", 9092)
+    assert config.listen == (Address("127.0.0.1", 9092),)
     assert config.log_segment_bytes == 134_217_728
     assert config.message_max_bytes == 1_048_588
     assert config.producer_state_batches_to_retain == 5
@@ -26,8 +27,7 @@ def test_defaults_are_those_of_the_design_page() -> None:
 def test_defaults_are_values_that_their_kind_accepts() -> None:
     """Every default, written as text, reads back as itself."""
     for name, setting in settings().items():
-        text = "" if setting.default is None else str(setting.default)
-        assert setting.kind.read(text) == setting.default, name
+        assert setting.kind.read(canonical(setting.default)) == setting.default, name
 
 
 def test_flag_precedes_environment_precedes_file_precedes_default(tmp_path: Path) -> None:
@@ -85,7 +85,19 @@ def test_every_interface_needs_an_address_for_clients() -> None:
         with pytest.raises(ConfigError, match=r"^--advertise: takes HOST:PORT .* it is needed"):
             load_config(["--listen", wildcard], {})
     config = load_config(["--listen", ":9092", "--advertise", "kafka.example:9092"], {})
-    assert config.advertise == Address("kafka.example", 9092)
+    assert config.advertise == (Address("kafka.example", 9092),)
+
+
+def test_two_listeners_are_written_with_a_comma() -> None:
+    """A second address has a comma before it, and a second advertised address goes with it."""
+    pair = (Address("0.0.0.0", 9092), Address("0.0.0.0", 19092))
+    advertised = (Address("broker1", 9092), Address("localhost", 19092))
+    environ = {
+        "ECHOLESS_LISTEN": "0.0.0.0:9092, :19092",
+        "ECHOLESS_ADVERTISE": "broker1:9092,localhost:19092",
+    }
+    config = load_config([], environ)
+    assert (config.listen, config.advertise) == (pair, advertised)
 
 
 def test_zookeeper_hosts_are_what_kazoo_takes() -> None:
@@ -117,7 +129,15 @@ def test_zookeeper_hosts_are_what_kazoo_takes() -> None:
         (["--set", "log_flush=never"], "--set log_flush: takes os or commit, not 'never'"),
         (
             ["--advertise", "0.0.0.0:9092"],
-            "--advertise: takes HOST:PORT that clients can connect to, not '0.0.0.0:9092'",
+            "--advertise: takes HOST:PORT that clients can connect to, one for each of --listen, not '0.0.0.0:9092'",
+        ),
+        (
+            ["--listen", ":1,:2", "--advertise", "a:1"],
+            "--advertise: takes as many addresses as --listen has, 2, not 1",
+        ),
+        (
+            ["--listen", ":1,:2,:3"],
+            "--listen: takes HOST:PORT (127.0.0.1:9092, [::1]:9092; port 0 picks a free one), or 2 of them with a comma between, not ':1,:2,:3'",
         ),
         (
             ["--set", "message_max_bytes=1GiB"],

@@ -16,9 +16,11 @@ from broker.broker import Broker
 from broker.config import Address, Config
 from broker.dispatch import KafkaDispatcher
 from broker.environment import this_machine
+from broker.listener_names import NATIVE
+from broker.listeners import bind_listeners
 from broker.memory_budget import MemoryBudget
 from broker.native.dispatch import NativeDispatcher
-from broker.server import Server, bind, bound_address
+from broker.server import Server
 
 _ANY_PORT = Address("127.0.0.1", 0)
 
@@ -29,27 +31,38 @@ class Running:
 
     broker: Broker
     kafka_address: str
+    """Of the listener PLAINTEXT."""
     native_address: str
+    external_address: str | None = None
+    """Of the listener EXTERNAL, where `listen` has two addresses."""
 
 
 @asynccontextmanager
 async def in_process(directory: Path, **settings: Any) -> AsyncIterator[Running]:
     """Starts a broker on free ports, and stops it as SIGTERM would. `settings`: names of `Config`."""
-    config = Config(data_dir=str(directory / "data"), **settings)
+    any_port = {"listen": (_ANY_PORT,), "native_listen": _ANY_PORT}
+    config = Config(data_dir=str(directory / "data"), **{**any_port, **settings})
     broker = Broker(config, this_machine())
-    sockets = [bind("listen", _ANY_PORT), bind("native_listen", _ANY_PORT)]
-    kafka_address, native_address = (bound_address(listener) for listener in sockets)
-    await broker.start(kafka_address)
-    dispatchers = (KafkaDispatcher(broker), NativeDispatcher(broker))
+    listeners = bind_listeners(config)
+    await broker.start({one.name: one.advertised for one in listeners})
+    kafka, native = KafkaDispatcher(broker), NativeDispatcher(broker)
     budget = MemoryBudget(config.request_size_max)
     servers = [
-        Server(listener, dispatcher, config=config, budget=budget, metrics=broker.metrics)
-        for listener, dispatcher in zip(sockets, dispatchers, strict=True)
+        Server(
+            one.socket,
+            native if one.name == NATIVE else kafka,
+            listener_name=one.name,
+            config=config,
+            budget=budget,
+            metrics=broker.metrics,
+        )
+        for one in listeners
     ]
     for server in servers:
         await server.start()
     try:
-        yield Running(broker, str(kafka_address), str(native_address))
+        addresses = [str(one.address) for one in listeners]
+        yield Running(broker, addresses[0], addresses[-1], *addresses[1:-1])
     finally:
         for server in servers:
             await server.stop()
