@@ -14,12 +14,22 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from broker.connection import Buffers, Dispatched
-from broker.native import fetch, hello, init_producer_id, produce, producer_state, topics
+from broker.native import (
+    await_topic,
+    fetch,
+    hello,
+    init_producer_id,
+    produce,
+    producer_state,
+    replica_snapshot,
+    topics,
+)
 from broker.native.failure import SUCCESS, failure
+from broker.native.replica_fetch import ReplicaFetches
 from broker.request import NoResponse, Peer
 from protocol.errors import DecodeError, ErrorCode, KafkaError
 from protocol.framing import Frame, frame_length
-from protocol.native import messages
+from protocol.native import messages, replication
 from protocol.native.codec import encode_message, locate_fields
 from protocol.native.fields import Fields
 
@@ -29,7 +39,9 @@ if TYPE_CHECKING:
 AnswerFields = Mapping[str, Any] | NoResponse
 Handler = Callable[[Any, Peer, "Broker"], AnswerFields | Awaitable[AnswerFields]]
 
-HANDLERS: Final[Mapping[str, tuple[Callable[[Fields], Any], Handler]]] = {
+Handlers = Mapping[str, tuple[Callable[[Fields], Any], Handler]]
+
+HANDLERS: Final[Handlers] = {
     "hello": (messages.Hello.read, hello.handle),
     "init_producer_id": (messages.InitProducerId.read, init_producer_id.handle),
     "produce": (messages.Produce.read, produce.handle),
@@ -37,7 +49,10 @@ HANDLERS: Final[Mapping[str, tuple[Callable[[Fields], Any], Handler]]] = {
     "producer_state": (messages.ProducerState.read, producer_state.handle),
     "metadata": (messages.Metadata.read, topics.handle_metadata),
     "create_topic": (messages.CreateTopic.read, topics.handle_create_topic),
+    "replica_snapshot": (replication.ReplicaSnapshot.read, replica_snapshot.handle),
+    "await_topic": (replication.AwaitTopic.read, await_topic.handle),
 }
+"""All but replica_fetch, which remembers between messages whose turn it is."""
 
 _UNREADABLE: Final = "error"
 """The type of an answer to what is no message, or of no known type."""
@@ -50,13 +65,15 @@ class Exchange:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
+        replica_fetch = (replication.ReplicaFetch.read, ReplicaFetches().handle)
+        self._handlers: Handlers = {**HANDLERS, "replica_fetch": replica_fetch}
 
     def answer(self, frame: Frame, peer: Peer) -> Dispatched:
         """Raises `CloseConnectionError` as acks=0 asks for."""
         head: dict[str, Any] = {"type": _UNREADABLE, "correlation_id": None}
         try:
-            fields = _read_head(frame, head)
-            read, handle = HANDLERS[head["type"]]
+            fields = _read_head(frame, head, self._handlers)
+            read, handle = self._handlers[head["type"]]
             self._broker.metrics.requests[f"native_{head['type']}"] += 1
             outcome = handle(read(fields), peer, self._broker)
         except KafkaError as error:
@@ -66,7 +83,7 @@ class Exchange:
         return _framed(head, outcome)
 
 
-def _read_head(frame: Frame, head: dict[str, Any]) -> Fields:
+def _read_head(frame: Frame, head: dict[str, Any], handlers: Handlers) -> Fields:
     """Fills `head` as far as it can be read, so that also a complaint finds its message.
 
     Raises `KafkaError`: INVALID_REQUEST, and UNSUPPORTED_VERSION for an unknown type.
@@ -81,10 +98,10 @@ def _read_head(frame: Frame, head: dict[str, Any]) -> Fields:
             "correlation_id", least=_INT64_MIN, most=_UINT64_MAX
         )
     message_type = fields.text("type")
-    if message_type not in HANDLERS:
+    if message_type not in handlers:
         raise KafkaError(
             ErrorCode.UNSUPPORTED_VERSION,
-            f"messages of type {message_type!r} are not known; these are: {', '.join(HANDLERS)}",
+            f"messages of type {message_type!r} are not known; these are: {', '.join(handlers)}",
         )
     head["type"] = message_type
     return Fields(message_type, encoded)

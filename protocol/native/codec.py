@@ -72,6 +72,20 @@ def decode_value(encoded: memoryview) -> Any:
         raise DecodeError(str(error) or type(error).__name__) from error
 
 
+def decode_message(frame: Frame) -> dict[str, Any]:
+    """The whole message at once, for an answer of a broker. Raises `DecodeError`.
+
+    Unlike a client's, it is only as hostile as our own brokers are: no bound but the frame's.
+    """
+    try:
+        message = msgpack.unpackb(frame, max_ext_len=0)
+    except (msgpack.UnpackException, ValueError) as error:
+        raise DecodeError(str(error) or type(error).__name__) from error
+    if not isinstance(message, dict) or not all(isinstance(name, str) for name in message):
+        raise DecodeError("a message is one msgpack map of named fields")
+    return message
+
+
 def decode_binary(encoded: memoryview) -> memoryview | None:
     """The bytes of a binary value, in place; None where it is of another type."""
     size = _BINARY_HEADER_SIZES.get(encoded[0])

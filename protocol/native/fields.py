@@ -6,6 +6,7 @@ the field, what it takes and what was found.
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -15,6 +16,7 @@ from protocol.native.codec import decode_binary, decode_value
 VALUE_BYTES_MAX: Final = 65536
 """Bytes of one value, except where a field says otherwise."""
 _NIL: Final = b"\xc0"
+_UUID_SIZE: Final = 16
 
 
 class Fields:
@@ -85,6 +87,13 @@ class Fields:
         if value is None:
             raise self.complaint(f"{name} takes bytes")
         return value
+
+    def topic_id(self, name: str) -> uuid.UUID:
+        """A UUID, sent as its 16 bytes."""
+        data = bytes(self.binary(name)) if name in self else b""
+        if len(data) != _UUID_SIZE:
+            raise self.complaint(f"{name} takes the 16 bytes of a UUID")
+        return uuid.UUID(bytes=data)
 
     def complaint(self, text: str, code: ErrorCode = ErrorCode.INVALID_REQUEST) -> KafkaError:
         """The error that says `text` of this message."""

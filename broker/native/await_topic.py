@@ -1,0 +1,55 @@
+"""`await_topic`: answered when this broker knows a new topic, and has opened its part of it.
+
+The broker that performs a CreateTopics asks this of all others before it answers, so that a client
+finds the topic whichever broker it turns to next.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from broker.coordination.node_data import NO_LEADER
+from broker.request import Peer
+from protocol.errors import ErrorCode, KafkaError
+from protocol.native.replication import AwaitTopic
+
+if TYPE_CHECKING:
+    from broker.broker import Broker
+
+
+async def handle(message: AwaitTopic, _peer: Peer, broker: Broker) -> dict[str, Any]:
+    """Nothing but success. Raises `KafkaError` REQUEST_TIMED_OUT."""
+    changed = asyncio.Event()
+    cancel = broker.registry.listen(lambda _: changed.set())
+    try:
+        async with asyncio.timeout(message.timeout_ms / 1000):
+            while not _is_ready(broker, message):
+                await changed.wait()
+                changed.clear()
+    except TimeoutError:
+        raise KafkaError(
+            ErrorCode.REQUEST_TIMED_OUT,
+            f"broker {broker.config.broker_id} does not have all of topic {message.topic!r} yet",
+        ) from None
+    finally:
+        cancel()
+    return {}
+
+
+def _is_ready(broker: Broker, message: AwaitTopic) -> bool:
+    """Whether every partition has a leader, and those that this broker leads take records."""
+    topic = broker.registry.topics_by_id.get(message.topic_id)
+    if topic is None:
+        return False
+    for index, replicas in topic.assignment.items():
+        state = topic.states.get(index)
+        if state is None or state.leader == NO_LEADER:
+            return False
+        if broker.config.broker_id in replicas:
+            partition = broker.partitions.get((topic.name, index))
+            if partition is None or partition.topic_id != topic.topic_id:
+                return False
+            if partition.leader_epoch < state.leader_epoch:
+                return False
+    return True

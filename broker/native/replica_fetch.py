@@ -1,0 +1,159 @@
+"""`replica_fetch`: a follower's long poll for batches of the partitions that it follows here.
+
+Answers at once when `min_bytes` are there, when a partition has an error or a divergence, or when
+`max_wait_ms` is 0; otherwise waits for appends, at most that long. Each look at a partition also
+tells it how far the follower has come, so it happens for every partition, also where no bytes are
+left to send.
+
+`bytes_max` goes to the partitions in turn: a fetch begins with the first one that came off short in
+the fetch before, so that a busy partition never starves the others. The answer keeps the order of
+the message.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Awaitable, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from broker.partition import Partition
+from broker.request import Peer
+from protocol.errors import ErrorCode, KafkaError
+from protocol.native.replication import (
+    ReplicaFetch,
+    ReplicaFetched,
+    ReplicaWanted,
+    to_replica_fetch_answer,
+)
+from storage.file_system import StorageError
+
+if TYPE_CHECKING:
+    from broker.broker import Broker
+
+BYTES_MAX: Final = 57_671_680
+"""Batches in one answer, whatever the follower asks for; as for consumers."""
+
+_Turn = tuple[uuid.UUID, int]
+
+
+class _Read(NamedTuple):
+    """One look at all partitions of the message."""
+
+    fetched: list[ReplicaFetched]
+    size: int
+    """Bytes of batches."""
+    has_news: bool
+    """Whether there is an error or a divergence that the follower should know at once."""
+    partitions: list[Partition]
+    """Those whose next append may make the answer complete."""
+
+
+class ReplicaFetches:
+    """Answers the fetches of all followers."""
+
+    def __init__(self) -> None:
+        self._turns: dict[int, _Turn] = {}
+        """Broker id of a follower -> the partition that is read first in its next fetch."""
+
+    def handle(
+        self, message: ReplicaFetch, _peer: Peer, broker: Broker
+    ) -> dict[str, Any] | Awaitable[dict[str, Any]]:
+        """What there is, at once or after a wait."""
+        read = self._read(broker, message)
+        if _is_enough(message, read) or message.max_wait_ms == 0 or broker.is_stopping:
+            return to_replica_fetch_answer(read.fetched)
+        return self._wait_for_appends(broker, message)
+
+    async def _wait_for_appends(self, broker: Broker, message: ReplicaFetch) -> dict[str, Any]:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + message.max_wait_ms / 1000
+        while True:
+            # Read again before each wait, also the first: this task may have begun after an append.
+            read = self._read(broker, message)
+            timeout_s = deadline - loop.time()
+            if _is_enough(message, read) or timeout_s <= 0 or broker.is_stopping:
+                return to_replica_fetch_answer(read.fetched)
+            partitions = read.partitions
+            del read  # its batches: a wait must not keep them in memory
+            await _appended(partitions, timeout_s)
+
+    def _read(self, broker: Broker, message: ReplicaFetch) -> _Read:
+        fetched = [ReplicaFetched(ErrorCode.NONE)] * len(message.partitions)
+        partitions: list[Partition] = []
+        size, left = 0, min(message.bytes_max, BYTES_MAX)
+        short: _Turn | None = None
+        for index in self._order(message):
+            wanted = message.partitions[index]
+            one, partition = _read_partition(broker, message, wanted, left)
+            if len(one.batches) > left and size:  # only the first batch of all may exceed it
+                one, left = one._replace(batches=b""), 0
+            size += len(one.batches)
+            left = max(left - len(one.batches), 0)
+            fetched[index] = one
+            if partition is not None:
+                partitions.append(partition)
+                if short is None and not one.batches and _has_batches(partition, wanted, one):
+                    short = _turn(wanted)
+        if short is not None:
+            self._turns[message.broker_id] = short
+        return _Read(fetched, size, any(map(_is_news, fetched)), partitions)
+
+    def _order(self, message: ReplicaFetch) -> Sequence[int]:
+        """Indexes of the partitions as they are read: from the one whose turn it is, around."""
+        count = len(message.partitions)
+        turn = self._turns.get(message.broker_id)
+        for index, wanted in enumerate(message.partitions if turn else ()):
+            if _turn(wanted) == turn:
+                return [*range(index, count), *range(index)]
+        return range(count)
+
+
+def _turn(wanted: ReplicaWanted) -> _Turn:
+    return wanted.topic_id, wanted.partition
+
+
+def _is_news(fetched: ReplicaFetched) -> bool:
+    return fetched.error is not ErrorCode.NONE or fetched.diverging is not None
+
+
+def _has_batches(partition: Partition, wanted: ReplicaWanted, fetched: ReplicaFetched) -> bool:
+    return fetched.diverging is None and wanted.offset < partition.log.log_end_offset
+
+
+def _is_enough(message: ReplicaFetch, read: _Read) -> bool:
+    return read.size >= message.min_bytes or read.has_news or not read.partitions
+
+
+def _read_partition(
+    broker: Broker, message: ReplicaFetch, wanted: ReplicaWanted, bytes_max: int
+) -> tuple[ReplicaFetched, Partition | None]:
+    """One partition's answer; the partition itself where the answer is not an error."""
+    try:
+        partition = broker.find_partition(wanted.topic_id, wanted.partition)
+        read = partition.fetch_as_replica(
+            message.broker_id,
+            message.broker_epoch,
+            wanted.leader_epoch,
+            wanted.offset,
+            wanted.last_epoch,
+            bytes_max,
+        )
+    except KafkaError as error:
+        return ReplicaFetched(error.code), None
+    except StorageError as error:
+        broker.fail_storage(error)
+        return ReplicaFetched(ErrorCode.KAFKA_STORAGE_ERROR), None
+    return ReplicaFetched(ErrorCode.NONE, *read), partition
+
+
+async def _appended(partitions: Sequence[Partition], timeout_s: float) -> None:
+    """Returns when a log has grown (or a role has changed), or the time is up."""
+    arrived = asyncio.get_running_loop().create_future()
+    for partition in partitions:
+        partition.notify_of_append(arrived)
+    try:
+        await asyncio.wait((arrived,), timeout=timeout_s)
+    finally:
+        for partition in partitions:
+            partition.forget_append(arrived)

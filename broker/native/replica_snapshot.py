@@ -1,0 +1,43 @@
+"""`replica_snapshot`: the producer state that a follower without a log has to begin with.
+
+The leader keeps the snapshot at its first offset for this (`storage/retention.py`), and sends it in
+pieces: it may be larger than an answer should be. A piece of a snapshot that has gone meanwhile is
+OFFSET_OUT_OF_RANGE, and the follower begins again with the newest one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from broker.request import Peer
+from protocol.errors import ErrorCode, KafkaError
+from protocol.native.replication import NEWEST_SNAPSHOT, ReplicaSnapshot, SnapshotPiece
+from storage.file_system import StorageError
+
+if TYPE_CHECKING:
+    from broker.broker import Broker
+
+PIECE_BYTES_MAX: Final = 4 * 1024 * 1024
+"""Of one answer, whatever the follower asks for."""
+
+
+def handle(message: ReplicaSnapshot, _peer: Peer, broker: Broker) -> dict[str, Any]:
+    """The piece at `position`. Raises `KafkaError`, as a replica_fetch answers for a partition."""
+    partition = broker.find_partition(message.topic_id, message.partition)
+    partition.check_leader(message.leader_epoch)
+    offset = None if message.offset == NEWEST_SNAPSHOT else message.offset
+    try:
+        chunk = partition.log.producer_snapshot_chunk(
+            offset, message.position, min(message.bytes_max, PIECE_BYTES_MAX)
+        )
+    except StorageError as error:
+        broker.fail_storage(error)
+        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+    return SnapshotPiece(
+        offset=chunk.offset,
+        size=chunk.size,
+        position=chunk.position,
+        data=chunk.data,
+        log_start_offset=partition.log.log_start_offset,
+        now_ms=broker.environment.now_ms(),
+    ).to_answer()

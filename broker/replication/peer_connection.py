@@ -1,0 +1,175 @@
+"""One connection to the native port of another broker: many messages under way, answers in order.
+
+It opens with the first call and begins with a hello, by which the other side proves that it is the
+broker that was meant: an address may have passed to another one. It ends with the first answer
+that is late, out of order or unreadable, since nothing that follows could be trusted; every call in
+flight then fails, and the connection is not used again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import socket
+from collections import deque
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple, cast
+
+from broker.config_values import Address
+from protocol.errors import DecodeError
+from protocol.framing import FrameReceiver, frame_length
+from protocol.native.answers import Answer
+from protocol.native.codec import decode_message, encode_message
+from protocol.native.messages import VERSION_MAX
+from protocol.native.replication import read_error
+
+UNREADABLE: Final = "error"
+"""The type of the answer to a message that the peer does not know: it may be of an older version."""
+_CLIENT_ID: Final = "echoless-broker"
+
+
+class PeerError(Exception):
+    """There is no answer; the message says of which broker, and why."""
+
+
+class _InFlight(NamedTuple):
+    """A message without its answer yet."""
+
+    message_type: str
+    correlation_id: int
+    answered: asyncio.Future[dict[str, Any]]
+
+
+class PeerConnection(asyncio.BufferedProtocol):
+    """A connection that is opening, open or closed for ever."""
+
+    def __init__(self, broker_id: int, address: Address, answer_size_max: int) -> None:
+        self.address = address
+        self.is_closed = False
+        self._name = f"broker {broker_id} at {address}"
+        self._broker_id = broker_id
+        self._receiver = FrameReceiver(answer_size_max)
+        self._correlation_ids = itertools.count(1)
+        self._in_flight: deque[_InFlight] = deque()
+        self._transport: asyncio.Transport | None = None
+        self._opening: asyncio.Task[None] | None = None
+        self._end_reason = ""
+
+    async def call(self, message: Mapping[str, Any], timeout_s: float) -> dict[str, Any]:
+        """The answer. Raises `PeerError`, then also for all other calls in flight."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._opened()
+                return await self._send(message)
+        except TimeoutError:
+            reason = f"no answer to {message['type']} within {timeout_s:g} s"
+            self.close(reason)
+            raise self._ended() from None
+
+    def close(self, reason: str) -> None:
+        """Ends the connection; calls in flight fail with `reason`, unless it had ended before."""
+        if self.is_closed:
+            return
+        self.is_closed = True
+        self._end_reason = reason
+        if self._opening is not None:
+            self._opening.cancel()
+        if self._transport is not None:
+            self._transport.abort()
+        for call in self._in_flight:
+            if not call.answered.done():
+                call.answered.set_exception(self._ended())
+        self._in_flight.clear()
+
+    async def wait_closed(self) -> None:
+        """Returns when a closed connection has left nothing running."""
+        if self._opening is not None:
+            await asyncio.wait((self._opening,))
+
+    def _ended(self) -> PeerError:
+        return PeerError(f"{self._name}: {self._end_reason}")
+
+    # --- opening ---
+
+    async def _opened(self) -> None:
+        """Returns when the peer has answered the hello; the calls share one attempt."""
+        if self._opening is None:
+            self._opening = asyncio.get_running_loop().create_task(self._open())
+        # `wait` leaves the attempt alone when this call is cancelled.
+        await asyncio.wait((self._opening,))
+        if self.is_closed:
+            raise self._ended()
+
+    async def _open(self) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            await loop.create_connection(lambda: self, self.address.host, self.address.port)
+            hello = {"type": "hello", "version": VERSION_MAX, "client_id": _CLIENT_ID}
+            self._check_hello(await self._send(hello))
+        except PeerError:
+            assert self.is_closed
+        except OSError as error:
+            self.close(error.strerror or str(error))
+        except (ValueError, OverflowError) as error:
+            self.close(f"no such address: {error}")
+        except DecodeError as error:
+            self.close(f"its hello makes no sense: {error}")
+
+    def _check_hello(self, answer: dict[str, Any]) -> None:
+        """Raises `DecodeError` where somebody else answered."""
+        error = read_error(answer)
+        if error is not None:
+            raise DecodeError(error.message)
+        broker_id = Answer("the hello", answer).integer("broker_id")
+        if broker_id != self._broker_id:
+            raise DecodeError(f"it comes from broker {broker_id}")
+
+    # --- messages and answers ---
+
+    async def _send(self, message: Mapping[str, Any]) -> dict[str, Any]:
+        if self.is_closed or self._transport is None:
+            raise self._ended()
+        answered: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        call = _InFlight(message["type"], next(self._correlation_ids), answered)
+        body = encode_message({**message, "correlation_id": call.correlation_id})
+        self._in_flight.append(call)
+        self._transport.writelines((frame_length(len(body)), body))
+        return await answered
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # uvloop's transports are not asyncio's classes, only their likes.
+        self._transport = cast("asyncio.Transport", transport)
+        if self.is_closed:
+            self._transport.abort()
+            return
+        connected = transport.get_extra_info("socket")
+        if connected is not None:
+            connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - asyncio's signature
+        return self._receiver.writable()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._receiver.received(nbytes)
+        try:
+            while not self.is_closed and (frame := self._receiver.next_frame()) is not None:
+                self._take(decode_message(frame))
+        except DecodeError as error:
+            self.close(f"its answer makes no sense: {error}")
+
+    def _take(self, answer: dict[str, Any]) -> None:
+        if not self._in_flight:
+            raise DecodeError("nothing was asked")
+        call = self._in_flight[0]
+        answer_type, correlation_id = answer.get("type"), answer.get("correlation_id")
+        if answer_type not in {call.message_type, UNREADABLE} or (
+            correlation_id != call.correlation_id
+        ):
+            raise DecodeError(f"{answer_type!r} {correlation_id!r} is not the answer to {call[:2]}")
+        self._in_flight.popleft()
+        if not call.answered.done():  # whoever asked may have gone
+            call.answered.set_result(answer)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        self.close(f"the connection ended{f': {exc}' if exc else ''}")

@@ -1,0 +1,77 @@
+"""The other brokers, as those whom one can ask: a message goes, an answer comes, or a `PeerError`.
+
+`TcpPeers` speaks to their native ports. Each broker gets one connection per type of message,
+because answers come in the order of the messages: behind a long poll everything else would wait.
+Nothing is tried again here; whoever calls knows better when that makes sense.
+
+Called by the fetchers, and by whoever creates topics. The simulator has peers of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, Protocol
+
+from broker.config_values import Address
+from broker.replication.peer_connection import PeerConnection, PeerError
+
+__all__ = ["ANSWER_SIZE_MAX", "PeerError", "Peers", "TcpPeers"]
+
+ANSWER_SIZE_MAX: Final = 256 * 1024 * 1024
+"""What a follower asks for, or the one batch that is larger than that, and some fields around it."""
+
+
+class Peers(Protocol):
+    """Ways to the other brokers."""
+
+    async def call(
+        self, broker_id: int, address: Address, message: Mapping[str, Any], *, timeout_s: float
+    ) -> dict[str, Any]:
+        """One native message and its answer, both as maps.
+
+        Raises `PeerError` when there is no answer: unreachable, closed, late, senseless. `error` in
+        the answer is the caller's to read.
+        """
+
+    def disconnect(self, broker_id: int) -> None:
+        """Ends what connections there are; calls in flight fail."""
+
+    async def close(self) -> None:
+        """Ends all connections."""
+
+
+class TcpPeers:
+    """Connections, opened when they are first needed, and again when they have ended."""
+
+    def __init__(self, answer_size_max: int = ANSWER_SIZE_MAX) -> None:
+        self._answer_size_max = answer_size_max
+        self._is_closed = False
+        self._connections: dict[tuple[int, str], PeerConnection] = {}
+
+    async def call(
+        self, broker_id: int, address: Address, message: Mapping[str, Any], *, timeout_s: float
+    ) -> dict[str, Any]:
+        """Calls may be many at once. A late answer ends the connection, and all calls in it."""
+        if self._is_closed:
+            raise PeerError(f"broker {broker_id}: this broker is stopping")
+        key = (broker_id, message["type"])
+        connection = self._connections.get(key)
+        if connection is None or connection.is_closed or connection.address != address:
+            if connection is not None:
+                connection.close("the broker has moved")
+            connection = PeerConnection(broker_id, address, self._answer_size_max)
+            self._connections[key] = connection
+        return await connection.call(message, timeout_s)
+
+    def disconnect(self, broker_id: int) -> None:
+        for key in [key for key in self._connections if key[0] == broker_id]:
+            self._connections.pop(key).close("disconnected")
+
+    async def close(self) -> None:
+        self._is_closed = True
+        connections = list(self._connections.values())
+        self._connections.clear()
+        for connection in connections:
+            connection.close("this broker is stopping")
+        for connection in connections:
+            await connection.wait_closed()

@@ -1,0 +1,277 @@
+"""What brokers say to each other: replica_fetch, replica_snapshot, await_topic.
+
+Each message is read on the side that answers it (`read`, from `Fields`, as in `messages.py`) and
+built on the side that asks (`to_message`); each answer the other way round. Both sides are brokers of
+ours, but neither believes the other: reading an answer raises `KafkaError` where the peer answered
+with an error, and `DecodeError` where the answer makes no sense. What lies inside `batches` and
+`data` is for the log to check.
+
+`docs/native.md` is the reference. Pure.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from protocol.errors import DecodeError, ErrorCode, KafkaError
+from protocol.native.answers import INT64_MAX, Answer
+from protocol.native.fields import Fields
+
+NEWEST_SNAPSHOT: Final = -1
+"""The offset that asks for whichever snapshot the leader keeps for its first offset."""
+WAIT_MS_MAX: Final = 60_000
+"""Longest wait of any of these messages: who asked may be gone, and nobody noticed."""
+PARTITIONS_BYTES_MAX: Final = 4 * 1024 * 1024
+"""Of the partitions of one replica_fetch, as they are sent, and at most `codec.ENTRIES_MAX` of them."""
+
+_INT32_MAX: Final = 2**31 - 1
+_INT64_MIN: Final = -(2**63)
+_ERROR_CODE_MAX: Final = 2**15 - 1
+
+
+class ReplicaWanted(NamedTuple):
+    """What a follower asks of one partition."""
+
+    topic: str
+    topic_id: uuid.UUID
+    partition: int
+    leader_epoch: int
+    """The one that it follows."""
+    offset: int
+    """Where its log ends: it has everything below."""
+    last_epoch: int
+    """The leader epoch of its last batch; -1: it has none."""
+
+    @classmethod
+    def read(cls, index: int, entry: object) -> ReplicaWanted:
+        """Raises `DecodeError`."""
+        fields = Answer(f"partition {index}", entry)
+        return cls(
+            fields.text("topic"),
+            fields.topic_id("topic_id"),
+            fields.integer("partition", most=_INT32_MAX),
+            fields.integer("leader_epoch", most=_INT32_MAX),
+            fields.integer("offset"),
+            fields.integer("last_epoch", -1, _INT32_MAX),
+        )
+
+    def to_entry(self) -> dict[str, Any]:
+        return {**self._asdict(), "topic_id": self.topic_id.bytes}
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class ReplicaFetch:
+    """A follower asks its leader for all that it does not have, of many partitions."""
+
+    broker_id: int
+    broker_epoch: int
+    """The session under which the follower is registered: it tells one life from the next."""
+    max_wait_ms: int
+    min_bytes: int
+    bytes_max: int
+    """Of all batches together; the first one may exceed it."""
+    partitions: Sequence[ReplicaWanted]
+
+    @classmethod
+    def read(cls, fields: Fields) -> ReplicaFetch:
+        entries = fields.array("partitions", PARTITIONS_BYTES_MAX)
+        try:
+            partitions = [ReplicaWanted.read(*numbered) for numbered in enumerate(entries)]
+        except DecodeError as error:
+            raise fields.complaint(str(error)) from error
+        return cls(
+            broker_id=fields.integer("broker_id", least=0),
+            broker_epoch=fields.integer("broker_epoch", least=_INT64_MIN, most=INT64_MAX),
+            max_wait_ms=fields.integer("max_wait_ms", 500, least=0, most=WAIT_MS_MAX),
+            min_bytes=fields.integer("min_bytes", 1, least=0),
+            bytes_max=fields.integer("bytes_max", 10 * 1024 * 1024, least=1),
+            partitions=partitions,
+        )
+
+    def to_message(self) -> dict[str, Any]:
+        return {
+            "type": "replica_fetch",
+            "broker_id": self.broker_id,
+            "broker_epoch": self.broker_epoch,
+            "max_wait_ms": self.max_wait_ms,
+            "min_bytes": self.min_bytes,
+            "bytes_max": self.bytes_max,
+            "partitions": [wanted.to_entry() for wanted in self.partitions],
+        }
+
+
+class ReplicaFetched(NamedTuple):
+    """The leader's answer about one partition: an error, a divergence, or batches (maybe none)."""
+
+    error: ErrorCode
+    high_watermark: int = -1
+    log_start_offset: int = -1
+    diverging: tuple[int, int] | None = None
+    """Instead of batches: in the leader's log that epoch ends at that offset (-1: there is none)."""
+    batches: bytes = b""
+    """Whole, as the leader stores them, from the one that holds the wanted offset on."""
+
+    @classmethod
+    def read(cls, index: int, entry: object) -> ReplicaFetched:
+        """Raises `DecodeError`."""
+        fields = Answer(f"partition {index} of the answer", entry)
+        error = error_code(fields.integer("error", -1, _ERROR_CODE_MAX))
+        if error is not ErrorCode.NONE:
+            return cls(error)
+        diverging, batches = fields.pair("diverging", -1), fields.binary("batches")
+        if diverging is not None and batches:
+            raise fields.complaint("batches behind a divergence")
+        high_watermark = fields.integer("high_watermark")
+        return cls(error, high_watermark, fields.integer("log_start_offset"), diverging, batches)
+
+    def to_entry(self) -> dict[str, Any]:
+        return {**self._asdict(), "error": int(self.error)}
+
+
+def to_replica_fetch_answer(fetched: Sequence[ReplicaFetched]) -> dict[str, Any]:
+    """The fields of the answer, the partitions in the order in which they were asked for."""
+    return {"partitions": [one.to_entry() for one in fetched]}
+
+
+def read_replica_fetch_answer(
+    answer: Mapping[str, Any], wanted: Sequence[ReplicaWanted]
+) -> list[ReplicaFetched]:
+    """One for each of `wanted`, in that order. Raises `KafkaError`, `DecodeError`."""
+    entries = _succeeded(answer).array("partitions", len(wanted))
+    return [ReplicaFetched.read(*numbered) for numbered in enumerate(entries)]
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class ReplicaSnapshot:
+    """A follower without a log asks for a piece of the producer state that it has to begin with."""
+
+    broker_id: int
+    topic: str
+    topic_id: uuid.UUID
+    partition: int
+    leader_epoch: int
+    offset: int
+    """Of the snapshot that earlier pieces were of; `NEWEST_SNAPSHOT` for the first one."""
+    position: int
+    bytes_max: int
+
+    @classmethod
+    def read(cls, fields: Fields) -> ReplicaSnapshot:
+        return cls(
+            broker_id=fields.integer("broker_id", least=0),
+            topic=fields.text("topic"),
+            topic_id=fields.topic_id("topic_id"),
+            partition=fields.integer("partition", least=0),
+            leader_epoch=fields.integer("leader_epoch", least=0),
+            offset=fields.integer("offset", NEWEST_SNAPSHOT, least=NEWEST_SNAPSHOT, most=INT64_MAX),
+            position=fields.integer("position", 0, least=0, most=INT64_MAX),
+            bytes_max=fields.integer("bytes_max", 1024 * 1024, least=1),
+        )
+
+    def to_message(self) -> dict[str, Any]:
+        return {
+            "type": "replica_snapshot",
+            "broker_id": self.broker_id,
+            "topic": self.topic,
+            "topic_id": self.topic_id.bytes,
+            "partition": self.partition,
+            "leader_epoch": self.leader_epoch,
+            "offset": self.offset,
+            "position": self.position,
+            "bytes_max": self.bytes_max,
+        }
+
+
+class SnapshotPiece(NamedTuple):
+    """A part of a producer snapshot (`docs/formats/producer-snapshot.md`) of the leader."""
+
+    offset: int
+    """The state is that of all batches below; the follower's log begins here."""
+    size: int
+    """Bytes of the whole snapshot."""
+    position: int
+    data: bytes
+    log_start_offset: int
+    now_ms: int
+    """The leader's clock, for the ages of producers."""
+
+    def to_answer(self) -> dict[str, Any]:
+        return self._asdict()
+
+
+def read_replica_snapshot_answer(
+    answer: Mapping[str, Any], wanted: ReplicaSnapshot
+) -> SnapshotPiece:
+    """The piece that was asked for. Raises `KafkaError`, `DecodeError`."""
+    fields = _succeeded(answer)
+    piece = SnapshotPiece(
+        offset=fields.integer("offset"),
+        size=fields.integer("size"),
+        position=fields.integer("position"),
+        data=fields.binary("data"),
+        log_start_offset=fields.integer("log_start_offset"),
+        now_ms=fields.integer("now_ms"),
+    )
+    if wanted.offset not in {piece.offset, NEWEST_SNAPSHOT} or piece.position != wanted.position:
+        raise fields.complaint(
+            f"position {piece.position} of snapshot {piece.offset} is not the piece asked for"
+        )
+    end = piece.position + len(piece.data)
+    if end > piece.size or (end < piece.size and not piece.data):
+        raise fields.complaint(f"a piece up to {end} of a snapshot of {piece.size} bytes")
+    return piece
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class AwaitTopic:
+    """Whoever created a topic asks every other broker to say when it knows of it."""
+
+    topic: str
+    topic_id: uuid.UUID
+    timeout_ms: int
+
+    @classmethod
+    def read(cls, fields: Fields) -> AwaitTopic:
+        return cls(
+            topic=fields.text("topic"),
+            topic_id=fields.topic_id("topic_id"),
+            timeout_ms=fields.integer("timeout_ms", 5000, least=0, most=WAIT_MS_MAX),
+        )
+
+    def to_message(self) -> dict[str, Any]:
+        return {
+            "type": "await_topic",
+            "topic": self.topic,
+            "topic_id": self.topic_id.bytes,
+            "timeout_ms": self.timeout_ms,
+        }
+
+
+def read_await_topic_answer(answer: Mapping[str, Any]) -> None:
+    """Raises `KafkaError` (REQUEST_TIMED_OUT where the broker does not know it yet), `DecodeError`."""
+    _succeeded(answer)
+
+
+def read_error(answer: Mapping[str, Any]) -> KafkaError | None:
+    """What the peer complains of; None if it succeeded. Raises `DecodeError`."""
+    error = Answer("the error of the answer", answer.get("error"))
+    code = error_code(error.integer("code", -1, _ERROR_CODE_MAX))
+    return None if code is ErrorCode.NONE else KafkaError(code, error.text("message"))
+
+
+def error_code(number: int) -> ErrorCode:
+    """A newer broker may send codes that are not known here: something went wrong, at any rate."""
+    try:
+        return ErrorCode(number)
+    except ValueError:
+        return ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def _succeeded(answer: Mapping[str, Any]) -> Answer:
+    error = read_error(answer)
+    if error is not None:
+        raise error
+    return Answer("the answer", answer)
