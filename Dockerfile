@@ -1,0 +1,46 @@
+# The broker and its command in an image: `docker build -t echoless .`; docs/containers.md.
+
+FROM debian:12-slim AS build
+RUN apt-get update \
+ && apt-get install -y --no-install-recommends python3 python3-venv binutils
+RUN python3 -m venv /opt/echoless
+WORKDIR /build
+# What changes seldom comes first: the dependencies have a layer of their own.
+COPY pyproject.toml .
+RUN python3 -c "import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['project']['dependencies'], sep='\n')" > requirements.txt \
+ && /opt/echoless/bin/pip wheel --no-cache-dir -w wheels -r requirements.txt setuptools wheel
+COPY README.md ./
+COPY protocol protocol
+COPY storage storage
+COPY client client
+COPY broker broker
+COPY cli cli
+RUN /opt/echoless/bin/pip wheel --no-cache-dir --no-deps --no-index --find-links wheels -w wheels . \
+ && /opt/echoless/bin/pip install --no-cache-dir --no-compile --no-index --find-links wheels echoless \
+ && /opt/echoless/bin/pip uninstall -q -y pip setuptools \
+ && find /opt/echoless -name '*.so' -exec strip --strip-unneeded {} + \
+ && python3 -m compileall -q /opt/echoless/lib
+COPY containers/health.py /opt/echoless/health.py
+
+FROM debian:12-slim
+# tini is process 1: it hands signals on from the first moment, and buries what `exec` leaves behind.
+RUN apt-get update \
+ && apt-get install -y --no-install-recommends python3 tini \
+ && rm -rf /var/lib/apt/lists/* /var/cache/* /var/log/* \
+ && useradd --uid 10001 --user-group --no-create-home --home-dir /data echoless \
+ && install -d -o echoless -g echoless /data
+COPY --from=build /opt/echoless /opt/echoless
+ENV PATH=/opt/echoless/bin:$PATH \
+    ECHOLESS_DATA_DIR=/data \
+    ECHOLESS_LISTEN=0.0.0.0:9092 \
+    ECHOLESS_ADVERTISE=127.0.0.1:9092 \
+    ECHOLESS_NATIVE_LISTEN=0.0.0.0:9093 \
+    ECHOLESS_ADMIN_LISTEN=0.0.0.0:8080
+USER echoless
+WORKDIR /data
+VOLUME /data
+EXPOSE 9092 9093 8080
+HEALTHCHECK --interval=5s --timeout=4s --start-period=30s --retries=3 \
+    CMD ["python3", "-IS", "/opt/echoless/health.py"]
+ENTRYPOINT ["tini", "--", "echoless"]
+CMD ["serve"]
