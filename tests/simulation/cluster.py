@@ -1,0 +1,245 @@
+"""The simulated world of one history: coordinator, machines, network, clients, and what they show."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any, Final
+
+from broker.config import Config
+from broker.coordination.node_tree import CoordinationError
+from broker.coordination.nodes import Change
+from broker.replication.peers import PeerError
+from protocol.errors import KafkaError
+from storage.file_system import StorageError
+from tests.fakes.memory_file_system import PowerFailure
+from tests.simulation.clients import Client
+from tests.simulation.connection import ConnectionBrokenError, Service, Services
+from tests.simulation.consumer import Subscription
+from tests.simulation.coordination import TreeServer
+from tests.simulation.machine import Machine
+from tests.simulation.network import Network
+from tests.simulation.observations import Append, Observations, SentBatch, Spot
+from tests.simulation.process import Process
+from tests.simulation.producer import ACKS_ALL, Lane
+from tests.simulation.virtual_loop import VirtualLoop
+
+DATA_DIR: Final = "/data"
+EXPECTED_ERRORS: Final = (
+    KafkaError,
+    CoordinationError,
+    StorageError,
+    PeerError,
+    ConnectionBrokenError,
+    PowerFailure,
+    OSError,
+    TimeoutError,
+)
+"""What a task may end with; anything else is a bug, and ends a real broker's process."""
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class Topic:
+    """A topic that the history begins with."""
+
+    name: str
+    partitions: int
+    replication_factor: int
+    config: Mapping[str, str] = field(default_factory=dict)
+
+
+class Cluster:
+    """Everything that runs in one history. Use as a context manager."""
+
+    def __init__(self, seed: int, *, broker_count: int, settings: Mapping[str, Any]) -> None:
+        self.rng = Random(seed)
+        self.loop = VirtualLoop(self._new_rng(), self._take_error)
+        self.observations = Observations(self.loop.time)
+        self.network = Network(self.loop, self._new_rng())
+        self.services = Services()
+        self.server = TreeServer(self.network)
+        self.server.on_change = self._see_node
+        self.machines: dict[int, Machine] = {}
+        self.lanes: list[Lane] = []
+        self.subscriptions: list[Subscription] = []
+        self.client_processes: list[Process] = []
+        for broker_id in range(1, broker_count + 1):
+            self.add_machine(broker_id, settings)
+
+    def __enter__(self) -> Cluster:
+        self.loop.__enter__()
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        self.loop.__exit__()
+        processes = [*self.client_processes, self.server.process]
+        for machine in self.machines.values():
+            processes += machine.old_processes
+            if machine.process is not None:
+                processes.append(machine.process)
+        for process in processes:
+            process.discard()
+
+    def _new_rng(self) -> Random:
+        return Random(self.rng.getrandbits(64))
+
+    def add_machine(self, broker_id: int, settings: Mapping[str, Any]) -> Machine:
+        """One more machine; its broker is not started."""
+        config = Config(broker_id=broker_id, data_dir=DATA_DIR, **settings)
+        machine = self.machines[broker_id] = Machine(
+            config,
+            network=self.network,
+            server=self.server,
+            services=self.services,
+            rng=self._new_rng(),
+            observe=self._see_answer,
+        )
+        machine.disk.observe = self._see_append
+        machine.on_start_failure = self._see_start_failure
+        return machine
+
+    # Running
+
+    def start(self, topics: Sequence[Topic], within_s: float = 60.0) -> None:
+        """Starts all brokers and creates the topics."""
+        for machine in self.machines.values():
+            machine.start()
+        self.run_until_true(lambda: all(m.service for m in self.machines.values()), within_s)
+        admin = self.new_client("admin")
+        for topic in topics:
+            message = {
+                "type": "create_topic",
+                "topic": topic.name,
+                "partitions": topic.partitions,
+                "replication_factor": topic.replication_factor,
+                "configs": dict(topic.config),
+            }
+            task = admin.process.spawn(admin.ask_anyone(message))
+            self.run_until_true(task.done, within_s)
+            assert task.result()["error"]["code"] == 0, task.result()["error"]
+
+    def run_for(self, duration_s: float) -> None:
+        """Lets virtual time pass."""
+        self.loop.run_until(self.loop.time() + duration_s)
+
+    def run_until_true(self, is_done: Any, within_s: float) -> None:
+        """Raises `AssertionError` when it does not come true in time."""
+        is_true = self.loop.run_until(self.loop.time() + within_s, is_done)
+        assert is_true, f"did not happen within {within_s} s: {self.observations.findings}"
+
+    # Clients
+
+    def new_client(self, name: str) -> Client:
+        """A client program that knows all brokers."""
+        client = Client(
+            name,
+            network=self.network,
+            services=self.services,
+            broker_nodes=[machine.node for machine in self.machines.values()],
+            rng=self._new_rng(),
+            observations=self.observations,
+        )
+        self.client_processes.append(client.process)
+        return client
+
+    def add_producer(
+        self, name: str, spots: Sequence[Spot], *, batches: int, over_s: float, acks: int = ACKS_ALL
+    ) -> Client:
+        """A producer of so many batches for each of the partitions, in bursts over the time."""
+        client = self.new_client(name)
+        rng = client.rng
+        for spot in spots:
+            begin = self.loop.time()
+            times = sorted(begin + rng.random() * over_s for _ in range(batches))
+            plan = [
+                SentBatch(
+                    producer=name,
+                    spot=spot,
+                    number=number,
+                    values=_values(name, spot, number, rng),
+                    acks=acks,
+                    # Bursts of four, so that several are in flight.
+                    ready_at=times[number - number % 4],
+                )
+                for number in range(batches)
+            ]
+            self.observations.batches += plan
+            lane = Lane(client, spot, acks, plan)
+            self.lanes.append(lane)
+            client.process.spawn(lane.run())
+        return client
+
+    def add_consumer(self, name: str, spots: Sequence[Spot]) -> Client:
+        """A consumer of the partitions, from their beginnings."""
+        client = self.new_client(name)
+        for spot in spots:
+            subscription = Subscription(client, spot)
+            self.subscriptions.append(subscription)
+            client.process.spawn(subscription.run())
+        return client
+
+    # Seeing
+
+    def _take_error(self, owner: Process | None, error: BaseException) -> None:
+        if not isinstance(error, EXPECTED_ERRORS):
+            logging.getLogger(__name__).error("%s", owner, exc_info=error)
+            place = _place_of(error)
+            self.observations.find(f"{owner}: {type(error).__name__}: {error} ({place})")
+
+    def _see_start_failure(self, machine: Machine, error: Exception) -> None:
+        self.observations.note(machine.node, "cannot start", str(error))
+
+    def _see_node(self, change: Change) -> None:
+        data = None if change.node is None else change.node.data
+        self.observations.state_changes.append((self.loop.time(), change.path, data))
+        self.observations.note("node", change.path, data)
+
+    def _see_append(self, node: str, path: str, data: bytes) -> None:
+        directory = path.rsplit("/", 2)[1]
+        self.observations.appends.append(Append(self.loop.time(), node, directory, data))
+        self.observations.note(node, "appends", directory, len(data), data[:16].hex())
+
+    def _see_answer(
+        self, service: Service, message: Mapping[str, Any], answer: dict[str, Any], arrived: float
+    ) -> None:
+        if answer["error"]["code"]:
+            return
+        if message["type"] == "init_producer_id":
+            now = self.loop.time()
+            self.observations.producer_ids.append((now, service.node, answer["producer_id"]))
+        elif message["type"] == "produce":
+            self._check_session(service, arrived)
+
+    def _check_session(self, service: Service, arrived: float) -> None:
+        """Whoever acknowledges has a session, unless the pause of its process lies in between."""
+        machine = self.machines[int(service.node.removeprefix("broker-"))]
+        tree = machine.session_tree
+        session = None if tree is None else self.server.sessions.get(tree.session_id)
+        if session is None or session.ended_at is None:
+            return
+        ended, resumed = session.ended_at, service.process.resumed_at
+        if ended < arrived or not (arrived <= resumed and ended <= resumed):
+            self.observations.find(
+                f"{service.process} acknowledged a produce request that came at {arrived:.3f}, "
+                f"its session had ended at {ended:.3f}"
+            )
+
+
+def _values(name: str, spot: Spot, number: int, rng: Random) -> tuple[bytes, ...]:
+    """One to three records that nobody else writes, of various sizes."""
+    return tuple(
+        f"{name}/{spot.partition}/{number}/{index}".encode() + b"." * rng.choice((0, 20, 100))
+        for index in range(rng.choice((1, 1, 2, 3)))
+    )
+
+
+def _place_of(error: BaseException) -> str:
+    trace = error.__traceback__
+    place = "?"
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        place = f"{code.co_filename.rpartition('/main/')[2]}:{trace.tb_lineno}"
+        trace = trace.tb_next
+    return place

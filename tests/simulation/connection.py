@@ -1,0 +1,292 @@
+"""Connections to brokers: of a client (in order, both ways), and between brokers (`SimulatedPeers`).
+
+Every message really is encoded, answered by the broker's native `Exchange`, and its answer decoded.
+
+A client's connection that it has given up leaves its requests in the network: they may still reach
+the broker, minutes later, as from the buffer of a socket whose owner has gone. Messages between
+brokers may be lost, arrive twice and overtake each other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
+
+import msgpack
+
+from broker.broker import Broker
+from broker.config import Address
+from broker.native.exchange import Exchange
+from broker.replication.peers import PeerError
+from broker.request import CloseConnectionError, Peer
+from protocol.native.codec import encode_message
+from tests.simulation.network import Channel, Network
+from tests.simulation.process import Process
+
+Answer = dict[str, Any]
+Reply = Callable[[Answer | None], None]
+"""Takes the answer; None: there is none, and the connection ends."""
+Observer = Callable[["Service", Mapping[str, Any], Answer, float], None]
+"""Sees each answer in the moment it leaves: service, request, answer, when the request arrived."""
+
+REFUSED_AFTER_S: Final = 0.002
+LATE_S_MAX: Final = 120.0
+
+
+class ConnectionBrokenError(Exception):
+    """No answer will come over this connection."""
+
+
+class Service:
+    """A broker that listens: its native port, in its process."""
+
+    def __init__(self, node: str, process: Process, broker: Broker, observe: Observer) -> None:
+        self.node = node
+        self.process = process
+        self.broker = broker
+        self._exchange = Exchange(broker)
+        self._observe = observe
+        self._connection_count = 0
+        self._hang_ups: dict[Callable[[], None], None] = {}
+        self.is_open = True
+
+    def new_peer(self, name: str) -> Peer:
+        """The broker's view of a new connection."""
+        self._connection_count += 1
+        return Peer(self._connection_count, name)
+
+    def on_hang_up(self, callback: Callable[[], None]) -> None:
+        """Calls back when the process has died and its connections are reset."""
+        self._hang_ups[callback] = None
+
+    def forget(self, callback: Callable[[], None]) -> None:
+        self._hang_ups.pop(callback, None)
+
+    def hang_up(self) -> None:
+        """Resets the connections of a dead process, as the kernel does."""
+        hang_ups, self._hang_ups = self._hang_ups, {}
+        for callback in hang_ups:
+            callback()
+
+    def handle(self, message: Mapping[str, Any], frame: bytes, peer: Peer, reply: Reply) -> None:
+        """Runs in the broker's process; `reply` is called there, now or later."""
+        arrived = self.process.loop.time()
+        if not self.is_open:
+            reply(None)
+            return
+        try:
+            outcome = self._exchange.answer(frame, peer)
+        except CloseConnectionError:
+            reply(None)
+            return
+        if isinstance(outcome, Awaitable):
+            self.process.loop.create_task(self._reply_later(message, arrived, outcome, reply))
+        else:
+            self._reply(message, arrived, outcome, reply)
+
+    async def _reply_later(
+        self, message: Mapping[str, Any], arrived: float, outcome: Awaitable[Any], reply: Reply
+    ) -> None:
+        try:
+            buffers = await outcome
+        except CloseConnectionError:
+            reply(None)
+        else:
+            self._reply(message, arrived, buffers, reply)
+
+    def _reply(
+        self, message: Mapping[str, Any], arrived: float, buffers: Any, reply: Reply
+    ) -> None:
+        if buffers is None:
+            return
+        answer = msgpack.unpackb(b"".join(buffers[1:]))
+        self._observe(self, message, answer, arrived)
+        reply(answer)
+
+
+class Services:
+    """Who listens now, by node name."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, Service] = {}
+
+    def find(self, node: str) -> Service | None:
+        return self._open.get(node)
+
+    def open(self, service: Service) -> None:
+        self._open[service.node] = service
+
+    def close(self, service: Service) -> None:
+        service.is_open = False
+        if self._open.get(service.node) is service:
+            del self._open[service.node]
+
+
+class ClientConnection:
+    """From one client to one run of one broker; answers come in the order of the requests."""
+
+    def __init__(self, network: Network, node: str, process: Process, service: Service) -> None:
+        self.service = service
+        self.is_broken = False
+        self._network = network
+        self._process = process
+        self._peer = service.new_peer(node)
+        self._up = Channel(network, node, service.node, service.process)
+        self._down = Channel(network, service.node, node, process)
+        self._waiting: deque[asyncio.Future[Answer]] = deque()
+        self._slots: deque[list[Answer]] = deque()
+        """Answers in the broker, in the order of their requests; an empty list is still to come."""
+        service.on_hang_up(self._reset)
+
+    def send(self, message: Mapping[str, Any]) -> asyncio.Future[Answer]:
+        """The future answer; `ConnectionBrokenError` when the connection ends first."""
+        future: asyncio.Future[Answer] = self._network.loop.create_future()
+        if self.is_broken:
+            future.set_exception(ConnectionBrokenError())
+            return future
+        self._waiting.append(future)
+        self._up.send(self._receive, message, encode_message(message))
+        if self._network.happens(self._network.weather.break_probability):
+            self._network.loop.call_later(
+                self._network.delay_s(), self.abandon, context=self._process.context
+            )
+        return future
+
+    def abandon(self) -> None:
+        """The client gives up. What it has sent may still arrive, soon, late or never."""
+        if self.is_broken:
+            return
+        self._end()
+        self._down.close()
+        fate = self._network.rng.random()
+        if fate < 1 / 3:
+            self._up.close()
+        elif fate < 2 / 3:
+            self._up.hold_for(self._network.rng.uniform(0, LATE_S_MAX))
+
+    def _reset(self) -> None:
+        self._down.send(self.break_off)
+
+    def break_off(self) -> None:
+        """The broker's end is gone."""
+        if not self.is_broken:
+            self._end()
+            self._up.close()
+            self._down.close()
+
+    def _end(self) -> None:
+        self.is_broken = True
+        self.service.forget(self._reset)
+        waiting, self._waiting = self._waiting, deque()
+        for future in waiting:
+            if not future.done():
+                future.set_exception(ConnectionBrokenError())
+
+    def _receive(self, message: Mapping[str, Any], frame: bytes) -> None:
+        """In the broker."""
+        slot: list[Answer] = []
+        self._slots.append(slot)
+
+        def reply(answer: Answer | None) -> None:
+            if answer is None:
+                self._down.send(self.break_off)
+                return
+            slot.append(answer)
+            while self._slots and self._slots[0]:
+                self._down.send(self._take, self._slots.popleft()[0])
+
+        self.service.handle(message, frame, self._peer, reply)
+
+    def _take(self, answer: Answer) -> None:
+        """In the client."""
+        if not self._waiting:
+            return
+        future = self._waiting.popleft()
+        if not future.done():
+            future.set_result(answer)
+
+
+class SimulatedPeers:
+    """`Peers` of one broker: each message on its own through the network."""
+
+    def __init__(self, network: Network, services: Services, node: str, process: Process) -> None:
+        self._network = network
+        self._services = services
+        self._node = node
+        self._process = process
+
+    async def call(
+        self, broker_id: int, address: Address, message: Mapping[str, Any], *, timeout_s: float
+    ) -> Answer:
+        """See `Peers.call`."""
+        network = self._network
+        future: asyncio.Future[Answer | None] = network.loop.create_future()
+        service = self._services.find(address.host)
+
+        def reset() -> None:
+            self._later(network.delay_s(), _resolve, future, None)
+
+        if service is not None:
+            service.on_hang_up(reset)
+            self._send(service, dict(message), future)
+        elif not network.is_cut(self._node, address.host):
+            self._later(REFUSED_AFTER_S, _resolve, future, None)
+        try:
+            async with asyncio.timeout(timeout_s):
+                answer = await future
+        except TimeoutError:
+            raise PeerError(f"broker {broker_id} has not answered in {timeout_s} s") from None
+        finally:
+            if service is not None:
+                service.forget(reset)
+        if answer is None:
+            raise PeerError(f"broker {broker_id} at {address} refuses the connection")
+        return answer
+
+    def disconnect(self, broker_id: int) -> None:
+        """See `Peers.disconnect`; there are no connections here."""
+
+    async def close(self) -> None:
+        """See `Peers.close`."""
+
+    def _send(
+        self, service: Service, message: Answer, future: asyncio.Future[Answer | None]
+    ) -> None:
+        network = self._network
+        frame = encode_message({"correlation_id": 0, **message})
+        weather = network.weather
+        if not network.happens(weather.drop_probability):
+            self._transmit(service, message, frame, network.delay_s(), future)
+        if network.happens(weather.duplicate_probability):
+            late_s = network.rng.uniform(0, weather.late_s)
+            self._transmit(service, message, frame, late_s, None)
+
+    def _transmit(
+        self,
+        service: Service,
+        message: Answer,
+        frame: bytes,
+        delay_s: float,
+        future: asyncio.Future[Answer | None] | None,
+    ) -> None:
+        def arrive() -> None:
+            if not self._network.is_cut(self._node, service.node):
+                service.handle(message, frame, service.new_peer(self._node), reply)
+
+        def reply(answer: Answer | None) -> None:
+            if future is None or self._network.is_cut(service.node, self._node):
+                return
+            if not self._network.happens(self._network.weather.drop_probability):
+                self._later(self._network.delay_s(), _resolve, future, answer)
+
+        service.process.later(delay_s, arrive)
+
+    def _later(self, delay_s: float, callback: Callable[..., object], *args: Any) -> None:
+        self._process.later(delay_s, callback, *args)
+
+
+def _resolve(future: asyncio.Future[Answer | None], answer: Answer | None) -> None:
+    if not future.done():
+        future.set_result(answer)

@@ -1,0 +1,167 @@
+"""The network: who reaches whom, and how long it takes. All chance comes from the history's seed.
+
+Nodes are named ("broker-1", "client-0", "coordinator"). A cut is one-way; what is under way while a
+link is cut stays in the sender's buffers and arrives after the cut, in order, as TCP has it - or
+never, where the sender gave up. Knows nothing of what the messages mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextvars import copy_context
+from dataclasses import dataclass
+from random import Random
+from typing import Any, Final
+
+from tests.simulation.process import Process
+from tests.simulation.virtual_loop import VirtualLoop
+
+SHORTEST_DELAY_S: Final = 0.0001
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class Weather:
+    """How bad the network is, while it is bad."""
+
+    delay_s: float
+    """Of most messages, at most."""
+    slow_probability: float
+    slow_s: float
+    """Of the slow messages, at most."""
+    drop_probability: float
+    """Of a message between brokers: lost, and the sender is left waiting."""
+    duplicate_probability: float
+    """Of a message between brokers: it arrives a second time."""
+    late_s: float
+    """When the second copy arrives, at the latest."""
+    break_probability: float
+    """Of a message of a client or to the coordinator: its connection breaks there."""
+
+
+CALM: Final = Weather(
+    delay_s=0.001,
+    slow_probability=0,
+    slow_s=0,
+    drop_probability=0,
+    duplicate_probability=0,
+    late_s=0,
+    break_probability=0,
+)
+
+
+class Network:
+    """Delays, cuts and accidents."""
+
+    def __init__(self, loop: VirtualLoop, rng: Random) -> None:
+        self.loop = loop
+        self.rng = rng
+        self.context = copy_context()
+        """Of the world: what happens in it happens whoever is dead or paused."""
+        self.weather = CALM
+        self._cuts: dict[tuple[str, str], int] = {}
+        self._stalled: dict[tuple[str, str], list[Channel]] = {}
+
+    def delay_s(self) -> float:
+        """How long one message takes."""
+        weather, rng = self.weather, self.rng
+        if weather.slow_probability and rng.random() < weather.slow_probability:
+            return rng.uniform(weather.delay_s, weather.slow_s)
+        return SHORTEST_DELAY_S + rng.random() * weather.delay_s
+
+    def happens(self, probability: float) -> bool:
+        """One throw of the dice."""
+        return probability > 0 and self.rng.random() < probability
+
+    def is_cut(self, source: str, target: str) -> bool:
+        return bool(self._cuts) and (source, target) in self._cuts
+
+    def cut(self, source: str, target: str) -> None:
+        """Nothing gets from `source` to `target` any more; cuts of the same link add up."""
+        link = source, target
+        self._cuts[link] = self._cuts.get(link, 0) + 1
+
+    def mend(self, source: str, target: str) -> None:
+        """Takes back one cut; after the last one what waited goes on its way."""
+        link = source, target
+        left = self._cuts.get(link, 0) - 1
+        if left > 0:
+            self._cuts[link] = left
+            return
+        self._cuts.pop(link, None)
+        for channel in self._stalled.pop(link, []):
+            channel.go_on()
+
+    def heal(self) -> None:
+        """No cuts, calm weather."""
+        self.weather = CALM
+        for link in list(self._cuts):
+            self._cuts[link] = 1
+            self.mend(*link)
+
+    def stall(self, channel: Channel) -> None:
+        """Calls `channel.go_on` once the link is whole again."""
+        self._stalled.setdefault((channel.source, channel.target), []).append(channel)
+
+
+class Channel:
+    """One direction of a connection: what is sent arrives in order, in the process at its end."""
+
+    __slots__ = (
+        "_held",
+        "_is_held",
+        "_latest",
+        "is_open",
+        "network",
+        "receiver",
+        "source",
+        "target",
+    )
+
+    def __init__(self, network: Network, source: str, target: str, receiver: Process) -> None:
+        self.network = network
+        self.source = source
+        self.target = target
+        self.receiver = receiver
+        self.is_open = True
+        self._latest = 0.0
+        """When the message sent last arrives."""
+        self._held: list[tuple[Callable[..., object], tuple[Any, ...]]] = []
+        """What has to wait, in order."""
+        self._is_held = False
+
+    def send(self, deliver: Callable[..., object], *args: Any) -> None:
+        """Runs `deliver(*args)` in the receiver, unless the channel is closed by then."""
+        network = self.network
+        when = max(network.loop.time() + network.delay_s(), self._latest)
+        self._latest = when
+        network.loop.call_at(when, self._arrive, deliver, args, context=self.receiver.context)
+
+    def _arrive(self, deliver: Callable[..., object], args: tuple[Any, ...]) -> None:
+        if not self.is_open:
+            return
+        if self._is_held:
+            self._held.append((deliver, args))
+        elif self.network.is_cut(self.source, self.target):
+            self._is_held = True
+            self._held.append((deliver, args))
+            self.network.stall(self)
+        else:
+            deliver(*args)
+
+    def hold_for(self, delay_s: float) -> None:
+        """What is under way arrives only then."""
+        self._is_held = True
+        self.network.loop.call_later(delay_s, self.go_on, context=self.network.context)
+
+    def go_on(self) -> None:
+        """What was held back arrives."""
+        self._is_held = False
+        held, self._held = self._held, []
+        self._latest = 0.0
+        for deliver, args in held:
+            self.send(deliver, *args)
+
+    def close(self) -> None:
+        """What has not arrived never will."""
+        self.is_open = False
+        self._held.clear()

@@ -1,0 +1,86 @@
+"""What was seen from outside: what clients sent and were told, what they read, what disks took.
+
+Plain records, filled while a history runs and judged by `checkers/` afterwards. A finding that shows
+at once is put into `findings` where it is seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+
+class Spot(NamedTuple):
+    """One partition."""
+
+    topic: str
+    partition: int
+
+
+@dataclass(slots=True, kw_only=True)
+class SentBatch:
+    """One batch that a producer sends until it is acknowledged."""
+
+    producer: str
+    spot: Spot
+    number: int
+    """Its place among the batches of this producer for this partition."""
+    values: tuple[bytes, ...]
+    acks: int
+    ready_at: float
+    """When the producer has it."""
+    producer_id: int = -1
+    producer_epoch: int = 0
+    base_sequence: int = -1
+    data: bytes = b""
+    acknowledged_at: float | None = None
+    offset: int | None = None
+    """Where the acknowledgement says that it is; -1: it does not say (46)."""
+    attempts: list[tuple[float, str, int | None]] = field(default_factory=list)
+    """When, at which broker, and the error code that came back (None: no answer)."""
+
+
+class Poll(NamedTuple):
+    """One batch in a consumer's hand."""
+
+    at: float
+    consumer: str
+    spot: Spot
+    base_offset: int
+    data: bytes
+
+
+class Append(NamedTuple):
+    """Bytes on their way into a log file of a broker."""
+
+    at: float
+    node: str
+    directory: str
+    data: bytes
+
+
+@dataclass(slots=True)
+class Observations:
+    """Everything seen in one history."""
+
+    clock: Callable[[], float]
+    batches: list[SentBatch] = field(default_factory=list)
+    polls: list[Poll] = field(default_factory=list)
+    appends: list[Append] = field(default_factory=list)
+    producer_ids: list[tuple[float, str, int]] = field(default_factory=list)
+    state_changes: list[tuple[float, str, bytes | None]] = field(default_factory=list)
+    """Time, path and data of every change of a node."""
+    findings: list[str] = field(default_factory=list)
+    """Violated promises, in words."""
+    trace: list[tuple[Any, ...]] = field(default_factory=list)
+    """What happened, in order: for the reader of a failure, and to compare two runs."""
+
+    def note(self, *facts: Any) -> None:
+        """Adds a line to the trace."""
+        self.trace.append((round(self.clock(), 6), *facts))
+
+    def find(self, text: str) -> None:
+        """A promise was broken."""
+        self.findings.append(f"at {self.clock():.3f}: {text}")
+        self.note("FINDING", text)

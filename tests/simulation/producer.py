@@ -1,0 +1,178 @@
+"""An idempotent producer: batches in order, up to five in flight, each sent again until acknowledged.
+
+A batch keeps its producer id, its sequences and its bytes whoever leads. After an error nothing new
+is sent until all that is in flight has its outcome; then everything without an acknowledgement goes
+again, in order. So a leader that knows what was acknowledged has no reason to see a gap: a 45 or 59
+to a batch whose predecessors are all acknowledged is spurious (with acks=all).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from typing import Any, Final
+
+from tests.simulation.clients import (
+    NONE,
+    REQUEST_TIMEOUT_S,
+    RETRIABLE,
+    Client,
+    NoAnswerError,
+    error_code,
+)
+from tests.simulation.connection import ClientConnection
+from tests.simulation.observations import SentBatch, Spot
+from tests.support.raw_batches import plain_batch
+
+ACKS_ALL: Final = -1
+IN_FLIGHT_MAX: Final = 5
+OUT_OF_ORDER: Final = 45
+REPEAT: Final = 46
+UNKNOWN_PRODUCER: Final = 59
+GAPS: Final = frozenset({OUT_OF_ORDER, UNKNOWN_PRODUCER})
+PRODUCE_TIMEOUT_MS: Final = 3000
+
+
+class Lane:
+    """The batches of one producer for one partition."""
+
+    def __init__(self, client: Client, spot: Spot, acks: int, plan: Sequence[SentBatch]) -> None:
+        self.spot = spot
+        self.acks = acks
+        self.is_done = not plan
+        self._client = client
+        self._left = deque(plan)
+        """Not acknowledged yet, in order."""
+        self._producer_id = -1
+        self._next_sequence = 0
+
+    async def run(self) -> None:
+        """Until everything is acknowledged."""
+        client = self._client
+        while self._left:
+            await self._until_ready(self._left[0])
+            if self._producer_id < 0:
+                await self._get_producer_id()
+            node = await client.leader_of(self.spot)
+            try:
+                is_fine = await self._send_round(client.connection(node))
+            except NoAnswerError:
+                is_fine = False
+            if not is_fine:
+                await client.back_off()
+        self.is_done = True
+
+    async def _until_ready(self, batch: SentBatch) -> None:
+        wait_s = batch.ready_at - asyncio.get_running_loop().time()
+        if wait_s > 0:
+            await asyncio.sleep(wait_s)
+
+    async def _get_producer_id(self) -> None:
+        client = self._client
+        while True:
+            answer = await client.ask_anyone({"type": "init_producer_id"})
+            if error_code(answer) == NONE:
+                break
+            await client.back_off()
+        self._producer_id = answer["producer_id"]
+        self._next_sequence = 0
+
+    async def _send_round(self, connection: ClientConnection) -> bool:
+        """Sends and waits, as long as all goes well. False: something has to go again."""
+        waiting: deque[tuple[SentBatch, asyncio.Future[dict[str, Any]], bool]] = deque()
+        is_fine = True
+        position = 0
+        while True:
+            while is_fine and len(waiting) < IN_FLIGHT_MAX and self._is_ready(position):
+                batch = self._left[position]
+                waiting.append((batch, self._send(connection, batch), position == 0))
+                position += 1
+            if not waiting:
+                return is_fine
+            batch, future, is_first = waiting.popleft()
+            try:
+                answer = await self._client.answered(connection, future, REQUEST_TIMEOUT_S)
+            except NoAnswerError:
+                batch.attempts.append((self._now(), connection.service.node, None))
+                raise
+            if is_fine := self._judge(batch, answer, connection, is_first=is_first) and is_fine:
+                position -= 1
+
+    def _is_ready(self, position: int) -> bool:
+        return position < len(self._left) and self._left[position].ready_at <= self._now()
+
+    def _now(self) -> float:
+        return self._client.process.loop.time()
+
+    def _send(
+        self, connection: ClientConnection, batch: SentBatch
+    ) -> asyncio.Future[dict[str, Any]]:
+        if not batch.data:
+            self._give_identity(batch)
+        return connection.send(
+            {
+                "type": "produce",
+                "topic": self.spot.topic,
+                "partition": self.spot.partition,
+                "acks": self.acks,
+                "timeout_ms": PRODUCE_TIMEOUT_MS,
+                "batch": batch.data,
+            }
+        )
+
+    def _give_identity(self, batch: SentBatch) -> None:
+        batch.producer_id = self._producer_id
+        batch.base_sequence = self._next_sequence
+        self._next_sequence += len(batch.values)
+        batch.data = plain_batch(
+            batch.values,
+            producer_id=batch.producer_id,
+            producer_epoch=batch.producer_epoch,
+            base_sequence=batch.base_sequence,
+            timestamp=1_795_000_000_000 + round(batch.ready_at * 1000),
+        ).encode()
+
+    def _judge(
+        self,
+        batch: SentBatch,
+        answer: dict[str, Any],
+        connection: ClientConnection,
+        *,
+        is_first: bool,
+    ) -> bool:
+        """Whether the batch is acknowledged, and everything before it was."""
+        code = error_code(answer)
+        node = connection.service.node
+        batch.attempts.append((self._now(), node, code))
+        client = self._client
+        client.observations.note(
+            client.name, self.spot, "batch", batch.number, node, code, answer.get("base_offset")
+        )
+        if code in {NONE, REPEAT}:
+            self._acknowledge(batch, answer["base_offset"] if code == NONE else -1)
+            return True
+        if code in GAPS:
+            self._take_gap(batch, code, node, is_first=is_first)
+        elif code not in RETRIABLE:
+            client.observations.find(f"{client.name} got {answer['error']} from {node}")
+        return False
+
+    def _acknowledge(self, batch: SentBatch, offset: int) -> None:
+        batch.acknowledged_at, batch.offset = self._now(), offset
+        if batch in self._left:
+            self._left.remove(batch)
+
+    def _take_gap(self, batch: SentBatch, code: int, node: str, *, is_first: bool) -> None:
+        """With acks=1 acknowledged records may be lost, and a producer begins anew then."""
+        if self.acks != ACKS_ALL:
+            self._producer_id = -1
+            for left in self._left:
+                left.data = b""
+        elif is_first and batch is self._left[0]:
+            client = self._client
+            client.observations.find(
+                f"spurious {code}: {client.name} batch {batch.number} (producer "
+                f"{batch.producer_id}, sequence {batch.base_sequence}) for {self.spot} at {node}, "
+                f"although all before it are acknowledged"
+            )
