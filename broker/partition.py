@@ -5,19 +5,30 @@ the in-sync replicas, the high watermark, produce requests that wait for it and 
 for data. Everything here runs on the event loop, without an `await` between reading state and
 writing it.
 
+Roles come from the partition's state node alone, through `update`. A leader epoch is led at most
+once: the log's leader epochs remember it over sessions, and a broker that starts ends what an
+earlier life led before it registers (`coordination/withdrawal.py`).
+
 Invariant: `high_watermark <= log_end_offset`, and it never moves back while this broker leads.
 Invariant: with `log_flush=commit` nothing above `durable_offset` is below the high watermark.
+Invariant: nothing is acknowledged while the membership of this broker in the cluster is in doubt.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final, NamedTuple
 
 from broker.config_names import Config, LogFlush, TimestampType
+from broker.coordination.node_data import NO_LEADER, PartitionState
+from broker.membership import Membership
 from broker.offset_waiters import OffsetWaiters
+from broker.replication.core.divergence import Divergence, find_divergence
+from broker.replication.core.in_sync_replicas import InSyncReplicas
 from broker.topic_config import TopicConfig
 from protocol.batch_validation import ANY_TIMESTAMP, TimestampRules
 from protocol.dedup import Duplicate, Reject
@@ -25,7 +36,9 @@ from protocol.errors import ErrorCode, KafkaError
 from protocol.record_batch import BatchHeader, Buffer
 from storage.log import Appended, Log
 
-NO_LEADER = -1
+logger = logging.getLogger(__name__)
+
+_NO_RECORDS: Final = b""
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -51,6 +64,15 @@ class ProduceRules:
         )
 
 
+class ReplicaRead(NamedTuple):
+    """What a follower gets: batches, or where its log parts from the leader's."""
+
+    high_watermark: int
+    log_start_offset: int
+    diverging: Divergence | None
+    batches: bytes
+
+
 class Partition:
     """A partition that this broker holds a replica of."""
 
@@ -63,9 +85,11 @@ class Partition:
         *,
         config: Config,
         rules: ProduceRules,
-        replicas: tuple[int, ...],
+        high_watermark: int,
+        membership: Membership,
         on_dirty: Callable[[Partition], None],
     ) -> None:
+        """`high_watermark` is what was known of it when the log was last open."""
         self.topic = topic
         self.index = index
         self.topic_id = topic_id
@@ -74,14 +98,21 @@ class Partition:
         self.leader_id = NO_LEADER
         self.leader_epoch = -1
         self.isr: tuple[int, ...] = ()
-        self.replicas = replicas
-        self.high_watermark = log.log_start_offset
+        """As the state node has it; the leader may count on more, see `InSyncReplicas.largest`."""
+        self.replicas: tuple[int, ...] = ()
+        self.high_watermark = min(max(high_watermark, log.log_start_offset), log.log_end_offset)
+        self.in_sync: InSyncReplicas | None = None
+        """What the leader knows of its followers; None unless this broker leads."""
+        self._state_version = -1
+        self._membership = membership
         self._broker_id = config.broker_id
         self._flushes_before_commit = config.log_flush is LogFlush.COMMIT
         self._on_dirty = on_dirty
         self._waiting_for_commit = OffsetWaiters()
         self._waiting_for_flush = OffsetWaiters()
-        self._waiting_for_data: set[asyncio.Future[None]] = set()
+        # Dictionaries as ordered sets: whoever waits is woken in the order of arrival.
+        self._waiting_for_data: dict[asyncio.Future[None], None] = {}
+        self._waiting_for_append: dict[asyncio.Future[None], None] = {}
 
     @property
     def name(self) -> str:
@@ -98,10 +129,18 @@ class Partition:
         return log.recovery_point if self._flushes_before_commit else log.log_end_offset
 
     def check_leader(self, leader_epoch: int = -1) -> None:
-        """Raises `KafkaError` unless this broker leads, in the epoch that the client knows (-1: any)."""
+        """Raises `KafkaError` unless this broker surely leads, in the epoch that the client knows.
+
+        Epoch -1 stands for any.
+        """
         if not self.is_leader:
             raise KafkaError(
                 ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.name} is led by {self.leader_id}"
+            )
+        if not self._membership.is_proved:
+            raise KafkaError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                f"{self.name} may have another leader: the coordinator cannot be reached",
             )
         if leader_epoch >= 0 and leader_epoch != self.leader_epoch:
             older = leader_epoch < self.leader_epoch
@@ -110,20 +149,61 @@ class Partition:
 
     # --- roles ---
 
-    def become_leader(self, leader_epoch: int, isr: tuple[int, ...]) -> None:
-        """Leads from now on, in an epoch above every earlier one."""
-        assert leader_epoch > self.leader_epoch, f"{self.name}: the leader epoch went back"
-        self.leader_id = self._broker_id
-        self.leader_epoch = leader_epoch
-        self.isr = isr
-        self.log.leader_epochs.assign(leader_epoch, self.log.log_end_offset)
-        if self._flushes_before_commit and self.log.recovery_point < self.log.log_end_offset:
+    def update(self, state: PartitionState, replicas: tuple[int, ...]) -> None:
+        """What the cluster now says of this partition. Older states change nothing."""
+        if state.leader_epoch < self.leader_epoch or state.node_version <= self._state_version:
+            self._change_replicas(replicas)
+            return
+        self._state_version = state.node_version
+        self.isr = state.isr
+        self._change_replicas(replicas)
+        if state.leader_epoch > self.leader_epoch:
+            self._take_up(state)
+        elif self.in_sync is not None:
+            self.in_sync.settle(state.isr)
+            self.advance_high_watermark()
+
+    def _change_replicas(self, replicas: tuple[int, ...]) -> None:
+        if replicas != self.replicas:
+            self.replicas = replicas
+            if self.in_sync is not None:
+                self.in_sync.change_replicas(replicas, _now_s())
+
+    def _take_up(self, state: PartitionState) -> None:
+        self._lose_role()
+        self.leader_epoch = state.leader_epoch
+        if state.leader != self._broker_id:
+            self.leader_id = state.leader
+        elif state.leader_epoch > self.log.leader_epochs.latest_epoch:
+            self.leader_id = self._broker_id
+            self._lead()
+        # Else it led that epoch under an earlier session: it has to be given another.
+
+    def _lead(self) -> None:
+        log = self.log
+        self.in_sync = InSyncReplicas(
+            self._broker_id,
+            self.replicas,
+            self.isr,
+            epoch_start_offset=log.log_end_offset,
+            now_s=_now_s(),
+        )
+        log.leader_epochs.assign(self.leader_epoch, log.log_end_offset)
+        if self._flushes_before_commit and log.recovery_point < log.log_end_offset:
             self._on_dirty(self)
         self.advance_high_watermark()
 
     def resign(self) -> None:
-        """Leads no longer: whoever waits for the high watermark is told NOT_LEADER_OR_FOLLOWER."""
+        """Has no role until `update` gives it one: what was read of the cluster counts no more.
+
+        Whoever waits for the high watermark is told NOT_LEADER_OR_FOLLOWER.
+        """
+        self._lose_role()
+        self.leader_epoch = self._state_version = -1
+
+    def _lose_role(self) -> None:
         self.leader_id = NO_LEADER
+        self.in_sync = None
         self.fail(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.name} has lost its leader"))
 
     def fail(self, error: KafkaError) -> None:
@@ -131,6 +211,7 @@ class Partition:
         self._waiting_for_commit.fail(error)
         self._waiting_for_flush.fail(error)
         self.wake_fetches()
+        _wake(self._waiting_for_append)
 
     # --- writing ---
 
@@ -141,15 +222,22 @@ class Partition:
         result = self.log.append(batch, header, self.leader_epoch, now_ms)
         if isinstance(result, Appended):
             self._on_dirty(self)
+            if self._waiting_for_append:
+                _wake(self._waiting_for_append)
             if not self._flushes_before_commit:
                 self.advance_high_watermark()
         return result
 
     def advance_high_watermark(self) -> None:
         """Moves the high watermark to what every in-sync replica has, and wakes who waited."""
-        # One in-sync replica: the leader itself.
-        committed = self.durable_offset
-        self._waiting_for_flush.reached(committed)
+        durable = self.durable_offset
+        if self.in_sync is None:
+            self._waiting_for_flush.reached(durable)  # a follower, before it asks for more
+            return
+        if not self._membership.is_proved:
+            return
+        self._waiting_for_flush.reached(durable)
+        committed = self.in_sync.committed_offset(durable)
         if committed > self.high_watermark:
             self.high_watermark = committed
             self._waiting_for_commit.reached(committed)
@@ -172,6 +260,75 @@ class Partition:
             )
         self.log.advance_log_start(offset)
 
+    # --- followers ---
+
+    def fetch_as_replica(
+        self,
+        broker_id: int,
+        broker_epoch: int,
+        leader_epoch: int,
+        offset: int,
+        last_epoch: int,
+        bytes_max: int,
+    ) -> ReplicaRead:
+        """Batches for a follower whose log ends at `offset` with a batch of `last_epoch` (-1: none).
+
+        With `bytes_max` 0 nothing is read. That it asks for `offset` proves that it has everything
+        below, which counts where the registered life of the follower asks. Raises `KafkaError`
+        NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, REPLICA_NOT_AVAILABLE,
+        OFFSET_OUT_OF_RANGE (the follower has to start anew); `StorageError`.
+        """
+        self.check_leader(leader_epoch)
+        assert self.in_sync is not None
+        if broker_id not in self.replicas:
+            raise KafkaError(
+                ErrorCode.REPLICA_NOT_AVAILABLE, f"broker {broker_id} has no replica of {self.name}"
+            )
+        log = self.log
+        diverging = find_divergence(log.leader_epochs, log.log_end_offset, offset, last_epoch)
+        batches = _NO_RECORDS
+        if diverging is None:
+            if bytes_max > 0 or not log.first_offset <= offset <= log.log_end_offset:
+                batches = log.read_for_replica(offset, bytes_max)
+            if self._membership.registered_epoch(broker_id) == broker_epoch:
+                self.in_sync.note_fetch(
+                    broker_id, broker_epoch, offset, log.log_end_offset, _now_s()
+                )
+                self.advance_high_watermark()
+                self._membership.isr_may_change(self)
+        return ReplicaRead(self.high_watermark, log.log_start_offset, diverging, batches)
+
+    def mark_dirty(self) -> None:
+        """The log has been appended to by replication."""
+        self._on_dirty(self)
+
+    def learn_high_watermark(self, offset: int) -> None:
+        """What the leader has told a follower; not beyond what this replica has."""
+        self.high_watermark = max(self.high_watermark, min(offset, self.log.log_end_offset))
+
+    def forget_above(self, offset: int) -> None:
+        """The follower's log was cut: what was above is not committed, whatever was thought."""
+        if self.high_watermark > offset:
+            logger.error(
+                "%s: cut at %d, below its high watermark %d: acknowledged records may be lost",
+                self.name,
+                offset,
+                self.high_watermark,
+            )
+            self.high_watermark = offset
+
+    def notify_of_append(self, future: asyncio.Future[None]) -> None:
+        """Resolves `future` at the next append or change of role; `forget_append` it otherwise."""
+        self._waiting_for_append[future] = None
+
+    def forget_append(self, future: asyncio.Future[None]) -> None:
+        self._waiting_for_append.pop(future, None)
+
+    @property
+    def knows_high_watermark(self) -> bool:
+        """Whether a new leader's high watermark has reached that of the leader before (KIP-207)."""
+        return self.in_sync is not None and self.high_watermark >= self.in_sync.epoch_start_offset
+
     # --- reading ---
 
     def read(self, offset: int, bytes_max: int) -> bytes:
@@ -180,16 +337,25 @@ class Partition:
 
     def notify_of_data(self, future: asyncio.Future[None]) -> None:
         """Resolves `future` when the high watermark next moves; `forget` it when no longer needed."""
-        self._waiting_for_data.add(future)
+        self._waiting_for_data[future] = None
 
     def forget(self, future: asyncio.Future[None]) -> None:
-        self._waiting_for_data.discard(future)
+        self._waiting_for_data.pop(future, None)
 
     def wake_fetches(self) -> None:
         """Lets whoever waits for data look again."""
-        if not self._waiting_for_data:
-            return
-        waiting, self._waiting_for_data = self._waiting_for_data, set()
-        for future in waiting:
-            if not future.done():
-                future.set_result(None)
+        if self._waiting_for_data:
+            _wake(self._waiting_for_data)
+
+
+def _wake(waiting: dict[asyncio.Future[None], None]) -> None:
+    futures = list(waiting)
+    waiting.clear()
+    for future in futures:
+        if not future.done():
+            future.set_result(None)
+
+
+def _now_s() -> float:
+    """The clock that lags and deadlines are measured by."""
+    return asyncio.get_running_loop().time()

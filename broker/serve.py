@@ -103,6 +103,7 @@ async def _serve(config: Config) -> int:
     await _any_of(stopping, broker.session_lost)
     logger.info("stopping")
     closing.cancel()
+    await broker.hand_over()
     broker.begin_stop()
     await asyncio.gather(*(server.stop() for server in servers))
     await admin.stop()

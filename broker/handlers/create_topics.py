@@ -62,7 +62,7 @@ async def create(broker: Broker, wanted: NewTopic, *, validate_only: bool) -> To
         else wanted.replication_factor,
         config=validated(wanted.config),
     )
-    return await broker.registry.create_topic(new, validate_only=validate_only)
+    return await broker.create_topic(new, validate_only=validate_only)
 
 
 async def _row(broker: Broker, wanted: Any, validate_only: bool) -> dict[str, Any]:

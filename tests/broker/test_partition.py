@@ -8,10 +8,12 @@ from dataclasses import dataclass, field
 import pytest
 
 from broker.config import Config, LogFlush
+from broker.coordination.node_data import PartitionState
 from broker.partition import Partition, ProduceRules
 from broker.topic_config import TopicConfig
 from protocol.errors import ErrorCode, KafkaError
 from protocol.record_batch import read_header
+from tests.broker.fake_membership import FakeMembership
 from tests.storage.log_workload import make_batch
 from tests.storage.one_log import NOW_MS, OneLog
 
@@ -21,13 +23,15 @@ class Led:
     """A partition that this broker leads, over a log in memory."""
 
     log_flush: LogFlush
+    replicas: tuple[int, ...] = (1,)
+    membership: FakeMembership = field(default_factory=FakeMembership)
     one: OneLog = field(default_factory=OneLog)
     dirty: list[Partition] = field(default_factory=list)
     partition: Partition = field(init=False)
 
     def __post_init__(self) -> None:
         self.partition = self.open()
-        self.partition.become_leader(1, (1,))
+        self.lead(1)
 
     def open(self) -> Partition:
         config = Config(log_flush=self.log_flush)
@@ -38,9 +42,20 @@ class Led:
             self.one.log,
             config=config,
             rules=ProduceRules.of(TopicConfig.of(config, {})),
-            replicas=(1,),
+            high_watermark=0,
+            membership=self.membership,
             on_dirty=self.dirty.append,
         )
+
+    def lead(self, epoch: int, isr: tuple[int, ...] = (1,), version: int | None = None) -> None:
+        """The state node says that broker 1 leads; `version` is the node's."""
+        state = PartitionState(
+            leader=1,
+            leader_epoch=epoch,
+            isr=isr,
+            node_version=epoch if version is None else version,
+        )
+        self.partition.update(state, self.replicas)
 
     def append(self, sequence: int) -> None:
         batch = make_batch(
@@ -53,14 +68,14 @@ class Led:
         self.partition.advance_high_watermark()
 
 
-def test_high_watermark_follows_the_log_at_once() -> None:
+async def test_high_watermark_follows_the_log_at_once() -> None:
     """With `log_flush=os` what the only replica has written is committed."""
     led = Led(LogFlush.OS)
     led.append(0)
     assert led.partition.high_watermark == led.one.log.log_end_offset == 1
 
 
-def test_high_watermark_waits_for_the_flush() -> None:
+async def test_high_watermark_waits_for_the_flush() -> None:
     """With `log_flush=commit` nothing counts as committed, or can be read, before it is durable."""
     led = Led(LogFlush.COMMIT)
     led.append(0)
@@ -73,14 +88,14 @@ def test_high_watermark_waits_for_the_flush() -> None:
     assert led.partition.high_watermark == 1
 
 
-def test_after_a_kill_the_high_watermark_waits_for_the_first_flush() -> None:
+async def test_after_a_kill_the_high_watermark_waits_for_the_first_flush() -> None:
     """What recovery has read may stand in the page cache alone; a new leader syncs it first."""
     led = Led(LogFlush.COMMIT)
     led.append(0)
     led.one.open()
     led.partition = led.open()
     led.dirty.clear()
-    led.partition.become_leader(2, (1,))
+    led.lead(2)
     assert led.partition.high_watermark == 0
     assert led.dirty == [led.partition]
     led.flush()
@@ -109,18 +124,21 @@ async def test_who_waits_is_told_that_leadership_ended() -> None:
     assert failure.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-def test_leader_epoch_only_grows() -> None:
-    """An epoch that this broker has led in is never led in again."""
+async def test_a_leader_epoch_is_led_once() -> None:
+    """An epoch that was led is never led again, not even under another session."""
     led = Led(LogFlush.OS)
-    with pytest.raises(AssertionError):
-        led.partition.become_leader(1, (1,))
+    led.partition.resign()
+    led.lead(1, version=9)
+    assert not led.partition.is_leader
+    led.lead(2, version=10)
+    assert led.partition.is_leader
 
 
 @pytest.mark.parametrize(
     ("known", "code"),
     [(0, ErrorCode.FENCED_LEADER_EPOCH), (2, ErrorCode.UNKNOWN_LEADER_EPOCH)],
 )
-def test_a_client_of_another_epoch_is_refused(known: int, code: ErrorCode) -> None:
+async def test_a_client_of_another_epoch_is_refused(known: int, code: ErrorCode) -> None:
     """Older and newer epochs than the leader's own are told apart; -1 asks for nothing."""
     led = Led(LogFlush.OS)
     led.partition.check_leader(1)
@@ -130,7 +148,7 @@ def test_a_client_of_another_epoch_is_refused(known: int, code: ErrorCode) -> No
     assert failure.value.code is code
 
 
-def test_records_are_deleted_up_to_the_high_watermark_only() -> None:
+async def test_records_are_deleted_up_to_the_high_watermark_only() -> None:
     """DeleteRecords never takes what is not committed."""
     led = Led(LogFlush.COMMIT)
     led.append(0)

@@ -1,0 +1,307 @@
+"""This broker as one of a cluster: registered in ZooKeeper, led by a controller, replicating.
+
+Joining, in this order: wait until an earlier life of this broker is gone; withdraw from what that
+life led (`coordination/withdrawal.py`); register. Then the controller gives roles, by writing state
+nodes, and the topic registry hears of it.
+
+When the session is lost, all roles are gone at once, and the broker joins again under a new one.
+While it is only in doubt (`SessionGuard`), nothing that needs leadership is answered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from broker.config import Address, Config
+from broker.controller.controller import Controller
+from broker.coordination.live_brokers import LiveBrokers
+from broker.coordination.node_data import NO_LEADER, broker_path
+from broker.coordination.node_tree import Cancel, CoordinationError, NodeTree, SessionState
+from broker.coordination.registration import (
+    BrokerIdInUseError,
+    BrokerInfo,
+    register_broker,
+    update_registration,
+)
+from broker.coordination.session_guard import SessionGuard
+from broker.coordination.topic import Topic
+from broker.coordination.topic_registry import TopicRegistry
+from broker.coordination.withdrawal import withdraw
+from broker.environment import Environment
+from broker.listener_names import NATIVE
+from broker.partition import Partition
+from broker.partitions import Partitions
+from broker.replication.fetcher import FetcherContext
+from broker.replication.fetchers import Fetchers
+from broker.replication.isr_changes import IsrChanges
+from broker.replication.peers import PeerError
+from broker.topic_config import TopicConfig
+from protocol.errors import DecodeError, ErrorCode, KafkaError
+from protocol.native.replication import AwaitTopic, read_await_topic_answer
+from storage.file_system import StorageError
+
+logger = logging.getLogger(__name__)
+
+HAND_OVER_S: Final = 3.0
+"""How long a leaving broker waits for others to lead."""
+TOPIC_CREATED_S: Final = 2.0
+"""How long the creator of a topic waits for others to know it."""
+REJOIN_PAUSE_S: Final = 0.2
+OLD_SESSION_MARGIN_S: Final = 2.0
+"""ZooKeeper ends sessions a tick or two late."""
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class Callbacks:
+    """What the broker does about its member's troubles."""
+
+    storage_failed: Callable[[StorageError], None]
+    cannot_rejoin: Callable[[], None]
+    """Another broker has taken this one's id."""
+
+
+class ClusterMember:
+    """`Membership` of a broker with ZooKeeper."""
+
+    def __init__(
+        self,
+        config: Config,
+        environment: Environment,
+        tree: NodeTree,
+        registry: TopicRegistry,
+        partitions: Partitions,
+        *,
+        tail_is_safe: bool,
+        callbacks: Callbacks,
+    ) -> None:
+        self._config = config
+        self._tree = tree
+        self._registry = registry
+        self._partitions = partitions
+        self._tail_is_safe = tail_is_safe
+        self._callbacks = callbacks
+        self._broker_id = config.broker_id
+        self._info: BrokerInfo | None = None
+        self._is_joined = False
+        self._broker_epoch = 0
+        self._tasks: list[asyncio.Task[None]] = []
+        self._rejoining: asyncio.Task[None] | None = None
+        self._forget_session: Cancel = lambda: None
+        self._live = LiveBrokers(tree)
+        self._guard = SessionGuard(tree, broker_path(self._broker_id))
+        self._peers = environment.open_peers()
+        self._control_peers = environment.open_peers()
+        """Connections of their own: answers leave in order, and a fetch may wait for long."""
+        self._fetchers = Fetchers(
+            FetcherContext(
+                broker_id=self._broker_id,
+                broker_epoch=lambda: self._broker_epoch,
+                address_of=self._native_address,
+                peers=self._peers,
+                now_ms=environment.now_ms,
+                on_failure=callbacks.storage_failed,
+            )
+        )
+        self._isr_changes = IsrChanges(
+            registry,
+            partitions.held,
+            lag_max_s=config.replica_lag_time_max_ms / 1000,
+            registered_epoch=self.registered_epoch,
+        )
+        self.controller = Controller(
+            tree,
+            registry,
+            self._live,
+            self._broker_id,
+            unclean=lambda topic: (
+                TopicConfig.of(config, topic.config).unclean_leader_election_enable
+            ),
+            now_ms=environment.now_ms,
+        )
+
+    # --- Membership ---
+
+    @property
+    def is_proved(self) -> bool:
+        return self._is_joined and self._guard.is_proved
+
+    @property
+    def controller_id(self) -> int:
+        return self.controller.controller_id
+
+    @property
+    def brokers(self) -> Mapping[int, BrokerInfo]:
+        return {broker_id: live.info for broker_id, live in self._live.brokers.items()}
+
+    def registered_epoch(self, broker_id: int) -> int | None:
+        """Which life of the broker is registered; None: it is not, or it is about to leave."""
+        live = self._live.brokers.get(broker_id)
+        return None if live is None or live.info.is_leaving else live.session_id
+
+    def role_changed(self, partition: Partition) -> None:
+        """Follows the partition's new leader, or stops following."""
+        if partition.is_leader:
+            logger.info("%s: leads in epoch %d", partition.name, partition.leader_epoch)
+        if partition.is_leader or partition.leader_id == NO_LEADER:
+            self._fetchers.unfollow(partition)
+        else:
+            self._fetchers.follow(partition)
+
+    def isr_may_change(self, partition: Partition) -> None:
+        """A follower may have caught up."""
+        self._isr_changes.consider_progress(partition)
+
+    def forget(self, partition: Partition) -> None:
+        """The partition is being deleted here."""
+        self._fetchers.unfollow(partition)
+
+    # --- joining ---
+
+    async def join(self, info: BrokerInfo) -> None:
+        """Registers and begins to take part. Raises `CoordinationError`, `BrokerIdInUseError`."""
+        self._info = info
+        self._forget_session = self._tree.on_session(self._on_session)
+        await self._register(tail_is_safe=self._tail_is_safe)
+        await self._registry.follow()
+        await self._live.start()
+        self._live.listen(self._on_brokers)
+        self._guard.on_doubt(self._on_doubt)
+        self._tasks = [
+            asyncio.create_task(self._guard.run()),
+            asyncio.create_task(self.controller.run()),
+            asyncio.create_task(self._isr_changes.run()),
+        ]
+
+    async def _register(self, *, tail_is_safe: bool) -> None:
+        assert self._info is not None
+        wait_s = self._config.zookeeper_session_timeout_ms / 1000 + OLD_SESSION_MARGIN_S
+        await await_departure(self._tree, self._broker_id, wait_s=wait_s)
+        await self._registry.load()
+        await withdraw(self._registry, self._broker_id, tail_is_safe=tail_is_safe)
+        await register_broker(self._tree, self._info)
+        self._broker_epoch = self._tree.session_id
+        self._guard.restart()
+        self._is_joined = True
+
+    def _on_session(self, state: SessionState) -> None:
+        if state is SessionState.LOST:
+            logger.error("the session with the coordinator is lost: giving up all roles")
+            self._is_joined = False
+            if self._rejoining is not None:
+                self._rejoining.cancel()
+                self._rejoining = None
+            self._partitions.resign()
+            for partition in self._partitions.held.values():
+                self._fetchers.unfollow(partition)
+        elif state is SessionState.CONNECTED and not self._is_joined and self._rejoining is None:
+            self._rejoining = asyncio.create_task(self._rejoin())
+
+    async def _rejoin(self) -> None:
+        """Registers again under the new session; logs and processes are the same, so is the tail."""
+        while True:
+            try:
+                await self._register(tail_is_safe=True)
+                await self._live.refresh()
+                break
+            except BrokerIdInUseError as error:
+                logger.critical("cannot join the cluster again: %s", error)
+                self._callbacks.cannot_rejoin()
+                return
+            except CoordinationError as error:
+                logger.warning("cannot join the cluster again yet: %s", error)
+                await asyncio.sleep(REJOIN_PAUSE_S)
+        logger.info("joined the cluster again")
+        self._rejoining = None
+        self._partitions.resume()
+
+    def _on_doubt(self) -> None:
+        logger.warning("the coordinator has been silent for too long: acknowledging nothing more")
+        for partition in self._partitions.held.values():
+            if partition.is_leader:
+                partition.fail(
+                    KafkaError(
+                        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                        f"{partition.name} may have another leader",
+                    )
+                )
+
+    def _on_brokers(self) -> None:
+        self._fetchers.wake()
+        self._isr_changes.consider_all()
+
+    def _native_address(self, broker_id: int) -> Address | None:
+        live = self._live.brokers.get(broker_id)
+        endpoint = None if live is None else live.info.endpoints.get(NATIVE)
+        return None if endpoint is None else Address(endpoint.host, endpoint.port)
+
+    # --- topics ---
+
+    async def topic_created(self, topic: Topic) -> None:
+        """Asks all other brokers to say when they know the topic; some may not answer in time."""
+        others = [broker_id for broker_id in self._live.brokers if broker_id != self._broker_id]
+        await asyncio.gather(*(self._await_topic(broker_id, topic) for broker_id in others))
+
+    async def _await_topic(self, broker_id: int, topic: Topic) -> None:
+        message = AwaitTopic(
+            topic=topic.name, topic_id=topic.topic_id, timeout_ms=int(TOPIC_CREATED_S * 1000)
+        )
+        address = self._native_address(broker_id)
+        if address is None:
+            return
+        try:
+            answer = await self._control_peers.call(
+                broker_id, address, message.to_message(), timeout_s=2 * TOPIC_CREATED_S
+            )
+            read_await_topic_answer(answer)
+        except (PeerError, KafkaError, DecodeError) as error:
+            logger.info("broker %d does not know %s yet: %s", broker_id, topic.name, error)
+
+    # --- leaving ---
+
+    async def hand_over(self) -> None:
+        """Announces the departure and waits until nothing is led here that others could lead."""
+        if not self._is_joined or self._info is None:
+            return
+        handed_over = asyncio.Event()
+
+        def look(_event: object = None) -> None:
+            if not self._leads_what_others_could():
+                handed_over.set()
+
+        cancel = self._registry.listen(look)
+        try:
+            await update_registration(self._tree, replace(self._info, is_leaving=True))
+            look()
+            async with asyncio.timeout(HAND_OVER_S):
+                await handed_over.wait()
+        except (CoordinationError, TimeoutError) as error:
+            logger.warning("leaving without having handed over everything: %s", error or "too late")
+        finally:
+            cancel()
+
+    def _leads_what_others_could(self) -> bool:
+        return any(
+            state.leader == self._broker_id
+            and any(self.registered_epoch(one) is not None for one in state.isr)
+            for topic in self._registry.topics.values()
+            for state in topic.states.values()
+        )
+
+    async def leave(self) -> None:
+        """Ends controller, replication and the following of the registry."""
+        self._is_joined = False
+        self._forget_session()
+        tasks = [*self._tasks, *([self._rejoining] if self._rejoining else [])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._isr_changes.close()
+        await self._fetchers.close()
+        await self._peers.close()
+        await self._control_peers.close()
+        await self._live.close()
+        await self._registry.close()

@@ -1,0 +1,44 @@
+"""Where two logs part, found by leader epochs (never by high watermarks: KIP-101).
+
+A follower sends with each fetch how far its log goes and the epoch of its last batch. The leader
+answers, instead of data, where its own log has that epoch end, if that is not what the follower
+has. The follower cuts there and fetches again, until the two agree. Pure.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from storage.leader_epochs import NO_EPOCH, LeaderEpochs
+
+
+class Divergence(NamedTuple):
+    """In the leader's log, `epoch` ends at `end_offset` (exclusive)."""
+
+    epoch: int
+    end_offset: int
+
+
+def find_divergence(
+    epochs: LeaderEpochs, log_end_offset: int, offset: int, last_epoch: int
+) -> Divergence | None:
+    """The leader's view of a follower whose log ends at `offset` with a batch of `last_epoch`.
+
+    None where the follower's log is the beginning of this one, as far as epochs can tell.
+    """
+    if last_epoch == NO_EPOCH:
+        return None
+    if last_epoch > epochs.latest_epoch:
+        return Divergence(epochs.latest_epoch, log_end_offset)
+    epoch, end_offset = epochs.end_offset_for(last_epoch, log_end_offset)
+    if epoch < last_epoch or end_offset < offset:
+        return Divergence(epoch, end_offset)
+    return None
+
+
+def cut_offset(epochs: LeaderEpochs, log_end_offset: int, divergence: Divergence) -> int:
+    """Where the follower's log has to end before it asks again: at most where both have the epoch."""
+    if divergence.epoch == NO_EPOCH:
+        return 0
+    _, own_end = epochs.end_offset_for(divergence.epoch, log_end_offset)
+    return min(own_end, divergence.end_offset, log_end_offset)

@@ -1,0 +1,159 @@
+"""What the leader of a partition knows of its followers: how far each is, and who is in sync.
+
+One object per partition and leader epoch. The in-sync replicas (ISR) are those that the leader
+counts on: an offset is committed when all of them have it. The ISR stands in the partition's state
+node, and only a conditional write changes it, so between the decision and the answer two sets may
+be in force. What is committed is judged by the larger one, their union.
+
+Invariant: `largest` holds every replica that any reader of the state node may find in sync.
+Pure: times are seconds of whatever clock the caller uses, and only differences count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Final
+
+UNKNOWN_OFFSET: Final = -1
+
+
+@dataclass(slots=True)
+class FollowerProgress:
+    """One follower, as its fetches show it."""
+
+    caught_up_s: float
+    """When it last had everything that the leader had at that time."""
+    broker_epoch: int = -1
+    """Which life of the follower has fetched (`LiveBroker.session_id`)."""
+    log_end_offset: int = UNKNOWN_OFFSET
+    fetched_s: float = 0.0
+    leader_end_at_fetch: int = 0
+
+    def note_fetch(self, offset: int, leader_end_offset: int, now_s: float) -> None:
+        """The follower has everything below `offset`: that is what it asks for next.
+
+        A fetch that was on its way for long may tell of less than is known already.
+        """
+        if offset >= leader_end_offset:
+            self.caught_up_s = now_s
+        elif self.fetched_s and offset >= self.leader_end_at_fetch:
+            # It now has all that the leader had when it last asked.
+            self.caught_up_s = max(self.caught_up_s, self.fetched_s)
+        self.log_end_offset = max(self.log_end_offset, offset)
+        self.fetched_s = now_s
+        self.leader_end_at_fetch = leader_end_offset
+
+
+class InSyncReplicas:
+    """The followers of one partition during one leader epoch, and its ISR."""
+
+    def __init__(
+        self,
+        leader_id: int,
+        replicas: Collection[int],
+        isr: tuple[int, ...],
+        *,
+        epoch_start_offset: int,
+        now_s: float,
+    ) -> None:
+        self.isr = isr
+        """As the state node has it, as far as this leader knows."""
+        self.pending: tuple[int, ...] | None = None
+        """Who is in an ISR that is being written, or whose writing had an unknown outcome."""
+        self.epoch_start_offset = epoch_start_offset
+        self._leader_id = leader_id
+        self._followers: dict[int, FollowerProgress] = {}
+        self.change_replicas(replicas, now_s)
+        self._set_largest()
+
+    def change_replicas(self, replicas: Collection[int], now_s: float) -> None:
+        """Takes note of a reassignment; what is known of those that stay is kept."""
+        self._followers = {
+            broker_id: self._followers.get(broker_id) or FollowerProgress(now_s)
+            for broker_id in replicas
+            if broker_id != self._leader_id
+        }
+
+    def _set_largest(self) -> None:
+        members = dict.fromkeys((*self.isr, *(self.pending or ())))
+        members.pop(self._leader_id, None)
+        self.largest = tuple(members)
+        """The followers that an offset has to reach to be committed."""
+
+    # --- progress ---
+
+    def note_fetch(
+        self, broker_id: int, broker_epoch: int, offset: int, leader_end_offset: int, now_s: float
+    ) -> None:
+        """A fetch in this leader epoch, by the registered life of the follower."""
+        follower = self._followers[broker_id]
+        if follower.broker_epoch != broker_epoch:
+            # Another life: what the earlier one had may be lost.
+            follower = FollowerProgress(follower.caught_up_s, broker_epoch)
+            self._followers[broker_id] = follower
+        follower.note_fetch(offset, leader_end_offset, now_s)
+
+    def log_end_offset(self, broker_id: int) -> int:
+        """How far the follower is known to be; -1 before its first fetch in this epoch."""
+        follower = self._followers.get(broker_id)
+        return UNKNOWN_OFFSET if follower is None else follower.log_end_offset
+
+    def committed_offset(self, own_offset: int) -> int:
+        """Every offset below it is on all in-sync replicas; -1 while one of them is unknown."""
+        committed = own_offset
+        for broker_id in self.largest:
+            committed = min(committed, self.log_end_offset(broker_id))
+        return committed
+
+    # --- the ISR and its changes ---
+
+    def wanted(
+        self,
+        *,
+        leader_end_offset: int,
+        high_watermark: int,
+        lag_max_s: float,
+        now_s: float,
+        registered_epoch: Callable[[int], int | None],
+    ) -> tuple[int, ...]:
+        """The ISR as it should be, in the order of the present one, newcomers at the end.
+
+        `registered_epoch` tells the life of a broker that is registered and not about to leave.
+        """
+
+        def stays(broker_id: int) -> bool:
+            if broker_id == self._leader_id:
+                return True
+            follower = self._followers.get(broker_id)
+            if follower is None or registered_epoch(broker_id) is None:
+                return False
+            is_behind = follower.log_end_offset < leader_end_offset
+            return not (is_behind and now_s - follower.caught_up_s > lag_max_s)
+
+        def joins(broker_id: int, follower: FollowerProgress) -> bool:
+            # The start of the epoch too: below it the high watermark may not be the last leader's.
+            least = max(high_watermark, self.epoch_start_offset)
+            return (
+                follower.log_end_offset >= least
+                and registered_epoch(broker_id) == follower.broker_epoch
+            )
+
+        kept = [broker_id for broker_id in self.isr if stays(broker_id)]
+        new = [
+            broker_id
+            for broker_id, follower in self._followers.items()
+            if broker_id not in self.isr and joins(broker_id, follower)
+        ]
+        return (*kept, *new)
+
+    def begin_change(self, isr: tuple[int, ...]) -> None:
+        """`isr` is about to be written: from now on either may be in force."""
+        self.pending = tuple(dict.fromkeys((*(self.pending or ()), *isr)))
+        self._set_largest()
+
+    def settle(self, isr: tuple[int, ...]) -> None:
+        """The state node has this ISR, and no earlier write of this leader can land any more."""
+        self.isr = isr
+        self.pending = None
+        self._set_largest()

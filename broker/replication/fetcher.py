@@ -1,0 +1,198 @@
+"""Copies what one other broker leads: one request at a time for all partitions followed from there.
+
+One round: a piece of producer state for each partition that starts anew, then one fetch for all
+others, by long poll. The next fetch says how far this broker has come, which is what the leader
+commits by; with `log_flush=commit` it therefore waits until what came is on disk.
+
+A partition whose leader refuses (it has not heard of its new role, or this broker has not) rests
+for a moment; a leader that cannot be reached gets a pause that grows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from broker.config import Address
+from broker.partition import Partition
+from broker.replication.follower import Follower
+from broker.replication.peers import PeerError, Peers
+from protocol.errors import DecodeError, KafkaError
+from protocol.native.replication import (
+    ReplicaFetch,
+    read_replica_fetch_answer,
+    read_replica_snapshot_answer,
+)
+from storage.file_system import StorageError
+
+logger = logging.getLogger(__name__)
+
+MAX_WAIT_MS: Final = 500
+"""How long a leader without news keeps a fetch (Kafka's `replica.fetch.wait.max.ms`)."""
+BYTES_MAX: Final = 10 * 1024 * 1024
+"""Of one answer (Kafka's `replica.fetch.response.max.bytes`)."""
+SNAPSHOT_BYTES_MAX: Final = 1024 * 1024
+CALL_TIMEOUT_S: Final = 10.0
+REFUSED_PAUSE_S: Final = 0.05
+PAUSE_MIN_S: Final = 0.05
+PAUSE_MAX_S: Final = 1.0
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class FetcherContext:
+    """What all fetchers of a broker share."""
+
+    broker_id: int
+    broker_epoch: Callable[[], int]
+    """This life of this broker: the session under which it is registered."""
+    address_of: Callable[[int], Address | None]
+    """Where a broker's native port is; None while it is not registered."""
+    peers: Peers
+    now_ms: Callable[[], int]
+    on_failure: Callable[[StorageError], None]
+
+
+class Fetcher:
+    """All partitions followed from one broker."""
+
+    def __init__(self, leader_id: int, context: FetcherContext) -> None:
+        self.leader_id = leader_id
+        self._context = context
+        self._followers: dict[str, Follower] = {}
+        """By the partition's name."""
+        self._rests_until_s: dict[str, float] = {}
+        self._changed = asyncio.Event()
+        self._pause_s = PAUSE_MIN_S
+
+    def __len__(self) -> int:
+        return len(self._followers)
+
+    def add(self, partition: Partition) -> None:
+        """Follows the partition in its present leader epoch."""
+        self._followers[partition.name] = Follower(partition)
+        self._rests_until_s.pop(partition.name, None)
+        self.wake()
+
+    def remove(self, partition: Partition) -> None:
+        """Follows it no longer; an answer that is on its way is ignored."""
+        self._followers.pop(partition.name, None)
+        self._rests_until_s.pop(partition.name, None)
+
+    def wake(self) -> None:
+        """Something has changed that is worth trying at once."""
+        self._pause_s = PAUSE_MIN_S
+        self._changed.set()
+
+    async def run(self) -> None:
+        """Until cancelled, or until the disk fails."""
+        while True:
+            self._changed.clear()
+            try:
+                ready = self._ready()
+                if ready:
+                    await self._round(ready)
+                    self._pause_s = PAUSE_MIN_S
+                else:
+                    await self._wait(self._next_rest_s())
+            except PeerError as error:
+                logger.info("cannot fetch from broker %d: %s", self.leader_id, error)
+                await self._wait(self._pause_s)
+                self._pause_s = min(2 * self._pause_s, PAUSE_MAX_S)
+            except StorageError as error:
+                self._context.on_failure(error)
+                return
+
+    def _ready(self) -> list[Follower]:
+        now_s = _now_s()
+        return [one for one in self._current() if self._rest_of(one) <= now_s]
+
+    def _current(self) -> Iterator[Follower]:
+        return (follower for follower in self._followers.values() if follower.is_current)
+
+    def _rest_of(self, follower: Follower) -> float:
+        return self._rests_until_s.get(follower.partition.name, 0.0)
+
+    def _next_rest_s(self) -> float | None:
+        """How long the first of those that rest goes on resting; None: nobody rests."""
+        ends = [self._rest_of(one) for one in self._current()]
+        return max(min(ends) - _now_s(), 0.001) if ends else None
+
+    async def _wait(self, seconds: float | None) -> None:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._changed.wait(), seconds)
+
+    async def _round(self, ready: Sequence[Follower]) -> None:
+        starting = [one for one in ready if one.bootstrap is not None]
+        for follower in starting:
+            await self._fetch_snapshot_piece(follower)
+        fetching = [one for one in ready if one.bootstrap is None and one.is_current]
+        if fetching:
+            await self._fetch(fetching, max_wait_ms=0 if starting else MAX_WAIT_MS)
+
+    async def _fetch(self, followers: Sequence[Follower], max_wait_ms: int) -> None:
+        context = self._context
+        wanted = [follower.wanted() for follower in followers]
+        message = ReplicaFetch(
+            broker_id=context.broker_id,
+            broker_epoch=context.broker_epoch(),
+            max_wait_ms=max_wait_ms,
+            min_bytes=1,
+            bytes_max=BYTES_MAX,
+            partitions=wanted,
+        )
+        answer = await self._call(message.to_message())
+        try:
+            fetched = read_replica_fetch_answer(answer, wanted)
+        except (KafkaError, DecodeError) as error:
+            raise PeerError(f"it answered: {error}") from error
+        for follower, one in zip(followers, fetched, strict=True):
+            if follower.is_current:
+                with self._resting_where_refused(follower):
+                    follower.take(one, context.now_ms())
+        await self._made_durable(followers)
+
+    async def _fetch_snapshot_piece(self, follower: Follower) -> None:
+        bootstrap = follower.bootstrap
+        assert bootstrap is not None
+        wanted = bootstrap.wanted(self._context.broker_id, SNAPSHOT_BYTES_MAX)
+        answer = await self._call(wanted.to_message())
+        if follower.is_current and follower.bootstrap is bootstrap:
+            with self._resting_where_refused(follower):
+                bootstrap.take(read_replica_snapshot_answer(answer, wanted), self._context.now_ms())
+
+    async def _call(self, message: dict[str, object]) -> dict[str, object]:
+        address = self._context.address_of(self.leader_id)
+        if address is None:
+            raise PeerError("it is not registered")
+        return await self._context.peers.call(
+            self.leader_id, address, message, timeout_s=CALL_TIMEOUT_S
+        )
+
+    @contextlib.contextmanager
+    def _resting_where_refused(self, follower: Follower) -> Iterator[None]:
+        name = follower.partition.name
+        self._rests_until_s.pop(name, None)
+        try:
+            yield
+        except (KafkaError, DecodeError) as error:
+            logger.info("%s: broker %d: %s", name, self.leader_id, error)
+            self._rests_until_s[name] = _now_s() + REFUSED_PAUSE_S
+            if follower.bootstrap is not None:
+                follower.restart_bootstrap()
+
+    async def _made_durable(self, followers: Sequence[Follower]) -> None:
+        """What the next fetch claims to have is as safe as `log_flush` asks for."""
+        for follower in followers:
+            partition = follower.partition
+            end = partition.log.log_end_offset
+            if follower.is_current and partition.durable_offset < end:
+                with contextlib.suppress(KafkaError):  # another role: nobody asks any more
+                    await partition.acknowledged(end, by_all=False)
+
+
+def _now_s() -> float:
+    return asyncio.get_running_loop().time()

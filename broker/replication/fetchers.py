@@ -1,0 +1,53 @@
+"""Which partitions are fetched from which broker: one `Fetcher` and one task per leader."""
+
+from __future__ import annotations
+
+import asyncio
+
+from broker.partition import Partition
+from broker.replication.fetcher import Fetcher, FetcherContext
+
+
+class Fetchers:
+    """All fetchers of this broker. Used from one event loop."""
+
+    def __init__(self, context: FetcherContext) -> None:
+        self._context = context
+        self._by_leader: dict[int, Fetcher] = {}
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._leader_of: dict[str, int] = {}
+        """By the partition's name."""
+
+    def follow(self, partition: Partition) -> None:
+        """Fetches the partition from its leader, from now on and in this leader epoch."""
+        self.unfollow(partition)
+        leader_id = partition.leader_id
+        fetcher = self._by_leader.get(leader_id)
+        if fetcher is None:
+            fetcher = self._by_leader[leader_id] = Fetcher(leader_id, self._context)
+            self._tasks[leader_id] = asyncio.create_task(fetcher.run())
+        fetcher.add(partition)
+        self._leader_of[partition.name] = leader_id
+
+    def unfollow(self, partition: Partition) -> None:
+        """Fetches it no longer. A leader of nothing else is left alone from now on."""
+        leader_id = self._leader_of.pop(partition.name, None)
+        if leader_id is None:
+            return
+        fetcher = self._by_leader[leader_id]
+        fetcher.remove(partition)
+
+    def wake(self) -> None:
+        """Brokers have come or gone: what failed before may work now."""
+        for fetcher in self._by_leader.values():
+            fetcher.wake()
+
+    async def close(self) -> None:
+        """Ends all fetching."""
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._tasks.clear()
+        self._by_leader.clear()
+        self._leader_of.clear()

@@ -1,0 +1,172 @@
+"""One partition as its follower: what to ask the leader for, and what to do with the answer.
+
+States: *fetching*, and *bootstrapping* where the leader's log begins behind the end of this one.
+Each fetch tells how far the log goes and in which epoch; where the leader's log parts from it, the
+leader says so and the follower cuts (`core/divergence.py`). So a new leader epoch needs no state of
+its own: the first answer without a divergence is the proof that the logs agree.
+
+Bootstrapping: the leader's producer state comes first, in pieces, then an empty log begins where it
+was taken. A follower never has a log without the producer state below it.
+
+One object per partition and leader epoch. Knows nothing of connections (`fetcher.py`).
+"""
+
+from __future__ import annotations
+
+import logging
+
+from broker.partition import Partition
+from broker.replication.core.divergence import Divergence, cut_offset
+from protocol.errors import DecodeError, ErrorCode, KafkaError
+from protocol.native.replication import (
+    NEWEST_SNAPSHOT,
+    ReplicaFetched,
+    ReplicaSnapshot,
+    ReplicaWanted,
+    SnapshotPiece,
+)
+from storage.producer_snapshot import SnapshotError
+
+logger = logging.getLogger(__name__)
+
+
+class Follower:
+    """Brings one partition's log up to its leader's, in one leader epoch."""
+
+    def __init__(self, partition: Partition) -> None:
+        self.partition = partition
+        self.leader_id = partition.leader_id
+        self.leader_epoch = partition.leader_epoch
+        self.bootstrap: Bootstrap | None = None
+        """There while the producer state is being received."""
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the partition still follows this leader in this epoch."""
+        partition = self.partition
+        return partition.leader_id == self.leader_id and partition.leader_epoch == self.leader_epoch
+
+    def restart_bootstrap(self) -> None:
+        """The pieces so far are of no use: asks for the first one again."""
+        self.bootstrap = Bootstrap(self)
+
+    def wanted(self) -> ReplicaWanted:
+        """What is asked of the leader next."""
+        partition = self.partition
+        log = partition.log
+        return ReplicaWanted(
+            partition.topic,
+            partition.topic_id,
+            partition.index,
+            self.leader_epoch,
+            log.log_end_offset,
+            log.leader_epochs.latest_epoch,
+        )
+
+    def take(self, fetched: ReplicaFetched, now_ms: int) -> None:
+        """Follows the leader's answer.
+
+        Raises `KafkaError` where the leader refuses, `DecodeError` where it sends what cannot follow
+        this log (which then is as it was), `StorageError`.
+        """
+        if fetched.error is ErrorCode.OFFSET_OUT_OF_RANGE:
+            self.restart_bootstrap()
+        elif fetched.error is not ErrorCode.NONE:
+            raise KafkaError(fetched.error)
+        elif fetched.diverging is not None:
+            self._cut(Divergence(*fetched.diverging))
+        else:
+            self._append(fetched, now_ms)
+
+    def _append(self, fetched: ReplicaFetched, now_ms: int) -> None:
+        partition, log = self.partition, self.partition.log
+        if fetched.batches:
+            moved_back = log.append_replicated(fetched.batches, now_ms).epochs_moved_back
+            if moved_back:
+                logger.warning(
+                    "%s: %d batches carried an older epoch than their producer had before",
+                    partition.name,
+                    moved_back,
+                )
+            partition.mark_dirty()
+        partition.learn_high_watermark(fetched.high_watermark)
+        log_start_offset = min(fetched.log_start_offset, log.log_end_offset)
+        if log_start_offset > log.log_start_offset:
+            log.advance_log_start(log_start_offset)
+
+    def _cut(self, divergence: Divergence) -> None:
+        partition, log = self.partition, self.partition.log
+        end, epochs = log.log_end_offset, log.leader_epochs
+        offset = cut_offset(epochs, end, divergence)
+        if offset < log.first_offset:
+            # Nothing of it is left in the leader's log, so nothing of the producers' state holds.
+            self.restart_bootstrap()
+            return
+        latest_epoch = epochs.latest_epoch
+        log.truncate_to(offset)
+        epochs.truncate_from_end(log.log_end_offset)
+        partition.forget_above(log.log_end_offset)
+        if log.log_end_offset == end and epochs.latest_epoch == latest_epoch:
+            raise DecodeError(f"the leader sees a divergence where there is none: {divergence}")
+        logger.info(
+            "%s: cut from offset %d to %d, where leader epoch %d ended at %d on broker %d",
+            partition.name,
+            end,
+            log.log_end_offset,
+            divergence.epoch,
+            divergence.end_offset,
+            self.leader_id,
+        )
+
+
+class Bootstrap:
+    """The producer state that an empty log begins with, as it comes in."""
+
+    def __init__(self, follower: Follower) -> None:
+        self._follower = follower
+        self._offset = NEWEST_SNAPSHOT
+        self._data = bytearray()
+
+    def wanted(self, broker_id: int, bytes_max: int) -> ReplicaSnapshot:
+        """The next piece."""
+        partition = self._follower.partition
+        return ReplicaSnapshot(
+            broker_id=broker_id,
+            topic=partition.topic,
+            topic_id=partition.topic_id,
+            partition=partition.index,
+            leader_epoch=self._follower.leader_epoch,
+            offset=self._offset,
+            position=len(self._data),
+            bytes_max=bytes_max,
+        )
+
+    def take(self, piece: SnapshotPiece, now_ms: int) -> None:
+        """Keeps the piece; with the last one the log starts anew behind the snapshot.
+
+        Raises `DecodeError` where the whole is damaged, `StorageError`.
+        """
+        self._offset = piece.offset
+        self._data += piece.data
+        if len(self._data) < piece.size:
+            return
+        follower, data = self._follower, bytes(self._data)
+        partition = follower.partition
+        try:
+            partition.log.start_anew_at(
+                piece.offset, data, clock_ahead_ms=now_ms - piece.now_ms, now_ms=now_ms
+            )
+        except SnapshotError as error:
+            raise DecodeError(
+                f"the producer state of broker {follower.leader_id}: {error}"
+            ) from error
+        partition.forget_above(piece.offset)
+        partition.learn_high_watermark(piece.offset)
+        follower.bootstrap = None
+        logger.info(
+            "%s: started anew at offset %d with %d producers of broker %d",
+            partition.name,
+            piece.offset,
+            len(partition.log.producers),
+            follower.leader_id,
+        )

@@ -1,0 +1,118 @@
+"""The leader's changes of the in-sync replicas: one conditional write at a time per partition.
+
+Whoever wins a race against this broker has written the state node, and the registry tells the
+partition so. Where nobody knows whether a write landed, both sets count as in force
+(`InSyncReplicas.largest`) until another write of this leader succeeds, or fails for a newer state:
+only then can the first one never land.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from broker.coordination.node_tree import (
+    ConnectionLostError,
+    CoordinationError,
+    MultiFailedError,
+)
+from broker.coordination.topic_registry import StateChange, TopicRegistry
+from broker.partition import Partition
+
+logger = logging.getLogger(__name__)
+
+
+class IsrChanges:
+    """Keeps the ISR of every partition that this broker leads as it should be."""
+
+    def __init__(
+        self,
+        registry: TopicRegistry,
+        held: Mapping[tuple[str, int], Partition],
+        *,
+        lag_max_s: float,
+        registered_epoch: Callable[[int], int | None],
+    ) -> None:
+        self._registry = registry
+        self._held = held
+        self._lag_max_s = lag_max_s
+        self._registered_epoch = registered_epoch
+        self._changes: dict[str, asyncio.Task[None]] = {}
+        """Those under way, by the partition's name."""
+
+    async def run(self) -> None:
+        """Until cancelled: looks for followers that lag, twice in the time they are allowed."""
+        while True:
+            await asyncio.sleep(self._lag_max_s / 2)
+            self.consider_all()
+
+    def consider_all(self) -> None:
+        """Time has passed, or brokers have come or gone."""
+        for partition in list(self._held.values()):
+            self.consider(partition)
+
+    def consider_progress(self, partition: Partition) -> None:
+        """A follower has fetched: it may have caught up. Cheap where all replicas are in sync."""
+        in_sync = partition.in_sync
+        if in_sync is None or len(in_sync.isr) < len(partition.replicas):
+            self.consider(partition)
+
+    def consider(self, partition: Partition) -> None:
+        """Begins the change that is needed, if there is one and none is under way."""
+        if partition.name in self._changes:
+            return
+        wanted = self._wanted(partition)
+        if wanted is not None:
+            change = self._change(partition, wanted)
+            self._changes[partition.name] = asyncio.create_task(change)
+
+    def _wanted(self, partition: Partition) -> tuple[int, ...] | None:
+        """The ISR to write; None: nothing to do."""
+        in_sync = partition.in_sync
+        if in_sync is None:
+            return None
+        wanted = in_sync.wanted(
+            leader_end_offset=partition.log.log_end_offset,
+            high_watermark=partition.high_watermark,
+            lag_max_s=self._lag_max_s,
+            now_s=asyncio.get_running_loop().time(),
+            registered_epoch=self._registered_epoch,
+        )
+        return wanted if wanted != in_sync.isr or in_sync.pending is not None else None
+
+    async def _change(self, partition: Partition, wanted: tuple[int, ...]) -> None:
+        try:
+            await self._write(partition, wanted)
+        except MultiFailedError:
+            logger.info("%s: another change was faster; its state was read again", partition.name)
+        except ConnectionLostError as error:
+            logger.warning("%s: ISR %s may be in force: %s", partition.name, wanted, error)
+            return  # tried again by the next look at all partitions
+        except CoordinationError as error:
+            logger.error("%s: the ISR cannot be changed: %s", partition.name, error)
+            return
+        finally:
+            del self._changes[partition.name]
+        self.consider(partition)
+
+    async def _write(self, partition: Partition, wanted: tuple[int, ...]) -> None:
+        in_sync = partition.in_sync
+        topic = self._registry.topics.get(partition.topic)
+        if in_sync is None or topic is None:
+            return
+        before = topic.states.get(partition.index)
+        if before is None or before.leader_epoch != partition.leader_epoch:
+            return
+        in_sync.begin_change(wanted)
+        logger.info("%s: in-sync replicas %s -> %s", partition.name, in_sync.isr, wanted)
+        change = StateChange(partition.topic, partition.index, before, replace(before, isr=wanted))
+        await self._registry.change_states([change])
+
+    async def close(self) -> None:
+        """Gives up what is under way: it may land or not."""
+        changes = list(self._changes.values())
+        for change in changes:
+            change.cancel()
+        await asyncio.gather(*changes, return_exceptions=True)

@@ -1,0 +1,19 @@
+"""Whose data directory it is: `meta.properties`, looked at before the directory is opened."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from storage import paths
+from storage.file_system import FileSystem
+from storage.properties_file import read_properties
+
+_SEPARATOR: Final = "="
+
+
+def read_cluster_id(fs: FileSystem, data_dir: str) -> str | None:
+    """The cluster that the directory belongs to; None for a new one. Raises `StorageError`."""
+    path = paths.join(data_dir.rstrip("/"), paths.META_PROPERTIES)
+    if not fs.exists(path):
+        return None
+    return read_properties(fs, path, _SEPARATOR, ("cluster.id",))["cluster.id"]
