@@ -128,7 +128,8 @@ class ReplicaFetched(NamedTuple):
         return cls(error, high_watermark, fields.integer("log_start_offset"), diverging, batches)
 
     def to_entry(self) -> dict[str, Any]:
-        return {**self._asdict(), "error": int(self.error)}
+        diverging = None if self.diverging is None else list(self.diverging)
+        return {**self._asdict(), "error": int(self.error), "diverging": diverging}
 
 
 def to_replica_fetch_answer(fetched: Sequence[ReplicaFetched]) -> dict[str, Any]:

@@ -1,0 +1,333 @@
+"""The long poll of followers: what is answered at once, what waits, and whose turn it is."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Awaitable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker.native.replica_fetch import ReplicaFetches
+from broker.partition import ReplicaRead
+from broker.request import Peer
+from protocol.errors import ErrorCode, KafkaError
+from protocol.native.replication import (
+    ReplicaFetch,
+    ReplicaFetched,
+    ReplicaWanted,
+    read_replica_fetch_answer,
+)
+from storage.file_system import StorageError
+
+TOPIC_ID = uuid.UUID(int=9)
+SUCCESS = {"error": {"code": 0, "name": "NONE", "message": "", "retriable": False}}
+LONG_MS = 30_000
+PEER = Peer(1, "127.0.0.1:1")
+
+
+@dataclass(slots=True)
+class FakeLog:
+    log_end_offset: int = 0
+
+
+@dataclass(slots=True)
+class FakePartition:
+    """A leader of batches that are one offset and any bytes each."""
+
+    batches: list[bytes] = field(default_factory=list)
+    log: FakeLog = field(default_factory=FakeLog)
+    diverging: tuple[int, int] | None = None
+    error: Exception | None = None
+    fetches: list[tuple[int, ...]] = field(default_factory=list)
+    waiting: list[asyncio.Future[None]] = field(default_factory=list)
+
+    def append(self, batch: bytes) -> None:
+        self.batches.append(batch)
+        self.log.log_end_offset += 1
+        self.wake()
+
+    def wake(self) -> None:
+        for future in self.waiting:
+            if not future.done():
+                future.set_result(None)
+        self.waiting.clear()
+
+    def fetch_as_replica(self, *asked: int) -> ReplicaRead:
+        *_, offset, _, bytes_max = asked
+        self.fetches.append(asked)
+        if self.error is not None:
+            raise self.error
+        data = b""
+        for batch in self.batches[offset:] if bytes_max and self.diverging is None else ():
+            if data and len(data) + len(batch) > bytes_max:
+                break
+            data += batch
+        return ReplicaRead(5, 0, self.diverging, data)  # type: ignore[arg-type]
+
+    def notify_of_append(self, future: asyncio.Future[None]) -> None:
+        self.waiting.append(future)
+
+    def forget_append(self, future: asyncio.Future[None]) -> None:
+        if future in self.waiting:
+            self.waiting.remove(future)
+
+
+@dataclass(slots=True)
+class FakeBroker:
+    """As much of a broker as the handler looks at."""
+
+    partitions: list[FakePartition]
+    is_stopping: bool = False
+    failures: list[Exception] = field(default_factory=list)
+
+    def find_partition(self, topic_id: uuid.UUID, index: int) -> FakePartition:
+        if topic_id != TOPIC_ID:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+        return self.partitions[index]
+
+    def fail_storage(self, error: StorageError) -> None:
+        self.failures.append(error)
+
+
+class Leader:
+    """A broker with some partitions, and the fetches of one follower."""
+
+    def __init__(self, count: int = 2) -> None:
+        self.partitions = [FakePartition() for _ in range(count)]
+        self.broker = FakeBroker(self.partitions)
+        self.fetches = ReplicaFetches()
+
+    def fetch(
+        self,
+        offsets: Sequence[int] = (0, 0),
+        *,
+        order: Sequence[int] | None = None,
+        **changes: Any,
+    ) -> list[ReplicaFetched] | Awaitable[list[ReplicaFetched]]:
+        """At once, or to be awaited. `order`: the partitions as they stand in the message."""
+        order = range(len(offsets)) if order is None else order
+        wanted = [ReplicaWanted("t", TOPIC_ID, index, 4, offsets[index], 3) for index in order]
+        fields = {"max_wait_ms": 0, "min_bytes": 1, "bytes_max": 1000, **changes}
+        message = ReplicaFetch(broker_id=2, broker_epoch=7, partitions=wanted, **fields)
+        outcome = self.fetches.handle(message, PEER, self.broker)  # type: ignore[arg-type]
+        if isinstance(outcome, dict):
+            return _read(outcome, wanted)
+        return _read_later(outcome, wanted)
+
+    @property
+    def waiting(self) -> list[int]:
+        return [len(partition.waiting) for partition in self.partitions]
+
+
+def _read(answer: Any, wanted: list[ReplicaWanted]) -> list[ReplicaFetched]:
+    return read_replica_fetch_answer({**SUCCESS, **answer}, wanted)
+
+
+async def _read_later(answer: Awaitable[Any], wanted: list[ReplicaWanted]) -> list[ReplicaFetched]:
+    return _read(await answer, wanted)
+
+
+def batches(fetched: Any) -> list[bytes]:
+    """The batches of an answer that was there at once."""
+    assert isinstance(fetched, list), "the answer was to be there at once"
+    return [one.batches for one in fetched]
+
+
+async def waits(fetch: Any) -> asyncio.Task[list[ReplicaFetched]]:
+    """The task of a fetch that is waiting for appends by now."""
+    assert not isinstance(fetch, list), "the answer was to come later"
+    task = asyncio.ensure_future(fetch)
+    await asyncio.sleep(0)
+    assert not task.done()
+    return task
+
+
+def test_what_is_there_is_answered_at_once() -> None:
+    """Batches of all partitions, with high watermark and log start, in the message's order."""
+    leader = Leader()
+    leader.partitions[1].append(b"one")
+    fetched = leader.fetch(max_wait_ms=LONG_MS)
+    assert batches(fetched) == [b"", b"one"]
+    assert fetched[1][:4] == (ErrorCode.NONE, 5, 0, None)  # type: ignore[index]
+
+
+def test_a_partition_is_asked_with_what_the_follower_says() -> None:
+    """Broker, its epoch, leader epoch, offset and last epoch reach the partition as they are."""
+    leader = Leader()
+    leader.fetch([11, 12])
+    assert leader.partitions[1].fetches == [(2, 7, 4, 12, 3, 1000)]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.OFFSET_OUT_OF_RANGE,
+    ],
+)
+def test_an_error_is_answered_at_once_and_alone(error: ErrorCode) -> None:
+    """It concerns one partition; the others are answered as usual, in the same message."""
+    leader = Leader()
+    leader.partitions[0].error = KafkaError(error)
+    leader.partitions[1].append(b"one")
+    fetched = leader.fetch(max_wait_ms=LONG_MS, min_bytes=1000)
+    assert batches(fetched) == [b"", b"one"]
+    assert fetched[0] == ReplicaFetched(error)  # type: ignore[index]
+
+
+def test_a_divergence_is_answered_at_once() -> None:
+    """The follower has to cut before anything else makes sense."""
+    leader = Leader()
+    leader.partitions[0].diverging = (2, 8)
+    fetched = leader.fetch(max_wait_ms=LONG_MS, min_bytes=1000)
+    assert isinstance(fetched, list)
+    assert fetched[0].diverging == (2, 8)
+
+
+def test_a_broken_disk_takes_the_directory_offline() -> None:
+    """The follower is told so, and so is the broker."""
+    leader = Leader()
+    error = StorageError("/data", "broken")
+    leader.partitions[0].error = error
+    fetched = leader.fetch(max_wait_ms=LONG_MS)
+    assert fetched[0] == ReplicaFetched(ErrorCode.KAFKA_STORAGE_ERROR)  # type: ignore[index]
+    assert leader.broker.failures == [error]
+
+
+async def test_an_append_ends_the_wait() -> None:
+    """Of any of the partitions; nobody is left waiting behind."""
+    leader = Leader()
+    waiting = await waits(leader.fetch(max_wait_ms=LONG_MS))
+    assert leader.waiting == [1, 1]
+    leader.partitions[1].append(b"one")
+    assert batches(await waiting) == [b"", b"one"]
+    assert leader.waiting == [0, 0]
+
+
+async def test_the_wait_goes_on_until_there_is_enough() -> None:
+    """`min_bytes` counts over all partitions; the answer holds them all."""
+    leader = Leader()
+    waiting = await waits(leader.fetch(max_wait_ms=LONG_MS, min_bytes=8))
+    for index, batch in ((0, b"one"), (1, b"two")):
+        leader.partitions[index].append(batch)
+        await asyncio.sleep(0)
+    assert not waiting.done()
+    leader.partitions[0].append(b"three")
+    assert batches(await waiting) == [b"onethree", b"two"]
+
+
+async def test_a_change_of_role_ends_the_wait() -> None:
+    """Who waits at a leader that is none any more is told, and can go to the next one."""
+    leader = Leader()
+    waiting = await waits(leader.fetch(max_wait_ms=LONG_MS))
+    leader.partitions[0].error = KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    leader.partitions[0].wake()
+    assert (await waiting)[0].error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert leader.waiting == [0, 0]
+
+
+async def test_the_wait_ends_with_its_time() -> None:
+    """Without news the answer is empty, and tells the high watermark all the same."""
+    leader = Leader()
+    fetched = await leader.fetch(max_wait_ms=1)  # type: ignore[misc]
+    assert [one[:2] for one in fetched] == [(ErrorCode.NONE, 5)] * 2
+    assert leader.waiting == [0, 0]
+
+
+async def test_an_append_before_the_wait_begins_is_not_missed() -> None:
+    """The task of the answer starts later than the look that found nothing."""
+    leader = Leader()
+    fetch = leader.fetch(max_wait_ms=LONG_MS)
+    leader.partitions[0].append(b"one")
+    assert batches(await fetch) == [b"one", b""]  # type: ignore[misc]
+
+
+async def test_a_follower_that_has_gone_leaves_nobody_waiting() -> None:
+    """Its connection cancels the answer; and of two fetches, on two connections, each its own."""
+    leader = Leader()
+    first = await waits(leader.fetch(max_wait_ms=LONG_MS))
+    second = await waits(leader.fetch(max_wait_ms=LONG_MS))
+    first.cancel()
+    await asyncio.wait((first,))
+    assert leader.waiting == [1, 1]
+    leader.partitions[0].append(b"one")
+    assert batches(await second) == [b"one", b""]
+    assert leader.waiting == [0, 0]
+
+
+async def test_a_stopping_broker_lets_nobody_wait() -> None:
+    """Neither a new fetch nor one that is woken."""
+    leader = Leader()
+    waiting = await waits(leader.fetch(max_wait_ms=LONG_MS))
+    leader.broker.is_stopping = True
+    assert batches(leader.fetch(max_wait_ms=LONG_MS)) == [b"", b""]
+    leader.partitions[0].wake()
+    assert batches(await waiting) == [b"", b""]
+
+
+def test_nothing_but_errors_is_not_waited_for() -> None:
+    """Without a partition there is no append that could end the wait."""
+    leader = Leader(0)
+    assert batches(leader.fetch([], max_wait_ms=LONG_MS)) == []
+
+
+def test_the_first_batch_comes_whole_even_if_it_is_too_large() -> None:
+    """Otherwise it would never come; the bounds hold for all that follows it."""
+    leader = Leader()
+    for partition in leader.partitions:
+        partition.append(b"b" * 50)
+    assert batches(leader.fetch(bytes_max=10)) == [b"b" * 50, b""]
+
+
+def test_every_partition_hears_of_the_follower_though_no_bytes_are_left() -> None:
+    """Its progress counts whether or not there is room to send it more."""
+    leader = Leader(3)
+    leader.partitions[0].append(b"b" * 50)
+    leader.fetch([0, 0, 0], bytes_max=50)
+    assert [len(one.fetches) for one in leader.partitions] == [1, 1, 1]
+    assert leader.partitions[2].fetches[0][-1] == 0
+
+
+@given(
+    st.lists(st.integers(1, 200), min_size=1, max_size=6),
+    st.integers(1, 300),
+    st.booleans(),
+    st.data(),
+)
+def test_no_partition_starves(
+    sizes: list[int], bytes_max: int, is_shuffled: bool, data: st.DataObject
+) -> None:
+    """With as many fetches as there are partitions, each that has batches was sent some."""
+    count = len(sizes)
+    leader = Leader(count)
+    for partition, size in zip(leader.partitions, sizes, strict=True):
+        for _ in range(1000):
+            partition.append(b"b" * size)
+    offsets = [0] * count
+    order: Sequence[int] = range(count)
+    if is_shuffled:
+        order = data.draw(st.permutations(range(count)))
+    for _ in range(count):
+        fetched = leader.fetch(offsets, order=order, bytes_max=bytes_max)
+        sent = batches(fetched)
+        assert sum(map(len, sent)) <= max(bytes_max, *map(len, sent))
+        for index, one in zip(order, sent, strict=True):
+            offsets[index] += len(one) // sizes[index]
+    assert all(offsets)
+
+
+def test_turns_survive_a_change_of_partitions() -> None:
+    """The partition whose turn it is may have left, and the order of the others may differ."""
+    leader = Leader(3)
+    for partition in leader.partitions:
+        partition.append(b"b" * 50)
+    assert batches(leader.fetch([0, 0, 0], bytes_max=50)) == [b"b" * 50, b"", b""]
+    assert batches(leader.fetch([0, 0, 0], order=[2, 0], bytes_max=50)) == [b"b" * 50, b""]
+    assert batches(leader.fetch([0, 0, 0], order=[2, 1, 0], bytes_max=50)) == [b"", b"", b"b" * 50]
