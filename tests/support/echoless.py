@@ -19,7 +19,7 @@ _READY = re.compile(
     r"admin=(?P<admin>\S+)"
 )
 _REPOSITORY = Path(__file__).parents[2]
-_ANY_PORT = "127.0.0.1:0"
+LOOPBACK = "127.0.0.1"
 
 
 class Echoless:
@@ -32,9 +32,10 @@ class Echoless:
         *,
         module: str = "broker",
         arguments: Sequence[str] = (),
+        host: str = LOOPBACK,
     ) -> None:
         self.data_dir = directory / "echoless-data"
-        self.kafka_address = self.native_address = self.admin_address = _ANY_PORT
+        self.kafka_address = self.native_address = self.admin_address = f"{host}:0"
         self._module = module
         self._settings = dict(settings or {})
         self._arguments = list(arguments)

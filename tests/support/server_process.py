@@ -48,6 +48,8 @@ class ServerProcess:
 
     def __init__(self, ready: re.Pattern[str], log_path: Path) -> None:
         self.log_path = log_path
+        self.prefix: tuple[str, ...] = ()
+        """What enters the process's surroundings and then becomes it: `ip netns exec NAME`."""
         self._ready = ready
         self._process: subprocess.Popen[str] | None = None
         self._reader: threading.Thread | None = None
@@ -58,7 +60,7 @@ class ServerProcess:
         """Runs `command` until its ready line; returns that line's match."""
         assert self._process is None, "already running"
         self._process = subprocess.Popen(
-            command,
+            [*self.prefix, *command],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
