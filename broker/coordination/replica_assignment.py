@@ -1,9 +1,17 @@
-"""Which brokers hold which partition of a new topic (Kafka's rules without racks). Pure."""
+"""Which brokers hold which partition of a new topic. Pure.
+
+With racks, the replicas of a partition are spread over as many racks as there are, so that it outlives
+the loss of one. Racks count where every broker alive has one; where only some have, none counts
+(Kafka's `RackAwareMode.Safe`), so that racks can be introduced one broker at a time.
+"""
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
+from itertools import zip_longest
 from random import Random
+from types import MappingProxyType
 from typing import Final
 
 from protocol.errors import ErrorCode, KafkaError
@@ -17,10 +25,12 @@ def assign_replicas(
     partitions: range,
     replication_factor: int,
     rng: Random,
+    racks: Mapping[int, str | None] = MappingProxyType({}),
 ) -> dict[int, tuple[int, ...]]:
     """Spreads leaders over the brokers in turn, and each leader's followers over the others.
 
-    Starts at a random broker, so that topics of one partition do not all go to the first. Raises
+    `racks` says where brokers stand; one that is not in it has no rack. Starts at a random broker, so
+    that topics of one partition do not all go to the first. Raises
     `KafkaError` INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR.
     """
     check_partition_count(partitions)
@@ -35,14 +45,40 @@ def assign_replicas(
             f"the replication factor is {replication_factor}, "
             f"the number of brokers alive is {len(broker_ids)}",
         )
-    brokers = sorted(broker_ids)
+    rack_of = _known_racks(broker_ids, racks)
+    brokers = _alternating(sorted(broker_ids), rack_of)
     start, shift = rng.randrange(len(brokers)), rng.randrange(len(brokers))
-    return {
-        partition: _replicas(brokers, start + partition, shift + partition // len(brokers))[
-            :replication_factor
-        ]
-        for partition in partitions
-    }
+    assignment = {}
+    for partition in partitions:
+        round_ = partition // len(brokers)
+        candidates = _replicas(brokers, start + partition, shift + round_)
+        assignment[partition] = _spread(candidates, rack_of)[:replication_factor]
+    return assignment
+
+
+def _known_racks(broker_ids: Collection[int], racks: Mapping[int, str | None]) -> dict[int, str]:
+    """The rack of every broker; without racks each broker stands alone."""
+    known = {one: rack for one in broker_ids if (rack := racks.get(one)) is not None}
+    return known if len(known) == len(broker_ids) else {one: str(one) for one in broker_ids}
+
+
+def _alternating(brokers: Sequence[int], rack_of: Mapping[int, str]) -> list[int]:
+    """One broker of each rack in turn, so that neighbours stand in different racks."""
+    by_rack: defaultdict[str, list[int]] = defaultdict(list)
+    for broker in brokers:
+        by_rack[rack_of[broker]].append(broker)
+    rounds = zip_longest(*by_rack.values())
+    return [broker for round_ in rounds for broker in round_ if broker is not None]
+
+
+def _spread(candidates: Sequence[int], rack_of: Mapping[int, str]) -> tuple[int, ...]:
+    """The first of each rack, then the second of each, ...; the leader stays the first of all."""
+    seen: Counter[str] = Counter()
+    places = []
+    for broker in candidates:
+        places.append((seen[rack_of[broker]], broker))
+        seen[rack_of[broker]] += 1
+    return tuple(broker for _, broker in sorted(places, key=lambda place: place[0]))
 
 
 def check_partition_count(partitions: range) -> None:

@@ -34,6 +34,48 @@ def test_leaders_and_replicas_are_spread_evenly(
     assert max(leaders.values()) - min(leaders[broker] for broker in brokers) <= 1
 
 
+@given(
+    rack_of=st.dictionaries(st.integers(0, 20), st.sampled_from("abcd"), min_size=1, max_size=9),
+    data=st.data(),
+    partitions=st.integers(1, 30),
+    seed=st.integers(),
+)
+def test_replicas_are_spread_over_racks(
+    rack_of: dict[int, str], data: st.DataObject, partitions: int, seed: int
+) -> None:
+    """A rack gets another replica of a partition only when no rack with room has fewer."""
+    factor = data.draw(st.integers(1, len(rack_of)))
+    brokers_in = Counter(rack_of.values())
+    assignment = assign_replicas(rack_of, range(partitions), factor, Random(seed), rack_of)
+    for replicas in assignment.values():
+        assert len(replicas) == len(set(replicas)) == factor
+        counts = Counter(rack_of[replica] for replica in replicas)
+        with_room = [counts[rack] for rack in brokers_in if counts[rack] < brokers_in[rack]]
+        assert not with_room or max(counts.values()) <= min(with_room) + 1
+    leaders = Counter(replicas[0] for replicas in assignment.values())
+    assert max(leaders.values()) - min(leaders[broker] for broker in rack_of) <= 1
+
+
+@given(racks=st.integers(1, 4), per_rack=st.integers(1, 3), data=st.data(), seed=st.integers())
+def test_equal_racks_give_every_broker_the_same_load(
+    racks: int, per_rack: int, data: st.DataObject, seed: int
+) -> None:
+    """As many partitions as brokers: each broker holds as many replicas as a partition has."""
+    rack_of = {broker: f"rack {broker % racks}" for broker in range(racks * per_rack)}
+    factor = data.draw(st.integers(1, len(rack_of)))
+    assignment = assign_replicas(rack_of, range(len(rack_of)), factor, Random(seed), rack_of)
+    load = Counter(replica for replicas in assignment.values() for replica in replicas)
+    assert set(load.values()) == {factor}
+
+
+@given(partitions=st.integers(1, 20), seed=st.integers())
+def test_racks_count_only_where_every_broker_has_one(partitions: int, seed: int) -> None:
+    """While racks are introduced one broker at a time, topics are spread as without them."""
+    brokers, some_racks = [1, 2, 3, 4], {1: "a", 2: "a", 3: "b", 4: None}
+    with_some = assign_replicas(brokers, range(partitions), 2, Random(seed), some_racks)
+    assert with_some == assign_replicas(brokers, range(partitions), 2, Random(seed))
+
+
 def test_followers_change_from_round_to_round() -> None:
     """When a broker dies, more than one other takes over from it."""
     assignment = assign_replicas([1, 2, 3, 4], range(12), 2, Random(0))
