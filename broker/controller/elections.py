@@ -1,0 +1,174 @@
+"""Who leads each partition: what the states should be, given who is alive. Pure.
+
+Level-triggered: every function compares the states as they are with the brokers as they are, and
+returns the difference. It does not matter which events led there, how many were missed, or who
+wrote the states; deciding again on the result decides nothing more.
+
+Rules, for one partition:
+1. The leader is alive, stays, is a replica and in sync: it leads on. A leaving broker, or one that is
+   no replica any more, is taken out of the ISR; any other follower only the leader itself takes out.
+2. Otherwise the first replica in assignment order that is alive, stays and is in sync leads. The new
+   ISR is what of the old one is alive and stays.
+3. There is none: the partition is without a leader (-1) and keeps its ISR, whose members alone are
+   known to have everything that was committed. A leaving leader goes on while another replica lives,
+   which may still catch up with it.
+4. Nobody of the ISR lives, and the topic allows unclean elections: the first replica that is alive
+   and stays leads, alone in the ISR. What only the old ISR had is lost.
+5. There is no state: nobody has ever led, and nobody has a record. The replicas that are alive make
+   the first ISR.
+
+Invariants: every state written here has an epoch one higher than before, so that a leader which
+hears of it starts anew; an ISR is never empty; a leader is in the ISR.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from broker.coordination.node_data import NO_LEADER, PartitionState
+from broker.coordination.topic import StateChange, Topic
+
+
+@dataclass(slots=True, frozen=True)
+class Electorate:
+    """The brokers that are registered, and which of them are about to stop."""
+
+    live: frozenset[int]
+    leaving: frozenset[int] = frozenset()
+
+    @property
+    def staying(self) -> frozenset[int]:
+        return self.live - self.leaving
+
+
+class ElectionType(enum.IntEnum):
+    """What somebody may ask for; the numbers are those of the ElectLeaders API."""
+
+    PREFERRED = 0
+    """The first replica of the assignment, if it is alive and in sync."""
+    UNCLEAN = 1
+    """Any replica that is alive, where nobody leads, whatever is lost."""
+
+
+def elect(
+    topics: Iterable[Topic], brokers: Electorate, *, is_unclean_allowed: Callable[[Topic], bool]
+) -> list[StateChange]:
+    """The changes of all partitions that are not as the rules want them."""
+    return [
+        StateChange(topic.name, partition, before, after)
+        for topic in topics
+        for partition, before, after in _decided(topic, brokers, is_unclean_allowed)
+        if after is not None
+    ]
+
+
+def elect_as_asked(
+    topics: Mapping[str, Topic],
+    brokers: Electorate,
+    asked: Mapping[tuple[str, int], ElectionType],
+) -> list[StateChange]:
+    """The changes that somebody asked for; what is unknown, impossible or needless is left out."""
+    changes = []
+    for (name, partition), election_type in asked.items():
+        topic = topics.get(name)
+        before = None if topic is None else topic.states.get(partition)
+        if topic is None or before is None:
+            continue
+        elected = _ELECTIONS[election_type](topic.assignment[partition], before, brokers)
+        if elected is not None:
+            changes.append(StateChange(name, partition, before, elected))
+    return changes
+
+
+def unseat(topics: Iterable[Topic], broker_ids: Collection[int]) -> list[StateChange]:
+    """Takes all leadership from brokers that were gone for a moment, and their place in the ISR.
+
+    They may have lost the end of their logs, so they stay in the ISR only where nobody else is.
+    """
+    return [
+        StateChange(topic.name, partition, state, led_by(NO_LEADER, state, others or state.isr))
+        for topic in topics
+        for partition, state in topic.states.items()
+        if state.leader in broker_ids
+        for others in [tuple(one for one in state.isr if one != state.leader)]
+    ]
+
+
+def is_unclean(change: StateChange) -> bool:
+    """Whether the new leader may lack what was committed."""
+    before, after = change.before, change.after
+    return before is not None and after.leader != NO_LEADER and after.leader not in before.isr
+
+
+def is_election(change: StateChange) -> bool:
+    """Whether somebody else leads than before."""
+    before, leader = change.before, change.after.leader
+    return leader != NO_LEADER and (before is None or before.leader != leader)
+
+
+def _decided(
+    topic: Topic, brokers: Electorate, is_unclean_allowed: Callable[[Topic], bool]
+) -> Iterator[tuple[int, PartitionState | None, PartitionState | None]]:
+    for partition, replicas in topic.assignment.items():
+        before = topic.states.get(partition)
+        after = (
+            _first_state(replicas, brokers)
+            if before is None
+            else _next_state(replicas, before, brokers, lambda: is_unclean_allowed(topic))
+        )
+        yield partition, before, after
+
+
+def _first_state(replicas: tuple[int, ...], brokers: Electorate) -> PartitionState | None:
+    alive = tuple(one for one in replicas if one in brokers.staying)
+    return PartitionState(leader=alive[0], leader_epoch=0, isr=alive) if alive else None
+
+
+def _next_state(
+    replicas: tuple[int, ...],
+    state: PartitionState,
+    brokers: Electorate,
+    is_unclean_allowed: Callable[[], bool],
+) -> PartitionState | None:
+    """What has to be written; None: nothing."""
+    in_sync = tuple(one for one in state.isr if one in replicas)
+    leader = state.leader
+    if leader in in_sync and leader in brokers.staying:
+        staying = tuple(one for one in in_sync if one not in brokers.leaving)
+        return None if staying == state.isr else led_by(leader, state, staying)
+    candidates = [one for one in replicas if one in in_sync and one in brokers.staying]
+    if candidates:
+        return led_by(candidates[0], state, tuple(filter(brokers.staying.__contains__, in_sync)))
+    others = [one for one in replicas if one in brokers.staying]
+    if leader in in_sync and leader in brokers.live and others:
+        return None
+    if others and brokers.live.isdisjoint(in_sync) and is_unclean_allowed():
+        return led_by(others[0], state, (others[0],))
+    return None if leader == NO_LEADER else led_by(NO_LEADER, state, state.isr)
+
+
+def _preferred(
+    replicas: tuple[int, ...], state: PartitionState, brokers: Electorate
+) -> PartitionState | None:
+    preferred = replicas[0]
+    if state.leader == preferred or not (preferred in state.isr and preferred in brokers.staying):
+        return None
+    return led_by(preferred, state, tuple(filter(brokers.staying.__contains__, state.isr)))
+
+
+def _unclean(
+    replicas: tuple[int, ...], state: PartitionState, brokers: Electorate
+) -> PartitionState | None:
+    if state.leader in brokers.live:
+        return None
+    return _next_state(replicas, state, brokers, lambda: True)
+
+
+_ELECTIONS = {ElectionType.PREFERRED: _preferred, ElectionType.UNCLEAN: _unclean}
+
+
+def led_by(leader: int, state: PartitionState, isr: tuple[int, ...]) -> PartitionState:
+    """The state after it, one epoch later."""
+    return replace(state, leader=leader, leader_epoch=state.leader_epoch + 1, isr=isr)

@@ -1,0 +1,101 @@
+"""Moving a partition to other brokers: the assignments on the way, and when it has arrived. Pure.
+
+While it moves, a partition's replicas are those of the target and, after them, those that it had
+(`replicas`); `Reassignment` says which of them are new (`adding`) and which will go (`removing`).
+The steps, each decided anew from what is there, so that any controller can go on after any other:
+1. the request: the assignment with both (`reassign`). The new replicas fetch, and the leader takes
+   them into the ISR once they have everything;
+2. all that are added are in sync, as is all of the target that is alive: the leader is moved into the
+   target and the others leave the ISR (`move_into_target`);
+3. the assignment becomes the target (`is_moved`), on condition that the state of step 2 still stands.
+   Brokers that are no replica any more delete what they had.
+A reassignment is cancelled by another one, back to where it came from. Without a living in-sync
+replica in the target nothing moves, so no step loses what was committed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from broker.controller.elections import Electorate, led_by
+from broker.coordination.node_data import PartitionState, Reassignment
+from broker.coordination.topic import StateChange, Topic
+
+NONE_PENDING = Reassignment(adding=(), removing=())
+
+
+def origin_of(topic: Topic, partition: int) -> tuple[int, ...]:
+    """The replicas without those that a running reassignment adds."""
+    adding = topic.reassignments.get(partition, NONE_PENDING).adding
+    return tuple(one for one in topic.assignment[partition] if one not in adding)
+
+
+def target_of(topic: Topic, partition: int) -> tuple[int, ...]:
+    """The replicas that there will be when nothing moves any more."""
+    removing = topic.reassignments.get(partition, NONE_PENDING).removing
+    return tuple(one for one in topic.assignment[partition] if one not in removing)
+
+
+def reassign(
+    topic: Topic, partition: int, target: tuple[int, ...]
+) -> tuple[tuple[int, ...], Reassignment | None]:
+    """The replicas while the partition moves to `target`, and what is moving (None: nothing).
+
+    Replicas that an earlier reassignment has added are dropped, unless they are in sync already:
+    then they may be the only ones that have what was committed, and go when the move is complete.
+    """
+    origin = origin_of(topic, partition)
+    state = topic.states.get(partition)
+    in_sync = () if state is None else (*state.isr, state.leader)
+    needed = [one for one in topic.assignment[partition] if one in origin or one in in_sync]
+    replicas = tuple(dict.fromkeys([*target, *needed]))
+    adding = tuple(one for one in target if one not in origin)
+    removing = tuple(one for one in replicas if one not in target)
+    moving = Reassignment(adding=adding, removing=removing)
+    return replicas, None if moving == NONE_PENDING else moving
+
+
+def move_into_target(topics: Iterable[Topic], brokers: Electorate) -> list[StateChange]:
+    """The states of partitions that can leave their old replicas."""
+    return [
+        StateChange(topic.name, partition, before, after)
+        for topic in topics
+        for partition in topic.reassignments
+        if (before := topic.states.get(partition)) is not None
+        and (after := _moved(topic, partition, before, brokers)) is not None
+    ]
+
+
+def is_moved(topic: Topic, partition: int, brokers: Electorate) -> bool:
+    """Whether the old replicas are needed no more: the target alone leads and is in sync."""
+    state = topic.states.get(partition)
+    if state is None:
+        return False
+    target = target_of(topic, partition)
+    is_alone = state.leader in target and set(state.isr) <= set(target)
+    return is_alone and _is_in_sync(topic, partition, state, brokers)
+
+
+def _moved(
+    topic: Topic, partition: int, state: PartitionState, brokers: Electorate
+) -> PartitionState | None:
+    target = target_of(topic, partition)
+    isr = tuple(one for one in state.isr if one in target)
+    if not _is_in_sync(topic, partition, state, brokers):
+        return None
+    if isr == state.isr and state.leader in target:
+        return None
+    leaders = [one for one in target if one in isr and one in brokers.staying]
+    leader = state.leader if state.leader in leaders else leaders[0]
+    return led_by(leader, state, isr)
+
+
+def _is_in_sync(topic: Topic, partition: int, state: PartitionState, brokers: Electorate) -> bool:
+    """Whether the target can do without the others.
+
+    A kept replica that is dead is not waited for: it may never return, and the others have it all.
+    """
+    isr, target = frozenset(state.isr), frozenset(target_of(topic, partition))
+    adding = topic.reassignments.get(partition, NONE_PENDING).adding
+    expected = (target & brokers.staying) | frozenset(adding)
+    return expected <= isr and not brokers.staying.isdisjoint(isr & target)
