@@ -21,6 +21,7 @@ reads the file again, helps.
 from __future__ import annotations
 
 import asyncio
+import math
 import sqlite3
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -102,6 +103,10 @@ class EmbeddedNodeTree:
     @property
     def session_state(self) -> SessionState:
         return self._session_state
+
+    @property
+    def session_timeout_s(self) -> float:
+        return math.inf
 
     async def read(self, path: str) -> Node:
         self._check_session()

@@ -7,15 +7,24 @@ a crash can be told from what is appended after it. Pure.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 
 from broker.coordination.node_data import NO_LEADER, PartitionState
 from broker.coordination.topic import Topic
 
 
-def initial_state(replicas: tuple[int, ...]) -> PartitionState:
-    """A new partition: the preferred replica leads, all are in sync, as nobody has a record."""
-    return PartitionState(leader=replicas[0], leader_epoch=0, isr=replicas)
+def initial_state(replicas: tuple[int, ...], able: Collection[int] | None = None) -> PartitionState:
+    """A new partition: its first replica leads, all are in sync, as nobody has a record.
+
+    Only those that are `able` to (None: all of them) count, if there are any; else nobody leads yet.
+    """
+    if able is None:
+        return PartitionState(leader=replicas[0], leader_epoch=0, isr=replicas)
+    isr = tuple(replica for replica in replicas if replica in able)
+    if not isr:
+        return PartitionState(leader=NO_LEADER, leader_epoch=0, isr=replicas)
+    return PartitionState(leader=isr[0], leader_epoch=0, isr=isr)
 
 
 def claim(topic: Topic, broker_id: int) -> Topic:

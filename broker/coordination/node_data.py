@@ -2,8 +2,8 @@
 
 Encoding is compact JSON with the fields in a fixed order; decoding takes any order and ignores
 fields it does not know, so that nodes written by Kafka can be read. Examples of every node are in
-`docs/formats/coordination-nodes.md` and are golden tests. The producer-id block is in
-`broker/producer_ids.py`.
+`docs/formats/coordination-nodes.md` and are golden tests. The brokers' own nodes are in
+`registration.py`, the producer-id block in `broker/producer_ids.py`.
 
 Pure. Knows nothing of when nodes are read and written.
 """
@@ -13,9 +13,9 @@ from __future__ import annotations
 import base64
 import json
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from broker.coordination.node_tree import CoordinationError, Node
 
@@ -24,11 +24,35 @@ TOPICS: Final = "/brokers/topics"
 TOPIC_CONFIGS: Final = "/config/topics"
 TOPIC_DELETIONS: Final = "/admin/delete_topics"
 CLUSTER_ID: Final = "/cluster/id"
+CONTROLLER: Final = "/controller"
+"""Ephemeral: its broker is the controller."""
+CONTROLLER_EPOCH: Final = "/controller_epoch"
+"""How often there was a new controller; every write of a controller depends on its version."""
+PREFERRED_REPLICA_ELECTION: Final = "/admin/preferred_replica_election"
+"""There while the controller shall give these partitions back to their first replicas."""
 
 NO_LEADER: Final = -1
 
 Assignment = Mapping[int, tuple[int, ...]]
 """Partition -> broker ids of its replicas, the preferred leader first."""
+
+
+class Reassignment(NamedTuple):
+    """A partition on its way to other replicas; its assignment is all of them until it is done."""
+
+    adding: tuple[int, ...]
+    """Not yet in sync, or not yet known to be."""
+    removing: tuple[int, ...]
+    """To be let go when all that are added are in sync."""
+
+
+class TopicData(NamedTuple):
+    """What the topic's node says."""
+
+    topic_id: uuid.UUID
+    assignment: dict[int, tuple[int, ...]]
+    """Partitions in ascending order."""
+    reassignments: dict[int, Reassignment]
 
 
 class NodeDataError(CoordinationError):
@@ -43,6 +67,11 @@ def broker_path(broker_id: int) -> str:
 def topic_path(topic: str) -> str:
     """The topic's id and assignment."""
     return f"{TOPICS}/{topic}"
+
+
+def topic_id_path(topic: str, topic_id: uuid.UUID) -> str:
+    """There as long as the topic with this id: tells it from a later one of the same name."""
+    return f"{TOPICS}/{topic}/{encode_uuid(topic_id)}"
 
 
 def topic_config_path(topic: str) -> str:
@@ -113,35 +142,51 @@ def decode_partition_state(path: str, node: Node) -> PartitionState:
         raise _senseless(path, node.data) from error
 
 
-def encode_topic(topic_id: uuid.UUID, assignment: Assignment) -> bytes:
+def encode_topic(
+    topic_id: uuid.UUID,
+    assignment: Assignment,
+    reassignments: Mapping[int, Reassignment] | None = None,
+) -> bytes:
     """The data of `topic_path`."""
+    moves = (reassignments or {}).items()
     return _encode(
         {
             "version": 3,
             "topic_id": encode_uuid(topic_id),
             "partitions": {str(partition): list(assignment[partition]) for partition in assignment},
-            "adding_replicas": {},
-            "removing_replicas": {},
+            "adding_replicas": {str(partition): list(move.adding) for partition, move in moves},
+            "removing_replicas": {str(partition): list(move.removing) for partition, move in moves},
         }
     )
 
 
-def decode_topic(path: str, data: bytes) -> tuple[uuid.UUID, dict[int, tuple[int, ...]]]:
-    """Topic id and assignment, partitions in ascending order. Raises `NodeDataError`."""
+def decode_topic(path: str, data: bytes) -> TopicData:
+    """Raises `NodeDataError`."""
     try:
         fields = _decode(data)
         topic_id = decode_uuid(fields["topic_id"])
-        replicas = {int(partition): ids for partition, ids in fields["partitions"].items()}
-        assignment = {
-            partition: tuple(int(broker) for broker in replicas[partition])
-            for partition in sorted(replicas)
-        }
+        assignment = _decode_replicas(fields["partitions"])
+        adding = _decode_replicas(fields.get("adding_replicas", {}))
+        removing = _decode_replicas(fields.get("removing_replicas", {}))
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise _senseless(path, data) from error
     is_whole = assignment and list(assignment) == list(range(len(assignment)))
     if not is_whole or not all(assignment.values()):
         raise _senseless(path, data)
-    return topic_id, assignment
+    reassignments = {
+        partition: Reassignment(adding.get(partition, ()), removing.get(partition, ()))
+        for partition in assignment
+        if adding.get(partition) or removing.get(partition)
+    }
+    return TopicData(topic_id, assignment, reassignments)
+
+
+def _decode_replicas(fields: Mapping[str, Iterable[int]]) -> dict[int, tuple[int, ...]]:
+    replicas = {int(partition): ids for partition, ids in fields.items()}
+    return {
+        partition: tuple(int(broker) for broker in replicas[partition])
+        for partition in sorted(replicas)
+    }
 
 
 def encode_config(config: Mapping[str, str]) -> bytes:
@@ -169,6 +214,47 @@ def decode_cluster_id(data: bytes) -> str:
         return str(_decode(data)["id"])
     except (ValueError, TypeError, KeyError) as error:
         raise _senseless(CLUSTER_ID, data) from error
+
+
+def encode_controller(broker_id: int, elected_ms: int) -> bytes:
+    """The data of `CONTROLLER`."""
+    return _encode({"version": 1, "brokerid": broker_id, "timestamp": str(elected_ms)})
+
+
+def decode_controller(data: bytes) -> int:
+    """The broker id. Raises `NodeDataError`."""
+    try:
+        return int(_decode(data)["brokerid"])
+    except (ValueError, TypeError, KeyError) as error:
+        raise _senseless(CONTROLLER, data) from error
+
+
+def encode_controller_epoch(epoch: int) -> bytes:
+    """The data of `CONTROLLER_EPOCH`."""
+    return str(epoch).encode()
+
+
+def decode_controller_epoch(data: bytes) -> int:
+    """Raises `NodeDataError`."""
+    try:
+        return int(data)
+    except ValueError as error:
+        raise _senseless(CONTROLLER_EPOCH, data) from error
+
+
+def encode_preferred_replica_election(partitions: Iterable[tuple[str, int]]) -> bytes:
+    """The data of `PREFERRED_REPLICA_ELECTION`, from topics and partitions."""
+    wanted = [{"topic": topic, "partition": partition} for topic, partition in partitions]
+    return _encode({"version": 1, "partitions": wanted})
+
+
+def decode_preferred_replica_election(data: bytes) -> list[tuple[str, int]]:
+    """Topics and partitions, each once. Raises `NodeDataError`."""
+    try:
+        wanted = [(str(one["topic"]), int(one["partition"])) for one in _decode(data)["partitions"]]
+    except (ValueError, TypeError, KeyError) as error:
+        raise _senseless(PREFERRED_REPLICA_ELECTION, data) from error
+    return list(dict.fromkeys(wanted))
 
 
 def encode_uuid(value: uuid.UUID) -> str:

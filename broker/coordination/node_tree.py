@@ -1,7 +1,7 @@
 """The one coordination interface: a tree of versioned nodes, in the image of ZooKeeper.
 
 `embedded.py` implements it for one broker, `tests/fakes/memory_node_tree.py` in memory for many,
-kazoo will for a cluster; `tests/contracts/node_tree.py` holds the laws that all of them keep.
+`zookeeper.py` for a cluster; `tests/contracts/node_tree.py` holds the laws that all of them keep.
 Everything above (producer-id blocks, topics, partition states, registration) is written once, over
 this interface, and every change of it is a conditional write.
 
@@ -149,6 +149,10 @@ class NodeTree(Protocol):
 
     @property
     def session_state(self) -> SessionState: ...
+
+    @property
+    def session_timeout_s(self) -> float:
+        """How long the session outlives silence, as negotiated; infinite where it needs no signs of life."""
 
     async def read(self, path: str) -> Node:
         """Raises `NoNodeError`."""

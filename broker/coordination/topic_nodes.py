@@ -6,13 +6,13 @@ big change is several, each at most `OPERATIONS_MAX` long, in an order that a cr
 Creation and new partitions:
 1. the topic node, its configuration and the first partitions' states;
 2. more partitions' states, and so on. After a crash the topic exists with partitions that were never
-   led; their leader gives them a state when it starts (`TopicRegistry.claim_leadership`).
+   led; the controller, or a broker alone at its start, gives them their first states.
 
 Deletion:
 1. a node below `/admin/delete_topics`, and the first partitions go;
 2. more partitions, and so on;
-3. the last ones, the topic, its configuration, and the node of step 1. After a crash `load` finds
-   that node and goes on.
+3. the last ones, the topic, its configuration, and the node of step 1. While that node is there, the
+   topic counts as gone; after a crash `load` finds it and goes on, and so does a creation.
 
 Knows nothing of rules (`topic_registry.py`) and of JSON (`node_data.py`).
 """
@@ -40,12 +40,15 @@ from broker.coordination.node_data import (
     partitions_path,
     topic_config_path,
     topic_deletion_path,
+    topic_id_path,
     topic_path,
 )
 from broker.coordination.node_tree import (
+    ANY_VERSION,
     Check,
     Create,
     Delete,
+    MultiFailedError,
     Node,
     NodeTree,
     NoNodeError,
@@ -53,10 +56,13 @@ from broker.coordination.node_tree import (
     Write,
     ensure_paths,
 )
-from broker.coordination.topic import NO_NODE, Topic
+from broker.coordination.topic import NO_NODE, StateChange, Topic
 
 OPERATIONS_MAX: Final = 1000
 """In one multi-operation; about 200 bytes each."""
+STATE_CHANGES_MAX: Final = OPERATIONS_MAX // 4
+"""In one multi-operation: each may take a check of its topic and two parents beside itself."""
+DELETION_RACES_MAX: Final = 10
 
 
 async def ensure_topic_paths(tree: NodeTree) -> None:
@@ -70,35 +76,53 @@ async def read_topic_names(tree: NodeTree) -> list[str]:
 
 
 async def read_topics(tree: NodeTree, names: Sequence[str]) -> dict[str, Topic]:
-    """Those of the named topics that exist. Raises `NodeDataError`."""
+    """Those of the named topics that exist and are not being deleted. Raises `NodeDataError`."""
     nodes = await tree.read_many([topic_path(name) for name in names])
     configs = await tree.read_many([topic_config_path(name) for name in names])
-    topics = {
-        name: _read_topic(name, node, config)
+    topics = [
+        _read_topic(name, node, config)
         for name, node, config in zip(names, nodes, configs, strict=True)
         if node is not None
+    ]
+    id_nodes = await tree.read_many([topic_id_path(topic.name, topic.topic_id) for topic in topics])
+    states = await _read_states(
+        tree, [(topic.name, partition) for topic in topics for partition in topic.assignment]
+    )
+    found = {}
+    for topic, id_node in zip(topics, id_nodes, strict=True):
+        of_topic = {
+            partition: states[topic.name, partition]
+            for partition in topic.assignment
+            if (topic.name, partition) in states
+        }
+        found[topic.name] = replace(topic, states=of_topic, has_id_node=id_node is not None)
+    return await _without_deletions(tree, found)
+
+
+async def _without_deletions(tree: NodeTree, topics: dict[str, Topic]) -> dict[str, Topic]:
+    """Leaves out what was deleted, or began to be, while it was read: states go first."""
+    partial = [name for name, topic in topics.items() if len(topic.states) < topic.partition_count]
+    if not partial:
+        return topics
+    marks = await tree.read_many([topic_deletion_path(name) for name in partial])
+    nodes = await tree.read_many([topic_path(name) for name in partial])
+    gone = {
+        name
+        for name, mark, node in zip(partial, marks, nodes, strict=True)
+        if mark is not None
+        or node is None
+        or decode_topic(topic_path(name), node.data).topic_id != topics[name].topic_id
     }
-    pairs = [(name, partition) for name, topic in topics.items() for partition in topic.assignment]
-    states = await _read_states(tree, pairs)
-    return {
-        name: replace(
-            topic,
-            states={
-                partition: states[name, partition]
-                for partition in topic.assignment
-                if (name, partition) in states
-            },
-        )
-        for name, topic in topics.items()
-    }
+    return {name: topic for name, topic in topics.items() if name not in gone}
 
 
 def _read_topic(name: str, node: Node, config: Node | None) -> Topic:
-    topic_id, assignment = decode_topic(topic_path(name), node.data)
+    data = decode_topic(topic_path(name), node.data)
     return Topic(
         name=name,
-        topic_id=topic_id,
-        assignment=assignment,
+        topic_id=data.topic_id,
+        assignment=data.assignment,
+        reassignments=data.reassignments,
         states={},
         config=decode_config(topic_config_path(name), config.data) if config else {},
         node_version=node.version,
@@ -121,15 +145,28 @@ async def _read_states(
 def create_operations(topic: Topic) -> Iterator[Operation]:
     """A new topic. `config_version` says whether a configuration was there before it."""
     yield Create(topic_path(topic.name), encode_topic(topic.topic_id, topic.assignment))
+    yield Create(topic_id_path(topic.name, topic.topic_id))
     yield config_operation(topic)
     yield Create(partitions_path(topic.name))
     yield from new_partition_operations(topic, topic.assignment)
 
 
+def identity_checks(topic: Topic) -> list[Check]:
+    """What a late change must hold against: a topic of the same name, whose versions start again."""
+    if not topic.has_id_node:
+        return []
+    return [Check(topic_id_path(topic.name, topic.topic_id), ANY_VERSION)]
+
+
+def assignment_operation(before: Topic, after: Topic) -> Operation:
+    """Another assignment for a topic of exactly this version."""
+    data = encode_topic(after.topic_id, after.assignment, after.reassignments)
+    return Write(topic_path(after.name), data, before.node_version)
+
+
 def extend_operations(before: Topic, after: Topic) -> Iterator[Operation]:
     """More partitions for a topic."""
-    data = encode_topic(after.topic_id, after.assignment)
-    yield Write(topic_path(after.name), data, before.node_version)
+    yield assignment_operation(before, after)
     yield from new_partition_operations(after, range(before.partition_count, after.partition_count))
 
 
@@ -159,44 +196,99 @@ def state_operations(before: Topic, after: Topic) -> Iterator[Operation]:
         yield Create(path, data) if old is None else Write(path, data, old.node_version)
 
 
+async def state_change_operations(
+    tree: NodeTree, changes: Sequence[StateChange]
+) -> list[Operation]:
+    """The states as they shall be, over those before. First states come with what is missing above."""
+    first = [change for change in changes if change.before is None]
+    parents = dict.fromkeys(
+        path
+        for change in first
+        for path in (
+            partitions_path(change.topic),
+            partition_path(change.topic, change.partition),
+        )
+    )
+    nodes = await tree.read_many(list(parents)) if parents else []
+    operations: list[Operation] = [
+        Create(path) for path, node in zip(parents, nodes, strict=True) if node is None
+    ]
+    for topic, partition, before, after in changes:
+        path, data = partition_state_path(topic, partition), encode_partition_state(after)
+        operations.append(
+            Create(path, data) if before is None else Write(path, data, before.node_version)
+        )
+    return operations
+
+
 async def ensure_partition_paths(tree: NodeTree, before: Topic, after: Topic) -> None:
     """Creates the parents of first states; a crash, or Kafka, may have left some of them."""
     unled = after.states.keys() - before.states.keys()
-    await ensure_paths(tree, [partition_path(after.name, partition) for partition in unled])
+    await ensure_paths(tree, [partition_path(after.name, partition) for partition in sorted(unled)])
 
 
-async def delete_topic_nodes(tree: NodeTree, topic: Topic) -> None:
-    """Deletes a topic of exactly this version. Raises `MultiFailedError`."""
+async def begin_deletion(tree: NodeTree, topic: Topic) -> None:
+    """Deletes a topic of exactly this version, or a first part of it. Raises `MultiFailedError`."""
     begin: list[Operation] = [
+        *identity_checks(topic),
         Check(topic_path(topic.name), topic.node_version),
         Create(topic_deletion_path(topic.name)),
     ]
-    await commit_in_chunks(tree, [*begin, *await _delete_operations(tree, topic.name)])
+    operations = [*begin, *await _delete_operations(tree, topic.name)]
+    await commit(tree, operations[:OPERATIONS_MAX])
 
 
 async def finish_deletions(tree: NodeTree) -> None:
     """Completes what a crash has left half deleted."""
     for name in await tree.children(TOPIC_DELETIONS):
-        await commit_in_chunks(tree, await _delete_operations(tree, name))
+        await finish_deletion(tree, name)
+
+
+async def finish_deletion(tree: NodeTree, name: str) -> None:
+    """Deletes what is left of a topic whose deletion has begun; others may be at it, too.
+
+    Every step depends on the mark of the deletion, so that nothing of a later topic is deleted. Raises
+    `MultiFailedError` after many lost races.
+    """
+    mark = Check(topic_deletion_path(name), 0)
+    for attempt in range(1, DELETION_RACES_MAX + 1):
+        if (await tree.read_many([mark.path]))[0] is None:
+            return
+        try:
+            await commit_in_chunks(tree, await _delete_operations(tree, name), [mark])
+        except MultiFailedError:
+            if attempt == DELETION_RACES_MAX:
+                raise
 
 
 async def _delete_operations(tree: NodeTree, name: str) -> list[Operation]:
-    """Deletes of all that is there of the topic, children first."""
-    try:
-        partitions = [int(child) for child in await tree.children(partitions_path(name))]
-    except NoNodeError:
-        partitions = []
+    """Deletes of all that is there of the topic, children first, the mark of the deletion last."""
+    partitions = await _children(tree, partitions_path(name))
     paths: list[str] = []
-    for partition in partitions:
+    for partition in sorted(int(child) for child in partitions):
         paths += partition_state_path(name, partition), partition_path(name, partition)
-    paths += partitions_path(name), topic_path(name), topic_config_path(name)
+    paths += [f"{topic_path(name)}/{child}" for child in await _children(tree, topic_path(name))]
+    paths += topic_path(name), topic_config_path(name)
     nodes = await tree.read_many(paths)
     present = [path for path, node in zip(paths, nodes, strict=True) if node is not None]
     return [Delete(path) for path in [*present, topic_deletion_path(name)]]
 
 
-async def commit_in_chunks(tree: NodeTree, operations: Iterable[Operation]) -> None:
-    """One multi-operation if they fit, else several, in order. Raises `MultiFailedError`."""
+async def _children(tree: NodeTree, path: str) -> list[str]:
+    try:
+        return await tree.children(path)
+    except NoNodeError:
+        return []
+
+
+async def commit_in_chunks(
+    tree: NodeTree, operations: Iterable[Operation], checks: Sequence[Check] = ()
+) -> None:
+    """One multi-operation if they fit, else several, in order, each with the checks.
+
+    Raises `MultiFailedError`.
+    """
     all_operations = list(operations)
-    for start in range(0, len(all_operations), OPERATIONS_MAX):
-        await commit(tree, all_operations[start : start + OPERATIONS_MAX])
+    size = OPERATIONS_MAX - len(checks)
+    for start in range(0, len(all_operations), size):
+        await commit(tree, [*checks, *all_operations[start : start + size]])

@@ -3,40 +3,54 @@
 Every change is checked, then written to the node tree by conditional operations, then published: the
 view is replaced and the listeners are called in the same step of the event loop. So the view never
 shows what is not durable, and a listener sees each topic whole. A change that loses a race is decided
-again on what is there now.
+again on what is there now. `follow` reads what others have changed, in turn with the changes made here,
+so the view never moves back.
 
 Errors are `KafkaError`s with Kafka's codes. Configuration values are the caller's to validate
-(`broker/topic_config.py`). Called by the handlers of the topic APIs and by the server at its start.
+(`broker/topic_config.py`). Called by the handlers of the topic APIs, by the server at its start,
+by the leaders of partitions (ISR) and by the controller.
 """
 
 from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from random import Random
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from broker.coordination import topic_nodes
 from broker.coordination.leadership import claim, initial_state
 from broker.coordination.lost_replies import commit
 from broker.coordination.node_data import (
-    BROKERS,
+    Assignment,
+    PartitionState,
+    Reassignment,
     encode_uuid,
+    partition_state_path,
     topic_config_path,
 )
 from broker.coordination.node_tree import (
+    BadVersionError,
     Cancel,
+    Check,
     ConnectionLostError,
     MultiFailedError,
     NodeTree,
+    Operation,
 )
+from broker.coordination.registration import BrokerInfo, read_brokers
 from broker.coordination.replica_assignment import assign_replicas, check_assignment
-from broker.coordination.topic import NO_NODE, NewTopic, Topic
+from broker.coordination.topic import NO_NODE, NewTopic, StateChange, Topic
 from broker.coordination.topic_names import check_collision, check_topic_name
 from broker.coordination.topic_view import TopicListener, TopicView
 from protocol.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from broker.coordination.topic_follower import TopicFollower
+
+__all__ = ["StateChange", "TopicRegistry"]
 
 LOST_RACES_MAX: Final = 10
 """In one change, before it is given up."""
@@ -62,6 +76,7 @@ class TopicRegistry:
         """The same topics."""
         self._turn = asyncio.Lock()
         """Held during a change, so that this broker never races with itself."""
+        self._follower: TopicFollower | None = None
 
     def listen(self, listener: TopicListener) -> Cancel:
         """Calls `listener` at every event from now on; it must not block or raise."""
@@ -77,6 +92,21 @@ class TopicRegistry:
             await topic_nodes.finish_deletions(self._tree)
             await self._refresh()
 
+    async def follow(self) -> None:
+        """Keeps the view up to date from now on, until `close`; to be called after `load`.
+
+        Raises `CoordinationError`.
+        """
+        from broker.coordination.topic_follower import TopicFollower
+
+        self._follower = TopicFollower(self._tree, self.topics, self._refresh_in_turn)
+        await self._follower.start()
+
+    async def close(self) -> None:
+        """Follows no more; the view stays as it is."""
+        if self._follower is not None:
+            await self._follower.close()
+
     async def claim_leadership(self, broker_id: int) -> None:
         """Makes the broker the leader of all it may lead, each in a new epoch.
 
@@ -85,17 +115,62 @@ class TopicRegistry:
         """
         await self._decide_until_won(lambda: self._claim(broker_id))
 
+    async def change_states(
+        self, changes: Sequence[StateChange], checks: Sequence[Check] = ()
+    ) -> None:
+        """Writes states, each if it still is what it was `before`, and only while the checks hold.
+
+        Many changes are several atomic operations, in order; those before a failed one are made. Raises
+        `MultiFailedError` after a lost race, with the view up to date again; `ConnectionLostError` when
+        the outcome is unknown, and the view follows when the connection is back.
+        """
+        async with self._turn:
+            for start in range(0, len(changes), topic_nodes.STATE_CHANGES_MAX):
+                chunk = changes[start : start + topic_nodes.STATE_CHANGES_MAX]
+                await self._change_states(chunk, checks)
+
+    async def change_assignment(
+        self,
+        name: str,
+        partition: int,
+        replicas: tuple[int, ...],
+        reassignment: Reassignment | None,
+        checks: Sequence[Check] = (),
+    ) -> Topic:
+        """Gives one partition other replicas, and notes (None: ends) its way to them.
+
+        Raises `KafkaError` UNKNOWN_TOPIC_OR_PARTITION, and as `change_states`.
+        """
+        async with self._turn:
+            before = self._existing(name)
+            if partition not in before.assignment:
+                raise KafkaError(
+                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{name}-{partition} does not exist"
+                )
+            others = {p: move for p, move in before.reassignments.items() if p != partition}
+            after = replace(
+                before,
+                assignment={**before.assignment, partition: replicas},
+                reassignments=others
+                if reassignment is None
+                else {**others, partition: reassignment},
+                node_version=before.node_version + 1,
+            )
+            operation = topic_nodes.assignment_operation(before, after)
+            await self._commit([*checks, *topic_nodes.identity_checks(before), operation], [name])
+            return self._publish(after)
+
     async def create_topic(self, new: NewTopic, *, validate_only: bool = False) -> Topic:
         """The topic, as it is or (`validate_only`) would be.
 
         Raises `KafkaError` TOPIC_ALREADY_EXISTS, INVALID_TOPIC_EXCEPTION, INVALID_PARTITIONS,
         INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT.
         """
-        return await self._change(lambda: self._create(new, validate_only))
+        return await self._change(new.name, lambda: self._create(new, validate_only))
 
     async def delete_topic(self, name: str) -> Topic:
         """The topic that was. Raises `KafkaError` UNKNOWN_TOPIC_OR_PARTITION."""
-        return await self._change(lambda: self._delete(name))
+        return await self._change(name, lambda: self._delete(name))
 
     async def create_partitions(
         self,
@@ -110,7 +185,9 @@ class TopicRegistry:
         Raises `KafkaError` UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS,
         INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT.
         """
-        return await self._change(lambda: self._extend(name, count, assignment, validate_only))
+        return await self._change(
+            name, lambda: self._extend(name, count, assignment, validate_only)
+        )
 
     async def set_topic_config(self, name: str, config: Config) -> Topic:
         """Replaces all overrides. Raises `KafkaError` UNKNOWN_TOPIC_OR_PARTITION."""
@@ -122,53 +199,104 @@ class TopicRegistry:
         `alter` is called again after a lost race, so no concurrent change is overwritten. Raises
         `KafkaError` UNKNOWN_TOPIC_OR_PARTITION.
         """
-        return await self._change(lambda: self._configure(name, alter))
+        return await self._change(name, lambda: self._configure(name, alter))
 
-    async def _change(self, change: Callable[[], Awaitable[T]]) -> T:
+    async def _change(self, name: str, change: Callable[[], Awaitable[T]]) -> T:
         """A change that a client asks for: where nobody knows its outcome, the client is told so."""
         try:
-            return await self._decide_until_won(change)
+            return await self._decide_until_won(change, [name])
         except (ConnectionLostError, MultiFailedError) as error:
             raise KafkaError(
                 ErrorCode.REQUEST_TIMED_OUT, f"it is not known whether the change was made: {error}"
             ) from error
 
-    async def _decide_until_won(self, change: Callable[[], Awaitable[T]]) -> T:
+    async def _decide_until_won(
+        self, change: Callable[[], Awaitable[T]], names: Sequence[str] | None = None
+    ) -> T:
+        """`names`: the topics that it is about; None: all."""
         async with self._turn:
             for _ in range(LOST_RACES_MAX):
                 try:
                     return await change()
                 except MultiFailedError:
-                    await self._refresh()
+                    await self._refresh(names)
             return await change()
 
-    async def _refresh(self) -> None:
-        names = await topic_nodes.read_topic_names(self._tree)
+    async def _refresh_in_turn(self, names: Sequence[str]) -> None:
+        async with self._turn:
+            await self._refresh(names)
+
+    async def _refresh(self, names: Sequence[str] | None = None) -> None:
+        """Reads these topics (None: all) and publishes what is new."""
+        if names is None:
+            names = list(
+                dict.fromkeys([*self.topics, *await topic_nodes.read_topic_names(self._tree)])
+            )
         found = await topic_nodes.read_topics(self._tree, names)
-        for name in {**self.topics, **found}:
-            self._view.publish(name, found.get(name))
+        for name in names:
+            topic = found.get(name)
+            known = self.topics.get(name)
+            self._view.publish(name, None if topic is None else topic.at_least_as_new_as(known))
+
+    async def _change_states(self, changes: Sequence[StateChange], checks: Sequence[Check]) -> None:
+        names = list(dict.fromkeys(change.topic for change in changes))
+        topics = [self.topics[name] for name in names if name in self.topics]
+        for index, change in enumerate(changes):
+            self._check_still_known(index, change)
+        operations = await topic_nodes.state_change_operations(self._tree, changes)
+        identities = [check for topic in topics for check in topic_nodes.identity_checks(topic)]
+        await self._commit([*checks, *identities, *operations], names)
+        for topic in topics:
+            states = {
+                change.partition: replace(
+                    change.after,
+                    node_version=0 if change.before is None else change.before.node_version + 1,
+                )
+                for change in changes
+                if change.topic == topic.name
+            }
+            self._publish(replace(topic, states=dict(sorted({**topic.states, **states}.items()))))
+
+    def _check_still_known(self, index: int, change: StateChange) -> None:
+        """A decision on what is no longer so has lost its race already."""
+        topic = self.topics.get(change.topic)
+        if topic is None or topic.states.get(change.partition) != change.before:
+            path = partition_state_path(change.topic, change.partition)
+            raise MultiFailedError(
+                index, BadVersionError(path, "has changed since it was decided on")
+            )
+
+    async def _commit(self, operations: Sequence[Operation], names: Sequence[str]) -> None:
+        """All operations or none; after a lost race these topics are read again."""
+        try:
+            await commit(self._tree, operations)
+        except MultiFailedError:
+            await self._refresh(names)
+            raise
 
     async def _create(self, new: NewTopic, validate_only: bool) -> Topic:
         check_topic_name(new.name)
         if new.name in self.topics:
             raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {new.name!r} already exists")
         check_collision(new.name, self.topics)
-        broker_ids = await self._broker_ids()
+        brokers = await read_brokers(self._tree)
         if new.assignment is None:
             factor, partitions = new.replication_factor, range(new.partitions)
-            assignment = assign_replicas(broker_ids, partitions, factor, self._rng)
+            assignment = self._assign(brokers, partitions, factor)
         else:
             partitions = range(len(new.assignment))
-            assignment = check_assignment(new.assignment, partitions, broker_ids)
+            assignment = check_assignment(new.assignment, partitions, brokers)
         topic = Topic(
             name=new.name,
             topic_id=self._new_topic_id(),
             assignment=assignment,
-            states={partition: initial_state(assignment[partition]) for partition in assignment},
+            states=_initial_states(assignment, brokers),
             config=dict(new.config),
+            has_id_node=True,
         )
         if validate_only:
             return topic
+        await topic_nodes.finish_deletion(self._tree, new.name)
         # Kafka leaves configurations behind and lets them be set before the topic is there.
         config_node = (await self._tree.read_many([topic_config_path(new.name)]))[0]
         topic = replace(topic, config_version=config_node.version if config_node else NO_NODE)
@@ -177,8 +305,9 @@ class TopicRegistry:
 
     async def _delete(self, name: str) -> Topic:
         topic = self._existing(name)
-        await topic_nodes.delete_topic_nodes(self._tree, topic)
+        await topic_nodes.begin_deletion(self._tree, topic)
         self._view.publish(name, None)
+        await topic_nodes.finish_deletion(self._tree, name)
         return topic
 
     async def _extend(
@@ -192,28 +321,29 @@ class TopicRegistry:
                 f"which cannot become {count}",
             )
         partitions = range(before.partition_count, count)
-        broker_ids, factor = await self._broker_ids(), before.replication_factor
+        brokers, factor = await read_brokers(self._tree), before.replication_factor
         if explicit is None:
-            added = assign_replicas(broker_ids, partitions, factor, self._rng)
+            added = self._assign(brokers, partitions, factor)
         else:
-            added = check_assignment(explicit, partitions, broker_ids, factor)
-        states = {partition: initial_state(added[partition]) for partition in added}
+            added = check_assignment(explicit, partitions, brokers, factor)
         after = replace(
             before,
             assignment={**before.assignment, **added},
-            states={**before.states, **states},
+            states={**before.states, **_initial_states(added, brokers)},
             node_version=before.node_version + 1,
         )
         if validate_only:
             return after
         operations = topic_nodes.extend_operations(before, after)
-        await topic_nodes.commit_in_chunks(self._tree, operations)
+        checks = topic_nodes.identity_checks(before)
+        await topic_nodes.commit_in_chunks(self._tree, operations, checks)
         return self._publish(after)
 
     async def _configure(self, name: str, alter: Callable[[Config], Config]) -> Topic:
         before = self._existing(name)
         after = replace(before, config=dict(alter(before.config)))
-        await commit(self._tree, [topic_nodes.config_operation(after)])
+        checks = topic_nodes.identity_checks(before)
+        await commit(self._tree, [*checks, topic_nodes.config_operation(after)])
         return self._publish(replace(after, config_version=before.config_version + 1))
 
     async def _claim(self, broker_id: int) -> None:
@@ -229,9 +359,10 @@ class TopicRegistry:
         for _, after in pairs:
             self._publish(after)
 
-    async def _broker_ids(self) -> list[int]:
-        """Who is alive, and so may get replicas."""
-        return [int(name) for name in await self._tree.children(BROKERS)]
+    def _assign(
+        self, brokers: Mapping[int, BrokerInfo], partitions: range, factor: int
+    ) -> dict[int, tuple[int, ...]]:
+        return assign_replicas(list(brokers), partitions, factor, self._rng)
 
     def _new_topic_id(self) -> uuid.UUID:
         """Kafka avoids a leading dash, which command lines would take for an option."""
@@ -248,3 +379,11 @@ class TopicRegistry:
     def _publish(self, topic: Topic) -> Topic:
         self._view.publish(topic.name, topic)
         return topic
+
+
+def _initial_states(
+    assignment: Assignment, brokers: Mapping[int, BrokerInfo]
+) -> dict[int, PartitionState]:
+    """First states of new partitions: only brokers that are there to stay count."""
+    able = [broker_id for broker_id, info in brokers.items() if not info.is_leaving]
+    return {partition: initial_state(replicas, able) for partition, replicas in assignment.items()}

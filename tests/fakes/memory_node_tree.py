@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import math
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 
@@ -65,6 +66,8 @@ class MemoryNodeTree:
     """One client. Every call gives the other tasks a turn first, as a network would."""
 
     def __init__(self, tree: MemoryTree) -> None:
+        self.session_timeout_s = math.inf
+        """For tests to set; nothing here ends a session by itself."""
         self._tree = tree
         self._watches = Watches()
         self._session_state = SessionState.CONNECTED

@@ -74,7 +74,11 @@ def test_what_is_encoded_is_decoded() -> None:
     state = PartitionState(leader=1, leader_epoch=3, isr=(1, 2), node_version=7)
     node = Node(encode_partition_state(state), 7)
     assert decode_partition_state("/p", node) == state
-    assert decode_topic("/t", EXAMPLES[topic_path("orders")]) == (TOPIC_ID, {0: (1, 2), 1: (2, 1)})
+    assert decode_topic("/t", EXAMPLES[topic_path("orders")]) == (
+        TOPIC_ID,
+        {0: (1, 2), 1: (2, 1)},
+        {},
+    )
     assert decode_config("/c", EXAMPLES[topic_config_path("orders")])["retention.ms"] == "1000"
     assert decode_cluster_id(EXAMPLES[CLUSTER_ID]) == encode_uuid(TOPIC_ID)
 
@@ -93,7 +97,7 @@ def test_nodes_that_kafka_wrote_are_read() -> None:
         b'"4":[1],"3":[1],"2":[1],"1":[1],"0":[2]},"topic_id":"AAECAwQFBgcICQoLDA0ODw",'
         b'"adding_replicas":{},"version":3}'
     )
-    _, assignment = decode_topic("/t", topic)
+    assignment = decode_topic("/t", topic).assignment
     assert list(assignment) == list(range(11))
     assert assignment[0] == (2,)
 

@@ -13,7 +13,6 @@ import pytest
 from broker.coordination import topic_nodes
 from broker.coordination.node_data import (
     PartitionState,
-    broker_path,
     decode_partition_state,
     encode_partition_state,
     encode_uuid,
@@ -22,7 +21,8 @@ from broker.coordination.node_data import (
     topic_config_path,
     topic_path,
 )
-from broker.coordination.node_tree import Operation, ensure_paths
+from broker.coordination.node_tree import Operation
+from broker.coordination.registration import BrokerInfo, register_broker
 from broker.coordination.topic import (
     NewTopic,
     Topic,
@@ -41,9 +41,8 @@ async def server() -> MemoryTree:
     """A tree with the brokers 1 and 2 alive."""
     server = MemoryTree()
     tree = server.connect()
-    await ensure_paths(tree, ["/brokers/ids"])
     for broker_id in (1, 2):
-        await tree.create(broker_path(broker_id), ephemeral=True)
+        await register_broker(tree, BrokerInfo(broker_id=broker_id, endpoints={}, started_ms=0))
     return server
 
 
