@@ -29,20 +29,25 @@ class Synonym(NamedTuple):
     """One name that was looked at on the way to a value."""
 
     name: str
-    value: str
+    value: str | None
     source: ConfigSource
 
 
 class ConfigEntry(NamedTuple):
-    """One name of a topic or a broker. Values are text, as on the wire."""
+    """One name of a topic or a broker. Values are text, as on the wire; that of a secret is None."""
 
     name: str
-    value: str
+    value: str | None
     source: ConfigSource
     is_read_only: bool
     synonyms: list[Synonym]
     type: ConfigType
     doc: str
+
+    @property
+    def is_sensitive(self) -> bool:
+        """Whether the value is withheld."""
+        return self.type is ConfigType.PASSWORD
 
     @property
     def is_default(self) -> bool:
@@ -138,9 +143,11 @@ def _broker_synonyms(config: Config, setting: Setting) -> list[Synonym]:
     """The broker's own value where it differs from the default, then the default."""
     name = setting.name.replace("_", ".")
     value, default = canonical(getattr(config, setting.name)), canonical(setting.default)
-    synonyms = [Synonym(name, default, ConfigSource.DEFAULT)]
+    is_secret = setting.kind.is_secret
+    synonyms = [Synonym(name, None if is_secret else default, ConfigSource.DEFAULT)]
     if value != default:
-        synonyms.insert(0, Synonym(name, value, ConfigSource.STATIC_BROKER))
+        shown = None if is_secret else value
+        synonyms.insert(0, Synonym(name, shown, ConfigSource.STATIC_BROKER))
     return synonyms
 
 

@@ -23,11 +23,14 @@ from broker.config_values import (
     boolean,
     choice,
     coordinator,
+    credentials,
     duration,
     integer,
     listen_address,
     listen_addresses,
     optional_name,
+    optional_path,
+    password,
     path,
     size,
 )
@@ -67,6 +70,13 @@ class TimestampType(enum.StrEnum):
     LOG_APPEND_TIME = "LogAppendTime"
 
 
+class EndpointIdentification(enum.StrEnum):
+    """How the name of a server is compared with its certificate (Kafka's `https`, or not at all)."""
+
+    HTTPS = "https"
+    NONE = "none"
+
+
 class Setting(NamedTuple):
     """What is known of one configuration name besides its value."""
 
@@ -81,7 +91,7 @@ class Setting(NamedTuple):
 def _setting(default: Value, kind: Kind[Any], doc: str, flag_metavar: str | None = None) -> Value:
     """A field of `Config`; typed as its default so that the class reads like any dataclass."""
     metadata = {"kind": kind, "doc": doc, "flag_metavar": flag_metavar}
-    return field(default=default, metadata=metadata)
+    return field(default=default, metadata=metadata, repr=not kind.is_secret)
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -158,6 +168,31 @@ class Config:
     )
     zookeeper_session_timeout_ms: int = _setting(
         6000, duration(100, INT32_MAX), "how long ZooKeeper waits for a silent broker"
+    )
+    zookeeper_connection_timeout_ms: int = _setting(
+        18_000, duration(1, INT32_MAX), "how long a starting broker waits for ZooKeeper"
+    )
+    zookeeper_digest: str | None = _setting(
+        None,
+        credentials(),
+        "digest credentials for ZooKeeper; nodes created with them are closed to everybody else",
+    )
+    zookeeper_ssl_client_enable: bool = _setting(
+        False, boolean(), "connect to ZooKeeper by TLS (its secureClientPort)"
+    )
+    zookeeper_ssl_truststore_location: str | None = _setting(
+        None, optional_path(), "PEM: who may sign ZooKeeper's certificate; none: the system's list"
+    )
+    zookeeper_ssl_keystore_location: str | None = _setting(
+        None, optional_path(), "PEM: the broker's key and certificate, where ZooKeeper asks for one"
+    )
+    zookeeper_ssl_keystore_password: str | None = _setting(
+        None, password(), "password of the key in zookeeper_ssl_keystore_location"
+    )
+    zookeeper_ssl_endpoint_identification_algorithm: EndpointIdentification = _setting(
+        EndpointIdentification.HTTPS,
+        choice(EndpointIdentification),
+        "https: ZooKeeper's certificate must be for the host in --coordinator; none: for any",
     )
 
     log_segment_bytes: int = _setting(

@@ -52,6 +52,7 @@ class ConfigType(enum.IntEnum):
     INT = 3
     LONG = 5
     LIST = 7
+    PASSWORD = 9
 
 
 @dataclass(slots=True, frozen=True)
@@ -62,12 +63,18 @@ class Kind(Generic[Value]):
     parse: Callable[[str], Value]
     type: ConfigType = ConfigType.STRING
 
+    @property
+    def is_secret(self) -> bool:
+        """Whether a value of this kind is shown to nobody."""
+        return self.type is ConfigType.PASSWORD
+
     def read(self, text: str) -> Value:
         """The value that `text` means. Raises `ValueError` with what it takes and what it got."""
         try:
             return self.parse(text.strip())
         except ValueError as error:
-            raise ValueError(f"takes {self.expects}, not {text!r}") from error
+            got = "what was given" if self.is_secret else repr(text)
+            raise ValueError(f"takes {self.expects}, not {got}") from error
 
 
 def integer(least: int, most: int = INT32_MAX) -> Kind[int]:
@@ -159,6 +166,21 @@ def optional_name() -> Kind[str | None]:
     return Kind("a name", lambda text: text or None)
 
 
+def optional_path() -> Kind[str | None]:
+    """A path; nothing means that there is none."""
+    return Kind("a path", lambda text: _parse_path(text) if text else None)
+
+
+def credentials() -> Kind[str | None]:
+    """`USER:PASSWORD`, a secret; nothing means that there are none."""
+    return Kind("USER:PASSWORD", lambda text: _parse_credentials(text) or None, ConfigType.PASSWORD)
+
+
+def password() -> Kind[str | None]:
+    """A secret; nothing means that there is none."""
+    return Kind("a password", lambda text: text or None, ConfigType.PASSWORD)
+
+
 def coordinator() -> Kind[str]:
     """`embedded`, or `zookeeper://h1:2181,h2:2181/chroot`."""
     return Kind("embedded, or zookeeper://HOST:PORT[,HOST:PORT...][/CHROOT]", _parse_coordinator)
@@ -228,6 +250,13 @@ def _parse_path(text: str) -> str:
     if not text or "\0" in text:
         raise ValueError("not a path")
     return os.path.expanduser(text)  # noqa: PTH111 - pathlib costs 10 ms before the ready line
+
+
+def _parse_credentials(text: str) -> str:
+    user, colon, secret = text.partition(":")
+    if text and not (user and colon and secret):
+        raise ValueError("a user or a password is missing")
+    return text
 
 
 def _parse_list(text: str, one: Kind[Value], most: int) -> tuple[Value, ...]:

@@ -25,17 +25,17 @@ class Watches:
     """The watches of one client."""
 
     def __init__(self) -> None:
-        self._of_nodes: dict[str, _Listeners[str]] = {}
-        self._of_children: dict[str, _Listeners[str]] = {}
-        self._of_session: _Listeners[SessionState] = _Listeners()
+        self._of_nodes: dict[str, Listeners[str]] = {}
+        self._of_children: dict[str, Listeners[str]] = {}
+        self._of_session: Listeners[SessionState] = Listeners()
 
     def watch(self, path: str, callback: WatchCallback) -> Cancel:
         """Registers for the node's data and existence."""
-        return self._of_nodes.setdefault(path, _Listeners()).add(callback)
+        return self._of_nodes.setdefault(path, Listeners()).add(callback)
 
     def watch_children(self, path: str, callback: WatchCallback) -> Cancel:
         """Registers for the set of children and the node's existence."""
-        return self._of_children.setdefault(path, _Listeners()).add(callback)
+        return self._of_children.setdefault(path, Listeners()).add(callback)
 
     def on_session(self, callback: SessionCallback) -> Cancel:
         """Registers for session events."""
@@ -59,7 +59,7 @@ class Watches:
         self._of_session.tell(state)
 
 
-def _tell(watched: dict[str, _Listeners[str]], path: str) -> None:
+def _tell(watched: dict[str, Listeners[str]], path: str) -> None:
     listeners = watched.get(path)
     if listeners is None:
         return
@@ -69,7 +69,7 @@ def _tell(watched: dict[str, _Listeners[str]], path: str) -> None:
         del watched[path]
 
 
-class _Listeners(Generic[T]):
+class Listeners(Generic[T]):
     """The callbacks of one watched thing."""
 
     def __init__(self) -> None:

@@ -3,7 +3,7 @@
 v1 (KIP-226): sources and synonyms. v2: no change. v3 (KIP-569): types and documentation. v4:
 flexible. A list of names restricts the answer; none, or an empty one, means all (as Kafka). The
 broker is named by its id; the empty name asks for the cluster-wide dynamic defaults, of which
-there are none. Nothing here is secret, so no value is withheld.
+there are none. The values of secrets are withheld: null, and `is_sensitive`.
 
 Skipped: broker loggers, client metrics, groups (INVALID_REQUEST).
 """
@@ -74,7 +74,7 @@ def _config(body: Any, entry: ConfigEntry) -> dict[str, Any]:
         "value": entry.value,
         "read_only": entry.is_read_only,
         "config_source": entry.source,
-        "is_sensitive": False,
+        "is_sensitive": entry.is_sensitive,
         "synonyms": [
             {"name": one.name, "value": one.value, "source": one.source} for one in entry.synonyms
         ]

@@ -216,3 +216,13 @@ def test_help_lists_every_name(capsys: pytest.CaptureFixture[str]) -> None:
     for name, setting in settings().items():
         flag = "--" + name.replace("_", "-")
         assert (flag if setting.flag_metavar else f"\n  {name} = ") in text
+
+
+def test_a_secret_is_shown_in_no_error_and_no_repr() -> None:
+    """What is wrong with a secret is told without the secret."""
+    with pytest.raises(ConfigError) as caught:
+        load_config([], {"ECHOLESS_ZOOKEEPER_DIGEST": "no-colon-hunter2"})
+    assert "ECHOLESS_ZOOKEEPER_DIGEST: takes USER:PASSWORD" in str(caught.value)
+    config = load_config([], {"ECHOLESS_ZOOKEEPER_DIGEST": "broker:hunter2"})
+    assert config.zookeeper_digest == "broker:hunter2"
+    assert "hunter2" not in f"{caught.value} {config}"
