@@ -1,0 +1,111 @@
+"""When a broker says that it has a new topic."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from broker.coordination.node_data import NO_LEADER, PartitionState
+from broker.coordination.topic import Topic
+from broker.coordination.topic_view import TopicView
+from broker.native import await_topic
+from broker.request import Peer
+from protocol.errors import ErrorCode, KafkaError
+from protocol.native.replication import AwaitTopic
+
+HERE, ELSEWHERE = 1, 2
+TOPIC_ID = uuid.UUID(int=4)
+LONG_MS = 30_000
+
+
+@dataclass(slots=True)
+class FakeBroker:
+    """As much of a broker as the handler looks at."""
+
+    registry: TopicView = field(default_factory=TopicView)
+    partitions: dict[tuple[str, int], Any] = field(default_factory=dict)
+    config: Any = field(default_factory=lambda: SimpleNamespace(broker_id=HERE))
+
+    def open(self, index: int, *, topic_id: uuid.UUID = TOPIC_ID, leader_epoch: int = 3) -> None:
+        self.partitions["t", index] = SimpleNamespace(topic_id=topic_id, leader_epoch=leader_epoch)
+
+
+def topic(*leaders: int) -> Topic:
+    """One partition for each leader, with its only replica there; -1: here, and not led."""
+    states = enumerate(PartitionState(leader=one, leader_epoch=3, isr=(HERE,)) for one in leaders)
+    return Topic(
+        name="t",
+        topic_id=TOPIC_ID,
+        assignment={
+            index: (HERE if one == NO_LEADER else one,) for index, one in enumerate(leaders)
+        },
+        states=dict(states),
+        config={},
+    )
+
+
+async def wait(broker: FakeBroker, timeout_ms: int = LONG_MS, **changes: Any) -> dict[str, Any]:
+    message = AwaitTopic(topic="t", topic_id=TOPIC_ID, timeout_ms=timeout_ms)
+    peer = Peer(1, "127.0.0.1:1")
+    return await await_topic.handle(replace(message, **changes), peer, broker)  # type: ignore[arg-type]
+
+
+async def test_a_topic_that_is_there_is_answered_at_once() -> None:
+    """Its leaders known, and what this broker leads of it open, in the epoch that it leads."""
+    broker = FakeBroker()
+    broker.registry.publish("t", topic(HERE, ELSEWHERE))
+    broker.open(0)
+    assert await wait(broker, timeout_ms=0) == {}
+
+
+@pytest.mark.parametrize(
+    ("known", "opened"),
+    [
+        (None, {}),
+        (topic(NO_LEADER), {"index": 0}),
+        (topic(HERE), {"index": 1}),
+        (topic(HERE), {"index": 0, "leader_epoch": 2}),
+        (topic(HERE), {"index": 0, "topic_id": uuid.UUID(int=5)}),
+        (replace(topic(HERE), states={}), {"index": 0}),
+        (replace(topic(HERE), topic_id=uuid.UUID(int=5)), {"index": 0}),
+    ],
+)
+async def test_a_topic_that_is_not_all_there_is_waited_for(known: Any, opened: Any) -> None:
+    """Unknown, not led, not opened, not yet in its role, or of the same name only: not in time."""
+    broker = FakeBroker()
+    if known is not None:
+        broker.registry.publish("t", known)
+        broker.open(**opened)
+    with pytest.raises(KafkaError, match="broker 1 does not have all of topic 't'") as caught:
+        await wait(broker, timeout_ms=1)
+    assert caught.value.code is ErrorCode.REQUEST_TIMED_OUT
+    assert not broker.registry._listeners
+
+
+async def test_the_wait_ends_with_the_last_change_that_was_missing() -> None:
+    """The topic comes, then its leader: only then is it there; nobody listens any more."""
+    broker = FakeBroker()
+    waiting = asyncio.create_task(wait(broker))
+    await asyncio.sleep(0)
+    broker.registry.publish("t", topic(NO_LEADER))
+    broker.open(0)
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    broker.registry.publish("t", topic(ELSEWHERE))
+    assert await waiting == {}
+    assert not broker.registry._listeners
+
+
+async def test_whoever_has_gone_leaves_no_listener_behind() -> None:
+    """The connection that asked has ended."""
+    broker = FakeBroker()
+    waiting = asyncio.create_task(wait(broker))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    await asyncio.wait((waiting,))
+    assert not broker.registry._listeners
