@@ -1,8 +1,8 @@
 """The three checkpoint files of a data directory: recovery points, high watermarks, log starts.
 
-They are written together from time to time, which may happen in another thread. Where a recovery
-point must come down, because a log is about to be cut, that is written at once, and a pending write
-of older facts is not carried out any more.
+They are written together from time to time, which may happen in another thread. Where they must
+come down, because a log is about to be cut, that is written at once, and a pending write of older
+facts is not carried out any more.
 
 Invariant: the recovery points on disk are never above what was synced.
 
@@ -93,13 +93,14 @@ class DirectoryCheckpoints:
                 self._recovery_points.write(pending.recovery_points)
                 self._high_watermarks.write(pending.high_watermarks)
 
-    def lower_recovery_point(self, key: Partition, offset: int) -> None:
-        """Brings one recovery point down to `offset`, durably."""
+    def lower(self, key: Partition, offset: int) -> None:
+        """Brings one partition's offsets down to `offset`, durably: its log is about to end there."""
         with self._lock:
             self._generation += 1
-            offsets = self._recovery_points.read()
-            if offsets.get(key, 0) > offset:
-                self._recovery_points.write(offsets | {key: offset})
+            for checkpoint in (self._recovery_points, self._high_watermarks, self._log_starts):
+                offsets = checkpoint.read()
+                if offsets.get(key, 0) > offset:
+                    checkpoint.write(offsets | {key: offset})
 
     def drop(self, key: Partition) -> None:
         """Forgets a partition, durably."""

@@ -59,6 +59,11 @@ class Durability:
         """Has the next flush write the producer state as of `offset`."""
         self._snapshots[offset] = data
 
+    def begin_at(self, offset: int) -> None:
+        """The log was replaced by an empty one at `offset`, all of it on disk."""
+        self._snapshots.clear()
+        self.recovery_point = offset
+
     def drop_snapshots_above(self, offset: int) -> None:
         for above in [o for o in self._snapshots if o > offset]:
             del self._snapshots[above]
@@ -104,9 +109,12 @@ class Durability:
             self._pending.cancel()
             self.finish_flush(self._pending)
 
-    def lower_to(self, offset: int) -> None:
-        """From now on nothing says, on disk or here, that records from `offset` on are safe."""
+    def lower_to(self, offset: int, log_start_offset: int) -> None:
+        """From now on nothing says, on disk or here, that the log reaches beyond `offset`.
+
+        `log_start_offset` is what the disk may say of the log's start.
+        """
         self.cancel_flush()
-        if offset < self.recovery_point:
+        if offset < max(self.recovery_point, log_start_offset):
             self._lower_on_disk(offset)
-            self.recovery_point = offset
+            self.recovery_point = min(self.recovery_point, offset)

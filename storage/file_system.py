@@ -27,6 +27,7 @@ from protocol.record_batch import Buffer
 
 _TEMPORARY_SUFFIX: Final = ".tmp"
 _FILE_MODE: Final = 0o644
+_BOOT_ID_PATH: Final = "/proc/sys/kernel/random/boot_id"
 _sync_data = getattr(os, "fdatasync", os.fsync)
 
 
@@ -120,12 +121,18 @@ class FileSystem(Protocol):
 
     def read_bytes(self, path: str) -> bytes: ...
 
-    def write_atomic(self, path: str, data: bytes) -> None:
+    def write_atomic(self, path: str, data: Buffer) -> None:
         """Replaces the file as a whole, durably: after a crash it holds the old bytes or the new.
 
         1. Write `path.tmp` and sync it. A crash leaves a stray `.tmp`, overwritten next time.
         2. Rename it to `path`. A crash leaves the old file or the new one.
         3. Sync the directory. From here on it is the new one.
+        """
+
+    def boot_id(self) -> str:
+        """Names the run of the operating system; empty where it cannot be told.
+
+        While it stays the same no power failed: what was written is still there, synced or not.
         """
 
     def lock(self, path: str, owner: str) -> FileLock:
@@ -276,7 +283,7 @@ class OsFileSystem:
         with _storage_errors(path, "read"), open(path, "rb") as stream:
             return stream.read()
 
-    def write_atomic(self, path: str, data: bytes) -> None:
+    def write_atomic(self, path: str, data: Buffer) -> None:
         temporary = path + _TEMPORARY_SUFFIX
         with _storage_errors(path, "write"), open(temporary, "wb") as stream:
             stream.write(data)
@@ -284,6 +291,12 @@ class OsFileSystem:
             os.fsync(stream.fileno())
         self.rename(temporary, path)
         self.sync_directory(os.path.dirname(path) or ".")
+
+    def boot_id(self) -> str:
+        try:
+            return self.read_bytes(_BOOT_ID_PATH).decode().strip()
+        except (StorageError, UnicodeDecodeError):
+            return ""
 
     def lock(self, path: str, owner: str) -> OsFileLock:
         with _storage_errors(path, "lock"):

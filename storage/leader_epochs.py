@@ -99,6 +99,11 @@ class LeaderEpochs:
             first = LeaderEpoch(self._entries[above - 1].epoch, offset)
             self._replace([first, *self._entries[above:]])
 
+    def clear(self) -> None:
+        """Forgets all; the file is gone already."""
+        self._entries = []
+        self._has_unwritten = False
+
     def flush(self) -> None:
         """Writes the file, durably, if anything changed since it was written."""
         if self._has_unwritten:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
+from itertools import takewhile
 from typing import Final, NamedTuple
 
 from protocol.dedup import Append as AppendDecision
@@ -31,7 +32,8 @@ from protocol.record_batch import (
     read_header,
     with_log_append_time,
 )
-from storage import paths, retention
+from storage import paths, replacement, retention
+from storage.batch_reader import PlacedHeader
 from storage.durability import Durability
 from storage.file_system import FileSystem, StorageError
 from storage.log_config import LogConfig
@@ -43,14 +45,31 @@ from storage.producer_replay import (
     replay_segments,
     snapshot_offsets,
 )
-from storage.producer_snapshot import encode_snapshot
+from storage.producer_snapshot import (
+    SnapshotError,
+    decode_snapshot,
+    encode_snapshot,
+    shift_times,
+    write_snapshot,
+)
+from storage.producer_state import ProducerStates
 from storage.recovery import Opening, Recovered, recover
 from storage.replicated_batches import check_batches
 from storage.segment import Segment
 from storage.segments import Segments
+from storage.snapshot_chunk import SnapshotChunk, read_chunk
 from storage.time_lookup import find_max_timestamp, find_timestamp
 
 EXPIRED_AT_ONCE_MAX: Final = 10_000
+
+
+class ReplicatedAppend(NamedTuple):
+    """What a follower took from its leader."""
+
+    last_offset: int
+    """The last offset of the log, also where there was nothing to take."""
+    epochs_moved_back: int
+    """Batches that took their producer to an older epoch, as a leader never does. To be logged."""
 
 
 class Appended(NamedTuple):
@@ -64,14 +83,14 @@ class Appended(NamedTuple):
 
 
 def _keep(_offset: int) -> None:
-    """Nobody keeps the recovery point of this log on disk."""
+    """Nobody keeps offsets of this log on disk."""
 
 
 class Log:
     """The log in one partition directory."""
 
     def __init__(
-        self, opening: Opening, recovered: Recovered, lower_recovery_point: Callable[[int], None]
+        self, opening: Opening, recovered: Recovered, lower_checkpoints: Callable[[int], None]
     ) -> None:
         """Use `Log.open`."""
         self.directory = opening.directory
@@ -90,7 +109,7 @@ class Log:
             opening.directory,
             recovered.recovery_point,
             recovered.snapshots,
-            lower_recovery_point,
+            lower_checkpoints,
         )
         self._latest_ms = opening.now_ms
         """The latest time that the log was told: no batch was appended after it."""
@@ -107,12 +126,13 @@ class Log:
         recovery_point: int = 0,
         log_start_offset: int = 0,
         clean: bool = False,
-        lower_recovery_point: Callable[[int], None] = _keep,
+        lower_checkpoints: Callable[[int], None] = _keep,
     ) -> Log:
         """Opens or creates the log in an existing directory; see `recovery.py`.
 
-        `lower_recovery_point` is called, and must be durable when it returns, before records below
-        the recovery point are cut off. Raises `StorageError`, `CorruptLogError`.
+        `lower_checkpoints` is called before the log is cut: when it returns, neither the recovery
+        point nor the log start on disk may lie above its argument. Raises `StorageError`,
+        `CorruptLogError`.
         """
         opening = Opening(
             directory=directory,
@@ -123,7 +143,7 @@ class Log:
             log_start_offset=log_start_offset,
             clean=clean,
         )
-        return cls(opening, recover(opening), lower_recovery_point)
+        return cls(opening, recover(opening), lower_checkpoints)
 
     @property
     def name(self) -> str:
@@ -134,6 +154,11 @@ class Log:
     def recovery_point(self) -> int:
         """Everything below it has been synced."""
         return self._durability.recovery_point
+
+    @property
+    def first_offset(self) -> int:
+        """Where the first segment begins: at or below the log start."""
+        return self._segments.first.base_offset
 
     @property
     def size_bytes(self) -> int:
@@ -187,7 +212,7 @@ class Log:
             )
         return Appended(base_offset, last_offset, header.max_timestamp, log_append_time)
 
-    def append_replicated(self, batches: Buffer, now_ms: int) -> None:
+    def append_replicated(self, batches: Buffer, now_ms: int) -> ReplicatedAppend:
         """Takes whole batches from the leader as they are; they have been decided there.
 
         Raises `DecodeError`, nothing having been written, unless the CRCs match, the offsets
@@ -196,15 +221,35 @@ class Log:
         """
         view = memoryview(batches)
         placed = check_batches(view, self.log_end_offset, self.leader_epochs.latest_epoch)
-        for position, header in placed:
-            segment = self._writable(
-                header, header.last_offset, header.partition_leader_epoch, now_ms
+        epochs_moved_back = 0
+        while placed:
+            run = self._next_run(placed, now_ms)
+            start, end = run[0].position, run[-1].end_position
+            epochs_moved_back += self._append_run(
+                view[start:end], [header for _, header in run], now_ms
             )
-            segment.append([view[position : position + header.size]], header, header.last_offset)
-            self.log_end_offset = header.next_offset
-            self._latest_ms = max(self._latest_ms, now_ms)
-            replay_batch(self.producers, header, now_ms)
+            placed = placed[len(run) :]
         self._set_rules()
+        return ReplicatedAppend(self.log_end_offset - 1, epochs_moved_back)
+
+    def _next_run(self, placed: list[PlacedHeader], now_ms: int) -> list[PlacedHeader]:
+        """The batches of one leader epoch that go into the written segment, after rolling."""
+        first = placed[0].header
+        epoch = first.partition_leader_epoch
+        segment = self._writable(first, first.last_offset, epoch, now_ms)
+        headers = [
+            header
+            for _, header in takewhile(lambda p: p.header.partition_leader_epoch == epoch, placed)
+        ]
+        return placed[: segment.count_fitting(headers, now_ms, self.config)]
+
+    def _append_run(self, batches: Buffer, headers: list[BatchHeader], now_ms: int) -> int:
+        """Writes batches into the written segment; returns how many epochs moved back."""
+        self._segments.active.append_run(batches, headers)
+        # Written; from here on nothing can fail.
+        self.log_end_offset = headers[-1].next_offset
+        self._latest_ms = max(self._latest_ms, now_ms)
+        return sum(replay_batch(self.producers, header, now_ms) for header in headers)
 
     def _writable(
         self, header: BatchHeader, last_offset: int, leader_epoch: int, now_ms: int
@@ -249,15 +294,52 @@ class Log:
         At most `bytes_max` bytes, but at least one batch where there is one; never beyond the end
         of a segment. Raises `KafkaError` OFFSET_OUT_OF_RANGE outside the log.
         """
-        if not self.log_start_offset <= offset <= self.log_end_offset:
+        return self._read(offset, bytes_max, self.log_start_offset, end_offset)
+
+    def read_for_replica(self, offset: int, bytes_max: int) -> bytes:
+        """As `read`, up to the log's end and from `first_offset` on.
+
+        Replicas copy what has been deleted but still lies in the first segment, so that their logs
+        begin at the end of a batch.
+        """
+        return self._read(offset, bytes_max, self.first_offset, self.log_end_offset)
+
+    def _read(self, offset: int, bytes_max: int, start_offset: int, end_offset: int) -> bytes:
+        if not start_offset <= offset <= self.log_end_offset:
             raise KafkaError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"offset {offset} of {self.name} is not in "
-                f"{self.log_start_offset}..{self.log_end_offset}",
+                f"offset {offset} of {self.name} is not in {start_offset}..{self.log_end_offset}",
             )
         if offset >= min(end_offset, self.log_end_offset):
             return b""
         return self._segments.for_reading(offset).read(offset, bytes_max, end_offset)
+
+    def producer_snapshot_chunk(
+        self, offset: int | None, position: int, bytes_max: int
+    ) -> SnapshotChunk:
+        """Some bytes of the producer state that a new replica begins with; see `start_anew_at`.
+
+        `offset` None: of the newest snapshot at or below the log start, which the answer names.
+        Raises `KafkaError` OFFSET_OUT_OF_RANGE where the snapshot of `offset` is gone.
+        """
+        if offset is None:
+            offset = self._starting_snapshot()
+        elif not self.first_offset <= offset <= self.log_start_offset:
+            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"nothing begins at offset {offset}")
+        return read_chunk(self._fs, self.directory, offset, position, bytes_max)
+
+    def _starting_snapshot(self) -> int:
+        """The offset of the newest snapshot that no batch is missing behind."""
+        first = self.first_offset
+        offsets = snapshot_offsets(self._fs, self.directory)
+        newest = max((o for o in offsets if first <= o <= self.log_start_offset), default=None)
+        if newest is None and first > 0:
+            # It was damaged, and removed: what is left is what a restart would begin with.
+            producers = ProducerStates(self.config.window)
+            load_snapshot(self._fs, self.directory, producers, first)
+            path = paths.offset_file(self.directory, first, paths.SNAPSHOT)
+            write_snapshot(self._fs, path, first, producers)
+        return first if newest is None else newest
 
     def offset_at_timestamp(self, timestamp_ms: int) -> tuple[int, int] | None:
         """`(timestamp, offset)` of the first record at least as new as `timestamp_ms`."""
@@ -298,68 +380,78 @@ class Log:
     def truncate_to(self, offset: int) -> None:
         """Cuts off the batch that holds `offset` and all behind it, durably (a follower's move).
 
-        1. Lower the recovery point on disk. Crash: more is scanned than needed.
+        Not below `first_offset`: what the producers did below it is not known as of any earlier
+        offset, so only `start_anew_at` can go there.
+
+        1. Lower recovery point and log start on disk. Crash: more is scanned than needed.
         2. Remove the snapshots above the cut, durably. Crash: older ones and a replay.
         3. Remove the segments above the cut, newest first. Crash: the log ends between two.
         4. Cut the segment that holds the cut, and sync it. Crash: the log ends before or after.
         5. Cut the leader epochs. Crash: opening the log cuts them to its end.
         6. Load the producer state anew.
         """
-        if offset >= self.log_end_offset:
-            return
-        if offset < self._segments.first.base_offset:
-            self.truncate_fully_and_start_at(offset)
-            return
+        assert offset >= self.first_offset, (
+            f"cut at {offset}, the log begins at {self.first_offset}"
+        )
         with self._must_finish():
-            offset = self._batch_start(offset)
-            self._durability.lower_to(offset)
-            self._remove_snapshots_above(offset)
-            while self._segments.active.base_offset > offset:
-                self._segments.pop_last().remove()
-            self._segments.active.truncate_to(offset)
-            self._fs.sync_directory(self.directory)
-            self._publish_cut()
-            self._reload_producers()
+            if offset < self.log_end_offset:
+                self._cut(self._batch_start(offset))
+            # Also of a leader that appended nothing in its epoch, whose log needs no cut.
+            self.leader_epochs.truncate_from_end(self.log_end_offset)
+            self.leader_epochs.flush()
+
+    def _cut(self, offset: int) -> None:
+        self._durability.lower_to(offset, self.log_start_offset)
+        self._remove_snapshots_above(offset)
+        while self._segments.active.base_offset > offset:
+            self._segments.pop_last().remove()
+        self._segments.active.truncate_to(offset)
+        self._fs.sync_directory(self.directory)
+        self.log_end_offset = offset
+        self.log_start_offset = min(self.log_start_offset, offset)
+        self._set_rules()
+        self._reload_producers()
 
     def _batch_start(self, offset: int) -> int:
         """The base offset of the batch that holds `offset`: a log never ends inside a batch."""
         placed = next(self._segments.holding(offset).headers_from(offset), None)
         return placed.header.base_offset if placed is not None else offset
 
-    def truncate_fully_and_start_at(self, offset: int) -> None:
-        """Empties the log; the next batch gets `offset`. Producers are forgotten as well.
+    def start_anew_at(
+        self, offset: int, snapshot: Buffer, *, clock_ahead_ms: int, now_ms: int
+    ) -> None:
+        """Replaces the log by an empty one that begins at `offset`, with a leader's producer state.
 
-        1. Lower the recovery point on disk to 0. Crash: the log is scanned.
-        2. Remove all segments, newest first. Crash: the log ends between two, or has none and
-           begins at its log start, empty.
-        3. Remove all snapshots, durably. Crash: done again, or the producers are still known.
-        4. Create the segment at `offset`, durably. Crash: as after 2.
+        `snapshot` is what the leader's `producer_snapshot_chunk`s make together, `clock_ahead_ms`
+        this broker's clock minus the leader's: no producer expires earlier here than there. Raises
+        `SnapshotError`, nothing having changed, where the snapshot is damaged or of another offset.
+
+        1. Lower recovery point and log start on disk. Crash: more is scanned than needed.
+        2. Replace the files (`replacement.py`). Crash: the old log, or the new one.
         """
+        data = shift_times(snapshot, clock_ahead_ms)
+        decoded = decode_snapshot(data)
+        if decoded.offset != offset:
+            raise SnapshotError(f"it is of offset {decoded.offset}, not {offset}")
         with self._must_finish():
-            self._durability.lower_to(0)
-            for segment in reversed(list(self._segments)):
-                segment.remove()
-            self._remove_snapshots_above(-1)
-            segment = Segment.create(self._fs, self.directory, offset, self.config, self._latest_ms)
-            self._fs.sync_directory(self.directory)
-            self._segments = Segments([segment])
-            self.producers.clear()
-            self.leader_epochs.truncate_from_end(0)
-            self.log_start_offset = self._durability.recovery_point = offset
-            self._publish_cut()
+            self._durability.lower_to(offset, self.log_start_offset)
+            replacement.decide(self._fs, self.directory, data)
+            segment = replacement.carry_out(self._fs, self.directory, offset, self.config, now_ms)
+        for replaced in self._segments:
+            replaced.close()
+        self._segments = Segments([segment])
+        self._durability.begin_at(offset)
+        self.leader_epochs.clear()
+        decoded.load_into(self.producers)
+        self.log_start_offset = self.log_end_offset = offset
+        self._latest_ms = max(self._latest_ms, now_ms)
+        self._set_rules()
 
     def _remove_snapshots_above(self, offset: int) -> None:
         self._durability.drop_snapshots_above(offset)
         above = [o for o in snapshot_offsets(self._fs, self.directory) if o > offset]
         remove_snapshots(self._fs, self.directory, reversed(above))
         self._fs.sync_directory(self.directory)
-
-    def _publish_cut(self) -> None:
-        self.log_end_offset = self._segments.active.next_offset
-        self.log_start_offset = min(self.log_start_offset, self.log_end_offset)
-        self.leader_epochs.truncate_from_end(self.log_end_offset)
-        self.leader_epochs.flush()
-        self._set_rules()
 
     def _reload_producers(self) -> None:
         end = self.log_end_offset
@@ -401,7 +493,7 @@ class Log:
         rolled, and goes next time.
 
         1. Move the log start in memory. Crash: nothing happened.
-        2. Remove the segments, oldest first. Crash: the log begins with what is left.
+        2. Remove the segments, oldest first, durably. Crash: the log begins with what is left.
         3. Remove snapshots that are no longer needed. Crash: done next time.
         """
         expired = retention.count_expired(
@@ -414,6 +506,7 @@ class Log:
             self.advance_log_start(self._segments.base_offsets[count])
             for _ in range(count):
                 self._segments.pop_first().remove()
+            self._fs.sync_directory(self.directory)
             self._remove_needless_snapshots()
             self._fs.sync_directory(self.directory)
         return count

@@ -17,6 +17,7 @@ Single owner, as the logs. Called by the broker; knows nothing of topics beyond 
 
 from __future__ import annotations
 
+import contextlib
 import uuid
 from collections.abc import Callable
 from typing import Final
@@ -48,14 +49,16 @@ class LogDirectory:
         self.logs: dict[Partition, Log] = {}
         self.topic_ids: dict[Partition, uuid.UUID] = {}
         self.high_watermarks: dict[Partition, int] = {}
-        """As read when the directory was opened."""
-        self.was_clean = fs.exists(paths.join(path, paths.CLEAN_SHUTDOWN))
-        """Whether the last shutdown was clean."""
-        self.failure: StorageError | None = None
-        """The first disk failure; from then on the directory is offline."""
+        """As read when the directory was opened, none outside its log: that may have lost its tail."""
         self._fs = fs
         self._lock = lock
         self._checkpoints = DirectoryCheckpoints(fs, path)
+        self.was_clean = fs.exists(paths.join(path, paths.CLEAN_SHUTDOWN))
+        """Whether the last shutdown was clean."""
+        self.tail_is_safe = self.was_clean or self._is_same_boot()
+        """Whether all that was ever appended here is there: no power failed since."""
+        self.failure: StorageError | None = None
+        """The first disk failure; from then on the directory is offline."""
 
     @classmethod
     def open(
@@ -91,7 +94,6 @@ class LogDirectory:
     def _open_logs(self, now_ms: int, config_for: Callable[[str], LogConfig]) -> None:
         found = [key for name in self._fs.list_directory(self.path) if (key := self._adopt(name))]
         known = self._checkpoints.read(found)
-        self.high_watermarks = known.high_watermarks
         self._fs.remove(paths.join(self.path, paths.CLEAN_SHUTDOWN))
         self._fs.sync_directory(self.path)
         for key in found:
@@ -103,6 +105,31 @@ class LogDirectory:
                 log_start_offset=known.log_starts.get(key, 0),
                 clean=self.was_clean,
             )
+        for key, high_watermark in known.high_watermarks.items():
+            log = self.logs[key]
+            self.high_watermarks[key] = min(
+                max(high_watermark, log.log_start_offset), log.log_end_offset
+            )
+
+    def _is_same_boot(self) -> bool:
+        boot_id = self._fs.boot_id()
+        return bool(boot_id) and self._read_boot_id() == boot_id
+
+    def _read_boot_id(self) -> str:
+        path = paths.join(self.path, paths.BOOT_ID)
+        if not self._fs.exists(path):
+            return ""
+        return self._fs.read_bytes(path).decode(errors="replace").strip()
+
+    def vouch_for_tail(self) -> None:
+        """From now on `tail_is_safe` holds at the next start, unless the power fails before it.
+
+        To be called once nobody counts on what this start may have found missing: until then a
+        second start must come to the same answer as this one. Raises `StorageError`.
+        """
+        boot_id = self._fs.boot_id()
+        if self.failure is None and boot_id and self._read_boot_id() != boot_id:
+            self._fs.write_atomic(paths.join(self.path, paths.BOOT_ID), f"{boot_id}\n".encode())
 
     def _adopt(self, name: str) -> Partition | None:
         """The partition in the directory `name`; removes what is half deleted or half created."""
@@ -151,7 +178,7 @@ class LogDirectory:
             recovery_point=recovery_point,
             log_start_offset=log_start_offset,
             clean=clean,
-            lower_recovery_point=lambda offset: self._checkpoints.lower_recovery_point(key, offset),
+            lower_checkpoints=lambda offset: self._checkpoints.lower(key, offset),
         )
 
     def create(
@@ -186,10 +213,11 @@ class LogDirectory:
         """
         key = topic, partition
         self.logs.pop(key).abandon()
-        self.topic_ids.pop(key, None)
+        topic_id = self.topic_ids.pop(key)
         self.high_watermarks.pop(key, None)
         path = paths.partition_directory(self.path, topic, partition)
-        doomed = paths.deleted_directory(self.path, topic, partition, uuid.uuid4().hex)
+        doomed = paths.deleted_directory(self.path, topic, partition, topic_id.hex)
+        self._fs.remove_tree(doomed)  # of an earlier life that could not be removed
         self._fs.rename(path, doomed)
         self._fs.sync_directory(self.path)
         self._checkpoints.drop(key)
@@ -208,9 +236,14 @@ class LogDirectory:
         self.start_checkpoint(high_watermarks).run()
 
     def fail(self, error: StorageError) -> None:
-        """Takes the directory offline; the first failure is kept."""
+        """Takes the directory offline; the first failure is kept.
+
+        A disk that failed may have dropped what it had taken, so the tail is no longer vouched for.
+        """
         if self.failure is None:
             self.failure = error
+            with contextlib.suppress(StorageError):
+                self._fs.remove(paths.join(self.path, paths.BOOT_ID))
 
     def close(self, high_watermarks: dict[Partition, int]) -> None:
         """Closes every log and releases the lock; a clean shutdown unless something failed.

@@ -1,13 +1,14 @@
 """Names of files and directories under `data_dir`. Nothing else builds or parses them.
 
     data_dir/
-        .lock  .clean-shutdown  meta.properties
+        .lock  .clean-shutdown  .boot-id  meta.properties
         recovery-point-offset-checkpoint  replication-offset-checkpoint
         log-start-offset-checkpoint
         <topic>-<partition>/
             partition.metadata  leader-epoch-checkpoint
             00000000000000000000.log  .index  .timeindex    (20 digits: the segment's base offset)
             00000000000000000042.snapshot                   (producer state of all offsets < 42)
+            replacement.snapshot                            (of the log that takes this one's place)
         <topic>-<partition>.<32 hex digits>-delete/         (on its way out)
 
 The names are Kafka's. Pure strings: touches no file.
@@ -20,12 +21,14 @@ from typing import Final, NamedTuple
 
 LOCK: Final = ".lock"
 CLEAN_SHUTDOWN: Final = ".clean-shutdown"
+BOOT_ID: Final = ".boot-id"
 META_PROPERTIES: Final = "meta.properties"
 RECOVERY_POINT_CHECKPOINT: Final = "recovery-point-offset-checkpoint"
 HIGH_WATERMARK_CHECKPOINT: Final = "replication-offset-checkpoint"
 LOG_START_CHECKPOINT: Final = "log-start-offset-checkpoint"
 PARTITION_METADATA: Final = "partition.metadata"
 LEADER_EPOCH_CHECKPOINT: Final = "leader-epoch-checkpoint"
+REPLACEMENT: Final = "replacement.snapshot"
 
 LOG: Final = ".log"
 OFFSET_INDEX: Final = ".index"

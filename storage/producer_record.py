@@ -21,6 +21,7 @@ from protocol.record_batch import Buffer
 RECORD_HEAD: Final = struct.Struct("<qihH")
 BATCH: Final = struct.Struct("<iqiqq")
 _APPEND_MS: Final = struct.Struct("<q")
+_INT64_MAX: Final = 2**63 - 1
 assert RECORD_HEAD.size == 16
 assert BATCH.size == 32
 
@@ -69,6 +70,11 @@ def read_append_ms(record: Buffer) -> int:
     """When the newest batch of the record was appended."""
     (last_append_ms,) = _APPEND_MS.unpack_from(record)
     return int(last_append_ms)
+
+
+def write_append_ms(record: memoryview, append_ms: int) -> None:
+    """Changes the time of the newest batch's append, in place, as far as 64 bits go."""
+    _APPEND_MS.pack_into(record, 0, max(-_INT64_MAX, min(append_ms, _INT64_MAX)))
 
 
 def read_batch_count(record: Buffer) -> int:

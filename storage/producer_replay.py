@@ -59,14 +59,15 @@ def load_snapshot(
     return None, damaged
 
 
-def replay_batch(producers: ProducerStates, header: BatchHeader, now_ms: int) -> None:
-    """Takes one batch of the log into the state."""
+def replay_batch(producers: ProducerStates, header: BatchHeader, now_ms: int) -> bool:
+    """Takes one batch of the log into the state; returns whether its producer's epoch moved back."""
     if header.producer_id < 0 or (header.base_sequence < 0 and not header.is_control):
-        return
+        return False
     entry = producers.get(header.producer_id)
     producers.put(
         header.producer_id, commit(entry, header, header.base_offset, now_ms, producers.window)
     )
+    return entry is not None and header.producer_epoch < entry.producer_epoch
 
 
 def replay_segments(

@@ -16,7 +16,6 @@ the partition's own window gives. Bytes come from disk or, in a cluster, from a 
 
 from __future__ import annotations
 
-import io
 import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -26,6 +25,7 @@ import msgpack
 
 from protocol.checksum import crc32c
 from protocol.dedup import ProducerEntry
+from protocol.record_batch import Buffer
 from storage.file_system import FileSystem
 from storage.producer_record import (
     BATCH,
@@ -33,7 +33,9 @@ from storage.producer_record import (
     RECORD_HEAD,
     WINDOW_MAX,
     decode_record,
+    read_append_ms,
     record_size,
+    write_append_ms,
 )
 from storage.producer_state import ProducerStates
 
@@ -113,11 +115,11 @@ def encode_snapshot(offset: int, producers: ProducerStates) -> bytes:
     return b"".join(parts)
 
 
-def decode_snapshot(data: bytes) -> Snapshot:
+def decode_snapshot(data: Buffer) -> Snapshot:
     """Checks every byte. The result refers to `data`. Raises `SnapshotError`."""
     _check_trailer(data)
     unpacker = msgpack.Unpacker(
-        io.BytesIO(data),
+        _Reader(memoryview(data)),
         max_buffer_size=2 * _BLOCK_BYTES_MAX,
         max_bin_len=_BLOCK_BYTES_MAX,
         max_str_len=64,
@@ -135,6 +137,32 @@ def decode_snapshot(data: bytes) -> Snapshot:
     return snapshot
 
 
+def shift_times(data: Buffer, by_ms: int) -> bytearray:
+    """The snapshot with every time of a last append moved by `by_ms`: to another clock.
+
+    Raises `SnapshotError`.
+    """
+    shifted = bytearray(data)
+    for _, record in decode_snapshot(shifted).records():
+        write_append_ms(record, read_append_ms(record) + by_ms)
+    end = len(shifted) - _TRAILER.size
+    _TRAILER.pack_into(shifted, end, _UINT_32, crc32c(memoryview(shifted)[:end]))
+    return shifted
+
+
+class _Reader:
+    """Feeds a buffer to msgpack piece by piece; `io.BytesIO` would copy all of a bytearray."""
+
+    def __init__(self, data: memoryview) -> None:
+        self._data = data
+        self._position = 0
+
+    def read(self, size: int) -> bytes:
+        piece = bytes(self._data[self._position : self._position + size])
+        self._position += len(piece)
+        return piece
+
+
 def _blocks(producers: ProducerStates) -> Iterator[bytes]:
     block = bytearray()
     for producer_id, record in producers.records():
@@ -147,7 +175,7 @@ def _blocks(producers: ProducerStates) -> Iterator[bytes]:
         yield bytes(block)
 
 
-def _check_trailer(data: bytes) -> None:
+def _check_trailer(data: Buffer) -> None:
     if len(data) <= _TRAILER.size:
         raise SnapshotError(f"{len(data)} bytes are too few for a snapshot")
     body = memoryview(data)[: -_TRAILER.size]
@@ -161,7 +189,7 @@ def _check_trailer(data: bytes) -> None:
         )
 
 
-def _from_objects(data: bytes, unpacker: Iterable[Any]) -> Snapshot:
+def _from_objects(data: Buffer, unpacker: Iterable[Any]) -> Snapshot:
     objects = iter(unpacker)
     header = next(objects, None)
     if not isinstance(header, dict):
@@ -183,7 +211,7 @@ def _bounded(header: dict[str, Any], name: str, least: int, most: int) -> int:
     return value
 
 
-def _views(data: bytes, unpacker: Any) -> Iterator[memoryview]:
+def _views(data: Buffer, unpacker: Any) -> Iterator[memoryview]:
     """Each block as a view into `data`, so that decoding keeps no copy of it."""
     whole = memoryview(data)
     for block in unpacker:

@@ -5,7 +5,8 @@ comes from the snapshot of the shutdown. Should that be lost or damaged, it is r
 older one and the headers behind it, or from the whole log.
 
 Otherwise (`clean=False`: kill -9, power failure) everything below the recovery point is known to be
-on disk, and what lies behind it is read:
+on disk, and what lies behind it is read. Before that, whatever the shutdown was like, a replacement
+of the log that was cut short is carried out (`replacement.py`).
 
 1. Remove index files without a log: a removal of segments was cut short. Crash: done again.
 2. Load the newest valid snapshot at or below the first segment that is to be scanned; remove
@@ -31,10 +32,10 @@ Called by `Log.open`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from protocol.record_batch import LOG_OVERHEAD
-from storage import paths
+from storage import paths, replacement
 from storage.file_system import CorruptLogError, FileSystem
 from storage.leader_epochs import LeaderEpochs
 from storage.log_config import LogConfig
@@ -104,6 +105,7 @@ class Recovered:
 
 def recover(opening: Opening) -> Recovered:
     """Opens the log. Raises `CorruptLogError` where durable records are damaged."""
+    opening = _resume_replacement(opening)
     config = opening.config
     recovered = Recovered(
         segments=_open_segments(opening),
@@ -122,6 +124,16 @@ def recover(opening: Opening) -> Recovered:
         _scan(opening, recovered)
     _agree_on_offsets(opening, recovered)
     return recovered
+
+
+def _resume_replacement(opening: Opening) -> Opening:
+    """Carries out a replacement of the log that a crash cut short."""
+    start = replacement.resume(opening.fs, opening.directory, opening.config, opening.now_ms)
+    if start is None:
+        return opening
+    # Both were lowered on disk before the replacement was decided.
+    recovery_point = min(opening.recovery_point, start)
+    return replace(opening, recovery_point=recovery_point, log_start_offset=start, clean=False)
 
 
 def _open_segments(opening: Opening) -> Segments:

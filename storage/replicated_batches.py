@@ -6,19 +6,18 @@ Nothing is decided here: what a leader stored has been decided. Called by `log.p
 from __future__ import annotations
 
 from protocol.errors import DecodeError
-from protocol.record_batch import BatchHeader, compute_crc, walk
+from protocol.record_batch import compute_crc, walk
+from storage.batch_reader import PlacedHeader
 
 
-def check_batches(
-    batches: memoryview, next_offset: int, leader_epoch: int
-) -> list[tuple[int, BatchHeader]]:
+def check_batches(batches: memoryview, next_offset: int, leader_epoch: int) -> list[PlacedHeader]:
     """Positions and headers of batches that continue a log which ends at `next_offset`.
 
     Raises `DecodeError` unless all are whole, their CRCs match, their offsets follow without a gap
     and their leader epochs never fall below `leader_epoch` or each other.
     """
     end = 0
-    placed = list(walk(batches))
+    placed = [PlacedHeader(position, header) for position, header in walk(batches)]
     for position, header in placed:
         end = position + header.size
         if header.base_offset != next_offset or header.last_offset_delta < 0:

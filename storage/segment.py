@@ -109,16 +109,44 @@ class Segment:
         """Writes one batch behind the last one; `header` gives its size and timestamp."""
         size = header.batch_length + LOG_OVERHEAD
         position = self.file.append(buffers)
+        if not position:
+            self._first_timestamp = header.max_timestamp
         self.indexes.note(position, size, last_offset, header.max_timestamp)
         self.next_offset = last_offset + 1
+
+    def append_run(self, batches: Buffer, headers: Sequence[BatchHeader]) -> None:
+        """Writes batches that carry their offsets already, in one go; they have their room here."""
+        self.indexes.load()
+        position = self.file.append([batches])
+        if not position:
+            self._first_timestamp = headers[0].max_timestamp
+        for header in headers:
+            size = header.size
+            self.indexes.note(position, size, header.last_offset, header.max_timestamp)
+            position += size
+        self.next_offset = headers[-1].next_offset
 
     def must_roll(
         self, header: BatchHeader, last_offset: int, now_ms: int, config: LogConfig
     ) -> bool:
         """Whether the batch belongs into a new segment (Kafka's `shouldRoll`)."""
         size = self.file.size
-        if not size:
-            return False
+        return size > 0 and self._has_no_room(size, header, last_offset, now_ms, config)
+
+    def count_fitting(self, headers: Sequence[BatchHeader], now_ms: int, config: LogConfig) -> int:
+        """How many of these batches belong into this segment, which takes the first one."""
+        size = self.file.size + headers[0].size
+        if size == headers[0].size:
+            self._first_timestamp = headers[0].max_timestamp
+        for count, header in enumerate(headers[1:], 1):
+            if self._has_no_room(size, header, header.last_offset, now_ms, config):
+                return count
+            size += header.size
+        return len(headers)
+
+    def _has_no_room(
+        self, size: int, header: BatchHeader, last_offset: int, now_ms: int, config: LogConfig
+    ) -> bool:
         return (
             size + header.batch_length + LOG_OVERHEAD > config.segment_bytes
             or last_offset - self.base_offset > _RELATIVE_OFFSET_MAX

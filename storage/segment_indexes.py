@@ -58,6 +58,11 @@ class SegmentIndexes:
         self._is_top_known = False
         """Stays true when the indexes are released."""
 
+    def load(self) -> None:
+        """Makes sure that both are in memory."""
+        if self._offsets is None:
+            self._load()
+
     @property
     def offsets(self) -> OffsetIndex:
         if self._offsets is None:

@@ -121,6 +121,7 @@ class MemoryFileSystem:
     def __init__(self, root: _DirectoryNode | None = None) -> None:
         self._root = root or _DirectoryNode()
         self._locks: dict[str, str] = {}
+        self._boots = 1
         self._is_off = False
         self.operations = 0
         """Changes on disk so far, the failed ones included."""
@@ -137,7 +138,9 @@ class MemoryFileSystem:
 
     def after_power_loss(self, survive: Survival = keep_none, seed: int = 0) -> MemoryFileSystem:
         """What the next start finds: names and bytes that were synced, and some of the others."""
-        return MemoryFileSystem(self._root.surviving(survive, random.Random(seed)))
+        survivor = MemoryFileSystem(self._root.surviving(survive, random.Random(seed)))
+        survivor._boots = self._boots + (survive is not keep_all)
+        return survivor
 
     def used_bytes(self) -> int:
         return _size_of(self._root)
@@ -231,6 +234,10 @@ class MemoryFileSystem:
         file.sync()
         self.rename(temporary, path)
         self.sync_directory(path.rpartition("/")[0])
+
+    def boot_id(self) -> str:
+        """Stays the same when only the process died (`keep_all`)."""
+        return f"boot-{self._boots}"
 
     def lock(self, path: str, owner: str) -> FileLock:
         if path in self._locks:

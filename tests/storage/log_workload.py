@@ -12,13 +12,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from protocol.dedup import Duplicate, ProducerEntry, commit
+from protocol.dedup import BatchMetadata, Duplicate, ProducerEntry, commit
 from protocol.record_batch import BatchHeader, leader_stamp, read_header
 from protocol.records import Record, build_batch
 from storage.file_system import FileSystem
 from storage.log import Appended, Log
 from storage.log_config import LogConfig
 from storage.log_directory import LogDirectory
+from storage.producer_snapshot import encode_snapshot
+from storage.producer_state import ProducerStates
 from tests.fakes.memory_file_system import MemoryFileSystem
 
 CONFIG = LogConfig(segment_bytes=900, index_interval_bytes=200, retention_ms=-1, window=3)
@@ -29,6 +31,9 @@ _READ_BYTES = 1 << 20
 
 Facts = dict[int, tuple[int, int, tuple[object, ...]]]
 """What producer entries must agree in: all but the time of the last append."""
+
+
+Entries = dict[int, ProducerEntry]
 
 
 class Stored(NamedTuple):
@@ -76,9 +81,11 @@ def facts_of_entries(entries: Iterable[tuple[int, ProducerEntry]]) -> Facts:
     }
 
 
-def facts_of_history(history: Iterable[Stored], window: int = CONFIG.window) -> Facts:
-    """What the producer state must be after these batches."""
-    entries: dict[int, ProducerEntry] = {}
+def facts_of_history(
+    history: Iterable[Stored], window: int = CONFIG.window, known: Entries | None = None
+) -> Facts:
+    """What the producer state must be after these batches, where it was `known` before them."""
+    entries = dict(known or {})
     for header, _ in history:
         if header.producer_id >= 0:
             entry = entries.get(header.producer_id)
@@ -114,8 +121,8 @@ class InFlight:
     batch: Stored | None = None
     cut: int | None = None
     """Batches from here on may be gone."""
-    start_over: int | None = None
-    """The log may be empty, or begin at this offset."""
+    start_anew: tuple[int, Entries] | None = None
+    """The log may be empty and begin at this offset, with these producers."""
 
 
 class Workload:
@@ -126,6 +133,8 @@ class Workload:
         self.rng = random.Random(seed)
         self.now_ms = 1_000_000
         self.history: list[Stored] = []
+        self.known: Entries = {}
+        """The producers with which the log began."""
         self.log_start = 0
         self.durable_end = 0
         """Batches below this were flushed."""
@@ -157,7 +166,7 @@ class Workload:
             [
                 self.append, self.repeat, self.flush, self.flush_while_appending, self.roll,
                 self.checkpoint, self.delete_records, self.delete_segments, self.truncate,
-                self.reopen, self.change_leader, self.start_over,
+                self.reopen, self.change_leader, self.start_anew,
             ],
             [30, 3, 3, 2, 2, 3, 3, 3, 2, 1, 1, 0.3],
         )  # fmt: skip
@@ -251,11 +260,23 @@ class Workload:
         self.durable_end = min(self.durable_end, cut)
         assert self.log.log_end_offset == cut
 
-    def start_over(self) -> None:
-        offset = self.end + self.rng.randrange(10)
-        self.in_flight = InFlight(cut=0, start_over=offset)
-        self.log.truncate_fully_and_start_at(offset)
-        self.history.clear()
+    def start_anew(self) -> None:
+        offset = self.rng.randrange(self.end + 20)
+        known = {
+            producer_id: ProducerEntry(
+                0, 0, self.now_ms, (BatchMetadata(sequence, sequence, sequence, 1000, 7),)
+            )
+            for producer_id in range(1, 4)
+            if (sequence := self.rng.randrange(20)) < 15
+        }
+        # Should the old log survive a crash, its recovery point and log start may have gone down.
+        self.in_flight = InFlight(cut=offset, start_anew=(offset, known))
+        states = ProducerStates(CONFIG.window)
+        for producer_id, entry in known.items():
+            states.put(producer_id, entry)
+        snapshot = encode_snapshot(offset, states)
+        self.log.start_anew_at(offset, snapshot, clock_ahead_ms=0, now_ms=self.now_ms)
+        self.history, self.known = [], known
         self.log_start = self.durable_end = offset
 
     def change_leader(self) -> None:
@@ -277,7 +298,10 @@ class Workload:
         """The log holds exactly what the model holds."""
         assert (log.log_start_offset, log.log_end_offset) == (self.log_start, self.end)
         self._check_bytes(log, self.history)
-        assert facts_of_entries(log.producers.items()) == facts_of_history(self.history)
+        assert facts_of_entries(log.producers.items()) == self._facts_of(self.history)
+
+    def _facts_of(self, history: list[Stored]) -> Facts:
+        return facts_of_history(history, known=self.known)
 
     def _check_bytes(self, log: Log, history: list[Stored]) -> None:
         expected = b"".join(
@@ -295,9 +319,8 @@ class Workload:
         history = list(self.history)
         if self.in_flight.batch is not None:
             history.append(self.in_flight.batch)
-        if self._is_starting_over(log):
-            history = [stored for stored in history if stored.end_offset <= log.log_end_offset]
-            self.survivors = self._prefix_by_producers(log, history)
+        if self._has_started_anew(log):
+            self.survivors = []
             return directory
         safe = self.end if nothing_lost else self.durable_end
         if self.in_flight.cut is not None:
@@ -311,7 +334,7 @@ class Workload:
         end = survivors[-1].end_offset if survivors else 0
         assert end >= least, f"batches below {least} were safe, the log ends at {end}"
         self._check_bytes(log, survivors)
-        assert facts_of_entries(log.producers.items()) == facts_of_history(survivors)
+        assert facts_of_entries(log.producers.items()) == self._facts_of(survivors)
         self.survivors = survivors
         return directory
 
@@ -328,15 +351,23 @@ class Workload:
         self.log_start = self.log.log_start_offset
         self.durable_end = self.log.recovery_point
 
-    def _is_starting_over(self, log: Log) -> bool:
-        """Whether the crash fell into a restart of the log that had already taken its batches."""
-        offset = self.in_flight.start_over
-        return offset is not None and log.log_start_offset == log.log_end_offset
+    def _has_started_anew(self, log: Log) -> bool:
+        """Whether the log is the one that was to take the old one's place; then as a whole."""
+        if self.in_flight.start_anew is None:
+            return False
+        offset, known = self.in_flight.start_anew
+        if not log.log_start_offset == log.log_end_offset == offset:
+            return False
+        if facts_of_entries(log.producers.items()) != facts_of_entries(known.items()):
+            return False
+        assert log.leader_epochs.entries == ()
+        self.known = known
+        return True
 
     def _prefix_by_producers(self, log: Log, history: list[Stored]) -> list[Stored]:
         found = facts_of_entries(log.producers.items())
         for kept in range(len(history), -1, -1):
-            if facts_of_history(history[:kept]) == found:
+            if self._facts_of(history[:kept]) == found:
                 return history[:kept]
         raise AssertionError(f"no prefix of the batches explains {found}")
 

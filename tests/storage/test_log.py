@@ -177,21 +177,6 @@ def test_a_cut_in_the_middle_of_a_batch_takes_the_whole_batch() -> None:
     assert one.log.log_end_offset == 3
 
 
-def test_an_emptied_log_goes_on_where_it_is_told() -> None:
-    """After a full truncation offsets, producers and epochs begin anew."""
-    one = OneLog()
-    one.fill(30)
-    one.log.flush()
-    one.log.truncate_fully_and_start_at(1000)
-    assert (one.log.log_start_offset, one.log.log_end_offset) == (1000, 1000)
-    assert len(one.log.producers) == 0
-    assert one.log.leader_epochs.entries == ()
-    answer = one.append(producer_id=1)
-    assert isinstance(answer, Appended)
-    assert answer.base_offset == 1000
-    assert one.files(".log") == ["00000000000000001000.log"]
-
-
 def test_records_below_the_log_start_cannot_be_read_and_producers_stay_known() -> None:
     """DeleteRecords hides records at once; a repeat of a deleted batch is still a repeat."""
     one = OneLog()

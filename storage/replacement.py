@@ -1,0 +1,62 @@
+"""Replacing a log as a whole: an empty one takes its place, with the producer state below it.
+
+A replica whose log has nothing in common with its leader's begins anew where the leader's begins.
+The producers whose batches are gone there are known from a snapshot alone, so at no time may the
+empty log exist without it:
+
+1. Write the snapshot as `replacement.snapshot`, atomically and durably. Crash before: the old log.
+   From here on it is decided, and opening the log carries out the rest.
+2. Remove segments, indexes, snapshots and leader epochs. Crash: begun again.
+3. Create the empty segment at the snapshot's offset, durably. Crash: begun again with step 2.
+4. Rename the snapshot to the name that its offset gives it, durably. Crash: begun again with step
+   2, or done.
+
+Before step 1 the owner lowers the offsets that are kept elsewhere. Called by `log.py` and
+`recovery.py`. Knows nothing of what a snapshot means.
+"""
+
+from __future__ import annotations
+
+from protocol.record_batch import Buffer
+from storage import paths
+from storage.file_system import CorruptLogError, FileSystem
+from storage.log_config import LogConfig
+from storage.producer_snapshot import SnapshotError, read_snapshot
+from storage.segment import Segment
+
+
+def decide(fs: FileSystem, directory: str, snapshot: Buffer) -> None:
+    """Step 1; `snapshot` has been checked. Raises `StorageError`."""
+    fs.write_atomic(paths.join(directory, paths.REPLACEMENT), snapshot)
+
+
+def carry_out(
+    fs: FileSystem, directory: str, offset: int, config: LogConfig, now_ms: int
+) -> Segment:
+    """Steps 2 to 4; returns the new log's only segment. Raises `StorageError`."""
+    for name in reversed(fs.list_directory(directory)):
+        if paths.parse_offset_file(name) or name == paths.LEADER_EPOCH_CHECKPOINT:
+            fs.remove(paths.join(directory, name))
+    segment = Segment.create(fs, directory, offset, config, now_ms)
+    fs.sync_directory(directory)
+    decided = paths.join(directory, paths.REPLACEMENT)
+    fs.rename(decided, paths.offset_file(directory, offset, paths.SNAPSHOT))
+    fs.sync_directory(directory)
+    return segment
+
+
+def resume(fs: FileSystem, directory: str, config: LogConfig, now_ms: int) -> int | None:
+    """Carries out what a crash cut short, and returns the offset at which the log now begins.
+
+    None where nothing was under way. Raises `CorruptLogError` where the snapshot is damaged: what
+    is left of the old log may lack segments.
+    """
+    path = paths.join(directory, paths.REPLACEMENT)
+    if not fs.exists(path):
+        return None
+    try:
+        offset = read_snapshot(fs, path).offset
+    except SnapshotError as error:
+        raise CorruptLogError(path, 0, str(error)) from error
+    carry_out(fs, directory, offset, config, now_ms).close()
+    return offset
