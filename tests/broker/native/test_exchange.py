@@ -354,3 +354,21 @@ async def test_msgpack_is_loaded_by_the_first_message_only(tmp_path: Path) -> No
     )
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", script)
     assert await process.wait() == 0
+
+
+async def test_other_brokers_are_answered_on_the_same_port(
+    native: NativeConnection, running: Running, topic: str
+) -> None:
+    """They know topics by their ids; whoever holds no replica gets nothing of the partition."""
+    topic_id = running.broker.registry.topics[topic].topic_id.bytes
+    named = {"topic": topic, "topic_id": topic_id}
+    assert code(await native.call("await_topic", **named)) == ErrorCode.NONE
+    late = await native.call("await_topic", topic=topic, topic_id=bytes(16), timeout_ms=1)
+    assert code(late) == ErrorCode.REQUEST_TIMED_OUT
+    wanted = {**named, "partition": 0, "leader_epoch": 0, "offset": 0, "last_epoch": -1}
+    fetched = await native.call("replica_fetch", broker_id=9, broker_epoch=1, partitions=[wanted])
+    assert code(fetched) == ErrorCode.NONE
+    assert fetched["partitions"][0]["error"] == ErrorCode.REPLICA_NOT_AVAILABLE
+    asked = {**named, "partition": 0, "leader_epoch": 7}
+    refused = await native.call("replica_snapshot", broker_id=9, **asked)
+    assert code(refused) == ErrorCode.UNKNOWN_LEADER_EPOCH
