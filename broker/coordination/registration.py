@@ -128,23 +128,42 @@ async def read_brokers(tree: NodeTree) -> dict[int, BrokerInfo]:
     return {info.broker_id: info for info in sorted(infos, key=lambda info: info.broker_id)}
 
 
+async def await_departure(tree: NodeTree, broker_id: int, *, wait_s: float) -> None:
+    """Waits until no other session holds the broker id, at most `wait_s`.
+
+    A broker that was killed finds the node of its earlier session until that one has expired. Raises
+    `BrokerIdInUseError` when the node is still there then.
+    """
+    path = broker_path(broker_id)
+    changed = asyncio.Event()
+    cancel = await tree.watch(path, lambda _: changed.set())
+    holder = None
+    try:
+        async with asyncio.timeout(wait_s):
+            while (holder := (await tree.read_many([path]))[0]) is not None:
+                if holder.owner == tree.session_id:
+                    return
+                await changed.wait()
+                changed.clear()
+    except TimeoutError as error:
+        raise _in_use(broker_id, holder) from error
+    finally:
+        cancel()
+
+
 async def register_broker(tree: NodeTree, info: BrokerInfo, *, wait_s: float = 0.0) -> None:
     """Announces the broker for as long as the session lives.
 
-    A broker that was killed may find the node of its earlier session: it waits at most `wait_s` for it
-    to go. Raises `BrokerIdInUseError` when the id is still taken by another session then.
+    Waits at most `wait_s` for another session to give the id up (`await_departure`). Raises
+    `BrokerIdInUseError`.
     """
     await ensure_paths(tree, [BROKERS])
     holder = await _try_to_register(tree, info)
-    if holder is None:
-        return
-    try:
-        async with asyncio.timeout(wait_s):
-            await _register_after(tree, info)
-    except TimeoutError as error:
-        raise BrokerIdInUseError(
-            f"broker id {info.broker_id} is in use: {holder.data.decode(errors='replace')}"
-        ) from error
+    if holder is not None and wait_s > 0:
+        await await_departure(tree, info.broker_id, wait_s=wait_s)
+        holder = await _try_to_register(tree, info)
+    if holder is not None:
+        raise _in_use(info.broker_id, holder)
 
 
 async def update_registration(tree: NodeTree, info: BrokerInfo) -> None:
@@ -160,18 +179,6 @@ async def update_registration(tree: NodeTree, info: BrokerInfo) -> None:
     data = encode_broker(info)
     if node.data != data:
         await commit(tree, [Write(path, data, node.version)])
-
-
-async def _register_after(tree: NodeTree, info: BrokerInfo) -> None:
-    """Tries again each time that the node changes."""
-    changed = asyncio.Event()
-    cancel = await tree.watch(broker_path(info.broker_id), lambda _: changed.set())
-    try:
-        while await _try_to_register(tree, info) is not None:
-            await changed.wait()
-            changed.clear()
-    finally:
-        cancel()
 
 
 async def _try_to_register(tree: NodeTree, info: BrokerInfo) -> Node | None:
@@ -190,6 +197,11 @@ async def _try_to_register(tree: NodeTree, info: BrokerInfo) -> Node | None:
         # An answer was lost, or the broker registers again: the node is our own.
         await update_registration(tree, info)
     return None
+
+
+def _in_use(broker_id: int, holder: Node | None) -> BrokerIdInUseError:
+    data = b"" if holder is None else holder.data
+    return BrokerIdInUseError(f"broker id {broker_id} is in use: {data.decode(errors='replace')}")
 
 
 def _bracketed(host: str) -> str:

@@ -362,7 +362,8 @@ class TopicRegistry:
     def _assign(
         self, brokers: Mapping[int, BrokerInfo], partitions: range, factor: int
     ) -> dict[int, tuple[int, ...]]:
-        return assign_replicas(list(brokers), partitions, factor, self._rng)
+        racks = {broker_id: info.rack for broker_id, info in brokers.items()}
+        return assign_replicas(brokers, partitions, factor, self._rng, racks)
 
     def _new_topic_id(self) -> uuid.UUID:
         """Kafka avoids a leading dash, which command lines would take for an option."""
