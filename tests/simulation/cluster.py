@@ -65,6 +65,10 @@ class Cluster:
         self.lanes: list[Lane] = []
         self.subscriptions: list[Subscription] = []
         self.client_processes: list[Process] = []
+        self.spots: list[Spot] = []
+        """The partitions that producers write to."""
+        self.deletable: dict[str, None] = {}
+        """Topics whose records may be deleted."""
         for broker_id in range(1, broker_count + 1):
             self.add_machine(broker_id, settings)
 
@@ -119,6 +123,7 @@ class Cluster:
             task = admin.process.spawn(admin.ask_anyone(message))
             self.run_until_true(task.done, within_s)
             assert task.result()["error"]["code"] == 0, task.result()["error"]
+            self.spots += [Spot(topic.name, index) for index in range(topic.partitions)]
 
     def run_for(self, duration_s: float) -> None:
         """Lets virtual time pass."""
@@ -128,6 +133,20 @@ class Cluster:
         """Raises `AssertionError` when it does not come true in time."""
         is_true = self.loop.run_until(self.loop.time() + within_s, is_done)
         assert is_true, f"did not happen within {within_s} s: {self.observations.findings}"
+
+    def heal(self) -> None:
+        """Everything works and everybody runs again; clocks stay as they are."""
+        self.network.heal()
+        if self.server.is_down:
+            self.server.come_up()
+        for process in self.client_processes:
+            if process.is_paused:
+                process.resume()
+        for machine in self.machines.values():
+            if machine.process is not None and machine.process.is_paused:
+                machine.process.resume()
+            machine.is_wanted = True
+            machine.start_again()
 
     # Clients
 
@@ -183,7 +202,11 @@ class Cluster:
     # Seeing
 
     def _take_error(self, owner: Process | None, error: BaseException) -> None:
-        if not isinstance(error, EXPECTED_ERRORS):
+        if isinstance(error, PowerFailure):
+            for machine in self.machines.values():
+                if machine.process is owner is not None:
+                    machine.power_failed(owner)
+        elif not isinstance(error, EXPECTED_ERRORS):
             logging.getLogger(__name__).error("%s", owner, exc_info=error)
             place = _place_of(error)
             self.observations.find(f"{owner}: {type(error).__name__}: {error} ({place})")

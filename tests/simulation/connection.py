@@ -216,6 +216,8 @@ class SimulatedPeers:
         self._services = services
         self._node = node
         self._process = process
+        self._waiting: dict[asyncio.Future[Answer | None], int] = {}
+        """Calls in flight, with the broker that is asked."""
 
     async def call(
         self, broker_id: int, address: Address, message: Mapping[str, Any], *, timeout_s: float
@@ -223,6 +225,7 @@ class SimulatedPeers:
         """See `Peers.call`."""
         network = self._network
         future: asyncio.Future[Answer | None] = network.loop.create_future()
+        self._waiting[future] = broker_id
         service = self._services.find(address.host)
 
         def reset() -> None:
@@ -239,14 +242,18 @@ class SimulatedPeers:
         except TimeoutError:
             raise PeerError(f"broker {broker_id} has not answered in {timeout_s} s") from None
         finally:
+            del self._waiting[future]
             if service is not None:
                 service.forget(reset)
         if answer is None:
-            raise PeerError(f"broker {broker_id} at {address} refuses the connection")
+            raise PeerError(f"broker {broker_id} at {address}: the connection ended")
         return answer
 
     def disconnect(self, broker_id: int) -> None:
-        """See `Peers.disconnect`; there are no connections here."""
+        """See `Peers.disconnect`; what has been sent may still arrive."""
+        for future, asked in self._waiting.items():
+            if asked == broker_id:
+                _resolve(future, None)
 
     async def close(self) -> None:
         """See `Peers.close`."""

@@ -61,6 +61,7 @@ class Machine:
         """Whether a broker that ends is started again."""
         self.old_processes: list[Process] = []
         self.starts = 0
+        self._survive: Callable[[int], int] = keep_none
         self.on_start_failure: Callable[[Machine, Exception], None] = lambda _machine, _error: None
         self._network = network
         self._server = server
@@ -116,10 +117,11 @@ class Machine:
             self.process.spawn(self._stop_broker(self.service))
 
     async def _stop_broker(self, service: Service) -> None:
-        service.broker.begin_stop()
-        self._services.close(service)
         with contextlib.suppress(StorageError, CoordinationError, TimeoutError):
             async with asyncio.timeout(STOP_S_MAX):
+                await service.broker.hand_over()
+                service.broker.begin_stop()
+                self._services.close(service)
                 await service.broker.stop()
         self._ended(service.process)
 
@@ -127,12 +129,11 @@ class Machine:
         if self.process is process:
             self._bury()
             self.disk.release_locks()
-            if self.is_wanted:
-                self._network.loop.call_later(
-                    self._rng.uniform(0.1, RESTART_S_MAX),
-                    self.start_again,
-                    context=self._network.context,
-                )
+            self._start_later()
+
+    def _start_later(self) -> None:
+        delay_s = self._rng.uniform(0.1, RESTART_S_MAX)
+        self._network.loop.call_later(delay_s, self.start_again, context=self._network.context)
 
     def start_again(self) -> None:
         """Starts the broker unless it runs, or shall not."""
@@ -148,6 +149,22 @@ class Machine:
         """Unsynced bytes are gone, but for what `survive` leaves of them."""
         self._bury()
         self.disk = self.disk.after_power_loss(survive, self._rng.getrandbits(32))
+
+    def lose_power_in_a_write(self, operations: int, survive: Callable[[int], int]) -> None:
+        """The power fails instead of the so manieth change on disk from now on."""
+        disk = self.disk.disk
+        disk.lose_power_at = disk.operations + operations
+        self._survive = survive
+
+    def power_failed(self, process: Process) -> None:
+        """The write in which the power had to fail has come."""
+        if self.process is process:
+            self.lose_power(self._survive)
+            self._start_later()
+
+    def forget_failed_syncs(self) -> None:
+        """The files on a mended disk can be synced again; every byte is there."""
+        self.disk = self.disk.after_power_loss(keep_all, 0)
 
     def _bury(self) -> None:
         if self.process is not None:

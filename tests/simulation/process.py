@@ -59,6 +59,8 @@ class Process:
 
     def resume(self) -> None:
         """SIGCONT: what became due meanwhile runs now, in order."""
+        if not self.is_paused:
+            return
         self.is_paused = False
         self.resumed_at = self.loop.time()
         self.loop.make_ready(self.parked)

@@ -1,0 +1,88 @@
+"""What holds when everything has healed: every partition led, every replica back, everything stored."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from tests.simulation.checkers import delivery, nodes, replicas
+from tests.simulation.checkers.logs import ReplicaLog, read_log
+from tests.simulation.observations import Spot
+
+if TYPE_CHECKING:
+    from broker.partition import Partition
+    from tests.simulation.cluster import Cluster
+
+
+def judge(cluster: Cluster, spots: list[Spot]) -> None:
+    """Puts every broken promise into the cluster's findings."""
+    observations = cluster.observations
+    faults = [
+        *replicas.one_leader_per_epoch(
+            append for append in observations.appends if _is_among(append.directory, spots)
+        ),
+        *nodes.unique_ids(observations.producer_ids),
+        *nodes.sound_states(observations.state_changes),
+    ]
+    for spot in spots:
+        faults += _faults_of(cluster, spot)
+    for fault in faults:
+        observations.find(fault)
+
+
+def _is_among(directory: str, spots: list[Spot]) -> bool:
+    topic, _, partition = directory.rpartition("-")
+    return Spot(topic, int(partition)) in spots
+
+
+def _faults_of(cluster: Cluster, spot: Spot) -> Iterator[str]:
+    held = partitions_of(cluster, spot)
+    leaders = [node for node, partition in held.items() if partition.is_leader]
+    if len(leaders) != 1:
+        yield f"{spot}: led by {leaders}"
+        return
+    logs = {node: _log_of(cluster, node, spot, held[node]) for node in held}
+    ordered = [logs[leaders[0]], *(logs[node] for node in held if node != leaders[0])]
+    for log in ordered:
+        yield from log.faults()
+    yield from replicas.equal_logs(str(spot), ordered)
+    states = {node: _state_of(held[node]) for node in held}
+    for log in ordered:
+        yield from replicas.state_follows_from_log(str(spot), log, states[log.node])
+    yield from replicas.equal_states(str(spot), states)
+    observations = cluster.observations
+    sent = [batch for batch in observations.batches if batch.spot == spot]
+    polls = [poll for poll in observations.polls if poll.spot == spot]
+    yield from delivery.Delivery(spot, sent, polls, ordered[0]).faults()
+
+
+def partitions_of(cluster: Cluster, spot: Spot) -> dict[str, Partition]:
+    """The replicas on running brokers, by node."""
+    held = {}
+    for machine in cluster.machines.values():
+        partition = None if machine.broker is None else machine.broker.partitions.get(tuple(spot))
+        if partition is not None:
+            held[machine.node] = partition
+    return held
+
+
+def _log_of(cluster: Cluster, node: str, spot: Spot, partition: Partition) -> ReplicaLog:
+    machine = cluster.machines[int(node.removeprefix("broker-"))]
+    directory = f"{spot.topic}-{spot.partition}"
+    segments = machine.disk.read_logs(machine.config.data_dir)[directory]
+    return read_log(node, partition.log.log_start_offset, segments)
+
+
+def _state_of(partition: Partition) -> replicas.State:
+    return {
+        producer_id: (
+            entry.producer_epoch,
+            tuple(
+                replicas.KnownBatch(
+                    batch.base_sequence, batch.last_sequence, batch.base_offset, batch.last_offset
+                )
+                for batch in entry.batches
+            ),
+        )
+        for producer_id, entry in partition.log.producers.items()
+    }

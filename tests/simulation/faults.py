@@ -1,0 +1,301 @@
+"""What can go wrong, one function per kind: each breaks something and returns how to undo it.
+
+A fault strikes whatever is there: a machine that is down already cannot be killed, and then nothing
+happens. Nothing here breaks what the configuration does not promise to survive (`unsurvivable`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from random import Random
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Final
+
+from broker.config import LogFlush
+from broker.handlers import delete_records
+from tests.fakes.memory_file_system import keep_none
+from tests.simulation.network import Weather
+
+if TYPE_CHECKING:
+    from tests.simulation.cluster import Cluster
+    from tests.simulation.machine import Machine
+    from tests.simulation.observations import Spot
+
+Undo = Callable[[], None]
+Fault = Callable[["Cluster", Random], Undo]
+
+NOTHING: Final[Undo] = lambda: None  # noqa: E731 - what there is to undo
+COORDINATOR: Final = "coordinator"
+STORM: Final = Weather(
+    delay_s=0.05,
+    slow_probability=0.05,
+    slow_s=3.0,
+    drop_probability=0.05,
+    duplicate_probability=0.1,
+    late_s=60.0,
+    break_probability=0.02,
+)
+CLOCK_JUMP_MS_MAX: Final = 3_600_000
+
+
+def _machine(cluster: Cluster, rng: Random) -> Machine:
+    return rng.choice(list(cluster.machines.values()))
+
+
+def _restart(machine: Machine) -> Undo:
+    def undo() -> None:
+        machine.is_wanted = True
+        machine.start_again()
+
+    return undo
+
+
+# --- processes and machines ---
+
+
+def kill(cluster: Cluster, rng: Random) -> Undo:
+    """SIGKILL."""
+    machine = _machine(cluster, rng)
+    machine.is_wanted = False
+    machine.kill()
+    return _restart(machine)
+
+
+def kill_leader(cluster: Cluster, rng: Random) -> Undo:
+    """SIGKILL for one that leads something."""
+    leaders = [
+        machine
+        for machine in cluster.machines.values()
+        if machine.broker and any(p.is_leader for p in machine.broker.partitions.values())
+    ]
+    if not leaders:
+        return NOTHING
+    machine = rng.choice(leaders)
+    machine.is_wanted = False
+    machine.kill()
+    return _restart(machine)
+
+
+def power(cluster: Cluster, rng: Random) -> Undo:
+    """A machine loses its power, now or in the middle of some write."""
+    machine = _machine(cluster, rng)
+    if machine.config.log_flush is not LogFlush.COMMIT:
+        return NOTHING
+    return _lose_power(machine, rng)
+
+
+def _lose_power(machine: Machine, rng: Random) -> Undo:
+    machine.is_wanted = False
+    share = rng.random()
+    survive = rng.choice((keep_none, lambda count: int(count * share)))
+    if machine.process is not None and rng.random() < 1 / 2:
+        machine.lose_power_in_a_write(rng.randrange(30), survive)
+    else:
+        machine.lose_power(survive)
+
+    def undo() -> None:
+        machine.disk.disk.lose_power_at = None
+        if machine.process is not None:
+            machine.lose_power(survive)
+        _restart(machine)()
+
+    return undo
+
+
+def power_of_all(cluster: Cluster, rng: Random) -> Undo:
+    """The whole room is dark."""
+    undos = [
+        _lose_power(machine, rng)
+        for machine in cluster.machines.values()
+        if machine.config.log_flush is LogFlush.COMMIT
+    ]
+    return lambda: [undo() for undo in undos] and None
+
+
+def stop(cluster: Cluster, rng: Random) -> Undo:
+    """SIGTERM: a clean restart."""
+    machine = _machine(cluster, rng)
+    machine.stop()
+
+    def undo() -> None:
+        if machine.process is not None:  # still stopping
+            machine.is_wanted = True
+        else:
+            _restart(machine)()
+
+    return undo
+
+
+def pause(cluster: Cluster, rng: Random) -> Undo:
+    """SIGSTOP of a broker or of a client."""
+    processes = [m.process for m in cluster.machines.values() if m.process is not None]
+    processes += cluster.client_processes if rng.random() < 1 / 4 else []
+    if not processes:
+        return NOTHING
+    process = rng.choice(processes)
+    process.pause()
+    return process.resume
+
+
+def full_disk(cluster: Cluster, rng: Random) -> Undo:
+    """No more than a few bytes fit on a disk; it is emptied, and the broker started again."""
+    machine = _machine(cluster, rng)
+    disk = machine.disk.disk
+    disk.capacity_bytes = disk.used_bytes() + rng.randrange(2000)
+    return _new_disk_controller(machine, rng)
+
+
+def failing_disk(cluster: Cluster, rng: Random) -> Undo:
+    """Every write fails from now on; the broker is started again on what the disk has."""
+    machine = _machine(cluster, rng)
+    machine.disk.disk.fail_from = machine.disk.disk.operations + rng.randrange(20)
+    return _new_disk_controller(machine, rng)
+
+
+def _new_disk_controller(machine: Machine, rng: Random) -> Undo:
+    def undo() -> None:
+        machine.is_wanted = False
+        machine.kill()
+        machine.disk.disk.capacity_bytes = machine.disk.disk.fail_from = None
+        if machine.config.log_flush is LogFlush.COMMIT:
+            machine.lose_power()
+        else:
+            machine.forget_failed_syncs()
+        _restart(machine)()
+
+    return undo
+
+
+def clock(cluster: Cluster, rng: Random) -> Undo:
+    """A machine's clock jumps, and stays wrong."""
+    _machine(cluster, rng).skew_ms += rng.randrange(-CLOCK_JUMP_MS_MAX, CLOCK_JUMP_MS_MAX)
+    return NOTHING
+
+
+# --- network and coordinator ---
+
+
+def weather(cluster: Cluster, rng: Random) -> Undo:
+    """Messages are slow, get lost, come twice; connections break."""
+    network = cluster.network
+    before, network.weather = network.weather, STORM
+
+    def undo() -> None:
+        network.weather = before
+
+    return undo
+
+
+def cut_one_way(cluster: Cluster, rng: Random) -> Undo:
+    """One broker cannot send to another."""
+    source, target = rng.sample([m.node for m in cluster.machines.values()], 2)
+    return _cut(cluster, [(source, target)])
+
+
+def isolate(cluster: Cluster, rng: Random) -> Undo:
+    """A broker reaches no other broker; in half of the cases no client and no coordinator either."""
+    node = _machine(cluster, rng).node
+    others = [m.node for m in cluster.machines.values() if m.node != node]
+    if rng.random() < 1 / 2:
+        others += [COORDINATOR, *(process.name for process in cluster.client_processes)]
+    return _cut(cluster, [link for other in others for link in ((node, other), (other, node))])
+
+
+def cut_from_coordinator(cluster: Cluster, rng: Random) -> Undo:
+    """A broker reaches everybody but the coordinator, one way or both ways."""
+    node = _machine(cluster, rng).node
+    links = [(node, COORDINATOR), (COORDINATOR, node)]
+    return _cut(cluster, rng.choice((links, links[:1], links[1:])))
+
+
+def _cut(cluster: Cluster, links: list[tuple[str, str]]) -> Undo:
+    network = cluster.network
+    for link in links:
+        network.cut(*link)
+
+    def undo() -> None:
+        for link in links:
+            network.mend(*link)
+
+    return undo
+
+
+def coordinator_down(cluster: Cluster, rng: Random) -> Undo:
+    """Nobody reaches the coordinator; sessions begin their timeout anew afterwards."""
+    cluster.server.go_down()
+    return cluster.server.come_up
+
+
+def expire_session(cluster: Cluster, rng: Random) -> Undo:
+    """The coordinator gives a broker up, which does not know it yet."""
+    tree = _machine(cluster, rng).session_tree
+    if tree is not None and tree.session_id and not cluster.server.is_down:
+        cluster.server.expire(tree.session_id)
+    return NOTHING
+
+
+def controller_loss(cluster: Cluster, rng: Random) -> Undo:
+    """The controller is killed, paused, or loses its session."""
+    node = cluster.server.nodes.get("/controller")
+    if node is None:
+        return NOTHING
+    machine = cluster.machines[json.loads(node.data)["brokerid"]]
+    process = machine.process
+    fate = rng.randrange(3)
+    if fate == 0 or process is None:
+        if not cluster.server.is_down:
+            cluster.server.expire(node.owner)
+        return NOTHING
+    if fate == 1:
+        process.pause()
+        return process.resume
+    machine.is_wanted = False
+    machine.kill()
+    return _restart(machine)
+
+
+# --- what administrators do ---
+
+
+def delete_some_records(cluster: Cluster, rng: Random) -> Undo:
+    """DeleteRecords up to somewhere below the high watermark, of one partition."""
+    spot = rng.choice(cluster.spots)
+    if spot.topic not in cluster.deletable:
+        return NOTHING
+    for machine in cluster.machines.values():
+        service = machine.service
+        partition = service and service.broker.partitions.get(tuple(spot))
+        if service and partition and partition.is_leader and not service.process.is_paused:
+            offset = rng.randint(0, partition.high_watermark)
+            service.process.soon(_delete_records, service.broker, spot, offset)
+    return NOTHING
+
+
+def _delete_records(broker: object, spot: Spot, offset: int) -> None:
+    partition = SimpleNamespace(partition_index=spot.partition, offset=offset)
+    topic = SimpleNamespace(name=spot.topic, partitions=[partition])
+    request = SimpleNamespace(body=SimpleNamespace(topics=[topic]))
+    delete_records.handle(request, broker)  # type: ignore[arg-type]
+
+
+FAULTS: Final[dict[str, tuple[int, Fault]]] = {
+    "kill": (3, kill),
+    "kill leader": (3, kill_leader),
+    "power": (3, power),
+    "power of all": (1, power_of_all),
+    "stop": (3, stop),
+    "pause": (3, pause),
+    "full disk": (1, full_disk),
+    "failing disk": (1, failing_disk),
+    "clock": (1, clock),
+    "weather": (4, weather),
+    "cut one way": (3, cut_one_way),
+    "isolate": (3, isolate),
+    "cut from coordinator": (3, cut_from_coordinator),
+    "coordinator down": (1, coordinator_down),
+    "expire session": (3, expire_session),
+    "controller loss": (2, controller_loss),
+    "delete records": (2, delete_some_records),
+}
+"""How often each strikes, compared with the others."""

@@ -1,0 +1,170 @@
+"""One history: a cluster, its clients and its faults, all from one seed; then healing, and judgement."""
+
+from __future__ import annotations
+
+import gc
+import hashlib
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from random import Random
+from typing import Any, Final
+
+from broker.config import LogFlush
+from tests.simulation.checkers import settled
+from tests.simulation.cluster import Cluster, Topic
+from tests.simulation.nemesis import Nemesis
+from tests.simulation.observations import Observations, Spot
+from tests.simulation.virtual_loop import LivelockError
+
+COORDINATOR: Final = "zookeeper://simulated"
+FAULTS_OVER_S: Final = 15.0
+SETTLES_WITHIN_S: Final = 180.0
+AFTERWARDS_S: Final = 3.0
+"""For the last high watermark to reach the followers."""
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class Result:
+    """What became of one history."""
+
+    seed: int
+    findings: Sequence[str]
+    digest: str
+    """Of the whole trace: equal for equal runs."""
+    steps: int
+    counts: Mapping[str, int]
+    """How often what happened."""
+    trace: Sequence[tuple[Any, ...]] = field(default=(), repr=False)
+
+    def without_trace(self) -> Result:
+        """Small enough to be sent between processes."""
+        return replace(self, trace=())
+
+
+def play(seed: int, faults: Sequence[str] | None = None) -> Result:
+    """Plays the history of this seed; `faults`: only these kinds (default: all)."""
+    rng = Random(seed)
+    was_collecting = gc.isenabled()
+    gc.disable()  # when the collector runs is no business of the history
+    try:
+        with Cluster(rng.getrandbits(64), broker_count=3, settings=_settings(rng)) as cluster:
+            try:
+                _play(cluster, rng, faults)
+            except LivelockError as error:
+                cluster.observations.find(f"livelock: {error}")
+            except AssertionError as error:
+                cluster.observations.find(str(error))
+            observations = cluster.observations
+            return Result(
+                seed=seed,
+                findings=observations.findings,
+                digest=_digest(observations.trace),
+                steps=cluster.loop.steps,
+                counts=_counts(observations),
+                trace=observations.trace,
+            )
+    finally:
+        if was_collecting:
+            gc.enable()
+
+
+def _settings(rng: Random) -> dict[str, Any]:
+    return {
+        "coordinator": COORDINATOR,
+        "log_flush": rng.choice((LogFlush.COMMIT, LogFlush.OS)),
+        "min_insync_replicas": rng.choice((1, 1, 2)),
+        "zookeeper_session_timeout_ms": rng.choice((1500, 3000)),
+        "replica_lag_time_max_ms": rng.choice((1000, 2500)),
+        "log_segment_bytes": rng.choice((700, 2000, 100_000)),
+        "producer_id_block_size": rng.choice((1, 3, 1000)),
+        "auto_create_topics_enable": False,
+    }
+
+
+def _play(cluster: Cluster, rng: Random, faults: Sequence[str] | None) -> None:
+    is_deletable = rng.random() < 1 / 4
+    topic = Topic(name="t", partitions=2, replication_factor=rng.choice((2, 3, 3)))
+    cluster.start([topic])
+    if is_deletable:
+        cluster.deletable[topic.name] = None
+    first, second = cluster.spots
+    cluster.add_producer("p0", [first, second], batches=20, over_s=FAULTS_OVER_S)
+    cluster.add_producer("p1", [first], batches=20, over_s=FAULTS_OVER_S)
+    if rng.random() < 1 / 3:
+        cluster.add_producer("p2", [second], batches=12, over_s=FAULTS_OVER_S, acks=1)
+    cluster.add_consumer("c0", cluster.spots)
+    nemesis = Nemesis(cluster, rng, faults)
+    nemesis.plan(rng.randint(2, 8), FAULTS_OVER_S)
+    cluster.run_for(FAULTS_OVER_S)
+    nemesis.heal()
+    is_settled = cluster.loop.run_until(
+        cluster.loop.time() + SETTLES_WITHIN_S, Settled(cluster).is_so
+    )
+    if not is_settled:
+        cluster.observations.find(f"does not settle: {Settled(cluster).what_is_missing()}")
+    cluster.run_for(AFTERWARDS_S)
+    settled.judge(cluster, cluster.spots)
+
+
+class Settled:
+    """Whether everything has come to rest as it should."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._next_look = 0.0
+
+    def is_so(self) -> bool:
+        """Cheap: looks only now and then."""
+        now = self._cluster.loop.time()
+        if now < self._next_look:
+            return False
+        self._next_look = now + 0.25
+        return self.what_is_missing() is None
+
+    def what_is_missing(self) -> str | None:
+        """The first thing that is not yet as it should be."""
+        cluster = self._cluster
+        for machine in cluster.machines.values():
+            if machine.service is None:
+                return f"{machine.node} does not run"
+        for lane in cluster.lanes:
+            if not lane.is_done:
+                return f"{lane} is not done"
+        for spot in cluster.spots:
+            missing = self._missing_of(spot)
+            if missing is not None:
+                return f"{spot}: {missing}"
+        return None
+
+    def _missing_of(self, spot: Spot) -> str | None:
+        held = settled.partitions_of(self._cluster, spot)
+        leaders = [partition for partition in held.values() if partition.is_leader]
+        if len(leaders) != 1:
+            return f"{len(leaders)} lead it"
+        (leader,) = leaders
+        if set(leader.isr) != set(leader.replicas):
+            return f"in sync are {leader.isr} of {leader.replicas}"
+        end = leader.log.log_end_offset
+        ends = {node: partition.log.log_end_offset for node, partition in held.items()}
+        if leader.high_watermark != end or any(one != end for one in ends.values()):
+            return f"high watermark {leader.high_watermark}, ends {ends}"
+        for subscription in self._cluster.subscriptions:
+            if subscription.spot == spot and subscription.position != end:
+                return f"read up to {subscription.position} of {end}"
+        return None
+
+
+def _counts(observations: Observations) -> dict[str, int]:
+    faults = Counter(f"fault: {line[2]}" for line in observations.trace if line[1] == "fault")
+    acknowledged = [batch for batch in observations.batches if batch.acknowledged_at is not None]
+    return {
+        **faults,
+        "batches acknowledged": len(acknowledged),
+        "batches sent again": sum(len(batch.attempts) > 1 for batch in acknowledged),
+        "batches polled": len(observations.polls),
+    }
+
+
+def _digest(trace: Sequence[tuple[Any, ...]]) -> str:
+    return hashlib.sha256("\n".join(map(repr, trace)).encode()).hexdigest()[:16]

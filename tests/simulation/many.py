@@ -1,0 +1,85 @@
+"""Many histories on several processors, and what came of them as a table."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import multiprocessing
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from tests.simulation.history import Result, play
+
+HISTORIES_BETWEEN_COLLECTIONS: Final = 10
+CHUNK: Final = 8
+FINDING_LENGTH_MAX: Final = 300
+
+
+@dataclass(slots=True)
+class Verdict:
+    """What many histories came to."""
+
+    histories: int = 0
+    steps: int = 0
+    seconds: float = 0.0
+    counts: Counter[str] = field(default_factory=Counter)
+    """How often clients and nemesis did what."""
+    failures: list[Result] = field(default_factory=list)
+
+    def add(self, result: Result) -> None:
+        self.histories += 1
+        self.steps += result.steps
+        self.counts.update(result.counts)
+        if result.findings:
+            self.failures.append(result)
+
+    def table(self) -> str:
+        """For people."""
+        rows = [
+            ("histories", self.histories),
+            ("failed", len(self.failures)),
+            *sorted(self.counts.items()),
+            ("callbacks", self.steps),
+            ("seconds", round(self.seconds)),
+        ]
+        return "\n".join(f"{name:<28} {number:>12,}" for name, number in rows)
+
+
+def play_many(
+    seeds: Sequence[int], jobs: int, on_failure: Callable[[Result], None] = lambda _result: None
+) -> Verdict:
+    """Plays the histories of these seeds in `jobs` processes."""
+    verdict = Verdict()
+    begun = time.monotonic()
+    for result in _results(seeds, jobs):
+        verdict.add(result)
+        if result.findings:
+            on_failure(result)
+    verdict.seconds = time.monotonic() - begun
+    return verdict
+
+
+def _results(seeds: Sequence[int], jobs: int) -> Iterable[Result]:
+    if jobs == 1:
+        yield from map(play_quietly, seeds)
+        return
+    context = multiprocessing.get_context("spawn")
+    with context.Pool(jobs) as pool:
+        yield from pool.imap_unordered(play_quietly, seeds, chunksize=CHUNK)
+
+
+def play_quietly(seed: int) -> Result:
+    """One history, without the broker's log lines and without its trace."""
+    logging.disable(logging.CRITICAL)
+    if seed % HISTORIES_BETWEEN_COLLECTIONS == 0:
+        gc.collect()
+    return play(seed).without_trace()
+
+
+def line(result: Result) -> str:
+    """One failure in one line."""
+    first = result.findings[0][:FINDING_LENGTH_MAX]
+    return f"seed {result.seed}: {len(result.findings)} findings, the first: {first}"
