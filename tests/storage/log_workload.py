@@ -142,6 +142,7 @@ class Workload:
         self.in_flight = InFlight()
         self.is_created = False
         self.survivors: list[Stored] = []
+        self.surviving_known: Entries = {}
         """The batches that `check_recovered` found to be known, in the log or to its producers."""
 
     def start(self) -> None:
@@ -319,8 +320,9 @@ class Workload:
         history = list(self.history)
         if self.in_flight.batch is not None:
             history.append(self.in_flight.batch)
-        if self._has_started_anew(log):
-            self.survivors = []
+        self.surviving_known = self.known
+        if self.in_flight.start_anew is not None and self._has_started_anew(log):
+            self.survivors, self.surviving_known = [], self.in_flight.start_anew[1]
             return directory
         safe = self.end if nothing_lost else self.durable_end
         if self.in_flight.cut is not None:
@@ -347,21 +349,19 @@ class Workload:
             self.is_created = True
             return
         self.log = directory.logs[KEY]
-        self.history = self.survivors
+        self.history, self.known = self.survivors, self.surviving_known
         self.log_start = self.log.log_start_offset
         self.durable_end = self.log.recovery_point
 
     def _has_started_anew(self, log: Log) -> bool:
         """Whether the log is the one that was to take the old one's place; then as a whole."""
-        if self.in_flight.start_anew is None:
-            return False
+        assert self.in_flight.start_anew is not None
         offset, known = self.in_flight.start_anew
         if not log.log_start_offset == log.log_end_offset == offset:
             return False
         if facts_of_entries(log.producers.items()) != facts_of_entries(known.items()):
             return False
         assert log.leader_epochs.entries == ()
-        self.known = known
         return True
 
     def _prefix_by_producers(self, log: Log, history: list[Stored]) -> list[Stored]:
