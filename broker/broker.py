@@ -150,6 +150,7 @@ class Broker:
             self.registry,
             self._partitions,
             tail_is_safe=self.logs.tail_is_safe or self.config.log_flush is LogFlush.COMMIT,
+            metrics=self.metrics,
             callbacks=Callbacks(
                 storage_failed=self.fail_storage, cannot_rejoin=self.session_lost.set
             ),
@@ -227,6 +228,7 @@ class Broker:
         self.logs.fail(error)
         for partition in self.partitions.values():
             partition.fail(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)))
+        self.membership.storage_failed()
 
     def _on_session_lost(self) -> None:
         """A broker that stands alone ends with its session."""

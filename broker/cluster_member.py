@@ -24,6 +24,7 @@ from broker.coordination.node_tree import Cancel, CoordinationError, NodeTree, S
 from broker.coordination.registration import (
     BrokerIdInUseError,
     BrokerInfo,
+    await_departure,
     register_broker,
     update_registration,
 )
@@ -33,6 +34,7 @@ from broker.coordination.topic_registry import TopicRegistry
 from broker.coordination.withdrawal import withdraw
 from broker.environment import Environment
 from broker.listener_names import NATIVE
+from broker.metrics import Metrics
 from broker.partition import Partition
 from broker.partitions import Partitions
 from broker.replication.fetcher import FetcherContext
@@ -76,8 +78,10 @@ class ClusterMember:
         partitions: Partitions,
         *,
         tail_is_safe: bool,
+        metrics: Metrics,
         callbacks: Callbacks,
     ) -> None:
+        self._metrics = metrics
         self._config = config
         self._tree = tree
         self._registry = registry
@@ -90,12 +94,11 @@ class ClusterMember:
         self._broker_epoch = 0
         self._tasks: list[asyncio.Task[None]] = []
         self._rejoining: asyncio.Task[None] | None = None
+        self._stepping_down: asyncio.Task[None] | None = None
         self._forget_session: Cancel = lambda: None
         self._live = LiveBrokers(tree)
         self._guard = SessionGuard(tree, broker_path(self._broker_id))
         self._peers = environment.open_peers()
-        self._control_peers = environment.open_peers()
-        """Connections of their own: answers leave in order, and a fetch may wait for long."""
         self._fetchers = Fetchers(
             FetcherContext(
                 broker_id=self._broker_id,
@@ -103,6 +106,7 @@ class ClusterMember:
                 address_of=self._native_address,
                 peers=self._peers,
                 now_ms=environment.now_ms,
+                metrics=metrics,
                 on_failure=callbacks.storage_failed,
             )
         )
@@ -111,6 +115,7 @@ class ClusterMember:
             partitions.held,
             lag_max_s=config.replica_lag_time_max_ms / 1000,
             registered_epoch=self.registered_epoch,
+            metrics=metrics,
         )
         self.controller = Controller(
             tree,
@@ -219,6 +224,7 @@ class ClusterMember:
         self._partitions.resume()
 
     def _on_doubt(self) -> None:
+        self._metrics.leadership_doubts_total += 1
         logger.warning("the coordinator has been silent for too long: acknowledging nothing more")
         for partition in self._partitions.held.values():
             if partition.is_leader:
@@ -253,7 +259,7 @@ class ClusterMember:
         if address is None:
             return
         try:
-            answer = await self._control_peers.call(
+            answer = await self._peers.call(
                 broker_id, address, message.to_message(), timeout_s=2 * TOPIC_CREATED_S
             )
             read_await_topic_answer(answer)
@@ -261,6 +267,10 @@ class ClusterMember:
             logger.info("broker %d does not know %s yet: %s", broker_id, topic.name, error)
 
     # --- leaving ---
+
+    def storage_failed(self) -> None:
+        """What this broker led must be led by others: it stays, registered as one that leaves."""
+        self._stepping_down = asyncio.create_task(self.hand_over())
 
     async def hand_over(self) -> None:
         """Announces the departure and waits until nothing is led here that others could lead."""
@@ -295,13 +305,13 @@ class ClusterMember:
         """Ends controller, replication and the following of the registry."""
         self._is_joined = False
         self._forget_session()
-        tasks = [*self._tasks, *([self._rejoining] if self._rejoining else [])]
+        maybe = (self._rejoining, self._stepping_down)
+        tasks = [*self._tasks, *(task for task in maybe if task is not None)]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._isr_changes.close()
         await self._fetchers.close()
         await self._peers.close()
-        await self._control_peers.close()
         await self._live.close()
         await self._registry.close()

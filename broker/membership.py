@@ -52,6 +52,9 @@ class Membership(Protocol):
     async def topic_created(self, topic: Topic) -> None:
         """Returns when every broker knows the topic, or after a while."""
 
+    def storage_failed(self) -> None:
+        """The disk has failed: others have to lead what this broker led."""
+
     async def hand_over(self) -> None:
         """Returns when others lead what this broker led, or after a while."""
 
@@ -106,6 +109,9 @@ class StandAlone:
 
     async def topic_created(self, topic: Topic) -> None:
         """It is known here already."""
+
+    def storage_failed(self) -> None:
+        """Clients are told, until a restart."""
 
     async def hand_over(self) -> None:
         """There is nobody to lead instead."""

@@ -40,6 +40,22 @@ class Metrics:
     rejects: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
     """Refusals of the de-duplication decision, by the name of the error code."""
 
+    # In a cluster.
+    isr_shrinks_total: int = 0
+    isr_expands_total: int = 0
+    replicated_bytes_total: int = 0
+    """Fetched from leaders and written to a log."""
+    log_cuts_total: int = 0
+    """Times that a follower's log parted from its leader's and was cut."""
+    bootstraps_total: int = 0
+    """Replicas that started anew behind the leader's producer state."""
+    producer_epochs_moved_back_total: int = 0
+    """Replicated batches with an older epoch than their producer had: a leader took what it should not."""
+    leadership_doubts_total: int = 0
+    """Times that the session with the coordinator could not be proved."""
+    elections: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
+    """Decided by this broker as the controller: `clean`, or `unclean` (records may be lost)."""
+
     def appended(self, header: BatchHeader) -> None:
         """Counts one batch that was written."""
         self.batches_appended_total += 1

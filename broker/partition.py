@@ -262,7 +262,7 @@ class Partition:
 
     # --- followers ---
 
-    def fetch_as_replica(
+    def fetch_as_replica(  # noqa: PLR0917 - the fields of a message, in its order
         self,
         broker_id: int,
         broker_epoch: int,

@@ -21,7 +21,6 @@ from broker.partition import Partition, ProduceRules
 from broker.topic_config import TopicConfig, to_log_config
 from protocol.errors import ErrorCode, KafkaError
 from storage.file_system import StorageError
-from storage.log_config import LogConfig
 from storage.log_directory import LogDirectory
 
 logger = logging.getLogger(__name__)
@@ -115,28 +114,24 @@ class Partitions:
             match event:
                 case TopicCreated(topic):
                     self._open_topic(topic)
-                case TopicChanged(_, after):
+                case TopicChanged(before, after):
                     self._open_topic(after)
+                    if before.config != after.config:
+                        self._reconfigure(after)
                 case TopicDeleted(topic):
                     self._delete(topic.name, topic.assignment)
         except StorageError as error:
             self._on_failure(error)
 
     def _open_topic(self, topic: Topic) -> None:
-        """Opens the partitions that are new, and brings configuration and roles up to date."""
-        topic_config = TopicConfig.of(self._config, topic.config)
-        log_config = to_log_config(self._config, topic.config)
-        rules = ProduceRules.of(topic_config)
+        """Opens the partitions that are new, and brings roles up to date."""
         for index, replicas in topic.assignment.items():
             if not self._is_assigned(topic, index):
                 self._delete(topic.name, [index])
                 continue
             partition = self.held.get((topic.name, index))
             if partition is None:
-                partition = self._open_partition(topic, index, log_config, rules)
-            else:
-                partition.rules = rules
-                partition.log.reconfigure(log_config)
+                partition = self._open_partition(topic, index)
             state = topic.states.get(index)
             if state is not None:
                 self._update(partition, state, replicas)
@@ -149,9 +144,17 @@ class Partitions:
         if (partition.leader_id, partition.leader_epoch) != before:
             self._require_membership().role_changed(partition)
 
-    def _open_partition(
-        self, topic: Topic, index: int, log_config: LogConfig, rules: ProduceRules
-    ) -> Partition:
+    def _reconfigure(self, topic: Topic) -> None:
+        log_config = to_log_config(self._config, topic.config)
+        rules = ProduceRules.of(TopicConfig.of(self._config, topic.config))
+        for index in topic.assignment:
+            partition = self.held.get((topic.name, index))
+            if partition is not None:
+                partition.rules = rules
+                partition.log.reconfigure(log_config)
+
+    def _open_partition(self, topic: Topic, index: int) -> Partition:
+        log_config = to_log_config(self._config, topic.config)
         key = (topic.name, index)
         if self._logs.topic_ids.get(key, topic.topic_id) != topic.topic_id:
             logger.warning("removing the log of %s-%d: its topic was deleted", *key)
@@ -167,7 +170,7 @@ class Partitions:
             topic.topic_id,
             log,
             config=self._config,
-            rules=rules,
+            rules=ProduceRules.of(TopicConfig.of(self._config, topic.config)),
             high_watermark=self._logs.high_watermarks.get(key, 0),
             membership=self._require_membership(),
             on_dirty=self._flusher.mark_dirty,

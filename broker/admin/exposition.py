@@ -29,10 +29,18 @@ _COUNTERS: Final = {
     "fetch_bytes_total": "Bytes of records given to consumers",
     "duplicates_total": "Repeated batches acknowledged without storing them again",
     "divergent_duplicates_total": "Repeats whose bytes differ from what was stored",
+    "isr_shrinks_total": "Followers taken out of the in-sync replicas",
+    "isr_expands_total": "Followers taken into the in-sync replicas",
+    "replicated_bytes_total": "Bytes fetched from leaders and written to a log",
+    "log_cuts_total": "Cuts of a log that had parted from its leader's",
+    "bootstraps_total": "Replicas started anew behind the leader's producer state",
+    "producer_epochs_moved_back_total": "Replicated batches with an older producer epoch",
+    "leadership_doubts_total": "Times that the coordinator was silent for too long",
 }
 _LABELLED_COUNTERS: Final = {
     "requests": ("api", "Requests by API"),
     "rejects": ("error", "Batches refused by the de-duplication decision"),
+    "elections": ("kind", "Leaders elected by this broker as the controller"),
 }
 _PARTITION_GAUGES: Final[dict[str, tuple[str, Callable[[PartitionView], int]]]] = {
     "log_start_offset": ("First offset in the log", lambda p: p.log.log_start_offset),
@@ -41,6 +49,10 @@ _PARTITION_GAUGES: Final[dict[str, tuple[str, Callable[[PartitionView], int]]]] 
     "log_size_bytes": ("Bytes of all segments", lambda p: p.log.size_bytes),
     "producers": ("Producer ids remembered", lambda p: len(p.log.producers)),
     "in_sync_replicas": ("Replicas in sync", lambda p: len(p.isr)),
+    "missing_replicas": (
+        "Replicas that are not in sync, where this broker leads",
+        lambda p: len(set(p.replicas) - set(p.isr)) if p.is_leader else 0,
+    ),
     "is_leader": ("1 where this broker leads", lambda p: int(p.is_leader)),
 }
 _PRODUCER_COUNTERS: Final[dict[str, tuple[str, Callable[[PartitionView], int]]]] = {

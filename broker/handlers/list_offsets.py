@@ -2,7 +2,8 @@
 
 Timestamps: >= 0 the first record at or after it; -1 latest (the high watermark); -2 earliest; -3
 (v7, KIP-734) the record with the largest timestamp; -4 and -5 (KIP-405) ask about tiered storage:
--4 is the log start here, -5 does not exist. v4 leader epochs; v6 flexible.
+-4 is the log start here, -5 does not exist. v4 leader epochs; v5 (KIP-207) OFFSET_NOT_AVAILABLE;
+v6 flexible.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ MAX_TIMESTAMP: Final = -3
 EARLIEST_LOCAL: Final = -4
 LATEST_TIERED: Final = -5
 _MAX_TIMESTAMP_FROM: Final = 7
+_OFFSET_NOT_AVAILABLE_FROM: Final = 5
 
 
 def handle(request: Request, broker: Broker) -> Answer:
@@ -48,6 +50,7 @@ def _partition(broker: Broker, version: int, topic: str, wanted: Any) -> dict[st
     try:
         partition = broker.find_partition(topic, index)
         partition.check_leader(getattr(wanted, "current_leader_epoch", -1))
+        _check_high_watermark(partition, version, wanted.timestamp)
         timestamp, offset = _offset(partition, version, wanted.timestamp)
     except KafkaError as error:
         return {"partition_index": index, "error_code": error.code}
@@ -61,6 +64,18 @@ def _partition(broker: Broker, version: int, topic: str, wanted: Any) -> dict[st
         "offset": offset,
         "leader_epoch": partition.leader_epoch if offset >= 0 else -1,
     }
+
+
+def _check_high_watermark(partition: Partition, version: int, timestamp: int) -> None:
+    """A new leader does not name an end that may lie before what the last one has shown (KIP-207).
+
+    Raises `KafkaError`.
+    """
+    if timestamp in {EARLIEST, EARLIEST_LOCAL} or partition.knows_high_watermark:
+        return
+    late = ErrorCode.OFFSET_NOT_AVAILABLE
+    code = late if version >= _OFFSET_NOT_AVAILABLE_FROM else ErrorCode.LEADER_NOT_AVAILABLE
+    raise KafkaError(code, f"{partition.name}: the new leader does not know the high watermark yet")
 
 
 def _offset(partition: Partition, version: int, timestamp: int) -> tuple[int, int]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Awaitable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from broker.coordination.node_data import NO_LEADER, PartitionState
 from broker.coordination.topic_names import check_topic_name
@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from broker.broker import Broker
 
 API = Api(key=3, name="metadata", version_min=0, version_max=12, flexible_from=9)
+
+
+_NEVER_LED: Final = PartitionState(leader=NO_LEADER, leader_epoch=0, isr=())
+"""Of a topic that is being created."""
 
 
 class WantedTopic(NamedTuple):
@@ -116,7 +120,7 @@ def _topic(broker: Broker, name: str) -> dict[str, Any]:
         "topic_id": topic.topic_id,
         "is_internal": False,
         "partitions": [
-            _partition(broker, index, replicas, topic.states[index])
+            _partition(broker, index, replicas, topic.states.get(index, _NEVER_LED))
             for index, replicas in topic.assignment.items()
         ],
     }

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from broker.config import Address
+from broker.metrics import Metrics
 from broker.partition import Partition
 from broker.replication.follower import Follower
 from broker.replication.peers import PeerError, Peers
@@ -53,6 +54,7 @@ class FetcherContext:
     """Where a broker's native port is; None while it is not registered."""
     peers: Peers
     now_ms: Callable[[], int]
+    metrics: Metrics
     on_failure: Callable[[StorageError], None]
 
 
@@ -67,14 +69,19 @@ class Fetcher:
         self._rests_until_s: dict[str, float] = {}
         self._changed = asyncio.Event()
         self._pause_s = PAUSE_MIN_S
+        self._is_waiting = False
+        """A long poll is under way."""
 
     def __len__(self) -> int:
         return len(self._followers)
 
     def add(self, partition: Partition) -> None:
         """Follows the partition in its present leader epoch."""
-        self._followers[partition.name] = Follower(partition)
+        self._followers[partition.name] = Follower(partition, self._context.metrics)
         self._rests_until_s.pop(partition.name, None)
+        if self._is_waiting:
+            # The fetch under way does not ask for it, and may wait for long: ask again instead.
+            self._context.peers.disconnect(self.leader_id)
         self.wake()
 
     def remove(self, partition: Partition) -> None:
@@ -99,7 +106,8 @@ class Fetcher:
                 else:
                     await self._wait(self._next_rest_s())
             except PeerError as error:
-                logger.info("cannot fetch from broker %d: %s", self.leader_id, error)
+                if not self._changed.is_set():
+                    logger.info("cannot fetch from broker %d: %s", self.leader_id, error)
                 await self._wait(self._pause_s)
                 self._pause_s = min(2 * self._pause_s, PAUSE_MAX_S)
             except StorageError as error:
@@ -144,7 +152,11 @@ class Fetcher:
             bytes_max=BYTES_MAX,
             partitions=wanted,
         )
-        answer = await self._call(message.to_message())
+        self._is_waiting = max_wait_ms > 0
+        try:
+            answer = await self._call(message.to_message())
+        finally:
+            self._is_waiting = False
         try:
             fetched = read_replica_fetch_answer(answer, wanted)
         except (KafkaError, DecodeError) as error:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import logging
 
+from broker.metrics import Metrics
 from broker.partition import Partition
 from broker.replication.core.divergence import Divergence, cut_offset
 from protocol.errors import DecodeError, ErrorCode, KafkaError
@@ -33,7 +34,8 @@ logger = logging.getLogger(__name__)
 class Follower:
     """Brings one partition's log up to its leader's, in one leader epoch."""
 
-    def __init__(self, partition: Partition) -> None:
+    def __init__(self, partition: Partition, metrics: Metrics) -> None:
+        self.metrics = metrics
         self.partition = partition
         self.leader_id = partition.leader_id
         self.leader_epoch = partition.leader_epoch
@@ -82,6 +84,8 @@ class Follower:
         partition, log = self.partition, self.partition.log
         if fetched.batches:
             moved_back = log.append_replicated(fetched.batches, now_ms).epochs_moved_back
+            self.metrics.replicated_bytes_total += len(fetched.batches)
+            self.metrics.producer_epochs_moved_back_total += moved_back
             if moved_back:
                 logger.warning(
                     "%s: %d batches carried an older epoch than their producer had before",
@@ -102,6 +106,7 @@ class Follower:
             # Nothing of it is left in the leader's log, so nothing of the producers' state holds.
             self.restart_bootstrap()
             return
+        self.metrics.log_cuts_total += 1
         latest_epoch = epochs.latest_epoch
         log.truncate_to(offset)
         epochs.truncate_from_end(log.log_end_offset)
@@ -163,6 +168,7 @@ class Bootstrap:
         partition.forget_above(piece.offset)
         partition.learn_high_watermark(piece.offset)
         follower.bootstrap = None
+        follower.metrics.bootstraps_total += 1
         logger.info(
             "%s: started anew at offset %d with %d producers of broker %d",
             partition.name,

@@ -18,7 +18,9 @@ from broker.coordination.node_tree import (
     CoordinationError,
     MultiFailedError,
 )
-from broker.coordination.topic_registry import StateChange, TopicRegistry
+from broker.coordination.topic import StateChange
+from broker.coordination.topic_registry import TopicRegistry
+from broker.metrics import Metrics
 from broker.partition import Partition
 
 logger = logging.getLogger(__name__)
@@ -34,7 +36,9 @@ class IsrChanges:
         *,
         lag_max_s: float,
         registered_epoch: Callable[[int], int | None],
+        metrics: Metrics,
     ) -> None:
+        self._metrics = metrics
         self._registry = registry
         self._held = held
         self._lag_max_s = lag_max_s
@@ -91,7 +95,7 @@ class IsrChanges:
             logger.warning("%s: ISR %s may be in force: %s", partition.name, wanted, error)
             return  # tried again by the next look at all partitions
         except CoordinationError as error:
-            logger.error("%s: the ISR cannot be changed: %s", partition.name, error)
+            logger.error("%s: no change of the ISR: %s", partition.name, error)  # noqa: TRY400
             return
         finally:
             del self._changes[partition.name]
@@ -109,6 +113,8 @@ class IsrChanges:
         logger.info("%s: in-sync replicas %s -> %s", partition.name, in_sync.isr, wanted)
         change = StateChange(partition.topic, partition.index, before, replace(before, isr=wanted))
         await self._registry.change_states([change])
+        self._metrics.isr_shrinks_total += len(set(before.isr) - set(wanted))
+        self._metrics.isr_expands_total += len(set(wanted) - set(before.isr))
 
     async def close(self) -> None:
         """Gives up what is under way: it may land or not."""
