@@ -2,7 +2,7 @@
 VENV   := .venv
 PYTHON := $(VENV)/bin/python
 
-.PHONY: serve check test format clean
+.PHONY: serve check test test-containers format clean
 
 serve: $(VENV)/.installed
 	$(VENV)/bin/echoless serve
@@ -17,6 +17,10 @@ test: $(VENV)/.installed-dev
 	$(PYTHON) -m tests.toolchain
 	$(PYTHON) -m pytest
 
+test-containers: $(VENV)/.installed-dev .cache/podman-compose/.installed
+	$(PYTHON) -m containers.images
+	$(PYTHON) -m pytest containers
+
 format: $(VENV)/.installed-dev
 	$(PYTHON) -m ruff check --fix .
 	$(PYTHON) -m ruff format .
@@ -30,6 +34,11 @@ $(VENV)/.installed: pyproject.toml $(VENV)/bin/python
 
 $(VENV)/.installed-dev: pyproject.toml $(VENV)/.installed
 	$(PYTHON) -m pip install -q --disable-pip-version-check -e '.[dev]'
+	touch $@
+
+.cache/podman-compose/.installed:
+	python3 -m venv .cache/podman-compose
+	.cache/podman-compose/bin/pip install -q --disable-pip-version-check podman-compose
 	touch $@
 
 clean:

@@ -1,0 +1,142 @@
+"""Podman, as this machine can run it: its command line, and one container of it."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+REPOSITORY: Final = Path(__file__).parents[1]
+CACHE: Final = REPOSITORY / ".cache" / "containers"
+COMPOSE: Final = REPOSITORY / ".cache" / "podman-compose" / "bin" / "podman-compose"
+
+_TIMEOUT_S: Final = 900
+_OWN_CONFIGURATION: Final = CACHE / "containers.conf"
+_LOW_LIMITS: Final = """\
+[engine]
+runtime = "runc"
+[containers]
+default_ulimits = ["nofile=1024:1024", "nproc=1024:1024"]
+"""
+
+
+class PodmanError(Exception):
+    """A command failed; the message holds it and the end of what it said."""
+
+
+def podman(*arguments: str, stdin: bytes | None = None) -> str:
+    """Runs podman, and returns what it printed. Raises `PodmanError`."""
+    return run(["podman", *arguments], stdin=stdin)
+
+
+def compose(*arguments: str) -> str:
+    """Runs podman-compose in the repository. Raises `PodmanError`."""
+    return run([str(COMPOSE), *arguments])
+
+
+def run(command: list[str], *, stdin: bytes | None = None) -> str:
+    """Runs any command in podman's environment. Raises `PodmanError`."""
+    try:
+        done = subprocess.run(
+            command,
+            check=True,
+            capture_output=True,
+            input=stdin,
+            env=environment(),
+            cwd=REPOSITORY,
+            timeout=_TIMEOUT_S,
+        )
+    except subprocess.CalledProcessError as error:
+        said = (error.stdout + error.stderr).decode(errors="replace").strip().splitlines()
+        raise PodmanError("\n".join([f"{' '.join(command)} failed:", *said[-20:]])) from error
+    return done.stdout.decode(errors="replace").strip()
+
+
+def environment() -> Mapping[str, str]:
+    """Without systemd there are no timers for health checks: the tests call for them themselves."""
+    changed = {}
+    if not Path("/run/systemd/system").exists():
+        changed["DISABLE_HC_SYSTEMD"] = "true"
+    if _OWN_CONFIGURATION.exists():
+        changed["CONTAINERS_CONF"] = str(_OWN_CONFIGURATION)
+    return {**os.environ, **changed}
+
+
+def fit_to_this_machine(image: str) -> None:
+    """Tries a container; where the default limits are not allowed, lower ones are set for all."""
+    try:
+        podman("run", "--rm", image, "true")
+    except PodmanError:
+        CACHE.mkdir(parents=True, exist_ok=True)
+        _OWN_CONFIGURATION.write_text(_LOW_LIMITS)
+        podman("run", "--rm", image, "true")
+
+
+class Container:
+    """One container by its name."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def start(self) -> None:
+        podman("start", self.name)
+
+    def stop(self) -> None:
+        """SIGTERM; SIGKILL after ten seconds."""
+        podman("stop", "--time", "10", self.name)
+
+    def kill(self) -> None:
+        """SIGKILL, as in a crash."""
+        podman("kill", "--signal", "KILL", self.name)
+        podman("wait", self.name)
+
+    def pause(self) -> None:
+        podman("pause", self.name)
+
+    def unpause(self) -> None:
+        podman("unpause", self.name)
+
+    def remove(self) -> None:
+        """With its anonymous volumes, running or not; fine when it is not there."""
+        podman("rm", "--force", "--volumes", "--ignore", self.name)
+
+    def exec(self, *command: str) -> str:
+        return podman("exec", self.name, *command)
+
+    def log(self) -> str:
+        """What the broker said on both outputs."""
+        command = ["podman", "logs", self.name]
+        done = subprocess.run(command, capture_output=True, env=environment(), check=True)
+        return (done.stdout + done.stderr).decode(errors="replace")
+
+    @property
+    def state(self) -> Mapping[str, Any]:
+        """Podman's `State`: `Status`, `ExitCode`, ..."""
+        return self._inspected["State"]
+
+    def is_healthy(self) -> bool:
+        """What the image's health check says now."""
+        try:
+            podman("healthcheck", "run", self.name)
+        except PodmanError:
+            return False
+        return True
+
+    def port(self, inside: int) -> str:
+        """`host:port` on this machine that leads to the container's port."""
+        return podman("port", self.name, f"{inside}/tcp").splitlines()[0]
+
+    @property
+    def _inspected(self) -> Mapping[str, Any]:
+        found: list[dict[str, Any]] = json.loads(podman("container", "inspect", self.name))
+        return found[0]
+
+
+@functools.cache
+def image_size(image: str) -> int:
+    """Bytes on disk, of all layers."""
+    return int(podman("image", "inspect", "--format", "{{.Size}}", image))
