@@ -1,0 +1,264 @@
+"""ZooKeeper and several real brokers, each in a process of its own, as one thing.
+
+    with Cluster(tmp_path) as cluster:
+        cluster.start()
+        cluster.bootstrap; cluster.kill(2); cluster.start_broker(2)
+        cluster.wait_until(lambda: cluster.leader("t", 0) not in (-1, 2))
+
+Addresses and data survive any end of a process. Nothing waits by the clock: `wait_until` asks
+again and again what the brokers' admin ports say. A `Network` gives every server a host of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol, Self
+
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.support.echoless import LOOPBACK, Echoless
+from tests.support.server_process import free_port
+from tests.support.zookeeper import ZooKeeper
+
+ZOOKEEPER = "zookeeper"
+WAIT_S = 60.0
+_ASK_AGAIN_S = 0.02
+_ADMIN_TIMEOUT_S = 2.0
+
+
+class Hosts(Protocol):
+    """Where each server runs; `tests.nemesis.network.Network` is one."""
+
+    def address(self, host: str) -> str: ...
+
+    def prefix(self, host: str) -> tuple[str, ...]: ...
+
+
+class PartitionRow(NamedTuple):
+    """What one broker says of one partition that it holds."""
+
+    topic: str
+    partition: int
+    leader: int
+    leader_epoch: int
+    isr: frozenset[int]
+    high_watermark: int
+    log_end_offset: int
+
+
+class Cluster:
+    """Brokers 1 to `brokers` with one ZooKeeper. `data_dirs` replaces the place of a broker's data."""
+
+    def __init__(
+        self,
+        directory: Path,
+        settings: Mapping[str, str] | None = None,
+        *,
+        brokers: int = 3,
+        hosts: Hosts | None = None,
+        data_dirs: Mapping[int, Path] | None = None,
+    ) -> None:
+        self.directory = directory
+        self._settings = dict(settings or {})
+        self._hosts = hosts
+        self.zookeeper = ZooKeeper(directory / ZOOKEEPER, self._zookeeper_settings())
+        if hosts is not None:
+            self.zookeeper.process.prefix = hosts.prefix(ZOOKEEPER)
+            self.zookeeper.address = f"{hosts.address(ZOOKEEPER)}:{self.zookeeper.port}"
+        self.brokers = {broker_id: self._broker(broker_id) for broker_id in range(1, brokers + 1)}
+        for broker_id, data_dir in (data_dirs or {}).items():
+            self.brokers[broker_id].data_dir = data_dir / "echoless-data"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def start(self) -> None:
+        """Returns when ZooKeeper and every broker have said that they are ready."""
+        self.zookeeper.start()
+        starting = [
+            threading.Thread(target=self.start_broker, args=[broker_id])
+            for broker_id in self.brokers
+        ]
+        for thread in starting:
+            thread.start()
+        for thread in starting:
+            thread.join()
+        assert all(broker.process.is_running for broker in self.brokers.values()), self.said()
+
+    def close(self) -> None:
+        """SIGKILL to everything."""
+        for broker in self.brokers.values():
+            broker.kill()
+        self.zookeeper.kill()
+
+    @property
+    def bootstrap(self) -> str:
+        """Every broker's address, for clients; known once they have started."""
+        return ",".join(broker.kafka_address for broker in self.brokers.values())
+
+    @property
+    def live(self) -> list[int]:
+        """The brokers whose processes run (a paused one among them)."""
+        return [one for one, broker in self.brokers.items() if broker.process.is_running]
+
+    def start_broker(self, broker_id: int) -> None:
+        self.brokers[broker_id].start()
+
+    def kill(self, broker_id: int) -> None:
+        """SIGKILL."""
+        self.brokers[broker_id].kill()
+
+    def stop(self, broker_id: int) -> int:
+        """SIGTERM; returns the exit status."""
+        return self.brokers[broker_id].terminate()
+
+    def pause(self, broker_id: int) -> None:
+        """SIGSTOP: connections stay open, and nobody answers."""
+        self.brokers[broker_id].process.pause()
+
+    def resume(self, broker_id: int) -> None:
+        self.brokers[broker_id].process.resume()
+
+    def create_topic(
+        self, name: str, partitions: int, *, replicas: int = 3, **configs: str | int
+    ) -> None:
+        """Through a real client; returns when every partition has a leader and all its replicas."""
+        topic = NewTopic(
+            name,
+            num_partitions=partitions,
+            replication_factor=replicas,
+            config={key.replace("_", "."): str(value) for key, value in configs.items()},
+        )
+        admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 2})
+        admin.create_topics([topic])[name].result(WAIT_S)
+        self.wait_until(lambda: self._is_whole(name, partitions, replicas), f"{name} is whole")
+
+    def rows(self, broker_id: int) -> list[PartitionRow]:
+        """The partitions that the broker holds, by its own account. OSError when it is silent."""
+        topics = get_json(self.brokers[broker_id].admin_address, "/topics")
+        return [_row(topic["name"], one) for topic in topics for one in topic["partitions"]]
+
+    def leader_rows(self) -> dict[tuple[str, int], PartitionRow]:
+        """By (topic, partition): the account of the broker that says it leads, newest epoch first."""
+        found: dict[tuple[str, int], PartitionRow] = {}
+        for broker_id in self.live:
+            for row in self.rows_if_any(broker_id):
+                place = (row.topic, row.partition)
+                if row.leader == broker_id and (
+                    place not in found or found[place].leader_epoch < row.leader_epoch
+                ):
+                    found[place] = row
+        return found
+
+    def rows_if_any(self, broker_id: int) -> list[PartitionRow]:
+        """As `rows`; nothing of a broker that does not answer."""
+        try:
+            return self.rows(broker_id)
+        except (OSError, ValueError):
+            return []
+
+    def leader(self, topic: str, partition: int) -> int:
+        """The broker that says it leads the partition; -1 where none does."""
+        row = self.leader_rows().get((topic, partition))
+        return -1 if row is None else row.leader
+
+    def is_healed(self) -> bool:
+        """Whether every replica of every partition is in sync, with equal ends, all committed."""
+        rows = [self.rows_if_any(broker_id) for broker_id in self.brokers]
+        accounts: dict[tuple[str, int], list[PartitionRow]] = {}
+        for row in (row for several in rows for row in several):
+            accounts.setdefault((row.topic, row.partition), []).append(row)
+        return bool(accounts) and all(map(_agree, accounts.values())) and all(rows)
+
+    def wait_until(
+        self, is_so: Callable[[], bool], what: str = "", *, within_s: float = WAIT_S
+    ) -> None:
+        """Asks until it is so; an AssertionError with the ends of all logs when it never is."""
+        deadline = time.monotonic() + within_s
+        while not is_so():
+            assert time.monotonic() < deadline, f"not within {within_s} s: {what}\n{self.said()}"
+            time.sleep(_ASK_AGAIN_S)
+
+    def said(self) -> str:
+        """The end of every server's log."""
+        parts = [("zookeeper", self.zookeeper.process)]
+        parts += [(f"broker {one}", broker.process) for one, broker in self.brokers.items()]
+        return "\n".join(f"--- {name} ---\n{process.log_tail()}" for name, process in parts)
+
+    def _is_whole(self, topic: str, partitions: int, replicas: int) -> bool:
+        rows = self.leader_rows()
+        return all(
+            (row := rows.get((topic, partition))) is not None and len(row.isr) == replicas
+            for partition in range(partitions)
+        )
+
+    def _zookeeper_settings(self) -> dict[str, str]:
+        if self._hosts is None:
+            return {}
+        return {"clientPortAddress": self._hosts.address(ZOOKEEPER)}
+
+    def _broker(self, broker_id: int) -> Echoless:
+        name = f"broker-{broker_id}"
+        host = LOOPBACK if self._hosts is None else self._hosts.address(name)
+        broker = Echoless(
+            self.directory / name,
+            {"default_replication_factor": "3", **self._settings},
+            arguments=[
+                *("--broker-id", str(broker_id)),
+                *("--coordinator", f"zookeeper://{self.zookeeper.hosts('/echoless')}"),
+            ],
+            host=host,
+        )
+        # Below the ephemeral ports: a connection going out must not take one between two starts.
+        broker.kafka_address, broker.native_address, broker.admin_address = (
+            f"{host}:{free_port()}" for _ in range(3)
+        )
+        if self._hosts is not None:
+            broker.process.prefix = self._hosts.prefix(name)
+        return broker
+
+
+@contextmanager
+def running_cluster(directory: Path, **settings: str) -> Iterator[Cluster]:
+    """Three brokers that have started; everything is killed at the end."""
+    with Cluster(directory, settings) as cluster:
+        cluster.start()
+        yield cluster
+
+
+def get_json(address: str, path: str, *, timeout_s: float = _ADMIN_TIMEOUT_S) -> Any:
+    """What an admin port answers. OSError when it does not."""
+    with urllib.request.urlopen(f"http://{address}{path}", timeout=timeout_s) as answer:
+        return json.load(answer)
+
+
+def _row(topic: str, one: Mapping[str, Any]) -> PartitionRow:
+    return PartitionRow(
+        topic,
+        one["partition"],
+        one["leader"],
+        one["leader_epoch"],
+        frozenset(one["isr"]),
+        one["high_watermark"],
+        one["log_end_offset"],
+    )
+
+
+def _agree(accounts: list[PartitionRow]) -> bool:
+    """Whether as many replicas speak as are in sync, with one leader, one epoch and one end."""
+    first = accounts[0]
+    return len(accounts) == len(first.isr) and all(
+        (row.leader, row.leader_epoch, row.isr) == (first.leader, first.leader_epoch, first.isr)
+        and row.high_watermark == row.log_end_offset == first.log_end_offset
+        and row.leader > 0
+        for row in accounts
+    )
