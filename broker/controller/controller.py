@@ -37,7 +37,6 @@ from broker.coordination.live_brokers import LiveBrokers
 from broker.coordination.node_data import (
     CONTROLLER,
     PREFERRED_REPLICA_ELECTION,
-    TOPIC_DELETIONS,
     NodeDataError,
     partition_state_path,
     topic_path,
@@ -209,7 +208,7 @@ class Controller:
 
     async def _bring_in_order(self, term: Term) -> None:
         await self._unseat_restarted(term)
-        while changes := await self._due():
+        while changes := self._due():
             await self._write(changes, term)
         await self._hold_asked_elections(term)
         for topic in list(self._registry.topics.values()):
@@ -222,14 +221,11 @@ class Controller:
             frozenset(one for one, broker in brokers.items() if broker.info.is_leaving),
         )
 
-    async def _due(self) -> list[StateChange]:
+    def _due(self) -> list[StateChange]:
         """Elections first; old replicas are let go only of partitions that have a leader."""
         topics, brokers = self._registry.topics.values(), self._electorate()
         changes = elect(topics, brokers, is_unclean_allowed=self._is_unclean_allowed)
-        if any(change.before is None for change in changes):
-            deleted = await self._tree.children(TOPIC_DELETIONS)
-            changes = [change for change in changes if change.topic not in deleted]
-        return changes or move_into_target(self._registry.topics.values(), brokers)
+        return changes or move_into_target(topics, brokers)
 
     async def _unseat_restarted(self, term: Term) -> None:
         """A broker that is alive again in another session was gone in between."""

@@ -1,0 +1,362 @@
+"""The controller over a tree: one in office, refused when deposed, and everything led in the end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from broker.controller.election_requests import ask
+from broker.controller.elections import ElectionType
+from broker.controller.reassignment import origin_of, reassign
+from broker.coordination.node_data import (
+    CONTROLLER,
+    NO_LEADER,
+    PREFERRED_REPLICA_ELECTION,
+    encode_topic,
+    topic_path,
+)
+from broker.coordination.node_tree import Create, Delete
+from tests.broker.controller.cluster import Cluster, SteppedTree, play, settle
+
+
+async def started(*broker_ids: int, unclean: bool = False) -> Cluster:
+    cluster = Cluster(unclean=unclean)
+    await cluster.start(*broker_ids)
+    return cluster
+
+
+def test_one_broker_is_the_controller_and_all_know_it() -> None:
+    """The first one; when its session ends, another one follows in the next epoch."""
+
+    async def scenario() -> None:
+        cluster = await started(1, 2, 3)
+        assert cluster.controllers() == {1}
+        epoch = cluster.server.controller_epoch()
+        await cluster.kill(1)
+        await settle()
+        (successor,) = cluster.controllers()
+        assert successor in {2, 3}
+        assert cluster.server.controller_epoch() == epoch + 1
+        assert cluster.members[successor].controller.epoch == epoch + 1
+        await cluster.stop()
+
+    play(scenario())
+
+
+def test_a_dead_leader_is_followed_by_one_in_sync() -> None:
+    """Also where the controller itself has died."""
+
+    async def scenario() -> None:
+        cluster = await started(1, 2, 3)
+        await cluster.create_topic((1, 2, 3), (3, 1, 2))
+        await cluster.kill(3)
+        await settle()
+        assert cluster.shown(1) == (1, 1, (1, 2))
+        await cluster.keep_isrs()
+        await cluster.kill(1)
+        await settle()
+        assert (cluster.shown(0), cluster.shown(1)) == ((2, 1, (2,)), (2, 2, (2,)))
+        await cluster.stop()
+
+    play(scenario())
+
+
+def test_an_offline_partition_waits_for_a_replica_in_sync() -> None:
+    """Another replica is no substitute; the last one in sync leads when it is back."""
+
+    async def scenario() -> None:
+        cluster = await started(1, 2)
+        await cluster.create_topic((2, 1))
+        await cluster.kill(1)
+        await settle()
+        await cluster.keep_isrs()
+        await cluster.kill(2)
+        await cluster.start(1)
+        assert cluster.shown() == (NO_LEADER, 1, (2,))
+        await cluster.start(2)
+        leader, epoch, isr = cluster.shown()
+        assert (leader, isr, epoch > 1) == (2, (2,), True)
+        await cluster.stop()
+
+    play(scenario())
+
+
+def test_an_unclean_election_is_counted() -> None:
+    """Only where the configuration allows to lose what the old ISR had."""
+
+    async def scenario() -> None:
+        cluster = await started(1, 2, unclean=True)
+        await cluster.create_topic((2, 1))
+        await cluster.kill(1)
+        await settle()
+        await cluster.keep_isrs()
+        await cluster.kill(2)
+        await cluster.start(1)
+        assert cluster.shown()[::2] == (1, (1,))
+        counts = cluster.members[1].controller.counts
+        assert (counts.clean_total, counts.unclean_total) == (0, 1)
+        await cluster.stop()
+
+    play(scenario())
+
+
+def test_a_leaving_broker_hands_over_while_it_lives() -> None:
+    """Leadership and place in the ISR are gone before the broker is."""
+
+    async def scenario() -> None:
+        cluster = await started(1, 2, 3)
+        await cluster.create_topic((1, 2, 3), (2, 1, 3))
+        await cluster.members[1].announce_leaving()
+        await settle()
+        assert (cluster.shown(0), cluster.shown(1)) == ((2, 1, (2, 3)), (2, 1, (2, 3)))
+        await cluster.stop()
+
+    play(scenario())
+
+
+def test_a_partition_that_was_never_led_gets_its_first_state() -> None:
+    """Its creator died between the topic node and the state."""
+
+    async def scenario() -> None:
+        cluster = await started(1, 2)
+        await cluster.create_topic((1,), name="other")
+        other = cluster.topics()["other"]
+        data = encode_topic(other.topic_id, {0: (2, 1), 1: (9,)})
+        await cluster.members[2].tree.create(topic_path("t"), data)
+        await settle()
+        assert cluster.shown() == (2, 0, (2, 1))
+        assert cluster.server.state("t", 1) is None
+        await cluster.stop()
+
+    play(scenario())
+
+
+def test_a_broker_that_comes_back_too_soon_is_unseated() -> None:
+    """It is registered again before the controller has seen it go, and a state still names it."""
+
+    async def scenario() -> None:
+        cluster = await started(1, 2)
+        await cluster.create_topic((2, 1))
+        member = cluster.members[2]
+        member.tree.expire_session()
+        member.tree.reconnect()
+        await member.tree.create("/brokers/ids/2", await read_registration(cluster), ephemeral=True)
+        await settle()
+        leader, epoch, _ = cluster.shown()
+        assert (leader, epoch > 0) == (1, True)
+        await cluster.stop()
+
+    async def read_registration(cluster: Cluster) -> bytes:
+        return (await cluster.members[1].tree.read("/brokers/ids/1")).data
+
+    play(scenario())
+
+
+def test_a_late_write_of_the_old_controller_is_refused() -> None:
+    """It was decided and sent in time, and arrives when another controller has taken over."""
+
+    async def scenario() -> None:
+        cluster = await started(1, 2, 3)
+        await cluster.create_topic((3, 2, 1))
+        old = cluster.members[1]
+
+        async def take_over() -> None:
+            # The old controller is not told: its session lives on, only the office is another's.
+            server = cluster.server
+            server.apply(server.nodes.plan_multi([Delete(CONTROLLER)], 0))
+            await settle()
+            assert cluster.controllers() != {1} or old.controller.epoch > 1
+
+        old.tree.before_next_change(take_over)
+        await cluster.kill(3)
+        await settle()
+        assert cluster.shown() == (2, 1, (2, 1))
+        epochs = {state.controller_epoch for _, state in cluster.server.written} - {0}
+        assert epochs == {2}
+        await cluster.stop()
+
+    play(scenario())
+
+
+@pytest.mark.parametrize("was_applied", [True, False])
+def test_a_lost_answer_to_the_candidacy_is_no_second_controller(*, was_applied: bool) -> None:
+    """Who is in office is read, never guessed."""
+
+    async def scenario() -> None:
+        cluster = await started(1, 2)
+        await cluster.create_topic((2, 1))
+        cluster.members[2].tree.lose_next_reply(applied=was_applied)
+        await cluster.kill(1)
+        await settle()
+        assert cluster.controllers() == {2}
+        assert cluster.server.controller_epoch() == 2
+        assert cluster.shown()[0] == 2
+        await cluster.stop()
+
+    play(scenario())
+
+
+def suspend_for_a_while(tree: SteppedTree) -> None:
+    import asyncio
+
+    tree.suspend()
+    asyncio.get_running_loop().call_later(1.0, tree.resume)
+
+
+def expire(tree: SteppedTree) -> None:
+    tree.expire_session()
+
+
+def lose_the_request(tree: SteppedTree) -> None:
+    tree.lose_next_reply(applied=False)
+
+
+def lose_the_answer(tree: SteppedTree) -> None:
+    tree.lose_next_reply(applied=True)
+
+
+@pytest.mark.parametrize("fault", [suspend_for_a_while, expire, lose_the_request, lose_the_answer])
+def test_a_failure_at_any_step_is_made_good(fault: Callable[[SteppedTree], None]) -> None:
+    """Whichever call of the controller fails, by whichever fault: in the end everything is led."""
+
+    async def scenario(calls: int) -> None:
+        cluster = await started(1, 2, 3)
+        await cluster.create_topic((3, 1, 2), (3, 2, 1), (1, 3, 2))
+        await ask(cluster.members[2].tree, {("t", 2): ElectionType.PREFERRED})
+        await start_reassignment(cluster, 2, (1, 2))
+        controller = cluster.members[1]
+        controller.tree.after_calls(calls, fault)
+        await cluster.kill(3)
+        await settle()
+        if fault is expire:
+            await controller.join_again()
+        await settle()
+        await cluster.keep_isrs()
+        await settle()
+        cluster.check_led()
+        assert len(cluster.controllers()) == 1
+        assert cluster.topics()["t"].assignment[2] == (1, 2)
+        assert cluster.server.nodes.get(PREFERRED_REPLICA_ELECTION) is None
+        await cluster.stop()
+
+    for calls in range(1, 25):
+        play(scenario(calls))
+
+
+async def start_reassignment(cluster: Cluster, partition: int, target: tuple[int, ...]) -> None:
+    member = cluster.any_member()
+    replicas, moving = reassign(member.registry.topics["t"], partition, target)
+    await member.registry.change_assignment("t", partition, replicas, moving)
+
+
+def test_the_preferred_leader_takes_over_when_asked() -> None:
+    """And the request is gone, also what could not be fulfilled of it."""
+
+    async def scenario() -> None:
+        cluster = await started(1, 2)
+        await cluster.create_topic((2, 1), (1, 2))
+        await cluster.kill(2)
+        await cluster.keep_isrs()
+        await cluster.start(2)
+        await cluster.keep_isrs()
+        assert cluster.shown(0)[0] == 1
+        wanted = dict.fromkeys([("t", 0), ("t", 1), ("u", 7)], ElectionType.PREFERRED)
+        await ask(cluster.members[2].tree, wanted)
+        await settle()
+        assert cluster.shown(0)[0] == 2
+        assert cluster.shown(1)[0] == 1
+        assert cluster.server.nodes.get(PREFERRED_REPLICA_ELECTION) is None
+        await cluster.stop()
+
+    play(scenario())
+
+
+def test_requests_that_cannot_be_read_stop_nothing() -> None:
+    """Somebody's typing error in the node must not cost the cluster its controller."""
+
+    async def scenario() -> None:
+        cluster = await started(1, 2)
+        await cluster.create_topic((2, 1))
+        await cluster.members[2].tree.multi([Create(PREFERRED_REPLICA_ELECTION, b"{")])
+        await settle()
+        await cluster.kill(2)
+        await settle()
+        assert cluster.shown()[0] == 1
+        await cluster.stop()
+
+    play(scenario())
+
+
+def test_a_partition_moves_to_other_brokers() -> None:
+    """It is led all the time, and the old replicas are gone in the end."""
+
+    async def scenario() -> None:
+        cluster = await started(1, 2, 3, 4)
+        await cluster.create_topic((1, 2))
+        await start_reassignment(cluster, 0, (3, 4))
+        await settle()
+        assert cluster.topics()["t"].assignment[0] == (3, 4, 1, 2)
+        await cluster.keep_isrs()
+        await settle()
+        topic = cluster.topics()["t"]
+        assert (topic.assignment[0], topic.reassignments) == ((3, 4), {})
+        leader, _, isr = cluster.shown()
+        assert (leader, set(isr)) == (3, {3, 4})
+        await cluster.stop()
+
+    play(scenario())
+
+
+def test_a_cancelled_reassignment_leaves_what_was() -> None:
+    """Even when a new replica is the leader already."""
+
+    async def scenario() -> None:
+        cluster = await started(1, 2, 3)
+        await cluster.create_topic((1, 2))
+        await start_reassignment(cluster, 0, (3, 2, 4))
+        await cluster.keep_isrs()
+        assert cluster.topics()["t"].reassignments
+        origin = origin_of(cluster.topics()["t"], 0)
+        await start_reassignment(cluster, 0, origin)
+        await settle()
+        topic = cluster.topics()["t"]
+        assert (set(topic.assignment[0]), topic.reassignments) == ({1, 2}, {})
+        assert set(cluster.shown()[2]) == {1, 2}
+        await cluster.stop()
+
+    play(scenario())
+
+
+def test_a_topic_may_be_deleted_while_it_moves() -> None:
+    """There is nothing left to finish."""
+
+    async def scenario() -> None:
+        cluster = await started(1, 2, 3)
+        await cluster.create_topic((1, 2))
+        await start_reassignment(cluster, 0, (3,))
+        await cluster.members[2].registry.delete_topic("t")
+        await settle()
+        assert cluster.topics() == {}
+        assert cluster.controllers() == {1}
+        await cluster.stop()
+
+    play(scenario())
+
+
+def test_nothing_is_written_when_nothing_is_wrong() -> None:
+    """A new controller and a reconnection find everything in order, and leave it so."""
+
+    async def scenario() -> None:
+        cluster = await started(1, 2, 3)
+        await cluster.create_topic((2, 3), (3, 2))
+        written = len(cluster.server.written)
+        await cluster.kill(1)
+        await settle()
+        cluster.any_member().tree.suspend()
+        cluster.any_member().tree.resume()
+        await settle()
+        assert len(cluster.server.written) == written
+        await cluster.stop()
+
+    play(scenario())
