@@ -1,11 +1,11 @@
 """Changes whose answer was lost: did they land?
 
 `ConnectionLostError` on a change means that nobody knows. What `commit` changes is conditional, so
-that reading tells: the first node that the operations create or write has exactly our data (and our
-version), or it has not.
+that reading tells: the first node that the operations fill with data has exactly ours (and our version), or
+it has not.
 
-Knows nothing of what the operations mean; they must begin with one that nobody else would make with
-the same data (a random topic id, a state with our leader epoch).
+Knows nothing of what the operations mean; the first data must be what nobody else would write there
+(a random topic id, a state with our leader epoch), or what may as well be somebody else's.
 """
 
 from __future__ import annotations
@@ -45,10 +45,15 @@ async def commit(tree: NodeTree, operations: Sequence[Operation]) -> None:
 
 
 async def _have_landed(tree: NodeTree, operations: Sequence[Operation]) -> bool:
-    """Judges by the first node that is changed exactly once; a check leaves no trace."""
+    """Judges by the first node that is changed exactly once, if possible to some data.
+
+    A check leaves no trace, and an empty node tells nothing of who made it.
+    """
     changes = [operation for operation in operations if not isinstance(operation, Check)]
     counts = Counter(operation.path for operation in changes)
-    change = next(change for change in changes if counts[change.path] == 1)
+    once = [change for change in changes if counts[change.path] == 1]
+    with_data = (change for change in once if not isinstance(change, Delete) and change.data)
+    change = next(with_data, once[0])
     node = (await tree.read_many([change.path]))[0]
     match change:
         case Create(_, data):

@@ -73,7 +73,7 @@ class SessionGuard:
         self._restarted.set()
 
     async def run(self) -> None:
-        """Probes until cancelled. A session that needs no proof is not probed."""
+        """Probes until cancelled; without probes there is no proof. An endless session needs none."""
         if math.isinf(self._tree.session_timeout_s):
             return
         cancel = self._tree.on_session(self._on_session)
@@ -83,7 +83,7 @@ class SessionGuard:
                 await self._pause(self._tree.session_timeout_s / PROBES_PER_TIMEOUT)
         finally:
             cancel()
-            self._disprove()
+            self._forget_proof()
 
     async def _probe(self) -> None:
         sent, session_id = self._loop.time(), self._tree.session_id
@@ -112,12 +112,17 @@ class SessionGuard:
         self._timer = self._loop.call_at(until, self._disprove)
 
     def _disprove(self) -> None:
+        if self._forget_proof():
+            for callback in list(self._doubt_callbacks.values()):
+                callback()
+
+    def _forget_proof(self) -> bool:
+        """Whether there was one."""
         if self._timer is None:
-            return
+            return False
         self._timer.cancel()
         self._timer, self._proved_until = None, _NEVER
-        for callback in list(self._doubt_callbacks.values()):
-            callback()
+        return True
 
     def _on_session(self, state: SessionState) -> None:
         if state is SessionState.LOST:

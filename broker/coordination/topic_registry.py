@@ -300,7 +300,14 @@ class TopicRegistry:
         # Kafka leaves configurations behind and lets them be set before the topic is there.
         config_node = (await self._tree.read_many([topic_config_path(new.name)]))[0]
         topic = replace(topic, config_version=config_node.version if config_node else NO_NODE)
-        await topic_nodes.commit_in_chunks(self._tree, topic_nodes.create_operations(topic))
+        try:
+            await topic_nodes.commit_in_chunks(self._tree, topic_nodes.create_operations(topic))
+        except MultiFailedError:
+            await self._refresh([new.name])
+            created = self.topics.get(new.name)
+            if created is None or created.topic_id != topic.topic_id:
+                raise
+            return created  # the controller has given its last partitions their first states
         return self._publish(replace(topic, config_version=topic.config_version + 1))
 
     async def _delete(self, name: str) -> Topic:

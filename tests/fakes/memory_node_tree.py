@@ -32,6 +32,12 @@ from broker.coordination.watches import Watches
 Rival = Callable[[], Awaitable[object]]
 
 
+async def turns(count: int = 200) -> None:
+    """Gives everybody else so many turns: all that follows from what has happened is done then."""
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
 class MemoryTree:
     """The server: the nodes, and who is connected."""
 

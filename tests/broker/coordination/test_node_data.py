@@ -13,17 +13,27 @@ from hypothesis import strategies as st
 
 from broker.coordination.node_data import (
     CLUSTER_ID,
+    CONTROLLER,
+    CONTROLLER_EPOCH,
+    PREFERRED_REPLICA_ELECTION,
     NodeDataError,
     PartitionState,
+    Reassignment,
     broker_path,
     decode_cluster_id,
     decode_config,
+    decode_controller,
+    decode_controller_epoch,
     decode_partition_state,
+    decode_preferred_replica_election,
     decode_topic,
     decode_uuid,
     encode_cluster_id,
     encode_config,
+    encode_controller,
+    encode_controller_epoch,
     encode_partition_state,
+    encode_preferred_replica_election,
     encode_topic,
     encode_uuid,
     partition_state_path,
@@ -31,7 +41,7 @@ from broker.coordination.node_data import (
     topic_path,
 )
 from broker.coordination.node_tree import Node
-from broker.coordination.registration import BrokerInfo, Endpoint, encode_broker
+from broker.coordination.registration import BrokerInfo, Endpoint, decode_broker, encode_broker
 from broker.producer_ids import PATH, ProducerIdBlock
 
 PAGE = Path(__file__).parents[3] / "docs/formats/coordination-nodes.md"
@@ -50,13 +60,18 @@ EXAMPLES: dict[str, bytes] = {
             rack="r1",
         )
     ),
-    topic_path("orders"): encode_topic(TOPIC_ID, {0: (1, 2), 1: (2, 1)}),
+    topic_path("orders"): encode_topic(
+        TOPIC_ID, {0: (1, 2), 1: (3, 1, 2)}, {1: Reassignment(adding=(3,), removing=(2,))}
+    ),
     partition_state_path("orders", 0): encode_partition_state(
         PartitionState(leader=1, leader_epoch=3, isr=(1, 2))
     ),
     topic_config_path("orders"): encode_config(
         {"retention.ms": "1000", "cleanup.policy": "delete"}
     ),
+    PREFERRED_REPLICA_ELECTION: encode_preferred_replica_election([("orders", 0), ("orders", 1)]),
+    CONTROLLER: encode_controller(1, 1_700_000_000_000),
+    CONTROLLER_EPOCH: encode_controller_epoch(4),
     PATH: ProducerIdBlock(35, 4000, 4999).encode(),
 }
 
@@ -76,11 +91,15 @@ def test_what_is_encoded_is_decoded() -> None:
     assert decode_partition_state("/p", node) == state
     assert decode_topic("/t", EXAMPLES[topic_path("orders")]) == (
         TOPIC_ID,
-        {0: (1, 2), 1: (2, 1)},
-        {},
+        {0: (1, 2), 1: (3, 1, 2)},
+        {1: Reassignment(adding=(3,), removing=(2,))},
     )
     assert decode_config("/c", EXAMPLES[topic_config_path("orders")])["retention.ms"] == "1000"
     assert decode_cluster_id(EXAMPLES[CLUSTER_ID]) == encode_uuid(TOPIC_ID)
+    asked = decode_preferred_replica_election(EXAMPLES[PREFERRED_REPLICA_ELECTION])
+    assert asked == [("orders", 0), ("orders", 1)]
+    assert decode_controller(EXAMPLES[CONTROLLER]) == 1
+    assert decode_controller_epoch(EXAMPLES[CONTROLLER_EPOCH]) == 4
 
 
 def test_nodes_that_kafka_wrote_are_read() -> None:
@@ -100,6 +119,27 @@ def test_nodes_that_kafka_wrote_are_read() -> None:
     assignment = decode_topic("/t", topic).assignment
     assert list(assignment) == list(range(11))
     assert assignment[0] == (2,)
+    controller = b'{"version":2,"brokerid":3,"timestamp":"1","kraftControllerEpoch":-1}'
+    assert decode_controller(controller) == 3
+
+
+def test_a_partition_may_gain_or_lose_replicas_alone() -> None:
+    """Kafka names only what there is; a partition with neither is not on its way."""
+    data = (
+        b'{"topic_id":"AAECAwQFBgcICQoLDA0ODw","partitions":{"0":[1],"1":[1,2],"2":[1]},'
+        b'"adding_replicas":{"0":[1],"2":[]},"removing_replicas":{"1":[2]},"version":3}'
+    )
+    assert decode_topic("/t", data).reassignments == {
+        0: Reassignment(adding=(1,), removing=()),
+        1: Reassignment(adding=(), removing=(2,)),
+    }
+
+
+def test_an_election_is_held_once_per_partition() -> None:
+    """Kafka's node is a set."""
+    one = b'{"topic":"t","partition":3}'
+    data = b'{"partitions":[%b,%b]}' % (one, one)
+    assert decode_preferred_replica_election(data) == [("t", 3)]
 
 
 @given(st.uuids())
@@ -128,6 +168,10 @@ DECODERS: list[tuple[Callable[[bytes], object], list[bytes]]] = [
         ],
     ),
     (lambda data: decode_config("/x", data), [b'{"config":[]}', b"{}"]),
+    (
+        lambda data: decode_broker("/x/1", Node(data, 0)),
+        [b'{"endpoints":["nonsense"],"timestamp":"0"}', b'{"host":"h"}', b'{"endpoints":[]}'],
+    ),
 ]
 
 
@@ -139,3 +183,20 @@ def test_damaged_data_is_named(decode: Callable[[bytes], object], damaged: list[
             decode(data)
         assert "/x" in str(failure.value)
         assert str(data) in str(failure.value)
+
+
+@pytest.mark.parametrize(
+    ("decode", "path"),
+    [
+        (decode_controller, CONTROLLER),
+        (decode_controller_epoch, CONTROLLER_EPOCH),
+        (decode_preferred_replica_election, PREFERRED_REPLICA_ELECTION),
+    ],
+)
+def test_damage_of_the_controllers_nodes_is_named(
+    decode: Callable[[bytes], object], path: str
+) -> None:
+    """As everywhere: nothing is repaired by guessing."""
+    for data in [b"", b"[]", b"\xff", b"{}", b'{"brokerid":null,"partitions":[{"topic":"t"}]}']:
+        with pytest.raises(NodeDataError, match=re.escape(path)):
+            decode(data)

@@ -2,21 +2,35 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
+from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from broker.coordination.cluster_id import read_or_create_cluster_id
 from broker.coordination.node_data import CLUSTER_ID, NodeDataError, broker_path, encode_uuid
-from broker.coordination.node_tree import ConnectionLostError, NodeTree, ensure_paths
+from broker.coordination.node_tree import (
+    ConnectionLostError,
+    Node,
+    NodeTree,
+    NoNodeError,
+    ensure_paths,
+)
 from broker.coordination.registration import (
     BrokerIdInUseError,
     BrokerInfo,
     Endpoint,
+    await_departure,
+    decode_broker,
     encode_broker,
+    read_brokers,
     register_broker,
+    update_registration,
 )
-from tests.fakes.memory_node_tree import MemoryNodeTree, MemoryTree
+from tests.fakes.memory_node_tree import MemoryNodeTree, MemoryTree, turns
 
 
 @pytest.fixture
@@ -131,3 +145,130 @@ async def test_a_damaged_cluster_id_is_named(tree: NodeTree) -> None:
     await tree.create(CLUSTER_ID, b"junk")
     with pytest.raises(NodeDataError, match=r"/cluster/id .*junk"):
         await read_or_create_cluster_id(tree)
+
+
+class TestData:
+    """`encode_broker` and `decode_broker`."""
+
+    @given(
+        rack=st.none() | st.text(),
+        is_leaving=st.booleans(),
+        hosts=st.lists(st.sampled_from(["h", "10.0.0.1", "::1", "fe80::1%eth0", ""]), max_size=3),
+    )
+    def test_what_a_broker_tells_is_what_the_others_read(
+        self, rack: str | None, is_leaving: bool, hosts: list[str]
+    ) -> None:
+        """All listeners, IPv6 too."""
+        names = ["PLAINTEXT", "EXTERNAL", "NATIVE"]
+        told = BrokerInfo(
+            broker_id=7,
+            endpoints={
+                name: Endpoint(host=host, port=9092)
+                for name, host in zip(names, hosts, strict=False)
+            },
+            started_ms=1,
+            rack=rack,
+            features={"x": 1},
+            is_leaving=is_leaving,
+        )
+        assert decode_broker("/brokers/ids/7", Node(encode_broker(told), 0)) == told
+
+    def test_a_node_that_kafka_wrote_is_read(self) -> None:
+        """Version 5: fields in another order, and ours is missing."""
+        data = (
+            b'{"features":{},"listener_security_protocol_map":{"INTERNAL":"PLAINTEXT",'
+            b'"EXTERNAL":"SASL_SSL"},"endpoints":["INTERNAL://kafka-1:9092","EXTERNAL://[::1]:9093"],'
+            b'"jmx_port":-1,"port":-1,"host":null,"version":5,"timestamp":"1700000000000"}'
+        )
+        assert decode_broker("/brokers/ids/1", Node(data, 0)) == BrokerInfo(
+            broker_id=1,
+            endpoints={
+                "INTERNAL": Endpoint(host="kafka-1", port=9092),
+                "EXTERNAL": Endpoint(host="::1", port=9093, security_protocol="SASL_SSL"),
+            },
+            started_ms=1_700_000_000_000,
+        )
+
+    @pytest.mark.parametrize(
+        "data",
+        [
+            b'{"version":1,"host":"h","port":9092,"jmx_port":-1,"timestamp":"5"}',
+            b'{"version":2,"host":"h","port":9092,"timestamp":"5","endpoints":["PLAINTEXT://h:9092"]}',
+        ],
+    )
+    def test_old_versions_name_their_listener_by_its_protocol(self, data: bytes) -> None:
+        """Kafka 0.8 had one listener, 0.9 one per security protocol."""
+        endpoints = {"PLAINTEXT": Endpoint(host="h", port=9092)}
+        assert decode_broker("/brokers/ids/1", Node(data, 0)).endpoints == endpoints
+
+
+class TestWaiting:
+    """`await_departure`, and registering with patience."""
+
+    async def test_a_killed_broker_waits_for_its_earlier_session(
+        self, tree: MemoryNodeTree, other: MemoryNodeTree
+    ) -> None:
+        """As soon as the old node is gone the new one is there."""
+        await register_broker(other, info(host="old"))
+        registering = asyncio.create_task(register_broker(tree, info(host="new"), wait_s=60))
+        await turns()
+        assert not registering.done()
+        other.expire_session()
+        await registering
+        assert (await tree.read(broker_path(1))).owner == tree.session_id
+
+    async def test_patience_ends(self, tree: MemoryNodeTree, other: MemoryNodeTree) -> None:
+        """A living broker never gives its id up, so whoever waits for that is told in the end."""
+        await register_broker(other, info(host="alive"))
+        with pytest.raises(BrokerIdInUseError, match="alive"):
+            await register_broker(tree, info(), wait_s=0.001)
+        with pytest.raises(BrokerIdInUseError, match="alive"):
+            await await_departure(tree, 1, wait_s=0.001)
+
+    async def test_of_two_that_wait_one_gets_the_id(
+        self, server: MemoryTree, tree: MemoryNodeTree, other: MemoryNodeTree
+    ) -> None:
+        """The other is refused."""
+        await register_broker(other, info())
+        rivals = [tree, server.connect()]
+        registering = asyncio.gather(
+            *(register_broker(rival, info(), wait_s=60) for rival in rivals),
+            return_exceptions=True,
+        )
+        await turns()
+        other.expire_session()
+        results = await registering
+        assert [type(result) for result in results].count(BrokerIdInUseError) == 1
+
+    async def test_nobody_waits_for_a_free_id_or_for_itself(self, tree: MemoryNodeTree) -> None:
+        """The own session's node is no obstacle."""
+        await await_departure(tree, 1, wait_s=0.001)
+        await register_broker(tree, info())
+        await await_departure(tree, 1, wait_s=0.001)
+
+
+class TestUpdate:
+    """`update_registration`."""
+
+    @pytest.mark.parametrize("loss", [None, True, False])
+    async def test_a_broker_announces_that_it_leaves(
+        self, tree: MemoryNodeTree, other: MemoryNodeTree, loss: bool | None
+    ) -> None:
+        """The node is the same, its data are new, whatever becomes of the answer."""
+        await register_broker(tree, info())
+        if loss is not None:
+            tree.lose_next_reply(applied=loss)
+        await update_registration(tree, replace(info(), is_leaving=True))
+        assert (await read_brokers(other))[1].is_leaving
+        assert (await other.read(broker_path(1))).owner == tree.session_id
+
+    async def test_another_sessions_node_is_left_alone(
+        self, tree: MemoryNodeTree, other: MemoryNodeTree
+    ) -> None:
+        """A broker whose session has ended does not speak for the one that took its place."""
+        with pytest.raises(NoNodeError):
+            await update_registration(tree, info())
+        await register_broker(other, info(host="other"))
+        with pytest.raises(BrokerIdInUseError):
+            await update_registration(tree, info())
+        assert (await read_brokers(tree))[1] == info(host="other")
