@@ -144,7 +144,7 @@ class Cluster:
 
     def rows(self, broker_id: int) -> list[PartitionRow]:
         """The partitions that the broker holds, by its own account. OSError when it is silent."""
-        topics = get_json(self.brokers[broker_id].admin_address, "/topics")
+        topics = get_json(self.brokers[broker_id].admin_address, "/topics")["topics"]
         return [_row(topic["name"], one) for topic in topics for one in topic["partitions"]]
 
     def leader_rows(self) -> dict[tuple[str, int], PartitionRow]:
