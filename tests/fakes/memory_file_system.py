@@ -25,7 +25,7 @@ class PowerFailure(Exception):  # noqa: N818 - what happens, not a mistake
 
 
 def keep_all(count: int) -> int:
-    """kill -9: the process died, the machine did not."""
+    """kill -9: the process died, the machine did not. What was not synced still is not."""
     return count
 
 
@@ -58,6 +58,17 @@ class _FileNode:
         self.durable = bytes(self.content)
         self.pending.clear()
 
+    def copy(self, copies: dict[int, _Node]) -> _FileNode:
+        """The same again, of which `copies` keeps one for each node."""
+        copy = copies.get(id(self))
+        if copy is None:
+            copy = copies[id(self)] = _FileNode()
+            copy.content, copy.durable = bytearray(self.content), self.durable
+            copy.pending = list(self.pending)
+            copy.modified_ms = self.modified_ms
+        assert isinstance(copy, _FileNode)
+        return copy
+
     def surviving(self, survive: Survival, rng: random.Random) -> _FileNode:
         content = bytearray(self.durable)
         kept = survive(len(self.pending))
@@ -79,18 +90,31 @@ def _apply(content: bytearray, operation: bytes | int) -> None:
 
 class _DirectoryNode:
     def __init__(self) -> None:
-        self.entries: dict[str, _FileNode | _DirectoryNode] = {}
-        self.durable: dict[str, _FileNode | _DirectoryNode] = {}
-        self.pending: list[dict[str, _FileNode | _DirectoryNode | None]] = []
+        self.entries: dict[str, _Node] = {}
+        self.durable: dict[str, _Node] = {}
+        self.pending: list[dict[str, _Node | None]] = []
         """Unsynced changes, each all or nothing: a name gets a node, or (None) goes."""
 
-    def change(self, names: dict[str, _FileNode | _DirectoryNode | None]) -> None:
+    def change(self, names: dict[str, _Node | None]) -> None:
         _change(self.entries, names)
         self.pending.append(names)
 
     def sync(self) -> None:
         self.durable = dict(self.entries)
         self.pending.clear()
+
+    def copy(self, copies: dict[int, _Node]) -> _DirectoryNode:
+        copy = copies.get(id(self))
+        if copy is None:
+            copy = copies[id(self)] = _DirectoryNode()
+            copy.entries = _copy_names(self.entries, copies)
+            copy.durable = _copy_names(self.durable, copies)
+            copy.pending = [
+                {name: node and node.copy(copies) for name, node in names.items()}
+                for names in self.pending
+            ]
+        assert isinstance(copy, _DirectoryNode)
+        return copy
 
     def surviving(self, survive: Survival, rng: random.Random) -> _DirectoryNode:
         entries = dict(self.durable)
@@ -104,9 +128,16 @@ class _DirectoryNode:
         return survivor
 
 
+_Node = _FileNode | _DirectoryNode
+
+
+def _copy_names(names: dict[str, _Node], copies: dict[int, _Node]) -> dict[str, _Node]:
+    return {name: node.copy(copies) for name, node in names.items()}
+
+
 def _change(
-    entries: dict[str, _FileNode | _DirectoryNode],
-    names: dict[str, _FileNode | _DirectoryNode | None],
+    entries: dict[str, _Node],
+    names: dict[str, _Node | None],
 ) -> None:
     for name, node in names.items():
         if node is None:
@@ -138,8 +169,12 @@ class MemoryFileSystem:
 
     def after_power_loss(self, survive: Survival = keep_none, seed: int = 0) -> MemoryFileSystem:
         """What the next start finds: names and bytes that were synced, and some of the others."""
-        survivor = MemoryFileSystem(self._root.surviving(survive, random.Random(seed)))
-        survivor._boots = self._boots + (survive is not keep_all)
+        if survive is keep_all:
+            survivor = MemoryFileSystem(self._root.copy({}))
+            survivor._boots = self._boots
+        else:
+            survivor = MemoryFileSystem(self._root.surviving(survive, random.Random(seed)))
+            survivor._boots = self._boots + 1
         return survivor
 
     def used_bytes(self) -> int:
@@ -247,9 +282,9 @@ class MemoryFileSystem:
         self._locks[path] = f"{owner}, this process"
         return MemoryLock(self._locks, path)
 
-    def _find(self, path: str) -> _FileNode | _DirectoryNode | None:
+    def _find(self, path: str) -> _Node | None:
         self.check_power()
-        node: _FileNode | _DirectoryNode | None = self._root
+        node: _Node | None = self._root
         for part in _parts(path):
             node = node.entries.get(part) if isinstance(node, _DirectoryNode) else None
         return node
@@ -359,7 +394,7 @@ def _name(path: str) -> str:
     return path.rstrip("/").rpartition("/")[2]
 
 
-def _size_of(node: _FileNode | _DirectoryNode) -> int:
+def _size_of(node: _Node) -> int:
     if isinstance(node, _FileNode):
         return len(node.content)
     return sum(map(_size_of, node.entries.values()))
