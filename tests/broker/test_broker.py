@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 
 import pytest
 
 from broker.broker import Broker
-from broker.config import Address, Config
+from broker.config import Config
 from broker.coordination.node_tree import CoordinationError
 from broker.environment import this_machine
 from storage.file_system import OsFileSystem
 
 
-async def test_a_coordinator_that_is_not_served_is_refused(tmp_path: Path) -> None:
-    """Who asks for ZooKeeper is told, instead of getting a broker that stands alone."""
+async def test_a_coordinator_that_cannot_be_reached_is_named(tmp_path: Path) -> None:
+    """Who asks for ZooKeeper gets no broker that stands alone, and nothing is claimed on disk."""
     data_dir = str(tmp_path / "data")
-    config = Config(data_dir=data_dir, coordinator="zookeeper://127.0.0.1:2181/echoless")
-    with pytest.raises(CoordinationError, match="zookeeper://127"):
-        await Broker(config, this_machine()).start(Address("127.0.0.1", 9092))
+    with socket.socket() as nobody_listens:
+        nobody_listens.bind(("127.0.0.1", 0))
+        hosts = f"127.0.0.1:{nobody_listens.getsockname()[1]}"
+        config = Config(
+            data_dir=data_dir,
+            coordinator=f"zookeeper://{hosts}/echoless",
+            zookeeper_connection_timeout_ms=100,
+        )
+        with pytest.raises(CoordinationError, match=hosts):
+            await Broker(config, this_machine()).start({})
     assert not OsFileSystem().exists(data_dir)
