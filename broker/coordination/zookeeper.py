@@ -414,9 +414,13 @@ class _Client(KazooClient):
 
 
 class _Connection(ConnectionHandler):
-    """kazoo's connection; remembers the answer to the first message, which kazoo drops."""
+    """kazoo's connection; remembers of the server's first answer what kazoo forgets."""
 
     session_timeout_ms = 0
+
+    def zk_loop(self) -> None:
+        with contextlib.suppress(Exception):  # logged by then, and told as the end of the session
+            super().zk_loop()
 
     def _invoke(self, timeout: float, request: Any, xid: int | None = None) -> Any:
         answer = super()._invoke(timeout, request, xid)
@@ -482,10 +486,13 @@ class _Watcher:
 def _settle(answer: asyncio.Future[Any], result: Any) -> None:
     if answer.done():
         return
-    if result.exception is None:
+    error = result.exception
+    if error is None:
         answer.set_result(result.value)
-    else:
-        answer.set_exception(result.exception)
+    elif isinstance(error, kazoo_errors.KazooException):
+        answer.set_exception(error)
+    else:  # kazoo could not read the answer
+        answer.set_exception(kazoo_errors.ConnectionLoss(repr(error)))
 
 
 def _translated(path: str, error: Exception) -> CoordinationError:
