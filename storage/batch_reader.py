@@ -52,29 +52,31 @@ def read_headers(file: File, position: int, chunk_bytes: int) -> Iterator[Placed
 
     Raises `CorruptLogError` at a header that cannot be right or a batch that the file cuts short.
     """
-    chunk, chunk_start = b"", position
+    chunk, chunk_start, last_start = b"", position, -1
     end = file.size
     while position < end:
-        if position + HEADER_SIZE > chunk_start + len(chunk):
+        if position - chunk_start > last_start:
             chunk, chunk_start = file.read(position, chunk_bytes), position
-        header = _checked_header(file, chunk, position - chunk_start, position)
+            last_start = len(chunk) - HEADER_SIZE
+        try:
+            header = read_header(chunk, position - chunk_start)
+        except DecodeError as error:
+            raise CorruptLogError(file.path, position, str(error)) from error
+        end_position = position + header.batch_length + LOG_OVERHEAD
+        if header.magic != MAGIC or header.batch_length < BATCH_LENGTH_MIN or end_position > end:
+            raise _corrupt(file, position, header)
         yield PlacedHeader(position, header)
-        position += header.size
+        position = end_position
 
 
-def _checked_header(file: File, chunk: bytes, place: int, position: int) -> BatchHeader:
-    try:
-        header = read_header(chunk, place)
-    except DecodeError as error:
-        raise CorruptLogError(file.path, position, str(error)) from error
+def _corrupt(file: File, position: int, header: BatchHeader) -> CorruptLogError:
+    """What is wrong with a header that cannot be right."""
     if header.magic != MAGIC:
-        raise CorruptLogError(file.path, position, f"magic {header.magic}, not {MAGIC}")
+        return CorruptLogError(file.path, position, f"magic {header.magic}, not {MAGIC}")
     if header.batch_length < BATCH_LENGTH_MIN:
-        raise CorruptLogError(file.path, position, f"batch length {header.batch_length}")
-    if position + header.size > file.size:
-        missing = position + header.size - file.size
-        raise CorruptLogError(file.path, position, f"the file lacks {missing} bytes of the batch")
-    return header
+        return CorruptLogError(file.path, position, f"batch length {header.batch_length}")
+    missing = position + header.size - file.size
+    return CorruptLogError(file.path, position, f"the file lacks {missing} bytes of the batch")
 
 
 def read_batches(file: File) -> Iterator[PlacedBatch]:

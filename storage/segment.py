@@ -176,7 +176,8 @@ class Segment:
     def _headers_from(self, offset: int, chunk_bytes: int) -> Iterator[PlacedHeader]:
         position = self.indexes.offsets.position_before(offset)
         for placed in read_headers(self.file, position, chunk_bytes):
-            if placed.header.last_offset >= offset:
+            header = placed.header
+            if header.base_offset + header.last_offset_delta >= offset:
                 yield placed
 
     def scan(self) -> Iterator[PlacedBatch]:
