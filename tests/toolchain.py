@@ -50,6 +50,7 @@ _OWN_TOOLS = (
     debian_program("go", "golang", used_by="the Go clients"),
     debian_program("node", "nodejs", used_by="the JavaScript clients"),
     debian_program("npm", "npm", used_by="the JavaScript clients"),
+    debian_program("openssl", "openssl", used_by="the tests of TLS with ZooKeeper"),
     Tool(
         name="kafka",
         used_by="the differential tests and every other test marked `kafka`",

@@ -62,7 +62,7 @@ class Calls:
 
 @pytest.fixture
 async def open_tree() -> AsyncIterator[OpenTree]:
-    """Opens trees: `await open_tree(hosts, **settings)`; all are closed when the test ends."""
+    """What opens trees for given hosts and settings; all are closed when the test ends."""
     trees: list[ZooKeeperNodeTree] = []
 
     async def open_one(hosts: str, **settings: object) -> ZooKeeperNodeTree:
