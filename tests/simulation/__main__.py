@@ -32,10 +32,8 @@ def _trace(seed: int) -> int:
     handler = logging.StreamHandler(sys.stdout)
     handler.addFilter(_with_virtual_time)
     handler.setFormatter(logging.Formatter("%(virtual)s %(name)s: %(message)s"))
-    logging.basicConfig(level=logging.DEBUG, handlers=[handler])
-    result = play(seed)
-    for at, *facts in result.trace:
-        print(f"{at:.6f}", *facts)
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
+    result = play(seed, tell=print)
     print("\n".join(result.findings) or "every promise was kept")
     print(f"digest {result.digest}")
     return 1 if result.findings else 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Final
@@ -125,11 +125,11 @@ class Cluster:
             assert task.result()["error"]["code"] == 0, task.result()["error"]
             self.spots += [Spot(topic.name, index) for index in range(topic.partitions)]
 
-    def run_for(self, duration_s: float) -> None:
-        """Lets virtual time pass."""
-        self.loop.run_until(self.loop.time() + duration_s)
+    def run_for(self, duration_s: float, is_done: Callable[[], bool] | None = None) -> None:
+        """Lets virtual time pass, until `is_done` at the latest."""
+        self.loop.run_until(self.loop.time() + duration_s, is_done)
 
-    def run_until_true(self, is_done: Any, within_s: float) -> None:
+    def run_until_true(self, is_done: Callable[[], bool], within_s: float) -> None:
         """Raises `AssertionError` when it does not come true in time."""
         is_true = self.loop.run_until(self.loop.time() + within_s, is_done)
         assert is_true, f"did not happen within {within_s} s: {self.observations.findings}"

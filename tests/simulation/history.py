@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import hashlib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any, Final
@@ -42,13 +42,21 @@ class Result:
         return replace(self, trace=())
 
 
-def play(seed: int, faults: Sequence[str] | None = None) -> Result:
-    """Plays the history of this seed; `faults`: only these kinds (default: all)."""
+def play(
+    seed: int,
+    faults: Sequence[str] | None = None,
+    tell: Callable[[tuple[Any, ...]], None] | None = None,
+) -> Result:
+    """Plays the history of this seed; `faults`: only these kinds (default: all).
+
+    `tell` hears of everything as it happens.
+    """
     rng = Random(seed)
     was_collecting = gc.isenabled()
     gc.disable()  # when the collector runs is no business of the history
     try:
         with Cluster(rng.getrandbits(64), broker_count=3, settings=_settings(rng)) as cluster:
+            cluster.observations.tell = tell
             try:
                 _play(cluster, rng, faults)
             except LivelockError as error:
@@ -96,13 +104,17 @@ def _play(cluster: Cluster, rng: Random, faults: Sequence[str] | None) -> None:
     cluster.add_consumer("c0", cluster.spots)
     nemesis = Nemesis(cluster, rng, faults)
     nemesis.plan(rng.randint(2, 8), FAULTS_OVER_S)
-    cluster.run_for(FAULTS_OVER_S)
+    findings = cluster.observations.findings
+    cluster.run_for(FAULTS_OVER_S, lambda: bool(findings))
+    if findings:
+        return
     nemesis.heal()
-    is_settled = cluster.loop.run_until(
-        cluster.loop.time() + SETTLES_WITHIN_S, Settled(cluster).is_so
-    )
-    if not is_settled:
-        cluster.observations.find(f"does not settle: {Settled(cluster).what_is_missing()}")
+    look = Settled(cluster)
+    cluster.run_for(SETTLES_WITHIN_S, lambda: bool(findings) or look.is_so())
+    missing = look.what_is_missing()
+    if missing is not None:
+        cluster.observations.find(f"does not settle: {missing}")
+        return
     cluster.run_for(AFTERWARDS_S)
     settled.judge(cluster, cluster.spots)
 

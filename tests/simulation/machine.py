@@ -18,7 +18,7 @@ from broker.config import Address, Config
 from broker.coordination.node_tree import CoordinationError, NodeTree
 from broker.environment import Environment
 from storage.file_system import StorageError
-from tests.fakes.memory_file_system import MemoryFileSystem, keep_none
+from tests.fakes.memory_file_system import MemoryFileSystem, keep_all, keep_none
 from tests.simulation.connection import Observer, Service, Services, SimulatedPeers
 from tests.simulation.coordination import SimulatedNodeTree, TreeServer
 from tests.simulation.disk import WatchedFileSystem
@@ -49,7 +49,10 @@ class Machine:
         self.config = config
         self.broker_id = config.broker_id
         self.node = f"broker-{config.broker_id}"
-        self.disk = WatchedFileSystem(MemoryFileSystem(), self.node)
+        disk = MemoryFileSystem()
+        disk.make_directory(config.data_dir)
+        disk.sync_directory("/")  # it was there before
+        self.disk = WatchedFileSystem(disk, self.node)
         self.skew_ms = 0
         """How far its clock is ahead of a right one."""
         self.process: Process | None = None

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
+
+
+FINDINGS_MAX: Final = 20
 
 
 class Spot(NamedTuple):
@@ -76,11 +79,19 @@ class Observations:
     trace: list[tuple[Any, ...]] = field(default_factory=list)
     """What happened, in order: for the reader of a failure, and to compare two runs."""
 
+    tell: Callable[[tuple[Any, ...]], None] | None = None
+    """Hears of each line of the trace at once."""
+
     def note(self, *facts: Any) -> None:
         """Adds a line to the trace."""
-        self.trace.append((round(self.clock(), 6), *facts))
+        line = (round(self.clock(), 6), *facts)
+        self.trace.append(line)
+        if self.tell is not None:
+            self.tell(line)
 
     def find(self, text: str) -> None:
-        """A promise was broken."""
+        """A promise was broken. Only the first few are of interest."""
+        if len(self.findings) >= FINDINGS_MAX:
+            return
         self.findings.append(f"at {self.clock():.3f}: {text}")
         self.note("FINDING", text)
