@@ -1,0 +1,56 @@
+"""A real Apache Kafka 3.9.1 that keeps its metadata in ZooKeeper, as all did before KRaft."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Final
+
+from tests.support.apache_kafka import JARS, QUICK_START_JVM
+from tests.support.server_process import ServerProcess, free_port
+
+_READY: Final = re.compile(r"\[KafkaServer id=\d+\] started")
+_LOG4J: Final = """\
+log4j.rootLogger=WARN, console
+log4j.logger.kafka.server.KafkaServer=INFO
+log4j.logger.kafka.coordinator.transaction=INFO
+log4j.appender.console=org.apache.log4j.ConsoleAppender
+log4j.appender.console.layout=org.apache.log4j.PatternLayout
+log4j.appender.console.layout.ConversionPattern=%d %p %m (%c)%n
+"""
+
+
+class ZooKeeperKafka:
+    """One broker of the cluster that `zookeeper_hosts` (with a chroot) describes."""
+
+    def __init__(self, directory: Path, zookeeper_hosts: str, broker_id: int) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        self.address = f"127.0.0.1:{free_port()}"
+        self.process = ServerProcess(_READY, directory / "kafka.log")
+        self._properties = directory / "server.properties"
+        self._log4j = directory / "log4j.properties"
+        self._log4j.write_text(_LOG4J)
+        settings = {
+            "broker.id": str(broker_id),
+            "zookeeper.connect": zookeeper_hosts,
+            "listeners": f"PLAINTEXT://{self.address}",
+            "log.dirs": str(directory / "kafka-data"),
+            "offsets.topic.replication.factor": "1",
+            "transaction.state.log.replication.factor": "1",
+            "transaction.state.log.min.isr": "1",
+            "num.io.threads": "2",
+            "num.network.threads": "1",
+            "log.cleaner.dedupe.buffer.size": "2097152",
+            "controlled.shutdown.enable": "false",
+        }
+        self._properties.write_text("".join(f"{k}={v}\n" for k, v in settings.items()))
+
+    def start(self) -> None:
+        """Returns when the broker takes requests."""
+        log4j = f"-Dlog4j.configuration=file:{self._log4j}"
+        command = ["java", *QUICK_START_JVM, log4j, "-cp", f"{JARS}/*", "kafka.Kafka"]
+        self.process.start([*command, str(self._properties)])
+
+    def kill(self) -> None:
+        """SIGKILL, as in a crash."""
+        self.process.kill()
