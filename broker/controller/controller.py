@@ -32,18 +32,20 @@ from broker.controller.elections import (
     is_unclean,
     unseat,
 )
-from broker.controller.reassignment import is_moved, move_into_target, target_of
+from broker.controller.reassignment import (
+    is_moved,
+    move_into_target,
+    still_as_decided,
+    target_of,
+)
 from broker.coordination.live_brokers import LiveBrokers
 from broker.coordination.node_data import (
     CONTROLLER,
     PREFERRED_REPLICA_ELECTION,
     NodeDataError,
-    partition_state_path,
-    topic_path,
 )
 from broker.coordination.node_tree import (
     Cancel,
-    Check,
     CoordinationError,
     Delete,
     MultiFailedError,
@@ -280,9 +282,7 @@ class Controller:
             changes = elect_as_asked(self._registry.topics, self._electorate(), asked.elections)
             await self._write(changes, term)
             done = Delete(PREFERRED_REPLICA_ELECTION, asked.version)
-            self._is_asked = True  # unless it is deleted now, in this version
             await self._tree.multi([term.proof, done])
-            self._is_asked = False
 
     async def _finish_reassignments(self, topic: Topic, term: Term) -> None:
         """Step 3 of a reassignment: on condition that the target still has everything."""
@@ -291,13 +291,6 @@ class Controller:
             if current is None or not is_moved(current, partition, self._electorate()):
                 continue
             target = target_of(current, partition)
-            state_path = partition_state_path(current.name, partition)
-            conditions = [
-                term.proof,
-                Check(topic_path(current.name), current.node_version),
-                Check(state_path, current.states[partition].node_version),
-            ]
-            await self._registry.change_assignment(
-                current.name, partition, target, None, conditions
-            )
+            checks = [term.proof, *still_as_decided(current, partition)]
+            await self._registry.change_assignment(current.name, partition, target, None, checks)
             logger.info("%s-%d: reassigned to %s", current.name, partition, target)

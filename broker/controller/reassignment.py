@@ -18,7 +18,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from broker.controller.elections import Electorate, led_by
-from broker.coordination.node_data import PartitionState, Reassignment
+from broker.coordination.node_data import (
+    PartitionState,
+    Reassignment,
+    partition_state_path,
+    topic_path,
+)
+from broker.coordination.node_tree import Check
 from broker.coordination.topic import StateChange, Topic
 
 NONE_PENDING = Reassignment(adding=(), removing=())
@@ -53,6 +59,18 @@ def reassign(
     removing = tuple(one for one in replicas if one not in target)
     moving = Reassignment(adding=adding, removing=removing)
     return replicas, None if moving == NONE_PENDING else moving
+
+
+def still_as_decided(topic: Topic, partition: int) -> list[Check]:
+    """The conditions of a change of the assignment: topic and state are as they were looked at.
+
+    Without the second, the last replica in sync could be dropped just after it has become that.
+    """
+    checks = [Check(topic_path(topic.name), topic.node_version)]
+    state = topic.states.get(partition)
+    if state is not None:
+        checks.append(Check(partition_state_path(topic.name, partition), state.node_version))
+    return checks
 
 
 def move_into_target(topics: Iterable[Topic], brokers: Electorate) -> list[StateChange]:

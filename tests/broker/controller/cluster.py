@@ -17,11 +17,13 @@ from broker.coordination.live_brokers import LiveBrokers
 from broker.coordination.node_data import (
     CONTROLLER_EPOCH,
     NO_LEADER,
+    TOPICS,
     PartitionState,
     decode_partition_state,
+    decode_topic,
     partition_state_path,
 )
-from broker.coordination.node_tree import CoordinationError, SessionState
+from broker.coordination.node_tree import CoordinationError, Node, SessionState
 from broker.coordination.nodes import Change
 from broker.coordination.registration import (
     BrokerInfo,
@@ -103,6 +105,9 @@ class History(MemoryTree):
                 self._check(old and decode_partition_state(path, old), after)
                 self.written.append((path, after))
         super().apply(changes)
+        for path, node in changes:
+            if path.startswith(f"{TOPICS}/") and path.count("/") == 3 and node is not None:
+                self._check_assignment(path, node)
 
     def _check(self, before: PartitionState | None, after: PartitionState) -> None:
         assert after.isr
@@ -114,6 +119,12 @@ class History(MemoryTree):
         if after.leader != before.leader:
             assert after.leader_epoch == before.leader_epoch + 1
             assert self.allows_unclean or after.leader in {NO_LEADER, *before.isr}
+
+    def _check_assignment(self, path: str, node: Node) -> None:
+        """Somebody who has everything is always a replica."""
+        for partition, replicas in decode_topic(path, node.data).assignment.items():
+            state = self.state(path.rpartition("/")[2], partition)
+            assert state is None or set(state.isr) & set(replicas)
 
     def controller_epoch(self) -> int:
         return int(self.nodes.read(CONTROLLER_EPOCH).data)
@@ -147,14 +158,24 @@ class Member:
         self._tasks = [asyncio.get_running_loop().create_task(self.controller.run())]
 
     async def join_again(self) -> None:
-        """As a running broker does after it lost its session."""
+        """As a running broker does after it lost its session, until it succeeds."""
         self.tree.reconnect()
-        await self.registry.load()
-        await withdraw(self.registry, self.broker_id, tail_is_safe=True)
-        await register_broker(self.tree, self._info())
+        while True:
+            try:
+                await self.registry.load()
+                await withdraw(self.registry, self.broker_id, tail_is_safe=True)
+                await register_broker(self.tree, self._info())
+            except CoordinationError:
+                await asyncio.sleep(0.1)
+            else:
+                return
 
     async def announce_leaving(self) -> None:
         await update_registration(self.tree, replace(self._info(), is_leaving=True))
+
+    async def stay(self) -> None:
+        """Takes the announcement back."""
+        await update_registration(self.tree, self._info())
 
     async def die(self) -> None:
         """The session ends, and nothing of this broker runs any more."""
@@ -243,13 +264,17 @@ class Cluster:
 
     def check_led(self) -> None:
         """Every partition with a living replica in sync is led by one, and all views agree."""
-        live = self.members.keys()
+        brokers = self.any_member().live_brokers.brokers
+        staying = {one for one, broker in brokers.items() if not broker.info.is_leaving}
         for topic in self.topics().values():
             for partition, replicas in topic.assignment.items():
                 state = self.server.state(topic.name, partition)
                 assert state is not None
-                in_sync = {one for one in state.isr if one in live and one in replicas}
-                assert (state.leader in in_sync) if in_sync else state.leader == NO_LEADER
+                candidates = staying & set(state.isr) & set(replicas)
+                if candidates:
+                    assert state.leader in candidates
+                else:
+                    assert state.leader not in staying
 
     def topics(self) -> dict[str, Topic]:
         views = [member.registry.topics for member in self.members.values()]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -11,12 +13,16 @@ from broker.controller.elections import ElectionType
 from broker.controller.reassignment import origin_of, reassign
 from broker.coordination.node_data import (
     CONTROLLER,
+    CONTROLLER_EPOCH,
     NO_LEADER,
     PREFERRED_REPLICA_ELECTION,
+    encode_controller,
+    encode_partition_state,
     encode_topic,
+    partition_state_path,
     topic_path,
 )
-from broker.coordination.node_tree import Create, Delete
+from broker.coordination.node_tree import Create, Delete, Write
 from tests.broker.controller.cluster import Cluster, SteppedTree, play, settle
 
 
@@ -159,21 +165,66 @@ def test_a_late_write_of_the_old_controller_is_refused() -> None:
     async def scenario() -> None:
         cluster = await started(1, 2, 3)
         await cluster.create_topic((3, 2, 1))
-        old = cluster.members[1]
+        server = cluster.server
 
         async def take_over() -> None:
-            # The old controller is not told: its session lives on, only the office is another's.
-            server = cluster.server
-            server.apply(server.nodes.plan_multi([Delete(CONTROLLER)], 0))
-            await settle()
-            assert cluster.controllers() != {1} or old.controller.epoch > 1
+            # The other one has not done anything else yet: only its epoch says that it is there.
+            version = server.nodes.read(CONTROLLER_EPOCH).version
+            server.apply(server.nodes.plan_multi([Write(CONTROLLER_EPOCH, b"7", version)], 0))
 
-        old.tree.before_next_change(take_over)
+        cluster.members[1].tree.before_next_change(take_over)
         await cluster.kill(3)
         await settle()
         assert cluster.shown() == (2, 1, (2, 1))
-        epochs = {state.controller_epoch for _, state in cluster.server.written} - {0}
-        assert epochs == {2}
+        assert {state.controller_epoch for _, state in server.written} == {0, 7}
+        await cluster.stop()
+
+    play(scenario())
+
+
+def test_two_controllers_never_both_succeed() -> None:
+    """The office is taken from one that knows nothing of it while its decision is on the way."""
+
+    async def scenario() -> None:
+        cluster = await started(1, 2, 3)
+        await cluster.create_topic((3, 2, 1))
+        server = cluster.server
+
+        async def take_over() -> None:
+            server.apply(server.nodes.plan_multi([Delete(CONTROLLER)], 0))
+            await settle()
+
+        cluster.members[1].tree.before_next_change(take_over)
+        await cluster.kill(3)
+        await settle()
+        await settle()
+        assert cluster.shown() == (2, 1, (2, 1))
+        assert {state.controller_epoch for _, state in server.written} == {0, 2}
+        assert len(cluster.controllers()) == 1
+        await cluster.stop()
+
+    play(scenario())
+
+
+def test_the_office_of_an_earlier_life_has_to_become_free() -> None:
+    """The node names this broker, but the session is not this one's: it waits like everybody."""
+
+    async def scenario() -> None:
+        cluster = Cluster()
+        earlier = cluster.server.connect()
+        operations = [
+            Create(CONTROLLER, encode_controller(1, 0), ephemeral=True),
+            Create(CONTROLLER_EPOCH, b"4"),
+        ]
+        await earlier.multi(operations)
+        await cluster.start(1, 2)
+        await cluster.create_topic((2, 1))
+        await cluster.kill(2)
+        await settle()
+        assert cluster.shown()[0] == 2
+        await earlier.close()
+        await settle()
+        assert (cluster.shown()[0], cluster.server.controller_epoch()) == (1, 5)
         await cluster.stop()
 
     play(scenario())
@@ -198,8 +249,6 @@ def test_a_lost_answer_to_the_candidacy_is_no_second_controller(*, was_applied: 
 
 
 def suspend_for_a_while(tree: SteppedTree) -> None:
-    import asyncio
-
     tree.suspend()
     asyncio.get_running_loop().call_later(1.0, tree.resume)
 
@@ -324,6 +373,40 @@ def test_a_cancelled_reassignment_leaves_what_was() -> None:
         assert (set(topic.assignment[0]), topic.reassignments) == ({1, 2}, {})
         assert set(cluster.shown()[2]) == {1, 2}
         await cluster.stop()
+
+    play(scenario())
+
+
+def test_the_last_replica_in_sync_is_not_dropped() -> None:
+    """The target is in sync when the decision is made, and no more when it arrives."""
+
+    async def scenario() -> None:
+        cluster = await started(1, 2)
+        await cluster.create_topic((1, 2))
+        await start_reassignment(cluster, 0, (2,))
+        member = cluster.members[1]
+
+        async def only_the_old_one_is_in_sync() -> None:
+            server, path = cluster.server, partition_state_path("t", 0)
+            state = server.state("t", 0)
+            assert state is not None
+            # As if 1 had been taken in again, and 2 had died thereafter.
+            for leader, isr in ((2, (2, 1)), (1, (1,))):
+                state = replace(state, leader=leader, isr=isr, leader_epoch=state.leader_epoch + 1)
+                version = server.nodes.read(path).version
+                write = Write(path, encode_partition_state(state), version)
+                server.apply(server.nodes.plan_multi([write], 0))
+
+        member.tree.before_next_change(nothing)  # the state without the old replica
+        member.tree.before_next_change(only_the_old_one_is_in_sync)
+        await settle()
+        assert cluster.topics()["t"].assignment[0] == (2, 1)
+        await cluster.keep_isrs()
+        assert cluster.topics()["t"].assignment[0] == (2,)
+        await cluster.stop()
+
+    async def nothing() -> None:
+        pass
 
     play(scenario())
 
