@@ -28,18 +28,19 @@ class Flusher:
     def __init__(self, *, interval_s: float, on_failure: Callable[[StorageError], None]) -> None:
         self._interval_s = interval_s
         self._on_failure = on_failure
-        self._dirty: set[Partition] = set()
+        self._dirty: dict[Partition, None] = {}
+        """A dictionary as an ordered set: logs are flushed in the order of their appends."""
         self._wake = asyncio.Event()
 
     def mark_dirty(self, partition: Partition) -> None:
         """The partition has appended since its last flush."""
-        self._dirty.add(partition)
+        self._dirty[partition] = None
         if self._interval_s == 0 and not self._wake.is_set():
             self._wake.set()
 
     def forget(self, partition: Partition) -> None:
         """The partition is being deleted."""
-        self._dirty.discard(partition)
+        self._dirty.pop(partition, None)
 
     async def run(self) -> None:
         """Until cancelled: waits for dirty partitions (or the interval) and flushes them."""
@@ -49,7 +50,7 @@ class Flusher:
             else:
                 await self._wake.wait()
                 self._wake.clear()
-            dirty, self._dirty = self._dirty, set()
+            dirty, self._dirty = self._dirty, {}
             try:
                 await self._flush(dirty)
             except StorageError as error:

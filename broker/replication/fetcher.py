@@ -137,6 +137,7 @@ class Fetcher:
         starting = [one for one in ready if one.bootstrap is not None]
         for follower in starting:
             await self._fetch_snapshot_piece(follower)
+        await self._made_durable(ready)
         fetching = [one for one in ready if one.bootstrap is None and one.is_current]
         if fetching:
             await self._fetch(fetching, max_wait_ms=0 if starting else MAX_WAIT_MS)
@@ -165,7 +166,6 @@ class Fetcher:
             if follower.is_current:
                 with self._resting_where_refused(follower):
                     follower.take(one, context.now_ms())
-        await self._made_durable(followers)
 
     async def _fetch_snapshot_piece(self, follower: Follower) -> None:
         bootstrap = follower.bootstrap
@@ -197,11 +197,15 @@ class Fetcher:
                 follower.restart_bootstrap()
 
     async def _made_durable(self, followers: Sequence[Follower]) -> None:
-        """What the next fetch claims to have is as safe as `log_flush` asks for."""
+        """What the next fetch claims to have is as safe as `log_flush` asks for.
+
+        Also what a restart has found: it may have been written, but not flushed, before.
+        """
         for follower in followers:
             partition = follower.partition
             end = partition.log.log_end_offset
             if follower.is_current and partition.durable_offset < end:
+                partition.mark_dirty()
                 with contextlib.suppress(KafkaError):  # another role: nobody asks any more
                     await partition.acknowledged(end, by_all=False)
 
