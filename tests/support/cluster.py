@@ -47,6 +47,7 @@ class PartitionRow(NamedTuple):
     partition: int
     leader: int
     leader_epoch: int
+    replicas: frozenset[int]
     isr: frozenset[int]
     high_watermark: int
     log_end_offset: int
@@ -171,8 +172,14 @@ class Cluster:
         row = self.leader_rows().get((topic, partition))
         return -1 if row is None else row.leader
 
+    def is_in_sync(self) -> bool:
+        """Whether every partition that any broker holds has a leader and all replicas in its ISR."""
+        leaders = self.leader_rows()
+        held = {row[:2] for broker_id in self.live for row in self.rows_if_any(broker_id)}
+        return held == leaders.keys() and all(row.isr == row.replicas for row in leaders.values())
+
     def is_healed(self) -> bool:
-        """Whether every replica of every partition is in sync, with equal ends, all committed."""
+        """As `is_in_sync`, and all replicas have equal ends, all committed: nobody writes now."""
         rows = [self.rows_if_any(broker_id) for broker_id in self.brokers]
         accounts: dict[tuple[str, int], list[PartitionRow]] = {}
         for row in (row for several in rows for row in several):
@@ -247,6 +254,7 @@ def _row(topic: str, one: Mapping[str, Any]) -> PartitionRow:
         one["partition"],
         one["leader"],
         one["leader_epoch"],
+        frozenset(one["replicas"]),
         frozenset(one["isr"]),
         one["high_watermark"],
         one["log_end_offset"],
@@ -256,7 +264,7 @@ def _row(topic: str, one: Mapping[str, Any]) -> PartitionRow:
 def _agree(accounts: list[PartitionRow]) -> bool:
     """Whether as many replicas speak as are in sync, with one leader, one epoch and one end."""
     first = accounts[0]
-    return len(accounts) == len(first.isr) and all(
+    return len(accounts) == len(first.isr) == len(first.replicas) and all(
         (row.leader, row.leader_epoch, row.isr) == (first.leader, first.leader_epoch, first.isr)
         and row.high_watermark == row.log_end_offset == first.log_end_offset
         and row.leader > 0

@@ -1,0 +1,258 @@
+"""From SIGKILL of a leader to the next acknowledged record, and where the time goes.
+
+    python -m benchmarks.failover [--rounds N] [--session-timeout-ms MS] [--client default|quick]
+                                  [--end kill|stop]
+
+Three brokers and a real ZooKeeper; one partition with three replicas, min.insync.replicas 2; one
+idempotent librdkafka producer, acks=all, 200 records/s. Each round ends the leader, waits until
+records are acknowledged again, starts it again and waits until all replicas are in sync. The parts,
+by the clock of the machine:
+
+    expiry     SIGKILL to ZooKeeper's line that the broker's session has expired
+    election   to the moment at which ZooKeeper stored the state node with the new leader
+    leading    to the new leader's line that it leads
+    client     to the first record that it acknowledged
+
+With `--end stop` the leader is asked to leave (SIGTERM); it hands over first, and there is no expiry.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import itertools
+import json
+import re
+import statistics
+import tempfile
+import threading
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final, Self
+
+from confluent_kafka import Producer
+from kazoo.client import KazooClient
+
+from tests.support.cluster import Cluster
+
+TOPIC: Final = "failover"
+RECORDS_PER_S: Final = 200
+CLIENTS: Final[dict[str, dict[str, Any]]] = {
+    "default": {},
+    "quick": {
+        "retry.backoff.ms": 20,
+        "retry.backoff.max.ms": 100,
+        "reconnect.backoff.ms": 20,
+        "reconnect.backoff.max.ms": 100,
+        "topic.metadata.refresh.fast.interval.ms": 50,
+    },
+}
+"""librdkafka as it comes, and with the waits between its attempts shortened."""
+_EXPIRING = re.compile(
+    r"^.*?(\d\d:\d\d:\d\d[.,]\d{3}) .*Expiring session 0x([0-9a-f]+)", re.MULTILINE
+)
+"""The time of the day, by the machine's own zone."""
+_QUIET_ACKNOWLEDGEMENTS: Final = 200
+"""A round begins after so many records of the last one's new leader, and ends after so many."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Round:
+    """One fail-over, in seconds. The parts add up to `total`."""
+
+    total: float
+    expiry: float
+    election: float
+    leading: float
+    client: float
+    exit: float
+    """SIGTERM to the exit of the process; 0 after SIGKILL."""
+    exit_status: int
+
+
+class SteadyProducer:
+    """Sends a record every 5 ms and keeps when each was acknowledged (time.time())."""
+
+    def __init__(self, bootstrap: str, settings: dict[str, Any]) -> None:
+        self.acknowledged_at: list[float] = []
+        self.failures: list[str] = []
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self._client = Producer(
+            {
+                "bootstrap.servers": bootstrap,
+                "enable.idempotence": True,
+                "acks": "all",
+                "linger.ms": 0,
+                "log_level": 2,
+                **settings,
+            }
+        )
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopping.set()
+        self._thread.join()
+
+    def gap_after(self, moment: float) -> tuple[float, float]:
+        """The longest silence that ended after `moment`: its last record before, its first after."""
+        times = self.acknowledged_at
+        gaps = itertools.pairwise(times)
+        return max((pair for pair in gaps if pair[1] > moment), key=lambda pair: pair[1] - pair[0])
+
+    def _run(self) -> None:
+        began, number = time.monotonic(), 0
+        while not self._stopping.is_set():
+            number += 1
+            self._client.produce(TOPIC, b"x" * 100, partition=0, on_delivery=self._on_delivery)
+            while (left := began + number / RECORDS_PER_S - time.monotonic()) > 0:
+                self._client.poll(left)
+            self._client.poll(0)
+        self._client.flush(60)
+
+    def _on_delivery(self, error: Any, _message: Any) -> None:
+        if error is None:
+            self.acknowledged_at.append(time.time())
+        else:
+            self.failures.append(str(error))
+
+
+class Failover:
+    """Rounds on one cluster."""
+
+    def __init__(self, cluster: Cluster, producer: SteadyProducer, tree: KazooClient) -> None:
+        self._cluster = cluster
+        self._producer = producer
+        self._tree = tree
+
+    def run_round(self, *, is_kill: bool) -> Round:
+        """Ends the leader once, and brings it back."""
+        cluster = self._cluster
+        cluster.wait_until(cluster.is_in_sync, "every replica is in sync")
+        self._wait_for_acknowledgements()
+        leader = cluster.leader(TOPIC, 0)
+        session = self._session_of(leader)
+        began, exited, status = time.time(), 0.0, 0
+        if is_kill:
+            cluster.kill(leader)
+        else:
+            status = cluster.stop(leader)
+            exited = time.time() - began
+        cluster.wait_until(lambda: cluster.leader(TOPIC, 0) not in (-1, leader), "a new leader")
+        self._wait_for_acknowledgements()
+        result = self._explain(began, session, is_kill=is_kill)
+        cluster.start_broker(leader)
+        return Round(**result, exit=exited, exit_status=status)
+
+    def _explain(self, began: float, session: str, *, is_kill: bool) -> dict[str, float]:
+        before, acknowledged = self._producer.gap_after(began)
+        elected = self._elected_at()
+        leading = self._leading_at()
+        if not is_kill:
+            # Nothing fails before the leadership has moved: the gap is all there is to measure.
+            return {
+                "total": acknowledged - before,
+                "expiry": 0.0,
+                "election": elected - began,
+                "leading": leading - elected,
+                "client": acknowledged - leading,
+            }
+        expired = self._expired_at(session)
+        return {
+            "total": acknowledged - began,
+            "expiry": expired - began,
+            "election": elected - expired,
+            "leading": leading - elected,
+            "client": acknowledged - leading,
+        }
+
+    def _wait_for_acknowledgements(self) -> None:
+        goal = len(self._producer.acknowledged_at) + _QUIET_ACKNOWLEDGEMENTS
+        self._cluster.wait_until(
+            lambda: len(self._producer.acknowledged_at) >= goal, "records are acknowledged"
+        )
+
+    def _session_of(self, broker_id: int) -> str:
+        _, stat = self._tree.get(f"/brokers/ids/{broker_id}")
+        return f"{stat.ephemeralOwner:x}"
+
+    def _expired_at(self, session: str) -> float:
+        found = _EXPIRING.findall(self._cluster.zookeeper.process.log())
+        moment = next(moment for moment, one in found if one == session)
+        today = datetime.datetime.now().astimezone().date()
+        return datetime.datetime.fromisoformat(f"{today} {moment.replace(',', '.')}").timestamp()
+
+    def _elected_at(self) -> float:
+        """The last write of the state: the election's, which took the old leader out of the ISR too."""
+        _, stat = self._tree.get(f"/brokers/topics/{TOPIC}/partitions/0/state")
+        return float(stat.mtime) / 1000
+
+    def _leading_at(self) -> float:
+        leader = self._cluster.leader(TOPIC, 0)
+        log = self._cluster.brokers[leader].process.log()
+        return _seconds(re.findall(rf"^(\S+)Z .* {TOPIC}-0: leads in epoch", log, re.MULTILINE)[-1])
+
+
+def _seconds(moment: str) -> float:
+    """`2026-11-21T04:22:03.318`, in UTC, as time.time()."""
+    return datetime.datetime.fromisoformat(f"{moment}+00:00").timestamp()
+
+
+def measure(
+    rounds: int, session_timeout_ms: int, client: str, *, is_kill: bool
+) -> tuple[list[Round], list[str]]:
+    """All rounds, and the records that were not delivered."""
+    settings = {"zookeeper_session_timeout_ms": str(session_timeout_ms)}
+    with tempfile.TemporaryDirectory() as directory, Cluster(Path(directory), settings) as cluster:
+        cluster.start()
+        cluster.create_topic(TOPIC, 1, min_insync_replicas=2)
+        tree = KazooClient(cluster.zookeeper.hosts("/echoless"))
+        tree.start()
+        try:
+            with SteadyProducer(cluster.bootstrap, CLIENTS[client]) as producer:
+                failover = Failover(cluster, producer, tree)
+                found = [failover.run_round(is_kill=is_kill) for _ in range(rounds)]
+            return found, producer.failures
+        finally:
+            tree.stop()
+
+
+def print_rounds(rounds: list[Round], session_timeout_ms: int) -> None:
+    """Median and range of each part, in ms."""
+    for name in ("total", "expiry", "election", "leading", "client", "exit"):
+        values = [1000 * asdict(one)[name] for one in rounds]
+        print(
+            f"{name:10} median {statistics.median(values):8.0f} ms   "
+            f"[{min(values):.0f} .. {max(values):.0f}]"
+        )
+    worst = max(one.total for one in rounds)
+    print(f"worst total minus session timeout: {1000 * worst - session_timeout_ms:.0f} ms")
+    print(f"exit statuses: {sorted({one.exit_status for one in rounds})}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--session-timeout-ms", type=int, default=6000)
+    parser.add_argument("--client", choices=list(CLIENTS), default="quick")
+    parser.add_argument("--end", choices=["kill", "stop"], default="kill")
+    parser.add_argument("--json", type=Path)
+    arguments = parser.parse_args()
+    rounds, failures = measure(
+        arguments.rounds,
+        arguments.session_timeout_ms,
+        arguments.client,
+        is_kill=arguments.end == "kill",
+    )
+    print_rounds(rounds, arguments.session_timeout_ms)
+    print(f"records not delivered: {len(failures)} {failures[:3]}")
+    if arguments.json:
+        arguments.json.write_text(json.dumps([asdict(one) for one in rounds], indent=2))
+
+
+if __name__ == "__main__":
+    main()
