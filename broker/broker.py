@@ -66,6 +66,7 @@ class Broker:
         """Whoever waits for data is answered with what there is."""
         self.session_lost = asyncio.Event()
         """Set when the cluster has given this broker up: it must end, and may start again."""
+        self._is_new_directory = False
         self._tasks: list[asyncio.Task[None]] = []
         self._flusher = Flusher(
             interval_s=0 if config.log_flush is LogFlush.COMMIT else _FLUSH_INTERVAL_S,
@@ -86,6 +87,7 @@ class Broker:
         else:
             self.tree = await self.environment.open_tree(self.config)
             own = read_cluster_id(self.environment.file_system, self.config.data_dir)
+            self._is_new_directory = own is None
             await self._agree_on_cluster_id(own)
             self._open_logs(self.cluster_id)
         self.registry = TopicRegistry(
@@ -150,6 +152,7 @@ class Broker:
             self.registry,
             self._partitions,
             tail_is_safe=self.logs.tail_is_safe or self.config.log_flush is LogFlush.COMMIT,
+            is_new_directory=self._is_new_directory,
             metrics=self.metrics,
             callbacks=Callbacks(
                 storage_failed=self.fail_storage, cannot_rejoin=self.session_lost.set

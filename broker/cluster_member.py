@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -53,6 +53,7 @@ HAND_OVER_S: Final = 3.0
 TOPIC_CREATED_S: Final = 2.0
 """How long the creator of a topic waits for others to know it."""
 REJOIN_PAUSE_S: Final = 0.2
+_NAMES_MAX: Final = 5
 OLD_SESSION_MARGIN_S: Final = 2.0
 """ZooKeeper ends sessions a tick or two late."""
 
@@ -78,15 +79,19 @@ class ClusterMember:
         partitions: Partitions,
         *,
         tail_is_safe: bool,
+        is_new_directory: bool,
         metrics: Metrics,
         callbacks: Callbacks,
     ) -> None:
+        self._is_new_directory = is_new_directory
         self._metrics = metrics
         self._config = config
         self._tree = tree
         self._registry = registry
         self._partitions = partitions
         self._tail_is_safe = tail_is_safe
+        self._unsafe_tails: dict[str, None] = {}
+        """Partitions of which nobody else was in sync when this broker lost what was not on disk."""
         self._callbacks = callbacks
         self._broker_id = config.broker_id
         self._info: BrokerInfo | None = None
@@ -151,6 +156,13 @@ class ClusterMember:
         """Follows the partition's new leader, or stops following."""
         if partition.is_leader:
             logger.info("%s: leads in epoch %d", partition.name, partition.leader_epoch)
+            if self._unsafe_tails.pop(partition.name, None) is not None:
+                self._metrics.unsafe_tail_leaderships_total += 1
+                logger.error(
+                    "%s: this broker was the last one in sync when its machine failed: what was "
+                    "acknowledged and not on disk yet is lost (log_flush=commit prevents that)",
+                    partition.name,
+                )
         if partition.is_leader or partition.leader_id == NO_LEADER:
             self._fetchers.unfollow(partition)
         else:
@@ -171,6 +183,7 @@ class ClusterMember:
         self._info = info
         self._forget_session = self._tree.on_session(self._on_session)
         await self._register(tail_is_safe=self._tail_is_safe)
+        self._is_new_directory = False
         await self._registry.follow()
         await self._live.start()
         self._live.listen(self._on_brokers)
@@ -186,11 +199,36 @@ class ClusterMember:
         wait_s = self._config.zookeeper_session_timeout_ms / 1000 + OLD_SESSION_MARGIN_S
         await await_departure(self._tree, self._broker_id, wait_s=wait_s)
         await self._registry.load()
+        if self._is_new_directory:
+            self._check_nothing_is_lost()
         await withdraw(self._registry, self._broker_id, tail_is_safe=tail_is_safe)
+        if not tail_is_safe:
+            self._unsafe_tails = dict.fromkeys(self._last_in_sync())
         await register_broker(self._tree, self._info)
         self._broker_epoch = self._tree.session_id
         self._guard.restart()
         self._is_joined = True
+
+    def _last_in_sync(self) -> Iterator[str]:
+        """Names of the partitions of which only this broker is in sync."""
+        for topic in self._registry.topics.values():
+            for index, state in topic.states.items():
+                if state.isr == (self._broker_id,):
+                    yield f"{topic.name}-{index}"
+
+    def _check_nothing_is_lost(self) -> None:
+        """An empty log must not be elected: all other replicas would be cut to nothing.
+
+        Raises `CoordinationError`.
+        """
+        names = list(self._last_in_sync())
+        if names:
+            raise CoordinationError(
+                f"data_dir {self._config.data_dir} is new, but broker {self._broker_id} is the last "
+                f"replica in sync of {', '.join(names[:_NAMES_MAX])} ({len(names)} in all): bring its "
+                f"data back; or give its records up, by an unclean election of another replica "
+                f"(echoless topics elect-leaders --unclean) or by deleting these topics"
+            )
 
     def _on_session(self, state: SessionState) -> None:
         if state is SessionState.LOST:

@@ -51,6 +51,9 @@ class Metrics:
     """Replicas that started anew behind the leader's producer state."""
     producer_epochs_moved_back_total: int = 0
     """Replicated batches with an older epoch than their producer had: a leader took what it should not."""
+    unsafe_tail_leaderships_total: int = 0
+    """Partitions led after a power failure by the only replica that was in sync: with `log_flush=os`
+    acknowledged records that were not on disk yet are lost."""
     leadership_doubts_total: int = 0
     """Times that the session with the coordinator could not be proved."""
     elections: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))

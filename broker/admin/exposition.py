@@ -35,6 +35,7 @@ _COUNTERS: Final = {
     "log_cuts_total": "Cuts of a log that had parted from its leader's",
     "bootstraps_total": "Replicas started anew behind the leader's producer state",
     "producer_epochs_moved_back_total": "Replicated batches with an older producer epoch",
+    "unsafe_tail_leaderships_total": "Partitions led after a power failure by the last replica in sync",
     "leadership_doubts_total": "Times that the coordinator was silent for too long",
 }
 _LABELLED_COUNTERS: Final = {

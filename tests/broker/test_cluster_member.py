@@ -1,0 +1,98 @@
+"""Joining and leaving a cluster, over a coordinator and disks in memory."""
+
+from __future__ import annotations
+
+import random
+import uuid
+
+import pytest
+
+from broker.broker import Broker
+from broker.config import Address, Config
+from broker.coordination.node_data import NO_LEADER
+from broker.coordination.node_tree import CoordinationError
+from broker.coordination.registration import BrokerIdInUseError
+from broker.coordination.topic import NewTopic
+from broker.environment import Environment, wall_clock_ms
+from broker.replication.peers import TcpPeers
+from tests.fakes.memory_file_system import MemoryFileSystem
+from tests.fakes.memory_node_tree import MemoryNodeTree, MemoryTree
+
+ENDPOINTS = {"PLAINTEXT": Address("127.0.0.1", 1), "NATIVE": Address("127.0.0.1", 2)}
+
+
+class Member:
+    """A broker of a cluster of which it may be the only one."""
+
+    def __init__(self, server: MemoryTree, disk: MemoryFileSystem, broker_id: int = 1) -> None:
+        self.tree = server.connect()
+        rng = random.Random(broker_id)
+        environment = Environment(
+            file_system=disk,
+            open_tree=self._open_tree,
+            open_peers=TcpPeers,
+            now_ms=wall_clock_ms,
+            rng=rng,
+            new_uuid=lambda: uuid.UUID(int=rng.getrandbits(128)),
+        )
+        config = Config(
+            broker_id=broker_id,
+            data_dir="/data",
+            coordinator="zookeeper://memory",
+            zookeeper_session_timeout_ms=100,
+        )
+        self.broker = Broker(config, environment)
+
+    async def _open_tree(self, _config: Config) -> MemoryNodeTree:
+        return self.tree
+
+    async def start(self) -> None:
+        await self.broker.start(ENDPOINTS)
+
+    async def led(self, topic: str) -> None:
+        """Returns when the broker leads partition 0 of the topic."""
+        while not self.broker.find_partition(topic, 0).is_leader:
+            await self.tree.children("/brokers")  # a turn for everybody else
+
+
+async def test_a_member_leads_again_after_a_restart_in_a_later_epoch() -> None:
+    """What the last life led is withdrawn first, and the controller gives it back."""
+    server, disk = MemoryTree(), MemoryFileSystem()
+    first = Member(server, disk)
+    await first.start()
+    await first.broker.create_topic(NewTopic(name="orders"))
+    await first.led("orders")
+    await first.broker.hand_over()
+    await first.broker.stop()
+    second = Member(server, disk)
+    await second.start()
+    await second.led("orders")
+    assert second.broker.find_partition("orders", 0).leader_epoch >= 2
+    await second.broker.stop()
+
+
+async def test_an_empty_disk_is_no_replacement_for_the_last_replica() -> None:
+    """A broker that comes back without its data does not lead what only it had."""
+    server = MemoryTree()
+    first = Member(server, MemoryFileSystem())
+    await first.start()
+    await first.broker.create_topic(NewTopic(name="orders"))
+    await first.led("orders")
+    await first.broker.stop()
+    with pytest.raises(CoordinationError, match="orders-0"):
+        await Member(server, MemoryFileSystem()).start()
+
+
+async def test_a_broker_id_that_is_in_use_is_refused() -> None:
+    """Two brokers with one id: the second waits for a session, no longer, and changes nothing."""
+    server = MemoryTree()
+    first = Member(server, MemoryFileSystem())
+    await first.start()
+    await first.broker.create_topic(NewTopic(name="orders"))
+    await first.led("orders")
+    with pytest.raises(BrokerIdInUseError, match="broker id 1 is in use"):
+        await Member(server, MemoryFileSystem()).start()
+    partition = first.broker.find_partition("orders", 0)
+    assert partition.is_leader
+    assert partition.leader_id != NO_LEADER
+    await first.broker.stop()
