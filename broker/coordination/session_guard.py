@@ -1,13 +1,14 @@
 """Until when this broker's session surely lives, by the broker's own clock.
 
-The coordinator ends a session that it has not heard of for the whole timeout. So a request that was
-answered proves the session from the moment it was *sent*: not for the whole timeout, since
-* the server that answers may not have told the one that decides yet: that one knows of the request
-  before, a probe interval earlier, and hears of news twice a tick; the timeout has two ticks at least.
-  That takes 1/6 + 1/4 of the timeout (ZooKeeper; it takes nothing where there is one server);
-* the clocks of two machines run at slightly different rates.
-Half of the timeout is left. The probe is a change that changes nothing (a check), because it must be
-decided by the majority: a read is answered by a server that has lost all the others, too.
+The coordinator ends a session that it has not heard of for the whole timeout. But of several servers one
+decides, and another one answers: that one passes on which clients it has heard of twice a tick, which is
+at most a quarter of the timeout (ZooKeeper, whose timeouts are two ticks or more). So when a request is
+answered that was sent at T, the deciding server knows at least of what was *answered* before T minus a
+quarter. The proof counts from when that earlier request was sent, and leaves a margin for clocks that run
+at different rates.
+
+The request is a change that changes nothing (a check), because the deciding server must have taken
+part: a read is answered by a server that has lost all the others, too.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
 from broker.coordination.node_tree import (
     ANY_VERSION,
@@ -27,10 +28,20 @@ from broker.coordination.node_tree import (
     SessionState,
 )
 
-PROOF_SHARE: Final = 1 / 2
-"""Of the session's timeout: so long proves one answer, from when its request was sent."""
-PROBES_PER_TIMEOUT: Final = 6
+PROBES_PER_TIMEOUT: Final = 8
+REPORT_LAG: Final = 1 / 4
+"""All shares are of the session's timeout. How late the deciding server hears of a request."""
+HEARTBEAT_INTERVAL: Final = 1 / 3
+"""The client library lets the server hear of the session at least so often while it is connected."""
+CLOCK_MARGIN: Final = 1 / 12
 _NEVER: Final = -math.inf
+
+
+class _Answered(NamedTuple):
+    """A request that was answered, by the loop's time."""
+
+    sent: float
+    answered: float
 
 
 class SessionGuard:
@@ -50,6 +61,8 @@ class SessionGuard:
         self._restarted = asyncio.Event()
         self._proved_until = math.inf if math.isinf(tree.session_timeout_s) else _NEVER
         """In the loop's time."""
+        self._answered = [self._before_the_first()]
+        """Oldest first; none that is older than what the deciding server knows of."""
 
     @property
     def is_proved(self) -> bool:
@@ -69,6 +82,8 @@ class SessionGuard:
         """Proves the tree's present session from now on; a new one starts without proof."""
         if self._session_id != self._tree.session_id:
             self._disprove()
+        if self._timer is None:
+            self._answered = [self._before_the_first()]
         self._session_id = self._tree.session_id
         self._restarted.set()
 
@@ -95,7 +110,8 @@ class SessionGuard:
             return
         is_lost = self._tree.session_state is SessionState.LOST
         if session_id == self._session_id == self._tree.session_id and not is_lost:
-            self._prove(sent + self._tree.session_timeout_s * PROOF_SHARE)
+            self._answered.append(_Answered(sent, self._loop.time()))
+            self._prove(sent)
 
     async def _pause(self, duration_s: float) -> None:
         try:
@@ -105,11 +121,26 @@ class SessionGuard:
         except TimeoutError:
             pass
 
-    def _prove(self, until: float) -> None:
-        self._proved_until = until
+    def _prove(self, sent: float) -> None:
+        """A request sent then was answered."""
+        timeout_s = self._tree.session_timeout_s
+        surely_reported = sent - REPORT_LAG * timeout_s
+        while len(self._answered) > 1 and self._answered[1].answered <= surely_reported:
+            del self._answered[0]
+        until = self._answered[0].sent + (1 - CLOCK_MARGIN) * timeout_s
+        if until <= self._loop.time():
+            return
         if self._timer is not None:
             self._timer.cancel()
+        self._proved_until = until
         self._timer = self._loop.call_at(until, self._disprove)
+
+    def _before_the_first(self) -> _Answered:
+        """What the deciding server knows of a connected client at least, whatever was sent before."""
+        if self._tree.session_state is not SessionState.CONNECTED:
+            return _Answered(_NEVER, _NEVER)
+        age_s = (HEARTBEAT_INTERVAL + REPORT_LAG) * self._tree.session_timeout_s
+        return _Answered(self._loop.time() - age_s, _NEVER)
 
     def _disprove(self) -> None:
         if self._forget_proof():

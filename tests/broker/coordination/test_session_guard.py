@@ -43,9 +43,10 @@ class Tree(MemoryNodeTree):
 
     async def multi(self, operations: Sequence[Operation]) -> None:
         self.probe_count += 1
-        await asyncio.sleep(self.delay_s)
+        delay_s = self.delay_s
+        await asyncio.sleep(delay_s)
         await super().multi(operations)
-        await asyncio.sleep(self.delay_s)
+        await asyncio.sleep(delay_s)
 
 
 class Guarded:
@@ -79,17 +80,18 @@ def test_answers_prove_the_session() -> None:
 
 
 def test_a_proof_ends_in_time_and_is_doubted_once() -> None:
-    """Half a timeout after the last request that was answered was sent; more answers prove again."""
+    """Well before the session can end, and well after one lost probe; answers prove again."""
 
     async def main() -> None:
         one = Guarded()
-        await asyncio.sleep(0.001)
-        begin = asyncio.get_running_loop().time() - 0.001
+        await asyncio.sleep(5 * TIMEOUT_S)
+        silent_since = asyncio.get_running_loop().time()
         one.tree.suspend()
         await asyncio.sleep(3 * TIMEOUT_S)
-        assert one.doubts == [begin + TIMEOUT_S / 2]
+        (doubted,) = one.doubts
+        assert TIMEOUT_S * 0.4 < doubted - silent_since < TIMEOUT_S * 0.6
         one.tree.resume()
-        await asyncio.sleep(TIMEOUT_S / 6)
+        await asyncio.sleep(TIMEOUT_S / 2)
         assert one.guard.is_proved
         one.cancel_doubt()
         one.tree.suspend()
@@ -100,20 +102,35 @@ def test_a_proof_ends_in_time_and_is_doubted_once() -> None:
     run(main())
 
 
-def test_a_request_without_an_answer_proves_nothing() -> None:
-    """The doubt does not wait for the answer, and a late one counts from when it was asked for."""
+def test_a_late_answer_proves_nothing() -> None:
+    """The doubt does not wait for the answer, which counts from when it was asked for."""
 
     async def main() -> None:
         one = Guarded()
-        await asyncio.sleep(0.001)
-        one.tree.delay_s = TIMEOUT_S / 5
-        await asyncio.sleep(TIMEOUT_S / 6)
-        one.tree.delay_s = TIMEOUT_S
-        await asyncio.sleep(TIMEOUT_S * 3 / 4)
+        await asyncio.sleep(1.1 * TIMEOUT_S)
+        one.tree.delay_s = 2 * TIMEOUT_S
+        await asyncio.sleep(2 * TIMEOUT_S)
         assert len(one.doubts) == 1
         one.tree.delay_s = 0
-        await asyncio.sleep(2 * TIMEOUT_S)
+        await asyncio.sleep(2.1 * TIMEOUT_S)
+        assert not one.guard.is_proved
+        await asyncio.sleep(TIMEOUT_S / 2)
         assert one.guard.is_proved
+
+    run(main())
+
+
+def test_a_session_may_be_proved_long_after_the_guard_was_made() -> None:
+    """The owner says when it begins to count; the first answer proves it."""
+
+    async def main() -> None:
+        tree = Tree(MemoryTree())
+        guard = SessionGuard(tree, PATH)
+        await asyncio.sleep(10 * TIMEOUT_S)
+        guard.restart()
+        asyncio.create_task(guard.run())  # noqa: RUF006 - ends with the loop
+        await asyncio.sleep(0.001)
+        assert guard.is_proved
 
     run(main())
 
@@ -185,8 +202,18 @@ class Probe(NamedTuple):
 
     up: float
     down: float
+    arrives: bool
     is_answered: bool
     """Else the connection breaks after all that time."""
+
+
+PROBES = st.builds(
+    Probe,
+    st.floats(0, 1) | st.just(0.01),
+    st.floats(0, 1) | st.just(0.01),
+    st.integers(0, 3).map(bool),
+    st.integers(0, 4).map(bool),
+)
 
 
 class Ensemble(MemoryNodeTree):
@@ -205,14 +232,15 @@ class Ensemble(MemoryNodeTree):
         self._begin = self._loop.time()
         self._cut_off_at = self._begin + cut_off_at
         self._phase = phase * self._report_interval_s
-        self._heard_at = [self._begin]
+        # The last sign of life of the client library, and how late it was reported.
+        self._heard_at = [self._begin - TIMEOUT_S * 7 / 12]
 
     _report_interval_s = TIMEOUT_S / 4
 
     def has_ended(self, now: float) -> bool:
         """Whether the session may be over."""
         reported = self._last_report(min(now, self._cut_off_at))
-        heard = max(at for at in self._heard_at if at <= max(reported, self._begin))
+        heard = max(at for at in self._heard_at if at <= max(reported, self._heard_at[0]))
         return now >= heard + TIMEOUT_S * 0.95
 
     def _last_report(self, at: float) -> float:
@@ -220,10 +248,10 @@ class Ensemble(MemoryNodeTree):
         return at - (at - self._begin + self._phase) % interval
 
     async def multi(self, operations: Sequence[Operation]) -> None:
-        probe = self._probes.pop(0) if self._probes else Probe(0.01, 0.01, is_answered=True)
+        probe = self._probes.pop(0) if self._probes else Probe(0.01, 0.01, True, True)
         await asyncio.sleep(probe.up * TIMEOUT_S / 3)
         now = self._loop.time()
-        is_decided = now < self._cut_off_at and not self.has_ended(now)
+        is_decided = probe.arrives and now < self._cut_off_at and not self.has_ended(now)
         if is_decided:
             self._heard_at.append(now)
         await asyncio.sleep(probe.down * TIMEOUT_S / 3)
@@ -232,9 +260,7 @@ class Ensemble(MemoryNodeTree):
 
 
 @given(
-    probes=st.lists(
-        st.builds(Probe, st.floats(0, 1), st.floats(0, 1), st.integers(0, 4).map(bool)), max_size=8
-    ),
+    probes=st.lists(PROBES, max_size=12),
     cut_off_at=st.floats(0, 4 * TIMEOUT_S),
     phase=st.floats(0, 1),
 )
@@ -255,17 +281,17 @@ def test_no_proof_outlives_the_session(
             assert not (guard.is_proved and tree.has_ended(loop.time())), loop.time()
             await asyncio.sleep(TIMEOUT_S / 97)
         assert not guard.is_proved
-        assert was_proved or probes or cut_off_at < 0.1
+        assert was_proved or probes or cut_off_at < 1
 
     run(main())
 
 
 def test_probes_are_few() -> None:
-    """Six in a timeout: each is a write of the coordinator."""
+    """Eight in a timeout: each is a write of the coordinator."""
 
     async def main() -> None:
         one = Guarded()
         await asyncio.sleep(10 * TIMEOUT_S)
-        assert one.tree.probe_count == pytest.approx(60, abs=2)
+        assert one.tree.probe_count == pytest.approx(80, abs=2)
 
     run(main())
