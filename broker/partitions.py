@@ -89,7 +89,12 @@ class Partitions:
         self._registry.listen(self._on_topic_event)
 
     def resume(self) -> None:
-        """Takes up the roles that the registry now tells, after all partitions had resigned."""
+        """Takes up the roles that the registry now tells, after all partitions had resigned.
+
+        Before `take_up` there is nothing to resume: a session may be lost during the start too.
+        """
+        if self._membership is None:
+            return
         for topic in self._registry.topics.values():
             self._open_topic(topic)
 
