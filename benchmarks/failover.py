@@ -45,10 +45,16 @@ CLIENTS: Final[dict[str, dict[str, Any]]] = {
         "retry.backoff.max.ms": 100,
         "reconnect.backoff.ms": 20,
         "reconnect.backoff.max.ms": 100,
-        "topic.metadata.refresh.fast.interval.ms": 50,
+        "topic.metadata.refresh.interval.ms": 200,
     },
 }
-"""librdkafka as it comes, and with the waits between its attempts shortened."""
+"""librdkafka as it comes, and one that asks more often who leads.
+
+By itself it asks again once a second while the leader is down. When the answer then names another
+leader, it also lacks the dead broker, and librdkafka (2.16) gives that broker up after it has moved
+the partition away from it, takes the partition back from the new leader in doing so, and asks once
+more a second later. Its periodic refresh, 5 minutes by default, finds the new leader at any time.
+"""
 _EXPIRING = re.compile(
     r"^.*?(\d\d:\d\d:\d\d[.,]\d{3}) .*Expiring session 0x([0-9a-f]+)", re.MULTILINE
 )
