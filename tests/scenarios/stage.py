@@ -12,6 +12,7 @@
     cut 1 | 2 3 zk                     nothing gets from one side to the other
     heal [1 | zk]                      mends these links, or all
     kill, start, stop, pause, resume, unplug BROKER...   `unplug` loses what was not synced
+    forge-checkpoint BROKER t-0 OFFSET   its disk now says that it knew this high watermark
     expire BROKER                      ends its session with the coordinator
     delete-records t-0 OFFSET, delete-topic t, reassign t-0 replicas=2,3
     advance 5s                         lets time pass; all else takes as long as it takes
@@ -36,6 +37,7 @@ from broker.coordination.node_data import (
 )
 from broker.coordination.topic import NewTopic
 from protocol.errors import KafkaError
+from storage.paths import HIGH_WATERMARK_CHECKPOINT
 from tests.scenarios import drawing, words
 from tests.simulation.clients import NoAnswerError
 from tests.simulation.cluster import DATA_DIR, Cluster
@@ -270,6 +272,11 @@ class Stage:
         if disk.is_directory(full):
             return [f"  {name}" for name in sorted(disk.list_directory(full))]
         return [f"  {line}" for line in disk.read_bytes(full).decode().splitlines()]
+
+    def do_forge_checkpoint(self, broker: str, partition: str, offset: str) -> None:
+        topic, index = words.partition(partition)
+        path = f"{DATA_DIR}/{HIGH_WATERMARK_CHECKPOINT}"
+        self._machine(broker).disk.write_atomic(path, f"0\n1\n{topic} {index} {offset}\n".encode())
 
     # --- what is meant ---
 
