@@ -45,8 +45,10 @@ class Tree(MemoryNodeTree):
         self.probe_count += 1
         delay_s = self.delay_s
         await asyncio.sleep(delay_s)
-        await super().multi(operations)
-        await asyncio.sleep(delay_s)
+        try:
+            await super().multi(operations)
+        finally:
+            await asyncio.sleep(delay_s)
 
 
 class Guarded:
