@@ -240,7 +240,7 @@ class Cluster:
         machine = self.machines[int(service.node.removeprefix("broker-"))]
         tree = machine.session_tree
         session = None if tree is None else self.server.sessions.get(tree.session_id)
-        if session is None or session.ended_at is None:
+        if session is None or session.ended_at is None or session.was_cut_short:
             return
         ended, resumed = session.ended_at, service.process.resumed_at
         if ended < arrived or not (arrived <= resumed and ended <= resumed):

@@ -54,6 +54,8 @@ class Session:
         self.client = client
         self.last_heard = 0.0
         self.ended_at: float | None = None
+        self.was_cut_short = False
+        """It ended before its time: no client can know when."""
         self.connection: TreeConnection | None = None
         self.watched: dict[str, None] = {}
 
@@ -79,8 +81,12 @@ class TreeServer:
         return session
 
     def expire(self, session_id: int) -> None:
-        """Ends a session as if its time were up: its client hears of it later."""
+        """Ends a session before its time: its client hears of it later."""
         session = self.sessions[session_id]
+        session.was_cut_short = True
+        self._expire(session)
+
+    def _expire(self, session: Session) -> None:
         self.end(session)
         if session.connection is not None:
             session.connection.break_off()
@@ -141,7 +147,7 @@ class TreeServer:
     def _expire_if_silent(self, session: Session) -> None:
         is_silent = session.last_heard + session.timeout_s <= self._loop.time()
         if is_silent and not self.is_down and session.ended_at is None:
-            self.expire(session.session_id)
+            self._expire(session)
         else:
             self._look_after(session)
 

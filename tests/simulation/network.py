@@ -151,15 +151,18 @@ class Channel:
     def hold_for(self, delay_s: float) -> None:
         """What is under way arrives only then."""
         self._is_held = True
-        self.network.loop.call_later(delay_s, self.go_on, context=self.network.context)
+        self.network.loop.call_later(delay_s, self.go_on, context=self.receiver.context)
 
     def go_on(self) -> None:
-        """What was held back arrives."""
+        """What was held back arrives, after one more delay, and before what was sent after it."""
+        network = self.network
+        network.loop.call_later(network.delay_s(), self._release, context=self.receiver.context)
+
+    def _release(self) -> None:
         self._is_held = False
         held, self._held = self._held, []
-        self._latest = 0.0
         for deliver, args in held:
-            self.send(deliver, *args)
+            self._arrive(deliver, args)
 
     def close(self) -> None:
         """What has not arrived never will."""

@@ -8,6 +8,7 @@ SIGSTOP and SIGKILL.
 from __future__ import annotations
 
 import contextlib
+import warnings
 from asyncio import Task
 from collections import deque
 from collections.abc import Callable, Coroutine
