@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from broker.connection import Buffers, Dispatched
 from broker.handlers import (
     alter_configs,
+    alter_partition_reassignments,
     api_versions,
     create_partitions,
     create_topics,
@@ -21,11 +22,13 @@ from broker.handlers import (
     describe_cluster,
     describe_configs,
     describe_producers,
+    elect_leaders,
     fetch,
     find_coordinator,
     incremental_alter_configs,
     init_producer_id,
     list_offsets,
+    list_partition_reassignments,
     metadata,
     offset_fetch,
     offset_for_leader_epoch,
@@ -64,7 +67,10 @@ _MODULES: Final = (
     describe_configs,
     alter_configs,
     create_partitions,
+    elect_leaders,
     incremental_alter_configs,
+    alter_partition_reassignments,
+    list_partition_reassignments,
     describe_cluster,
     describe_producers,
 )

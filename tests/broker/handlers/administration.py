@@ -12,6 +12,8 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 from tests.broker.handlers.test_configs import alter, describe, replace
+from tests.broker.handlers.test_elections import elect
+from tests.broker.handlers.test_reassignments import listed, reassign
 from tests.broker.handlers.test_topics import create, delete, extend, wanted
 from tests.support.raw_batches import plain_batch
 from tests.support.raw_client import (
@@ -33,7 +35,7 @@ async def transcript(kafka: RawConnection) -> list[str]:
     """All lines, in order. Leaves its topics behind."""
     return [
         line
-        for part in (_topics, _partitions, _configs, _records, _epochs, _producers)
+        for part in (_topics, _partitions, _configs, _records, _epochs, _producers, _moves)
         async for line in part(kafka)
     ]
 
@@ -232,3 +234,30 @@ async def _producers(kafka: RawConnection) -> AsyncIterator[str]:
             endpoint_type=endpoint_type,
         )
         yield f"{_line(f'cluster {endpoint_type}', response)} {len(response.brokers)}"
+
+
+async def _moves(kafka: RawConnection) -> AsyncIterator[str]:
+    for election_type in (0, 1, 2):
+        for topic, partition in (("adm-records", 0), ("adm-records", 7), ("missing", 0)):
+            response = await elect(kafka, {topic: (partition,)}, election_type)
+            yield _line(f"elect {election_type}", response)
+            for result in response.replica_election_results:
+                for row in result.partition_result:
+                    yield _line(f"elect {result.topic} {row.partition_id}", row)
+    response = await elect(kafka, None)
+    yield _line(f"elect all {len(response.replica_election_results)}", response)
+    for topic, partition, replicas in (
+        ("adm-records", 0, (1,)),
+        ("adm-records", 0, (1, 1)),
+        ("adm-records", 0, (1, 9)),
+        ("adm-records", 0, (-1,)),
+        ("adm-records", 0, ()),
+        ("adm-records", 0, None),
+        ("adm-records", 7, (1,)),
+        ("missing", 0, (1,)),
+        ("missing", 0, None),
+    ):
+        row = await reassign(kafka, topic, partition, replicas)
+        yield _line(f"reassign {topic} {partition} {replicas}", row)
+    for wanted_topics in (None, {"adm-records": (0, 7)}, {"missing": (0,)}, {}):
+        yield f"moving {await listed(kafka, wanted_topics)}"

@@ -1,0 +1,112 @@
+"""AlterPartitionReassignments (45), version 0: move partitions to other brokers (KIP-455).
+
+A partition is answered when the request is written down in the topic's node; the controller brings it
+to its end (`broker/controller/reassignment.py`), ListPartitionReassignments tells what is on its way.
+Any broker takes the request. Replicas of null cancel what is running; another target replaces it.
+Brokers that are added have to be alive, those that stay need not be: that is how a lost machine is
+replaced. The timeout is not looked at.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from broker.coordination.node_tree import ConnectionLostError, MultiFailedError
+from broker.request import Answer, Request
+from protocol.errors import ErrorCode, KafkaError
+from protocol.registry import Api
+
+if TYPE_CHECKING:
+    from broker.broker import Broker
+    from broker.coordination.topic import Topic
+
+API = Api(
+    key=45, name="alter_partition_reassignments", version_min=0, version_max=0, flexible_from=0
+)
+
+_LOST_RACES_MAX: Final = 10
+"""Against ISR changes and other requests, before the client is told to try again."""
+
+
+async def handle(request: Request, broker: Broker) -> Answer:
+    """One row per topic and partition, in the order of the request."""
+    responses = [
+        {
+            "name": topic.name,
+            "partitions": [await _row(broker, topic.name, one) for one in topic.partitions],
+        }
+        for topic in request.body.topics
+    ]
+    return {
+        "throttle_time": 0,
+        "error_code": ErrorCode.NONE,
+        "error_message": None,
+        "responses": responses,
+    }
+
+
+async def _row(broker: Broker, topic: str, wanted: Any) -> dict[str, Any]:
+    row = {"partition_index": wanted.partition_index, "error_code": ErrorCode.NONE}
+    replicas = None if wanted.replicas is None else tuple(int(one) for one in wanted.replicas)
+    try:
+        await _reassign(broker, topic, wanted.partition_index, replicas)
+    except KafkaError as error:
+        return {**row, "error_code": error.code, "error_message": error.message or None}
+    return {**row, "error_message": None}
+
+
+async def _reassign(
+    broker: Broker, name: str, partition: int, replicas: tuple[int, ...] | None
+) -> None:
+    for _ in range(_LOST_RACES_MAX):
+        try:
+            await _try_to_reassign(broker, name, partition, replicas)
+        except MultiFailedError:
+            continue  # decide again on what is there now
+        except ConnectionLostError as error:
+            raise KafkaError(
+                ErrorCode.REQUEST_TIMED_OUT, f"it is not known whether the change was made: {error}"
+            ) from error
+        return
+    raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"{name}-{partition} changes all the time")
+
+
+async def _try_to_reassign(
+    broker: Broker, name: str, partition: int, replicas: tuple[int, ...] | None
+) -> None:
+    from broker.controller.reassignment import origin_of, reassign, still_as_decided
+
+    topic = broker.registry.topics.get(name)
+    if topic is None or partition not in topic.assignment:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{name}-{partition} does not exist")
+    if replicas is not None:
+        _check_target(broker, topic, partition, replicas)
+    elif partition not in topic.reassignments:
+        raise KafkaError(
+            ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, f"{name}-{partition} is not being reassigned"
+        )
+    target = origin_of(topic, partition) if replicas is None else replicas
+    moved, moving = reassign(topic, partition, target)
+    if (moved, moving) != (topic.assignment[partition], topic.reassignments.get(partition)):
+        await broker.registry.change_assignment(
+            name, partition, moved, moving, still_as_decided(topic, partition)
+        )
+
+
+def _check_target(broker: Broker, topic: Topic, partition: int, replicas: tuple[int, ...]) -> None:
+    """Raises `KafkaError` INVALID_REPLICA_ASSIGNMENT."""
+    from broker.controller.reassignment import origin_of
+
+    shown = f"the replicas {list(replicas)} of {topic.name}-{partition}"
+    if not replicas:
+        raise _invalid(f"{shown} are none")
+    if len(set(replicas)) != len(replicas):
+        raise _invalid(f"{shown} name a broker twice")
+    live = broker.live_brokers
+    dead = [r for r in replicas if r not in origin_of(topic, partition) and r not in live]
+    if dead:
+        raise _invalid(f"{shown} add {dead}, alive are {sorted(live)}")
+
+
+def _invalid(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)

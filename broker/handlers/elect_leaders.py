@@ -1,0 +1,155 @@
+"""ElectLeaders (43), versions 0-2: give partitions back to their preferred leaders, or end an outage.
+
+A preferred election (type 0) makes the first replica of the assignment the leader, if it is alive and
+in sync. An unclean one (type 1, KIP-460) makes any living replica the leader of a partition without
+one, whatever that loses. The controller holds the elections (`broker/controller`); any broker takes
+the request, writes it into the node that the controller watches, and answers when its own view shows
+the new leaders or the timeout is over. Without partitions all are meant; then only those are answered
+that an election was needed for.
+
+v0: preferred only. v1 (KIP-460): election type, and an error code of the whole answer. v2: flexible.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from broker.coordination.node_data import NO_LEADER, PartitionState
+from broker.coordination.node_tree import CoordinationError
+from broker.request import Answer, Request
+from protocol.errors import ErrorCode, KafkaError
+from protocol.registry import Api
+
+if TYPE_CHECKING:
+    from broker.broker import Broker
+    from broker.controller.elections import ElectionType
+
+API = Api(key=43, name="elect_leaders", version_min=0, version_max=2, flexible_from=2)
+
+_PartitionKey = tuple[str, int]
+_Outcomes = dict[_PartitionKey, KafkaError | None]
+_NEVER_LED = PartitionState(leader=NO_LEADER, leader_epoch=-1, isr=())
+
+
+async def handle(request: Request, broker: Broker) -> Answer:
+    """One row per topic and partition, in the order of the request."""
+    from broker.controller.elections import ElectionType
+
+    body = request.body
+    try:
+        election_type = ElectionType(getattr(body, "election_type", ElectionType.PREFERRED))
+    except ValueError:
+        return _answer(ErrorCode.INVALID_REQUEST, {})
+    outcomes: _Outcomes = {
+        key: _obstacle(broker, key, election_type) for key in _wanted(broker, body.topic_partitions)
+    }
+    possible = [key for key, error in outcomes.items() if error is None]
+    if possible:
+        timeout_s = body.timeout.total_seconds()
+        outcomes |= await _hold(broker, dict.fromkeys(possible, election_type), timeout_s)
+    if body.topic_partitions is None:
+        outcomes = {key: error for key, error in outcomes.items() if not _is_needless(error)}
+    return _answer(ErrorCode.NONE, outcomes)
+
+
+def _wanted(broker: Broker, topic_partitions: Any) -> list[_PartitionKey]:
+    if topic_partitions is None:
+        topics = broker.registry.topics.values()
+        return [(topic.name, partition) for topic in topics for partition in topic.assignment]
+    return [
+        (topic.topic, partition) for topic in topic_partitions for partition in topic.partitions
+    ]
+
+
+def _obstacle(broker: Broker, key: _PartitionKey, election_type: ElectionType) -> KafkaError | None:
+    """Why there is no election to hold; None: there is one."""
+    from broker.controller.elections import ElectionType
+
+    name, partition = key
+    topic = broker.registry.topics.get(name)
+    if topic is None or partition not in topic.assignment:
+        return KafkaError(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{name}-{partition} does not exist"
+        )
+    replicas, state = topic.assignment[partition], topic.states.get(partition, _NEVER_LED)
+    staying = {one for one, info in broker.live_brokers.items() if not info.is_leaving}
+    if election_type is ElectionType.PREFERRED:
+        return _obstacle_to_preferred(replicas[0], state, staying)
+    return _obstacle_to_unclean(replicas, state, staying)
+
+
+def _obstacle_to_preferred(
+    preferred: int, state: PartitionState, staying: set[int]
+) -> KafkaError | None:
+    if state.leader == preferred:
+        return KafkaError(ErrorCode.ELECTION_NOT_NEEDED, f"broker {preferred} leads already")
+    if preferred not in staying or preferred not in state.isr:
+        condition = "not in sync" if preferred in staying else "not alive"
+        return KafkaError(
+            ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, f"broker {preferred} is {condition}"
+        )
+    return None
+
+
+def _obstacle_to_unclean(
+    replicas: tuple[int, ...], state: PartitionState, staying: set[int]
+) -> KafkaError | None:
+    if state.leader in staying:
+        return KafkaError(ErrorCode.ELECTION_NOT_NEEDED, f"broker {state.leader} leads")
+    if staying.isdisjoint(replicas):
+        return KafkaError(
+            ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, f"none of {list(replicas)} is alive"
+        )
+    return None
+
+
+async def _hold(
+    broker: Broker, elections: Mapping[_PartitionKey, ElectionType], timeout_s: float
+) -> _Outcomes:
+    """Asks the controller, and waits until every partition has the leader that it shall have."""
+    from broker.controller.election_requests import ask
+
+    def obstacles() -> _Outcomes:
+        return {key: _obstacle(broker, key, elections[key]) for key in elections}
+
+    def look(_: object = None) -> None:
+        if all(map(_is_needless, obstacles().values())):
+            is_held.set()
+
+    is_held = asyncio.Event()
+    cancel = broker.registry.listen(look)
+    try:
+        async with asyncio.timeout(timeout_s):
+            await ask(broker.tree, elections)
+            look()
+            await is_held.wait()
+    except (CoordinationError, TimeoutError):
+        # Whoever waits now is told the truth of this moment; the request stays with the controller.
+        pass
+    finally:
+        cancel()
+    late = KafkaError(ErrorCode.REQUEST_TIMED_OUT, "the election has not been held yet")
+    return {
+        key: None if _is_needless(error) else error or late for key, error in obstacles().items()
+    }
+
+
+def _is_needless(error: KafkaError | None) -> bool:
+    return error is not None and error.code is ErrorCode.ELECTION_NOT_NEEDED
+
+
+def _answer(code: ErrorCode, outcomes: _Outcomes) -> dict[str, Any]:
+    by_topic: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
+    for (topic, partition), error in outcomes.items():
+        by_topic[topic].append(
+            {
+                "partition_id": partition,
+                "error_code": ErrorCode.NONE if error is None else error.code,
+                "error_message": None if error is None else error.message,
+            }
+        )
+    results = [{"topic": topic, "partition_result": rows} for topic, rows in by_topic.items()]
+    return {"throttle_time": 0, "error_code": code, "replica_election_results": results}

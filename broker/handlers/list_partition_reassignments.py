@@ -1,0 +1,58 @@
+"""ListPartitionReassignments (46), version 0: which partitions are on their way to other brokers (KIP-455).
+
+Listed are only partitions that are being reassigned, with all the replicas they have at the moment;
+others, and unknown ones, are left out. Any broker answers, from its own view. The timeout is not
+looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from broker.request import Answer, Request
+from protocol.errors import ErrorCode
+from protocol.registry import Api
+
+if TYPE_CHECKING:
+    from broker.broker import Broker
+    from broker.coordination.topic import Topic
+
+API = Api(
+    key=46, name="list_partition_reassignments", version_min=0, version_max=0, flexible_from=0
+)
+
+
+def handle(request: Request, broker: Broker) -> Answer:
+    """The topics in the order of the request; all of them where none is named."""
+    topics = [
+        {"name": topic.name, "partitions": rows}
+        for topic, partitions in _wanted(request.body.topics, broker)
+        if (rows := [_row(topic, one) for one in topic.reassignments if one in partitions])
+    ]
+    return {
+        "throttle_time": 0,
+        "error_code": ErrorCode.NONE,
+        "error_message": None,
+        "topics": topics,
+    }
+
+
+def _wanted(topics: Any, broker: Broker) -> Iterator[tuple[Topic, set[int]]]:
+    known = broker.registry.topics
+    if topics is None:
+        yield from ((topic, set(topic.assignment)) for topic in known.values())
+        return
+    for wanted in topics:
+        if wanted.name in known:
+            yield known[wanted.name], set(wanted.partition_indexes)
+
+
+def _row(topic: Topic, partition: int) -> dict[str, Any]:
+    adding, removing = topic.reassignments[partition]
+    return {
+        "partition_index": partition,
+        "replicas": topic.assignment[partition],
+        "adding_replicas": adding,
+        "removing_replicas": removing,
+    }

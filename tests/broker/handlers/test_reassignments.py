@@ -1,0 +1,132 @@
+"""AlterPartitionReassignments and ListPartitionReassignments, over a real socket."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from broker.coordination.node_data import Reassignment
+from protocol.errors import ErrorCode
+from tests.broker.handlers.test_elections import add_broker, controlled, set_state
+from tests.support.in_process import Running
+from tests.support.raw_client import RawConnection, create_topic, nested
+
+ALTER, LIST = "alter_partition_reassignments", "list_partition_reassignments"
+
+
+async def reassign(
+    kafka: RawConnection, topic: str, partition: int, replicas: tuple[int, ...] | None
+) -> Any:
+    """The row of one partition."""
+    row = nested(ALTER, 0, "ReassignablePartition")(partition_index=partition, replicas=replicas)
+    wanted = nested(ALTER, 0, "ReassignableTopic")(name=topic, partitions=(row,))
+    response = await kafka.call(ALTER, 0, topics=(wanted,))
+    assert response.error_code == ErrorCode.NONE
+    return response.responses[0].partitions[0]
+
+
+async def listed(
+    kafka: RawConnection, partitions: Mapping[str, tuple[int, ...]] | None
+) -> list[tuple[Any, ...]]:
+    """(Topic, partition, replicas, adding, removing) of what is moving; None: of all topics."""
+    topics = None
+    if partitions is not None:
+        topics = tuple(
+            nested(LIST, 0, "ListPartitionReassignmentsTopics")(
+                name=name, partition_indexes=numbers
+            )
+            for name, numbers in partitions.items()
+        )
+    response = await kafka.call(LIST, 0, topics=topics)
+    assert response.error_code == ErrorCode.NONE
+    return [
+        (topic.name, row.partition_index, row.replicas, row.adding_replicas, row.removing_replicas)
+        for topic in response.topics
+        for row in topic.partitions
+    ]
+
+
+@pytest.fixture(autouse=True)
+async def _topic(kafka: RawConnection) -> None:
+    await create_topic(kafka, "t", 2)
+
+
+async def test_a_move_is_noted_and_listed(kafka: RawConnection, running: Running) -> None:
+    """With all replicas that there are on the way; other partitions are not listed."""
+    await add_broker(running, 2)
+    assert await listed(kafka, None) == []
+    assert (await reassign(kafka, "t", 0, (2,))).error_code == ErrorCode.NONE
+    topic = running.broker.registry.topics["t"]
+    assert topic.assignment[0] == (2, 1)
+    assert topic.reassignments == {0: Reassignment(adding=(2,), removing=(1,))}
+    moving = ("t", 0, (2, 1), (2,), (1,))
+    assert await listed(kafka, None) == [moving]
+    assert await listed(kafka, {"t": (0, 1, 7), "missing": (0,)}) == [moving]
+    assert await listed(kafka, {"t": (1,)}) == []
+
+
+async def test_a_move_can_be_cancelled(kafka: RawConnection, running: Running) -> None:
+    """By replicas of null; then there is nothing to cancel any more."""
+    await add_broker(running, 2)
+    await reassign(kafka, "t", 0, (2,))
+    assert (await reassign(kafka, "t", 0, None)).error_code == ErrorCode.NONE
+    assert running.broker.registry.topics["t"].assignment[0] == (1,)
+    again = await reassign(kafka, "t", 0, None)
+    assert again.error_code == ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
+
+
+async def test_a_move_arrives_when_the_new_replica_is_in_sync(
+    kafka: RawConnection, running: Running
+) -> None:
+    """The controller brings it to its end, and the list is empty."""
+    await add_broker(running, 2)
+    await reassign(kafka, "t", 0, (2,))
+    await set_state(running, leader=1, isr=(1, 2))
+    registry, has_arrived = running.broker.registry, asyncio.Event()
+
+    def look(_: object) -> None:
+        if not registry.topics["t"].reassignments:
+            has_arrived.set()
+
+    cancel = registry.listen(look)
+    async with controlled(running):
+        await has_arrived.wait()
+    cancel()
+    topic = running.broker.registry.topics["t"]
+    assert (topic.assignment[0], topic.states[0].leader, topic.states[0].isr) == ((2,), 2, (2,))
+    assert await listed(kafka, None) == []
+
+
+async def test_where_it_is_already_there_is_nothing_to_move(
+    kafka: RawConnection, running: Running
+) -> None:
+    """The topic is not written at all."""
+    version = running.broker.registry.topics["t"].node_version
+    assert (await reassign(kafka, "t", 0, (1,))).error_code == ErrorCode.NONE
+    assert running.broker.registry.topics["t"].node_version == version
+
+
+@pytest.mark.parametrize("replicas", [(), (1, 1), (1, 9), (-1,)])
+async def test_targets_that_cannot_be(kafka: RawConnection, replicas: tuple[int, ...]) -> None:
+    """No replicas, one broker twice, one that is not alive."""
+    row = await reassign(kafka, "t", 0, replicas)
+    assert row.error_code == ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    assert "t-0" in row.error_message
+
+
+async def test_a_dead_replica_may_stay(kafka: RawConnection, running: Running) -> None:
+    """Only new ones have to be alive."""
+    await running.broker.registry.change_assignment("t", 0, (1, 9), None)
+    assert (await reassign(kafka, "t", 0, (9, 1))).error_code == ErrorCode.NONE
+    assert running.broker.registry.topics["t"].assignment[0] == (9, 1)
+
+
+async def test_what_does_not_exist_cannot_be_moved(kafka: RawConnection) -> None:
+    """Neither topic nor partition."""
+    for topic, partition in (("missing", 0), ("t", 7)):
+        for replicas in ((1,), None):
+            row = await reassign(kafka, topic, partition, replicas)
+            assert row.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
