@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from broker.handlers.config_resource import alter_each, check_values, find_topic
+from broker.handlers.config_resource import alter_each, check_alterable, check_values, find_topic
 from broker.request import Answer, Request
 from broker.topic_config import validated
 from protocol.registry import Api
@@ -26,6 +26,7 @@ async def handle(request: Request, broker: Broker) -> Answer:
     body = request.body
 
     async def alter(resource: Any) -> None:
+        check_alterable(resource.resource_type)
         check_values(resource.configs)
         topic = find_topic(broker, resource.resource_name)
         overrides = validated({config.name: config.value for config in resource.configs})

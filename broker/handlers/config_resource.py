@@ -7,7 +7,7 @@ the same things.
 from __future__ import annotations
 
 import enum
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from broker.coordination.topic import Topic
@@ -62,8 +62,7 @@ async def alter_each(
     for one in resources:
         code, message = ErrorCode.NONE, ""
         try:
-            is_repeated = (one.resource_type, one.resource_name) in twice
-            _check_alterable(one.resource_type, is_repeated=is_repeated)
+            _check_once(one, twice)
             await alter(one)
         except KafkaError as error:
             code, message = error.code, error.message
@@ -78,9 +77,13 @@ async def alter_each(
     return rows
 
 
-def _check_alterable(resource_type: int, *, is_repeated: bool) -> None:
-    if is_repeated:
+def _check_once(resource: Any, twice: Collection[tuple[int, str]]) -> None:
+    if (resource.resource_type, resource.resource_name) in twice:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+
+
+def check_alterable(resource_type: int) -> None:
+    """Raises `KafkaError` INVALID_REQUEST unless it is a topic."""
     if resource_type == ResourceType.BROKER:
         raise KafkaError(
             ErrorCode.INVALID_REQUEST,

@@ -5,21 +5,32 @@ answered. SET and DELETE work for every topic-level name; APPEND and SUBTRACT on
 v1: flexible.
 
 A broker's own configuration cannot be changed while it runs: INVALID_REQUEST, as Kafka answers for
-names that are not dynamic. Skipped: broker loggers, client metrics, groups (INVALID_REQUEST).
+names that are not dynamic. What limits replication in Kafka does not exist here, so deleting it always
+succeeds: `kafka-reassign-partitions.sh --verify` does so. Skipped: broker loggers, client metrics, groups (INVALID_REQUEST).
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from broker.config_description import Alteration, AlterOperation, altered
-from broker.handlers.config_resource import alter_each, find_topic
+from broker.handlers.config_resource import alter_each, check_alterable, find_topic
 from broker.request import Answer, Request
 from protocol.errors import ErrorCode, KafkaError
 from protocol.registry import Api
 
 if TYPE_CHECKING:
     from broker.broker import Broker
+
+_THROTTLES: Final = frozenset(
+    {
+        "leader.replication.throttled.rate",
+        "follower.replication.throttled.rate",
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+        "leader.replication.throttled.replicas",
+        "follower.replication.throttled.replicas",
+    }
+)
 
 API = Api(key=44, name="incremental_alter_configs", version_min=0, version_max=1, flexible_from=1)
 
@@ -29,7 +40,14 @@ async def handle(request: Request, broker: Broker) -> Answer:
     body = request.body
 
     async def alter(resource: Any) -> None:
-        changes = [_alteration(config) for config in resource.configs]
+        changes = [
+            change
+            for change in map(_alteration, resource.configs)
+            if change.operation is not AlterOperation.DELETE or change.name not in _THROTTLES
+        ]
+        if resource.configs and not changes:
+            return
+        check_alterable(resource.resource_type)
         topic = find_topic(broker, resource.resource_name)
         if body.validate_only:
             altered(topic.config, changes)

@@ -192,6 +192,14 @@ async def test_resources_that_cannot_be_altered(kafka: RawConnection) -> None:
     assert "does not change while it runs" in rows[0].error_message
 
 
+async def test_limits_of_replication_can_be_taken_back(kafka: RawConnection) -> None:
+    """There are none, so deleting them succeeds: Kafka's tool for reassignments does it each time."""
+    rates = [("leader.replication.throttled.rate", DELETE, None)]
+    replicas = [("follower.replication.throttled.replicas", DELETE, None)]
+    rows = await alter(kafka, (BROKER, "1", rates), (TOPIC, "t", replicas))
+    assert [row.error_code for row in rows] == [ErrorCode.NONE, ErrorCode.NONE]
+
+
 async def test_validating_alters_nothing(kafka: RawConnection, running: Running) -> None:
     """validate_only judges the changes by what is there, and leaves it."""
     (row,) = await alter(kafka, (TOPIC, "t", [("retention.ms", SET, "1")]), validate_only=True)
