@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,9 @@ import pytest
 from tests.scenarios.script import replay
 from tests.scenarios.stage import Stage
 
+ROOT = Path(__file__).parents[2]
 FILES = sorted(Path(__file__).parent.glob("*.txt"))
+EXCERPT = re.compile(r"<!-- (tests/scenarios/\S+) -->\n```text\n(.*?)```", re.DOTALL)
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
@@ -33,3 +36,18 @@ def test_a_line_that_nothing_shows_is_a_mistake() -> None:
     """Prose without its mark would be taken for what a command shows, and be lost."""
     with pytest.raises(ValueError, match="neither"):
         replay("prose\n", lambda _: [])
+
+
+def test_the_page_shows_what_the_scenarios_show() -> None:
+    """Each excerpt in `docs/replication.md` stands in its file, line by line."""
+    page = (ROOT / "docs/replication.md").read_text(encoding="utf-8")
+    excerpts = EXCERPT.findall(page)
+    assert len(excerpts) == page.count("<!-- tests/scenarios/")
+    for path, text in excerpts:
+        assert f"\n{text}" in (ROOT / path).read_text(encoding="utf-8"), text
+
+
+def test_the_page_names_every_scenario() -> None:
+    """No scenario stands where no reader is sent."""
+    page = (ROOT / "docs/replication.md").read_text(encoding="utf-8")
+    assert [path.name for path in FILES if path.name not in page] == []
