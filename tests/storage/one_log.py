@@ -29,13 +29,18 @@ class OneLog:
         self.open()
 
     def open(
-        self, *, recovery_point: int = 0, log_start_offset: int = 0, clean: bool = False
+        self,
+        *,
+        recovery_point: int = 0,
+        log_start_offset: int = 0,
+        clean: bool = False,
+        now_ms: int = NOW_MS,
     ) -> Log:
         self.log = Log.open(
             DIRECTORY,
             self.config,
             fs=self.fs,
-            now_ms=NOW_MS,
+            now_ms=now_ms,
             recovery_point=recovery_point,
             log_start_offset=log_start_offset,
             clean=clean,
