@@ -39,13 +39,13 @@ async def handle(request: Request, broker: Broker) -> Answer:
     from broker.controller.elections import ElectionType
 
     body = request.body
+    wanted = _wanted(broker, body.topic_partitions)
     try:
         election_type = ElectionType(getattr(body, "election_type", ElectionType.PREFERRED))
-    except ValueError:
-        return _answer(ErrorCode.INVALID_REQUEST, {})
-    outcomes: _Outcomes = {
-        key: _obstacle(broker, key, election_type) for key in _wanted(broker, body.topic_partitions)
-    }
+    except ValueError as error:
+        refusal = KafkaError(ErrorCode.INVALID_REQUEST, str(error))
+        return _answer(ErrorCode.INVALID_REQUEST, dict.fromkeys(wanted, refusal))
+    outcomes: _Outcomes = {key: _obstacle(broker, key, election_type) for key in wanted}
     possible = [key for key, error in outcomes.items() if error is None]
     if possible:
         timeout_s = body.timeout.total_seconds()

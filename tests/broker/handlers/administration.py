@@ -245,7 +245,8 @@ async def _moves(kafka: RawConnection) -> AsyncIterator[str]:
                 for row in result.partition_result:
                     yield _line(f"elect {result.topic} {row.partition_id}", row)
     response = await elect(kafka, None)
-    yield _line(f"elect all {len(response.replica_election_results)}", response)
+    rows = [row for result in response.replica_election_results for row in result.partition_result]
+    yield _line(f"elect all: {len(rows)} rows", response)
     for topic, partition, replicas in (
         ("adm-records", 0, (1,)),
         ("adm-records", 0, (1, 1)),

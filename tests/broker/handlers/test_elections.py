@@ -117,10 +117,11 @@ async def test_without_partitions_only_those_are_answered_that_need_one(
 
 
 async def test_an_unknown_kind_of_election_is_refused(kafka: RawConnection) -> None:
-    """As a whole."""
+    """As a whole, and row by row, as with Kafka."""
     response = await elect(kafka, {"t": (0,)}, 7)
     assert response.error_code == ErrorCode.INVALID_REQUEST
-    assert response.replica_election_results == ()
+    (row,) = response.replica_election_results[0].partition_result
+    assert row.error_code == ErrorCode.INVALID_REQUEST
 
 
 async def test_the_preferred_leader_has_to_be_alive_and_in_sync(
