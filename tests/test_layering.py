@@ -19,7 +19,7 @@ MAY_IMPORT = {
 PURE = ("protocol", "broker/replication/core", "client/sequencer.py")
 NOT_PURE = {"asyncio", "socket", "os", "time", "random", "logging", "kazoo", "threading"}
 ONLY_IN = {
-    "kazoo": {"broker/coordination/zookeeper.py"},
+    "kazoo": {"broker/coordination/kazoo_client.py"},
     "pyspark": {"pipeline"},
     "sqlite3": {"broker/coordination/embedded.py"},
 }

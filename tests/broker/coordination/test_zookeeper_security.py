@@ -12,6 +12,7 @@ import pytest
 
 from broker.config import Config
 from broker.config_names import EndpointIdentification
+from broker.coordination.kazoo_client import AccessDeniedError
 from broker.coordination.node_tree import (
     CoordinationError,
     Create,
@@ -19,7 +20,7 @@ from broker.coordination.node_tree import (
     SessionState,
     Write,
 )
-from broker.coordination.zookeeper import AccessDeniedError, ZooKeeperNodeTree
+from broker.coordination.zookeeper import ZooKeeperNodeTree
 from tests.support.server_process import free_port
 from tests.support.zookeeper import ZooKeeper
 from tests.toolchain import require

@@ -95,7 +95,7 @@ async def expire(tree: ZooKeeperNodeTree) -> None:
     """Ends the session on the server: by the hand of a second client that says it is the first."""
 
     def close_from_outside() -> None:
-        twin = KazooClient(tree._hosts, client_id=tree._client.client_id)
+        twin = KazooClient(tree._hosts, client_id=tree._client._kazoo.client_id)
         twin.start()
         twin.stop()
         twin.close()
@@ -119,8 +119,8 @@ async def test_a_missing_chroot_is_created(zookeeper: ZooKeeper, open_tree: Open
 
 async def test_a_server_that_is_not_there_is_told_with_its_name_and_the_reason() -> None:
     """After a bounded time the start fails, with one line that says what to look at."""
-    hosts = f"127.0.0.1:{free_port()}"
-    config = Config(coordinator=f"zookeeper://{hosts}/x", zookeeper_connection_timeout_ms=300)
+    hosts = f"127.0.0.1:{free_port()}/x"
+    config = Config(coordinator=f"zookeeper://{hosts}", zookeeper_connection_timeout_ms=300)
     with pytest.raises(CoordinationError) as caught:
         await ZooKeeperNodeTree.open(config)
     assert str(caught.value) == (
