@@ -20,21 +20,19 @@ from __future__ import annotations
 
 import argparse
 import datetime
-import itertools
 import json
 import re
 import statistics
 import tempfile
-import threading
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final
 
-from confluent_kafka import Producer
 from kazoo.client import KazooClient
 
 from tests.support.cluster import Cluster
+from tests.support.steady_producer import SteadyProducer
 
 TOPIC: Final = "failover"
 RECORDS_PER_S: Final = 200
@@ -77,56 +75,6 @@ class Round:
     exit_status: int
 
 
-class SteadyProducer:
-    """Sends a record every 5 ms and keeps when each was acknowledged (time.time())."""
-
-    def __init__(self, bootstrap: str, settings: dict[str, Any]) -> None:
-        self.acknowledged_at: list[float] = []
-        self.failures: list[str] = []
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run)
-        self._client = Producer(
-            {
-                "bootstrap.servers": bootstrap,
-                "enable.idempotence": True,
-                "acks": "all",
-                "linger.ms": 0,
-                "log_level": 2,
-                **settings,
-            }
-        )
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stopping.set()
-        self._thread.join()
-
-    def gap_after(self, moment: float) -> tuple[float, float]:
-        """The longest silence that ended after `moment`: its last record before, its first after."""
-        times = self.acknowledged_at
-        gaps = itertools.pairwise(times)
-        return max((pair for pair in gaps if pair[1] > moment), key=lambda pair: pair[1] - pair[0])
-
-    def _run(self) -> None:
-        began, number = time.monotonic(), 0
-        while not self._stopping.is_set():
-            number += 1
-            self._client.produce(TOPIC, b"x" * 100, partition=0, on_delivery=self._on_delivery)
-            while (left := began + number / RECORDS_PER_S - time.monotonic()) > 0:
-                self._client.poll(left)
-            self._client.poll(0)
-        self._client.flush(60)
-
-    def _on_delivery(self, error: Any, _message: Any) -> None:
-        if error is None:
-            self.acknowledged_at.append(time.time())
-        else:
-            self.failures.append(str(error))
-
-
 class Failover:
     """Rounds on one cluster."""
 
@@ -155,7 +103,7 @@ class Failover:
         return Round(**result, exit=exited, exit_status=status)
 
     def _explain(self, began: float, session: str, *, is_kill: bool) -> dict[str, float]:
-        before, acknowledged = self._producer.gap_after(began)
+        before, acknowledged = self._producer.longest_silence_after(began)
         elected = self._elected_at()
         leading = self._leading_at()
         if not is_kill:
@@ -219,7 +167,9 @@ def measure(
         tree = KazooClient(cluster.zookeeper.hosts("/echoless"))
         tree.start()
         try:
-            with SteadyProducer(cluster.bootstrap, CLIENTS[client]) as producer:
+            with SteadyProducer(
+                cluster.bootstrap, TOPIC, CLIENTS[client], records_per_s=RECORDS_PER_S
+            ) as producer:
                 failover = Failover(cluster, producer, tree)
                 found = [failover.run_round(is_kill=is_kill) for _ in range(rounds)]
             return found, producer.failures

@@ -50,6 +50,8 @@ _OWN_TOOLS = (
     debian_program("go", "golang", used_by="the Go clients"),
     debian_program("node", "nodejs", used_by="the JavaScript clients"),
     debian_program("npm", "npm", used_by="the JavaScript clients"),
+    debian_program("ip", "iproute2", used_by="the nemesis, to give brokers hosts of their own"),
+    debian_program("iptables", "iptables", used_by="the nemesis, to cut links"),
     debian_program("openssl", "openssl", used_by="the tests of TLS with ZooKeeper"),
     Tool(
         name="kafka",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterable
 from typing import Final
@@ -26,6 +27,8 @@ class Faults:
     def __init__(self, cluster: Cluster, network: Network | None, disk: SmallDisk | None) -> None:
         self.counts: Counter[Kind] = Counter()
         self.problems: list[str] = []
+        self.longest_stop_s = 0.0
+        """From SIGTERM to the exit."""
         self._cluster = cluster
         self._network = network
         self._disk = disk
@@ -112,7 +115,11 @@ class Faults:
         self._down.add(broker_id)
 
     def _stop(self, broker_id: int) -> None:
+        began = time.monotonic()
         status = self._cluster.stop(broker_id)
+        took_s = time.monotonic() - began
+        self.longest_stop_s = max(self.longest_stop_s, took_s)
+        logger.info("broker %d left after %.1f s", broker_id, took_s)
         self._down.add(broker_id)
         if status != 0:
             self.problems.append(f"broker {broker_id} ended a clean stop with status {status}")

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-_QUIET_S: Final = (0.5, 4.0)
+_QUIET_S: Final = (0.5, 2.5)
 _SECOND_FAULT_SHARE: Final = 0.3
 _ONE_WAY_SHARE: Final = 0.4
 
@@ -112,6 +112,6 @@ def _duration(kind: Kind, session_timeout_s: float) -> tuple[float, float]:
         case Kind.PAUSE:
             return 0.1 * session_timeout_s, 0.6 * session_timeout_s
         case Kind.EXPIRE:
-            return 1.2 * session_timeout_s, 2.0 * session_timeout_s
+            return 1.2 * session_timeout_s, 1.7 * session_timeout_s
         case _:
-            return 0.2 * session_timeout_s, 2.0 * session_timeout_s
+            return 0.2 * session_timeout_s, 1.7 * session_timeout_s

@@ -119,6 +119,7 @@ class Run:
         verdict = self.verdict
         verdict.inflicted = self._faults.counts
         verdict.problems += self._faults.problems
+        verdict.longest_stop_s = self._faults.longest_stop_s
         verdict.leader_changes = sum(watch.leader_epochs.values())
         verdict.longest_without_leader_s = watch.longest_without_leader_s
         verdict.longest_without_acknowledgement_s = watch.acknowledgements.longest

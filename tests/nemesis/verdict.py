@@ -33,6 +33,7 @@ class Verdict:
     leader_changes: int = 0
     longest_without_leader_s: float = 0.0
     longest_without_acknowledgement_s: float = 0.0
+    longest_stop_s: float = 0.0
     problems: list[str] = field(default_factory=list)
 
     @property
@@ -85,6 +86,7 @@ class Verdict:
         times = {
             "longest time without a leader": self.longest_without_leader_s,
             "longest time without an acknowledged record": self.longest_without_acknowledgement_s,
+            "longest clean stop": self.longest_stop_s,
         }
         return [
             *((name, f"{count:,}") for name, count in counts.items()),
