@@ -182,14 +182,15 @@ class ClusterMember:
         """Registers and begins to take part. Raises `CoordinationError`, `BrokerIdInUseError`."""
         self._info = info
         self._forget_session = self._tree.on_session(self._on_session)
+        # First of all, since a proof needs several answers.
+        self._guard.on_doubt(self._on_doubt)
+        self._tasks = [asyncio.create_task(self._guard.run())]
         await self._register(tail_is_safe=self._tail_is_safe)
         self._is_new_directory = False
         await self._registry.follow()
         await self._live.start()
         self._live.listen(self._on_brokers)
-        self._guard.on_doubt(self._on_doubt)
-        self._tasks = [
-            asyncio.create_task(self._guard.run()),
+        self._tasks += [
             asyncio.create_task(self.controller.run()),
             asyncio.create_task(self._isr_changes.run()),
         ]
@@ -262,6 +263,8 @@ class ClusterMember:
         self._partitions.resume()
 
     def _on_doubt(self) -> None:
+        if not self._is_joined:
+            return
         self._metrics.leadership_doubts_total += 1
         logger.warning("the coordinator has been silent for too long: acknowledging nothing more")
         for partition in self._partitions.held.values():
