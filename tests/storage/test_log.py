@@ -7,14 +7,13 @@ from dataclasses import replace
 import pytest
 
 from protocol.dedup import Duplicate, Reject, UnknownProducerId
-from protocol.errors import DecodeError, ErrorCode, KafkaError
+from protocol.errors import ErrorCode, KafkaError
 from protocol.record_batch import compute_crc, read_header
-from storage.log import Appended, Log
+from storage.log import Appended
 from storage.log_config import LogConfig
 from tests.storage.log_workload import (
     facts_of_entries,
     make_batch,
-    new_file_system,
     read_all,
     stamped,
 )
@@ -227,44 +226,6 @@ def test_expiry_takes_a_bounded_slice(monkeypatch) -> None:
     for producer_id in range(5):
         one.append(producer_id=producer_id, now_ms=NOW_MS)
     assert [one.log.expire_producers(NOW_MS + 1000) for _ in range(4)] == [2, 2, 1, 0]
-
-
-def replicate(one: OneLog) -> tuple[Log, bytes]:
-    follower = OneLog(SMALL, new_file_system())
-    return follower.log, read_all(one.log)
-
-
-def test_a_follower_ends_up_with_the_same_log_and_producers() -> None:
-    """Replicated batches are taken as they are, over segment boundaries and leader epochs."""
-    one = OneLog()
-    one.fill(20)
-    one.append(producer_id=2, leader_epoch=3)
-    follower, data = replicate(one)
-    follower.append_replicated(data, NOW_MS)
-    assert read_all(follower) == data
-    assert dict(follower.producers.items()) == dict(one.log.producers.items())
-    assert follower.leader_epochs.entries == one.log.leader_epochs.entries
-    assert follower.segment_count == one.log.segment_count
-
-
-def test_a_follower_takes_all_of_a_fetch_or_nothing() -> None:
-    """A wrong CRC, a gap, a fallen epoch or left-over bytes anywhere refuse the whole."""
-    one = OneLog()
-    one.fill(3)
-    follower, data = replicate(one)
-    size = len(data) // 3
-    damaged = bytearray(data)
-    damaged[-1] ^= 1
-    older = stamped(make_batch(), 4, 0).data
-    newer = stamped(make_batch(), 3, 2).data
-    for bad in (bytes(damaged), data[size:], data[:size] + data[2 * size :], data[:-1],
-                data + newer + older):  # fmt: skip
-        with pytest.raises(DecodeError):
-            follower.append_replicated(bad, NOW_MS)
-        assert (follower.log_end_offset, follower.size_bytes) == (0, 0)
-    follower.append_replicated(b"", NOW_MS)
-    follower.append_replicated(data + newer, NOW_MS)
-    assert follower.log_end_offset == 4
 
 
 def test_a_narrower_window_takes_effect_at_once() -> None:
