@@ -107,6 +107,9 @@ class Controller:
         """Somebody may have asked for elections."""
         self._sessions: dict[int, int] = {}
         """Of the brokers, when they were last looked at in this term."""
+        self._in_order: dict[str, Topic] = {}
+        """Versions of topics that nothing is to be changed of, as long as these brokers are alive:"""
+        self._in_order_for = Electorate(frozenset())
         self._changes_max = _CHANGES_MAX
 
     @property
@@ -224,10 +227,18 @@ class Controller:
         )
 
     def _due(self) -> list[StateChange]:
-        """Elections first; old replicas are let go only of partitions that have a leader."""
-        topics, brokers = self._registry.topics.values(), self._electorate()
+        """Elections first; old replicas are let go only of partitions that have a leader.
+
+        A topic that was found in order is looked at again when it, or who is alive, has changed.
+        """
+        brokers, known = self._electorate(), self._registry.topics
+        in_order = self._in_order if brokers == self._in_order_for else {}
+        topics = [topic for topic in known.values() if in_order.get(topic.name) is not topic]
         changes = elect(topics, brokers, is_unclean_allowed=self._is_unclean_allowed)
-        return changes or move_into_target(topics, brokers)
+        changes = changes or move_into_target(topics, brokers)
+        if not changes:
+            self._in_order, self._in_order_for = dict(known), brokers
+        return changes
 
     async def _unseat_restarted(self, term: Term) -> None:
         """A broker that is alive again in another session was gone in between."""

@@ -24,21 +24,22 @@ hears of it starts anew; an ISR is never empty; a leader is in the ISR.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+import functools
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from broker.coordination.node_data import NO_LEADER, PartitionState
 from broker.coordination.topic import StateChange, Topic
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(frozen=True)
 class Electorate:
     """The brokers that are registered, and which of them are about to stop."""
 
     live: frozenset[int]
     leaving: frozenset[int] = frozenset()
 
-    @property
+    @functools.cached_property
     def staying(self) -> frozenset[int]:
         return self.live - self.leaving
 
@@ -59,8 +60,9 @@ def elect(
     return [
         StateChange(topic.name, partition, before, after)
         for topic in topics
-        for partition, before, after in _decided(topic, brokers, is_unclean_allowed)
-        if after is not None
+        for partition, replicas in topic.assignment.items()
+        for before in (topic.states.get(partition),)
+        if (after := _decided(topic, replicas, before, brokers, is_unclean_allowed)) is not None
     ]
 
 
@@ -109,16 +111,16 @@ def is_election(change: StateChange) -> bool:
 
 
 def _decided(
-    topic: Topic, brokers: Electorate, is_unclean_allowed: Callable[[Topic], bool]
-) -> Iterator[tuple[int, PartitionState | None, PartitionState | None]]:
-    for partition, replicas in topic.assignment.items():
-        before = topic.states.get(partition)
-        after = (
-            _first_state(replicas, brokers)
-            if before is None
-            else _next_state(replicas, before, brokers, lambda: is_unclean_allowed(topic))
-        )
-        yield partition, before, after
+    topic: Topic,
+    replicas: tuple[int, ...],
+    before: PartitionState | None,
+    brokers: Electorate,
+    is_unclean_allowed: Callable[[Topic], bool],
+) -> PartitionState | None:
+    """What has to be written; None: nothing."""
+    if before is None:
+        return _first_state(replicas, brokers)
+    return _next_state(replicas, before, brokers, lambda: is_unclean_allowed(topic))
 
 
 def _first_state(replicas: tuple[int, ...], brokers: Electorate) -> PartitionState | None:
