@@ -373,3 +373,50 @@ async def test_thousands_of_reads_at_once_are_all_answered(
     await tree.create("/a", b"x")
     nodes = await tree.read_many(["/a", "/b"] * 1000)
     assert nodes == [(b"x", 0, 0), None] * 1000
+
+
+# All of it at once
+
+
+async def test_thirty_broken_connections_lose_no_change_and_no_call(
+    zookeeper: ZooKeeper, proxy: TcpProxy, open_tree: OpenTree
+) -> None:
+    """One client counts up by conditional writes, and another follows by a watch.
+
+    Each write is made once, or not at all, or nobody knows; the follower ends with the last one.
+    """
+    writer, follower = await open_tree(proxy.address + "/n"), await open_tree(proxy.address + "/n")
+    await writer.create("/a")
+    seen = asyncio.Event()
+    await follower.watch("/a", lambda _: seen.set())
+    made = unknown = 0
+
+    async def count_up() -> None:
+        nonlocal made, unknown
+        while True:
+            try:
+                version = (await writer.read("/a")).version
+            except ConnectionLostError:
+                await asyncio.sleep(0.001)
+                continue
+            try:
+                assert await writer.write("/a", b"", version) == version + 1
+                made += 1
+            except ConnectionLostError:
+                unknown += 1
+
+    counting = asyncio.ensure_future(count_up())
+    states = States(follower)
+    for _ in range(30):
+        await proxy.cut()
+        while await states.next() != [CONNECTED]:
+            pass
+    counting.cancel()
+    await asyncio.gather(counting, return_exceptions=True)
+    direct = await open_tree(zookeeper.hosts("/n"))
+    last = (await direct.read("/a")).version
+    assert 0 < made <= last <= made + unknown + 1  # the cancelled one
+    async with asyncio.timeout(_PATIENCE_S):
+        while (await follower.read("/a")).version != last:
+            await seen.wait()
+            seen.clear()
