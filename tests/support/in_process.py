@@ -15,7 +15,7 @@ from typing import Any
 from broker.broker import Broker
 from broker.config import Address, Config
 from broker.dispatch import KafkaDispatcher
-from broker.environment import this_machine
+from broker.environment import Environment, this_machine
 from broker.listener_names import NATIVE
 from broker.listeners import bind_listeners
 from broker.memory_budget import MemoryBudget
@@ -38,11 +38,13 @@ class Running:
 
 
 @asynccontextmanager
-async def in_process(directory: Path, **settings: Any) -> AsyncIterator[Running]:
+async def in_process(
+    directory: Path, *, environment: Environment | None = None, **settings: Any
+) -> AsyncIterator[Running]:
     """Starts a broker on free ports, and stops it as SIGTERM would. `settings`: names of `Config`."""
     any_port = {"listen": (_ANY_PORT,), "native_listen": _ANY_PORT}
     config = Config(data_dir=str(directory / "data"), **{**any_port, **settings})
-    broker = Broker(config, this_machine())
+    broker = Broker(config, environment or this_machine())
     listeners = bind_listeners(config)
     await broker.start({one.name: one.advertised for one in listeners})
     kafka, native = KafkaDispatcher(broker), NativeDispatcher(broker)

@@ -1,0 +1,91 @@
+"""Three brokers in one process, with real disks and real connections; only the coordinator is a fake."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.config import Config
+from broker.coordination.topic import NewTopic
+from broker.environment import Environment, this_machine
+from tests.fakes.memory_node_tree import MemoryNodeTree, MemoryTree
+from tests.support.in_process import Running, in_process
+from tests.support.native_client import NativeConnection
+from tests.support.raw_batches import plain_batch
+
+LARGE = 900_000
+"""Bytes of a value: close to `max.message.bytes`, and many times what one read of a socket gets."""
+
+
+def environment(server: MemoryTree) -> Environment:
+    tree = server.connect()
+
+    async def open_tree(_config: Config) -> MemoryNodeTree:
+        return tree
+
+    return replace(this_machine(), open_tree=open_tree)
+
+
+@pytest.fixture
+async def cluster(tmp_path: Path) -> AsyncIterator[list[Running]]:
+    """Brokers 1, 2 and 3."""
+    server = MemoryTree()
+    async with AsyncExitStack() as stack:
+        yield [
+            await stack.enter_async_context(
+                in_process(
+                    tmp_path / str(broker_id),
+                    environment=environment(server),
+                    broker_id=broker_id,
+                    coordinator="zookeeper://memory",
+                )
+            )
+            for broker_id in (1, 2, 3)
+        ]
+
+
+async def create(broker: Running, name: str) -> None:
+    """A topic of one partition, led by broker 1."""
+    await broker.broker.create_topic(NewTopic(name=name, assignment={0: (1, 2, 3)}))
+
+
+async def produce(connection: NativeConnection, sequence: int, size: int) -> dict[str, Any]:
+    batch = plain_batch(
+        [bytes([sequence]) * size],
+        producer_id=7,
+        producer_epoch=0,
+        base_sequence=sequence,
+        timestamp=2**41,
+    )
+    return await connection.call("produce", topic="t", partition=0, batch=batch.encode(), acks=-1)
+
+
+async def test_every_replica_has_what_was_acknowledged(cluster: list[Running]) -> None:
+    """Small batches and large ones arrive at both followers, byte for byte, before the answer."""
+    await create(cluster[0], "t")
+    connection = await NativeConnection.open(cluster[0].native_address)
+    for sequence, size in enumerate([10, 100_000, LARGE, 10, LARGE, LARGE, 1]):
+        answer = await produce(connection, sequence, size)
+        assert (answer["error"]["name"], answer["base_offset"]) == ("NONE", sequence)
+    logs = [running.broker.partitions["t", 0].log for running in cluster]
+    assert [log.log_end_offset for log in logs] == [7, 7, 7]
+    for offset in range(7):
+        first, *others = (log.read(offset, 1, 7) for log in logs)
+        assert others == [first, first]
+    assert (await produce(connection, 6, 1))["duplicate"]
+    await connection.close()
+
+
+async def test_a_new_topic_is_known_to_every_broker(cluster: list[Running]) -> None:
+    """Whoever asks another broker right after the creation is told who leads."""
+    await create(cluster[0], "t")
+    for running in cluster:
+        connection = await NativeConnection.open(running.native_address)
+        (topic,) = (await connection.call("metadata", topics=["t"]))["topics"]
+        assert topic["partitions"][0]["leader_id"] == 1
+        await connection.close()
