@@ -96,6 +96,11 @@ class FileSystemContract:
         assert fs.read_bytes(f"{root}/a") == b"short"
         assert fs.list_directory(root) == ["a"]
 
+    def test_the_boot_id_stays_while_the_system_runs(self, fs: FileSystem, root: str) -> None:
+        """It is one word, the same each time."""
+        assert fs.boot_id() == fs.boot_id()
+        assert fs.boot_id().split() == [fs.boot_id()]
+
     def test_a_lock_names_its_holder(self, fs: FileSystem, root: str) -> None:
         """A second taker is refused at once and told who holds the lock."""
         lock = fs.lock(f"{root}/.lock", "broker 7")

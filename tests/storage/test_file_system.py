@@ -41,6 +41,13 @@ class TestOsFileSystem(FileSystemContract):
         assert file.append([b"z"]) == 1000
         file.close()
 
+    def test_a_system_without_boot_ids_has_none(
+        self, fs: OsFileSystem, root: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Empty says: nobody knows whether the power failed."""
+        monkeypatch.setattr("storage.file_system._BOOT_ID_PATH", f"{root}/missing")
+        assert fs.boot_id() == ""
+
 
 class _file_size_limit:  # noqa: N801 - used as a statement
     """Lets files of this process grow to `size` bytes only: a full disk without filling one."""
@@ -85,6 +92,31 @@ class TestMemoryFileSystem(FileSystemContract):
             fs.after_power_loss(lambda _count: 0, seed).read_bytes("/data/a") for seed in range(50)
         }
         assert torn == {b"syncedlost"[:size] for size in range(6, 11)}
+
+    def test_a_kill_saves_nothing_from_a_power_failure_behind_it(
+        self, fs: MemoryFileSystem
+    ) -> None:
+        """What the dead process had not synced, its successor finds, and still can lose."""
+        file = fs.open("/data/a", create=True)
+        file.append([b"synced"])
+        file.sync()
+        fs.sync_directory("/data")
+        file.append([b"lost"])
+        fs.open("/data/new", create=True).sync()
+        killed = fs.after_power_loss(keep_all)
+        assert killed.read_bytes("/data/a") == b"syncedlost"
+        assert killed.list_directory("/data") == ["a", "new"]
+        assert killed.after_power_loss().read_bytes("/data/a") == b"synced"
+        assert killed.after_power_loss().list_directory("/data") == ["a"]
+        killed.open("/data/a").append([b"!"])
+        assert fs.read_bytes("/data/a") == b"syncedlost"
+
+    def test_the_boot_id_changes_when_the_power_fails(self, fs: MemoryFileSystem) -> None:
+        """And not when only a process is killed."""
+        assert fs.after_power_loss(keep_all).boot_id() == fs.boot_id()
+        once = fs.after_power_loss(keep_none)
+        ids = [fs.boot_id(), once.boot_id(), once.after_power_loss(lambda count: count).boot_id()]
+        assert len(set(ids)) == 3
 
     def test_power_loss_drops_unsynced_names(self, fs: MemoryFileSystem) -> None:
         """A file that was created, renamed or removed is safe once its directory was synced."""

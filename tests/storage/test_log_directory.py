@@ -88,6 +88,82 @@ def test_the_clean_marker_counts_once() -> None:
     assert not open_directory(fs.after_power_loss(keep_none)).was_clean
 
 
+def test_the_tail_is_safe_unless_the_power_failed() -> None:
+    """A clean shutdown and kill -9 lose nothing; after a power failure nobody can know."""
+    fs = new_file_system()
+    directory = open_directory(fs)
+    assert not directory.tail_is_safe  # nothing is known of a directory without a past
+    directory.vouch_for_tail()
+    killed = fs.after_power_loss(keep_all)
+    directory = open_directory(killed)
+    assert directory.tail_is_safe
+    assert not directory.was_clean
+    assert not open_directory(killed.after_power_loss(keep_none)).tail_is_safe
+    directory.close({})
+    assert open_directory(killed.after_power_loss(keep_none)).tail_is_safe
+
+
+def test_a_lost_tail_stays_lost_until_somebody_vouches_again() -> None:
+    """A start that dies before it told the cluster must not make the next one trust the tail."""
+    fs = new_file_system()
+    open_directory(fs).vouch_for_tail()
+    fs = fs.after_power_loss(keep_none)
+    for _ in range(3):
+        directory = open_directory(fs)
+        assert not directory.tail_is_safe
+        fs = fs.after_power_loss(keep_all)
+    directory = open_directory(fs)
+    directory.vouch_for_tail()
+    assert open_directory(fs.after_power_loss(keep_all)).tail_is_safe
+
+
+def test_a_clean_shutdown_before_the_machine_restarts_does_not_vouch_for_later() -> None:
+    """The marker speaks of one shutdown; after a kill in another boot nothing speaks any more."""
+    fs = new_file_system()
+    directory = open_directory(fs)
+    directory.vouch_for_tail()
+    directory.close({})
+    fs = fs.after_power_loss(keep_none)
+    assert open_directory(fs).tail_is_safe
+    assert not open_directory(fs.after_power_loss(keep_all)).tail_is_safe
+
+
+def test_a_failed_disk_is_not_vouched_for() -> None:
+    """What it had taken may be gone, whatever the boot id says."""
+    fs = new_file_system()
+    directory = open_directory(fs)
+    directory.vouch_for_tail()
+    directory.fail(StorageError("/x", "broken"))
+    directory.vouch_for_tail()
+    assert not open_directory(fs.after_power_loss(keep_all)).tail_is_safe
+
+
+def test_without_boot_ids_only_a_clean_shutdown_is_safe(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty boot id equals nothing, itself included."""
+    monkeypatch.setattr(MemoryFileSystem, "boot_id", lambda _fs: "")
+    fs = new_file_system()
+    directory = open_directory(fs)
+    directory.vouch_for_tail()
+    assert not open_directory(fs.after_power_loss(keep_all)).tail_is_safe
+    directory.close({})
+    assert open_directory(fs).tail_is_safe
+
+
+def test_high_watermarks_stay_inside_their_logs() -> None:
+    """A checkpoint may have outlived the tail that it speaks of, or be older than the log start."""
+    fs = new_file_system()
+    directory = open_directory(fs)
+    for topic in ("lost", "short", "started", "kept"):
+        create(directory, topic)
+        append(directory, topic, count=5)
+        directory.logs[topic, 0].flush()
+    append(directory, "short", count=3)
+    directory.logs["started", 0].advance_log_start(4)
+    directory.checkpoint({("short", 0): 8, ("started", 0): 2, ("kept", 0): 3})
+    found = open_directory(fs.after_power_loss(keep_none))
+    assert found.high_watermarks == {("short", 0): 5, ("started", 0): 4, ("kept", 0): 3}
+
+
 def test_after_a_disk_failure_the_shutdown_is_not_clean() -> None:
     """The first failure is kept, and the lock is released all the same."""
     fs = new_file_system()
@@ -114,6 +190,39 @@ def test_a_deleted_partition_that_comes_back_inherits_nothing() -> None:
     for survivor in (fs.after_power_loss(keep_all), fs.after_power_loss(keep_none)):
         log = open_directory(survivor).logs["orders", 0]
         assert (log.log_end_offset, log.recovery_point) == (0, 0)
+
+
+def test_a_log_of_another_topic_id_gives_way() -> None:
+    """A topic that was deleted and created again while this broker was away begins empty."""
+    fs = new_file_system()
+    directory = open_directory(fs)
+    create(directory)
+    append(directory, count=5)
+    directory.close({("orders", 0): 5})
+    directory = open_directory(fs)
+    other_id = uuid.UUID(int=8)
+    assert directory.topic_ids["orders", 0] == TOPIC_ID != other_id
+    directory.delete("orders", 0)
+    directory.create("orders", 0, other_id, CONFIG, now_ms=1000)
+    for survivor in (fs.after_power_loss(keep_all), fs.after_power_loss(keep_none)):
+        found = open_directory(survivor)
+        assert found.topic_ids["orders", 0] == other_id
+        assert found.logs["orders", 0].log_end_offset == 0
+        assert found.high_watermarks == {}
+
+
+def test_a_partition_can_be_deleted_again_and_again() -> None:
+    """What an earlier deletion of the same replica left behind is not in the way."""
+    fs = new_file_system()
+    directory = open_directory(fs)
+    for _ in range(2):
+        create(directory)
+        fs.fail_at = fs.operations + 2  # the removal of the renamed directory
+        with pytest.raises(StorageError):
+            directory.delete("orders", 0)
+    create(directory)
+    directory.delete("orders", 0)
+    assert not any(name.endswith("-delete") for name in fs.list_directory(DATA_DIR))
 
 
 def crash_everywhere(

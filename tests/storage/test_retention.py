@@ -99,6 +99,20 @@ def test_only_what_is_flushed_and_replicated_goes() -> None:
     assert bases(one.log)[0] == before[2]
 
 
+def test_segments_are_gone_for_good_before_their_snapshots_go(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A disk may keep two removals in any order: an old segment must not come back without its."""
+    one = aged(SMALL)
+    one.log.advance_log_start(15)
+    done: list[tuple[str, str]] = []
+    monkeypatch.setattr(one.fs, "operate", lambda path, verb: done.append((verb, path[-9:])))
+    one.log.delete_old_segments(NOW_MS)
+    last_log = max(number for number, (_, name) in enumerate(done) if name.endswith(".log"))
+    first_snapshot = done.index(("remove", ".snapshot"))
+    assert ("sync", DIRECTORY[-9:]) in done[last_log:first_snapshot]
+
+
 @pytest.mark.parametrize("restarts", [1, 2])
 def test_producers_of_deleted_records_survive_a_kill(restarts: int) -> None:
     """The newest snapshot at or below the log start stays, and is found again."""
