@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import logging
+from asyncio import Task
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
@@ -27,6 +29,7 @@ from tests.simulation.producer import ACKS_ALL, Lane
 from tests.simulation.virtual_loop import VirtualLoop
 
 DATA_DIR: Final = "/data"
+TOPIC_ALREADY_EXISTS: Final = 36
 EXPECTED_ERRORS: Final = (
     KafkaError,
     CoordinationError,
@@ -67,8 +70,11 @@ class Cluster:
         self.client_processes: list[Process] = []
         self.spots: list[Spot] = []
         """The partitions that producers write to."""
+        self.replication_factors: dict[str, int] = {}
         self.deletable: dict[str, None] = {}
         """Topics whose records may be deleted."""
+        self.passing: dict[str, Topic] = {}
+        """Topics that are deleted and created again: of their records nothing is promised."""
         for broker_id in range(1, broker_count + 1):
             self.add_machine(broker_id, settings)
 
@@ -111,19 +117,39 @@ class Cluster:
         for machine in self.machines.values():
             machine.start()
         self.run_until_true(lambda: all(m.service for m in self.machines.values()), within_s)
-        admin = self.new_client("admin")
+        self._admin = self.new_client("admin")
         for topic in topics:
-            message = {
-                "type": "create_topic",
-                "topic": topic.name,
-                "partitions": topic.partitions,
-                "replication_factor": topic.replication_factor,
-                "configs": dict(topic.config),
-            }
-            task = admin.process.spawn(admin.ask_anyone(message))
+            task = self.create_topic_somehow(topic)
             self.run_until_true(task.done, within_s)
-            assert task.result()["error"]["code"] == 0, task.result()["error"]
+            self.replication_factors[topic.name] = topic.replication_factor
             self.spots += [Spot(topic.name, index) for index in range(topic.partitions)]
+
+    def create_topic_somehow(self, topic: Topic) -> Task[None]:
+        """Asks brokers to create the topic until it is there."""
+        return self._admin.process.spawn(self._create_topic(topic))
+
+    async def _create_topic(self, topic: Topic) -> None:
+        message = {
+            "type": "create_topic",
+            "topic": topic.name,
+            "partitions": topic.partitions,
+            "replication_factor": topic.replication_factor,
+            "configs": dict(topic.config),
+        }
+        while True:
+            answer = await self._admin.ask_anyone(message)
+            if answer["error"]["code"] in {0, TOPIC_ALREADY_EXISTS}:
+                return
+            await self._admin.back_off()
+
+    def has_company(self, broker_id: int) -> bool:
+        """Whether in each partition that counts on this broker another one is in sync as well."""
+        states = [
+            json.loads(node.data)
+            for spot in self.spots
+            if (node := self.server.nodes.get(state_path(spot))) is not None
+        ]
+        return all(state["isr"] != [broker_id] for state in states)
 
     def run_for(self, duration_s: float, is_done: Callable[[], bool] | None = None) -> None:
         """Lets virtual time pass, until `is_done` at the latest."""
@@ -164,7 +190,14 @@ class Cluster:
         return client
 
     def add_producer(
-        self, name: str, spots: Sequence[Spot], *, batches: int, over_s: float, acks: int = ACKS_ALL
+        self,
+        name: str,
+        spots: Sequence[Spot],
+        *,
+        batches: int,
+        over_s: float,
+        acks: int = ACKS_ALL,
+        burst: int = 4,
     ) -> Client:
         """A producer of so many batches for each of the partitions, in bursts over the time."""
         client = self.new_client(name)
@@ -179,8 +212,7 @@ class Cluster:
                     number=number,
                     values=_values(name, spot, number, rng),
                     acks=acks,
-                    # Bursts of four, so that several are in flight.
-                    ready_at=times[number - number % 4],
+                    ready_at=times[number - number % burst],
                 )
                 for number in range(batches)
             ]
@@ -250,10 +282,15 @@ class Cluster:
             )
 
 
+def state_path(spot: Spot) -> str:
+    """The node with the leader and the in-sync replicas."""
+    return f"/brokers/topics/{spot.topic}/partitions/{spot.partition}/state"
+
+
 def _values(name: str, spot: Spot, number: int, rng: Random) -> tuple[bytes, ...]:
     """One to three records that nobody else writes, of various sizes."""
     return tuple(
-        f"{name}/{spot.partition}/{number}/{index}".encode() + b"." * rng.choice((0, 20, 100))
+        f"{name}/{spot.topic}/{spot.partition}/{number}/{index}".encode() + b"." * rng.choice((0, 20, 100))
         for index in range(rng.choice((1, 1, 2, 3)))
     )
 

@@ -420,6 +420,11 @@ class SimulatedNodeTree:
             self._connection.broken()
         self._become(SessionState.LOST)
 
+    def vanish(self) -> None:
+        """The machine is gone, and with it what it had not yet put on the wire."""
+        if self._connection is not None:
+            self._connection.up.close()
+
     async def _change(self, operation: Operation) -> list[Change]:
         def execute(session: Session) -> list[Change]:
             changes = self.server.nodes.plan(operation, session.session_id)

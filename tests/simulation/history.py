@@ -55,7 +55,7 @@ def play(
     was_collecting = gc.isenabled()
     gc.disable()  # when the collector runs is no business of the history
     try:
-        with Cluster(rng.getrandbits(64), broker_count=3, settings=_settings(rng)) as cluster:
+        with Cluster(rng.getrandbits(64), broker_count=rng.choice((3, 3, 3, 4)), settings=_settings(rng)) as cluster:
             cluster.observations.tell = tell
             try:
                 _play(cluster, rng, faults)
@@ -91,17 +91,17 @@ def _settings(rng: Random) -> dict[str, Any]:
 
 
 def _play(cluster: Cluster, rng: Random, faults: Sequence[str] | None) -> None:
-    is_deletable = rng.random() < 1 / 4
-    topic = Topic(name="t", partitions=2, replication_factor=rng.choice((2, 3, 3)))
-    cluster.start([topic])
-    if is_deletable:
-        cluster.deletable[topic.name] = None
-    first, second = cluster.spots
-    cluster.add_producer("p0", [first, second], batches=20, over_s=FAULTS_OVER_S)
-    cluster.add_producer("p1", [first], batches=20, over_s=FAULTS_OVER_S)
-    if rng.random() < 1 / 3:
-        cluster.add_producer("p2", [second], batches=12, over_s=FAULTS_OVER_S, acks=1)
-    cluster.add_consumer("c0", cluster.spots)
+    factor = rng.choice((2, 3, 3))
+    retention = rng.choice(({}, {}, {}, {"retention.bytes": "1500", "segment.bytes": "700"}))
+    topics = [Topic(name="t", partitions=2, replication_factor=factor, config=retention)]
+    if rng.random() < 1 / 6:
+        passing = Topic(name="passing", partitions=1, replication_factor=factor)
+        cluster.passing[passing.name] = passing
+        topics.append(passing)
+    cluster.start(topics)
+    if retention or rng.random() < 1 / 6:
+        cluster.deletable["t"] = None
+    _add_clients(cluster, rng)
     nemesis = Nemesis(cluster, rng, faults)
     nemesis.plan(rng.randint(2, 8), FAULTS_OVER_S)
     findings = cluster.observations.findings
@@ -116,7 +116,19 @@ def _play(cluster: Cluster, rng: Random, faults: Sequence[str] | None) -> None:
         cluster.observations.find(f"does not settle: {missing}")
         return
     cluster.run_for(AFTERWARDS_S)
-    settled.judge(cluster, cluster.spots)
+    settled.judge(cluster)
+
+
+def _add_clients(cluster: Cluster, rng: Random) -> None:
+    first, second, *passing = cluster.spots
+    cluster.add_producer("p0", [first, second], batches=20, over_s=FAULTS_OVER_S)
+    cluster.add_producer("p1", [first], batches=16, over_s=FAULTS_OVER_S)
+    cluster.add_producer("slow", [second], batches=5, over_s=FAULTS_OVER_S, burst=1)
+    if rng.random() < 1 / 3:
+        cluster.add_producer("p2", [second], batches=12, over_s=FAULTS_OVER_S, acks=1)
+    if passing:
+        cluster.add_producer("p3", passing, batches=12, over_s=FAULTS_OVER_S, acks=1)
+    cluster.add_consumer("c0", [first, second])
 
 
 class Settled:
@@ -155,7 +167,7 @@ class Settled:
         if len(leaders) != 1:
             return f"{len(leaders)} lead it"
         (leader,) = leaders
-        if set(leader.isr) != set(leader.replicas):
+        if set(leader.isr) != set(leader.replicas) or len(held) != len(leader.replicas):
             return f"in sync are {leader.isr} of {leader.replicas}"
         end = leader.log.log_end_offset
         ends = {node: partition.log.log_end_offset for node, partition in held.items()}

@@ -150,6 +150,8 @@ class Machine:
 
     def lose_power(self, survive: Callable[[int], int] = keep_none) -> None:
         """Unsynced bytes are gone, but for what `survive` leaves of them."""
+        if self.session_tree is not None:
+            self.session_tree.vanish()
         self._bury()
         self.disk = self.disk.after_power_loss(survive, self._rng.getrandbits(32))
 

@@ -37,6 +37,8 @@ class SentBatch:
     producer_epoch: int = 0
     base_sequence: int = -1
     data: bytes = b""
+    identities: list[bytes] = field(default_factory=list)
+    """Its bytes under every producer id that it was sent with: one, but for acks=1."""
     acknowledged_at: float | None = None
     offset: int | None = None
     """Where the acknowledgement says that it is; -1: it does not say (46)."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import warnings
+import warnings
 from asyncio import Task
 from collections import deque
 from collections.abc import Callable, Coroutine
@@ -74,11 +75,14 @@ class Process:
 
     def discard(self) -> None:
         """Throws away what is left, when the history is over."""
-        for task in self.tasks:
-            if not task.done():
-                task._log_destroy_pending = False  # type: ignore[attr-defined]
-                _close(task)
-        self.tasks.clear()
+        with warnings.catch_warnings():
+            # Coroutines that were about to begin when the world ended.
+            warnings.simplefilter("ignore", RuntimeWarning)
+            for task in self.tasks:
+                if not task.done():
+                    task._log_destroy_pending = False  # type: ignore[attr-defined]
+                    _close(task)
+            self.tasks.clear()
 
 
 def _close(task: Task[Any]) -> None:

@@ -132,6 +132,7 @@ class Lane:
             base_sequence=batch.base_sequence,
             timestamp=1_795_000_000_000 + round(batch.ready_at * 1000),
         ).encode()
+        batch.identities.append(batch.data)
 
     def _judge(
         self,

@@ -1,0 +1,147 @@
+"""The code under test with one promise taken out of it, to see that the simulator misses it.
+
+Each mutation is a named patch; `apply` puts it in place until the context is left. The patched code
+is found by name, so a mutation that no longer fits fails loudly.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+from unittest.mock import patch
+
+from broker.cluster_member import ClusterMember
+from broker.controller import controller
+from broker.coordination.session_guard import SessionGuard
+from broker.partition import Partition
+from broker.replication import follower
+from broker.replication.core import in_sync_replicas
+from broker.replication.core.in_sync_replicas import InSyncReplicas
+from protocol import dedup
+from storage import log
+from storage.log import Log
+from storage.producer_state import ProducerStates
+
+Patches = list[Any]
+
+
+def _window_is_ignored() -> Patches:
+    """Every batch of a producer is new."""
+
+    def decide(*_args: object) -> dedup.Append:
+        return dedup.Append()
+
+    return [patch.object(log, "decide", decide)]
+
+
+def _new_leader_forgets_producers() -> Patches:
+    lead = Partition._lead
+
+    def forget(self: Partition) -> None:
+        self.log.producers.clear()
+        lead(self)
+
+    return [patch.object(Partition, "_lead", forget)]
+
+
+def _followers_never_cut() -> Patches:
+    """A follower takes what the leader sends, wherever its own log parted from the leader's."""
+
+    def cut(self: follower.Follower, _divergence: object) -> None:
+        self.partition.log.leader_epochs.assign(
+            self.leader_epoch, self.partition.log.log_end_offset
+        )
+
+    return [patch.object(follower.Follower, "_cut", cut)]
+
+
+def _followers_cut_to_high_watermark() -> Patches:
+    """Kafka before leader epochs: whatever is above the high watermark goes."""
+    init = follower.Follower.__init__
+
+    def cut_first(self: follower.Follower, partition: Partition) -> None:
+        init(self, partition)
+        if partition.high_watermark < partition.log.log_end_offset:
+            partition.log.truncate_to(partition.high_watermark)
+            partition.log.leader_epochs.truncate_from_end(partition.log.log_end_offset)
+
+    return [patch.object(follower.Follower, "__init__", cut_first)]
+
+
+def _no_state_transfer() -> Patches:
+    """A replica that starts anew begins without producers."""
+    start_anew_at = Log.start_anew_at
+
+    def start_without(self: Log, offset: int, snapshot: bytes, **times: int) -> None:
+        start_anew_at(self, offset, snapshot, **times)
+        self.producers.clear()
+
+    return [patch.object(Log, "start_anew_at", start_without)]
+
+
+def _no_session_fence() -> Patches:
+    return [
+        patch.object(SessionGuard, "is_proved", property(lambda _self: True)),
+        patch.object(SessionGuard, "on_doubt", lambda _self, _callback: lambda: None),
+        patch.object(ClusterMember, "_on_session", lambda _self, _state: None),
+    ]
+
+
+def _shrunken_isr_counts() -> Patches:
+    """The high watermark counts the ISR that is wanted, before it is written."""
+
+    def begin_change(self: InSyncReplicas, isr: tuple[int, ...]) -> None:
+        self.pending = isr
+        self.isr = isr
+        self._set_largest()
+
+    return [patch.object(InSyncReplicas, "begin_change", begin_change)]
+
+
+def _no_epoch_start_rule() -> Patches:
+    """A follower joins as soon as it has reached the high watermark."""
+    wanted = InSyncReplicas.wanted
+
+    def lenient(self: InSyncReplicas, **facts: Any) -> tuple[int, ...]:
+        start, self.epoch_start_offset = self.epoch_start_offset, 0
+        try:
+            return wanted(self, **facts)
+        finally:
+            self.epoch_start_offset = start
+
+    return [patch.object(InSyncReplicas, "wanted", lenient)]
+
+
+def _no_broker_epoch_check() -> Patches:
+    """Any life of a follower counts."""
+    fetch = Partition.fetch_as_replica
+
+    def any_life(self: Partition, broker_id: int, broker_epoch: int, *rest: int) -> Any:
+        registered = self._membership.registered_epoch(broker_id)
+        epoch = broker_epoch if registered is None else registered
+        return fetch(self, broker_id, epoch, *rest)
+
+    return [patch.object(Partition, "fetch_as_replica", any_life)]
+
+
+MUTATIONS: Final[dict[str, Callable[[], Patches]]] = {
+    "window is ignored": _window_is_ignored,
+    "new leader forgets producers": _new_leader_forgets_producers,
+    "followers never cut": _followers_never_cut,
+    "followers cut to the high watermark": _followers_cut_to_high_watermark,
+    "no state transfer": _no_state_transfer,
+    "no session fence": _no_session_fence,
+    "shrunken isr counts": _shrunken_isr_counts,
+    "no epoch start rule": _no_epoch_start_rule,
+    "no broker epoch check": _no_broker_epoch_check,
+}
+
+
+@contextlib.contextmanager
+def apply(name: str) -> Iterator[None]:
+    """Plays with the mutation in place."""
+    with contextlib.ExitStack() as stack:
+        for one in MUTATIONS[name]():
+            stack.enter_context(one)
+        yield
