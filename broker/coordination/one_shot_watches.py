@@ -4,7 +4,7 @@ A watch that has fired is armed again before anybody is told: so what is read af
 as new as the watch, and the next change fires it again. Arming is a round trip to the server; several
 changes that come meanwhile share one call.
 
-A connection that breaks takes its watches along: `arm_all` and then `tell_all` follow each new one.
+A connection that breaks takes its watches along: `restore` follows each new one.
 
 Knows nothing of the server: who creates it passes `arm`.
 """
@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from typing import Final
 
 from broker.coordination.node_tree import (
     Cancel,
@@ -26,6 +27,9 @@ from broker.coordination.watches import Listeners
 Fired = Callable[[], None]
 Arm = Callable[[str, Fired], Awaitable[None]]
 """Sets a one-shot watch on a path; it calls the same `Fired` once, on the event loop."""
+
+ARMING_INFLIGHT_MAX: Final = 50
+"""Watches that are armed at the same time after a reconnection."""
 
 _log = logging.getLogger(__name__)
 
@@ -51,17 +55,18 @@ class OneShotWatches:
             raise
         return cancel
 
-    async def arm_all(self) -> None:
-        """Arms every watch on a new connection. Raises `ConnectionLostError`."""
+    async def restore(self) -> None:
+        """Arms every watch on a new connection and tells it: nobody knows what was missed.
+
+        Some at a time, so that other requests get their turn.
+        """
         for watched in list(self._watched.values()):
             if not watched.listeners:
                 del self._watched[watched.path]
-        await asyncio.gather(*map(self._arm_again, list(self._watched.values())))
-
-    def tell_all(self) -> None:
-        """Tells everybody: nobody knows what was missed."""
-        for watched in self._watched.values():
-            watched.listeners.tell(watched.path)
+        left = list(self._watched.values())
+        while left:
+            await asyncio.gather(*map(self._arm_again_and_tell, left[:ARMING_INFLIGHT_MAX]))
+            del left[:ARMING_INFLIGHT_MAX]
 
     def _fired(self, watched: _Watched) -> None:
         if watched.listeners:
@@ -73,18 +78,12 @@ class OneShotWatches:
 
     async def _arm_again_and_tell(self, watched: _Watched) -> None:
         try:
-            await self._arm_again(watched)
-        except ConnectionLostError:
-            return  # `arm_all` and `tell_all` follow when there is a connection
-        watched.listeners.tell(watched.path)
-
-    async def _arm_again(self, watched: _Watched) -> None:
-        try:
             await self._arm(watched.path, watched.fired)
         except ConnectionLostError:
-            raise
+            return  # `restore` follows when there is a connection
         except CoordinationError:
             _log.exception("%s cannot be watched any longer", watched.path)
+        watched.listeners.tell(watched.path)
 
 
 class _Watched:

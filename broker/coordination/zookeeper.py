@@ -6,8 +6,8 @@ This module makes of it what `NodeTree` promises and kazoo does not:
 - a call without an answer for two thirds of the session timeout ends the connection (as in
   ZooKeeper's own client); kazoo notices no silence as long as there is something to send;
 - watches stay (`one_shot_watches.py`), also over the end of a connection or a session;
-- CONNECTED is told after a `sync`, when all watches are armed again: a read then sees every change
-  whose answer was lost, even on another server of the ensemble.
+- CONNECTED is told after a `sync`: a read then sees every change whose answer was lost, even on
+  another server of the ensemble.
 
 Nothing is sent twice: a lost answer is a `ConnectionLostError`, and the caller's to resolve. After
 LOST a new session begins by itself.
@@ -213,14 +213,12 @@ class ZooKeeperNodeTree:
     async def _restore(self) -> None:
         with contextlib.suppress(ConnectionLostError):  # the next connection begins anew
             await self._request(self._client.sync)
-            await asyncio.gather(self._node_watches.arm_all(), self._child_watches.arm_all())
             _log.info(
                 "connected to ZooKeeper at %s: session %#x, %g s", self._hosts, *self._session
             )
             self._become(SessionState.CONNECTED)
             self._was_connected.set()
-            self._node_watches.tell_all()
-            self._child_watches.tell_all()
+            await asyncio.gather(self._node_watches.restore(), self._child_watches.restore())
 
     def _disconnected(self, is_lost: bool, problem: str) -> None:
         self._is_connected = False

@@ -7,7 +7,11 @@ import asyncio
 import pytest
 
 from broker.coordination.node_tree import ConnectionLostError, NodeError
-from broker.coordination.one_shot_watches import Fired, OneShotWatches
+from broker.coordination.one_shot_watches import (
+    ARMING_INFLIGHT_MAX,
+    Fired,
+    OneShotWatches,
+)
 
 
 class Server:
@@ -16,9 +20,13 @@ class Server:
     def __init__(self) -> None:
         self.armed: dict[str, set[Fired]] = {}
         self.refuses: Exception | None = None
+        self.arming = self.arming_max = 0
 
     async def arm(self, path: str, fired: Fired) -> None:
+        self.arming += 1
+        self.arming_max = max(self.arming_max, self.arming)
         await asyncio.sleep(0)
+        self.arming -= 1
         if self.refuses is not None:
             raise self.refuses
         self.armed.setdefault(path, set()).add(fired)
@@ -71,7 +79,7 @@ async def test_a_watch_without_listeners_is_not_armed_again(
     (await watches.watch("/b", lambda _: None))()
     await server.change("/a")
     server.armed.clear()
-    await watches.arm_all()
+    await watches.restore()
     assert server.armed == {}
 
 
@@ -84,8 +92,7 @@ async def test_a_watch_that_cannot_be_armed_registers_nothing(
     with pytest.raises(ConnectionLostError):
         await watches.watch("/a", calls.append)
     server.refuses = None
-    await watches.arm_all()
-    watches.tell_all()
+    await watches.restore()
     await server.change("/a")
     assert (calls, server.armed) == ([], {})
 
@@ -100,22 +107,35 @@ async def test_a_change_at_the_end_of_a_connection_is_told_after_it(
     await server.change("/a")
     assert calls == []
     server.refuses = None
-    await watches.arm_all()
-    watches.tell_all()
+    await watches.restore()
     await asyncio.sleep(0)
     assert calls == ["/a"]
     await server.change("/a")
     assert calls == ["/a", "/a"]
 
 
-async def test_a_watch_that_the_server_refuses_later_does_not_stop_the_others(
+async def test_a_watch_that_the_server_refuses_later_is_told_of(
     server: Server, watches: OneShotWatches, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It is logged, and its listeners are called a last time, to find out by themselves."""
+    """It is logged, and its listeners are called, to find out by themselves."""
     calls: list[str] = []
     await watches.watch("/a", calls.append)
     server.refuses = NodeError("/a", "is closed to us")
     await server.change("/a")
-    await watches.arm_all()
     assert calls == ["/a"]
     assert "/a cannot be watched any longer" in caplog.text
+
+
+async def test_after_a_reconnection_watches_are_armed_some_at_a_time(
+    server: Server, watches: OneShotWatches
+) -> None:
+    """All of them in the end, each before its call; other requests get their turn in between."""
+    calls: list[str] = []
+    paths = [f"/{number:03}" for number in range(3 * ARMING_INFLIGHT_MAX)]
+    for path in paths:
+        await watches.watch(path, calls.append)
+    server.armed.clear()
+    await watches.restore()
+    await asyncio.sleep(0)
+    assert calls == paths == list(server.armed)
+    assert server.arming_max == ARMING_INFLIGHT_MAX
