@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 
 import pytest
 
@@ -10,7 +10,20 @@ from containers.images import ECHOLESS
 from containers.podman import Container, podman
 from containers.waiting import wait_until
 
+FAILED = pytest.StashKey[bool]()
+"""Set on a test that has failed, for the fixtures that show more then."""
 _PREFIX = "echoless-test-single"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Lets fixtures know, at their end, whether the test failed."""
+    report = yield
+    if call.when == "call":
+        item.stash[FAILED] = report.failed
+    return report
 
 
 @pytest.fixture

@@ -118,6 +118,11 @@ class Container:
         """Podman's `State`: `Status`, `ExitCode`, ..."""
         return self._inspected["State"]
 
+    def is_paused(self) -> bool:
+        """False as well when there is no such container."""
+        arguments = ("--format", "{{.Names}}", "--filter", "status=paused")
+        return self.name in podman("ps", "--all", *arguments).split()
+
     def is_healthy(self) -> bool:
         """What the image's health check says now."""
         try:

@@ -10,8 +10,10 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from containers.waiting import wait_until
 
 _ANSWER_TIMEOUT_S: Final = 60.0
+_SOCKET_TIMEOUT_MS: Final = 10_000
 _DELIVERY_TIMEOUT_MS: Final = 90_000
-_UNACKNOWLEDGED_MAX: Final = 2000
+_UNACKNOWLEDGED_MAX: Final = 500
+_PAUSE_S: Final = 0.002
 _NO_GROUP: Final = "no-group-is-joined"
 
 
@@ -37,6 +39,9 @@ class Sender:
                 "enable.idempotence": True,
                 "linger.ms": 1,
                 "message.timeout.ms": _DELIVERY_TIMEOUT_MS,
+                # A paused broker's connections stay open: so long the client waits before it asks
+                # who else leads. Its default is a minute.
+                "socket.timeout.ms": _SOCKET_TIMEOUT_MS,
             }
         )
         self._stopping = threading.Event()
@@ -58,12 +63,19 @@ class Sender:
         assert self.acknowledged == self.sent
         return [str(number) for number in range(self.sent)]
 
+    def abandon(self) -> None:
+        """Stops without waiting for an acknowledgement; fine after `finish`."""
+        self._stopping.set()
+        self._thread.join()
+        self._producer.purge()
+        self._producer.flush(_ANSWER_TIMEOUT_S)
+
     def _run(self) -> None:
         while not self._stopping.is_set():
             if self.sent - self.acknowledged - len(self.errors) < _UNACKNOWLEDGED_MAX:
                 self._producer.produce(self._topic, str(self.sent), on_delivery=self._on_delivery)
                 self.sent += 1
-            self._producer.poll(0.0005)
+            self._producer.poll(_PAUSE_S)
 
     def _on_delivery(self, error: object, _message: object) -> None:
         if error is None:

@@ -37,8 +37,11 @@ def test_producer_on_the_host(run_broker: RunBroker) -> None:
     broker = run_broker("-p", "127.0.0.1:9092:9092")
     assert broker.is_healthy()
     sender = Sender("127.0.0.1:9092", "orders")
-    sender.wait_for(1000)
-    sent = sender.finish()
+    try:
+        sender.wait_for(1000)
+        sent = sender.finish()
+    finally:
+        sender.abandon()
     assert_exactly_once(read_all("127.0.0.1:9092", "orders"), sent)
 
 

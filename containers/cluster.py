@@ -1,0 +1,86 @@
+"""The cluster of docker-compose.yml, under a project name of its own: `up`, `down`, its brokers."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from confluent_kafka.admin import AdminClient
+
+from containers.podman import Container, compose, podman
+from containers.waiting import wait_until
+
+BROKER_IDS: Final = (1, 2, 3)
+BOOTSTRAP: Final = "127.0.0.1:19092,127.0.0.1:29092,127.0.0.1:39092"
+BOOTSTRAP_INSIDE: Final = "broker1:9092,broker2:9092,broker3:9092"
+
+_PROJECT: Final = "echoless-test"
+_ANSWER_TIMEOUT_S: Final = 10.0
+
+
+class Cluster:
+    """ZooKeeper and three brokers. Nothing of another project is touched, but its ports are needed."""
+
+    network = f"{_PROJECT}_default"
+
+    def __init__(self) -> None:
+        self.brokers = {number: Container(f"{_PROJECT}_broker{number}_1") for number in BROKER_IDS}
+        self.zookeeper = Container(f"{_PROJECT}_zookeeper_1")
+
+    def up(self) -> None:
+        """Returns when all brokers are healthy and each has met the others."""
+        compose("--project-name", _PROJECT, "up", "--detach", "--no-build")
+        for number in BROKER_IDS:
+            self.wait_for_broker(number)
+
+    def down(self, *options: str) -> None:
+        """Removes containers and network; with `--volumes` the data, too."""
+        for broker in self.brokers.values():
+            if broker.is_paused():  # which cannot be stopped
+                broker.unpause()
+        compose("--project-name", _PROJECT, "down", *options)
+
+    def revive(self) -> None:
+        """Lets every broker go on that a failed test has left paused or stopped."""
+        for broker in self.brokers.values():
+            if broker.is_paused():
+                broker.unpause()
+            if broker.state["Status"] != "running":
+                broker.start()
+
+    def wait_for_broker(self, number: int) -> None:
+        """Until this broker is healthy and tells of all three."""
+        wait_until(self.brokers[number].is_healthy, f"broker {number} is healthy")
+        wait_until(lambda: self._brokers_seen_by(number) == list(BROKER_IDS), "three brokers")
+
+    def leader(self, topic: str, partition: int = 0) -> int:
+        """The id of the broker that leads, as a client on the host is told; -1: nobody."""
+        leader: int = self._partition(topic, partition).leader
+        return leader
+
+    def wait_for_in_sync(self, topic: str, count: int) -> None:
+        """Until every partition of the topic has so many in-sync replicas and a leader."""
+
+        def are_in_sync() -> bool:
+            partitions = self._metadata(topic).topics[topic].partitions.values()
+            return all(len(one.isrs) == count and one.leader != -1 for one in partitions)
+
+        wait_until(are_in_sync, f"{topic} has {count} in-sync replicas")
+
+    def native_address(self, number: int) -> str:
+        """Where a test producer on the host reaches the native port of one broker."""
+        return self.brokers[number].port(9093)
+
+    def run_inside(self, script: bytes, *arguments: str) -> str:
+        """Runs a Python script in a container of the same network; returns what it printed."""
+        options = ("--rm", "--interactive", "--network", self.network, "--entrypoint", "python3")
+        return podman("run", *options, "echoless", "-", *arguments, stdin=script)
+
+    def _brokers_seen_by(self, number: int) -> list[int]:
+        return sorted(self._metadata(None, f"127.0.0.1:{number}9092").brokers)
+
+    def _partition(self, topic: str, partition: int) -> Any:
+        return self._metadata(topic).topics[topic].partitions[partition]
+
+    def _metadata(self, topic: str | None, bootstrap: str = BOOTSTRAP) -> Any:
+        client = AdminClient({"bootstrap.servers": bootstrap})
+        return client.list_topics(topic, timeout=_ANSWER_TIMEOUT_S)
