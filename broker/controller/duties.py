@@ -1,0 +1,184 @@
+"""What the controller does during one term: it compares topics with brokers and writes the difference.
+
+Every write is conditional on the version of what it was decided on, and on the proof of the term. A
+refused write changes nothing, and whoever called decides again on what is there now.
+
+Knows nothing of how the office is won. Called by `controller.py`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from broker.controller.campaign import Term
+from broker.controller.election_requests import read_asked
+from broker.controller.elections import (
+    Electorate,
+    elect,
+    elect_as_asked,
+    is_election,
+    is_unclean,
+    unseat,
+)
+from broker.controller.reassignment import (
+    is_moved,
+    move_into_target,
+    still_as_decided,
+    target_of,
+)
+from broker.coordination.live_brokers import LiveBrokers
+from broker.coordination.node_data import PREFERRED_REPLICA_ELECTION, NodeDataError
+from broker.coordination.node_tree import Delete, MultiFailedError, NodeTree
+from broker.coordination.topic import StateChange, Topic
+from broker.coordination.topic_registry import TopicRegistry
+
+logger = logging.getLogger(__name__)
+
+_CHANGES_MAX: Final = 500
+"""In one atomic write; half of it after each lost race, so that a busy partition holds up few others."""
+
+
+@dataclass(slots=True)
+class ElectionCounts:
+    """What this broker has decided as a controller since its start."""
+
+    clean_total: int = 0
+    """Leaders that had all that was committed."""
+    unclean_total: int = 0
+    """Leaders that may have lacked some of it."""
+
+
+class Duties:
+    """One term's work. What it remembers is only about what it has seen during the term."""
+
+    def __init__(
+        self,
+        term: Term,
+        tree: NodeTree,
+        registry: TopicRegistry,
+        live_brokers: LiveBrokers,
+        *,
+        unclean: Callable[[Topic], bool],
+        counts: ElectionCounts,
+    ) -> None:
+        self.term = term
+        self._tree = tree
+        self._registry = registry
+        self._live_brokers = live_brokers
+        self._is_unclean_allowed = unclean
+        self._counts = counts
+        self._is_asked = True
+        """Somebody may have asked for elections."""
+        self._sessions: dict[int, int] = {}
+        """Of the brokers, when they were last looked at."""
+        self._in_order: dict[str, Topic] = {}
+        """Versions of topics that nothing is to be changed of, as long as these brokers are alive:"""
+        self._in_order_for = Electorate(frozenset())
+        self._changes_max = _CHANGES_MAX
+
+    def look_for_requests(self) -> None:
+        """At the next occasion."""
+        self._is_asked = True
+
+    async def perform(self) -> None:
+        """Returns when there is nothing left to do. Raises `CoordinationError`, `KafkaError`."""
+        await self._unseat_restarted()
+        while changes := self._due():
+            await self._write(changes)
+        await self._hold_asked_elections()
+        for topic in list(self._registry.topics.values()):
+            await self._finish_reassignments(topic)
+
+    def _electorate(self) -> Electorate:
+        brokers = self._live_brokers.brokers
+        return Electorate(
+            frozenset(brokers),
+            frozenset(one for one, broker in brokers.items() if broker.info.is_leaving),
+        )
+
+    def _due(self) -> list[StateChange]:
+        """Elections first; old replicas are let go only of partitions that have a leader.
+
+        A topic that was found in order is looked at again when it, or who is alive, has changed.
+        """
+        brokers, known = self._electorate(), self._registry.topics
+        in_order = self._in_order if brokers == self._in_order_for else {}
+        topics = [topic for topic in known.values() if in_order.get(topic.name) is not topic]
+        changes = elect(topics, brokers, is_unclean_allowed=self._is_unclean_allowed)
+        changes = changes or move_into_target(topics, brokers)
+        if not changes:
+            self._in_order, self._in_order_for = dict(known), brokers
+        return changes
+
+    async def _unseat_restarted(self) -> None:
+        """A broker that is alive again in another session was gone in between."""
+        sessions = {
+            broker_id: broker.session_id for broker_id, broker in self._live_brokers.brokers.items()
+        }
+        restarted = [
+            one for one in sessions if self._sessions.get(one, sessions[one]) != sessions[one]
+        ]
+        await self._write(unseat(self._registry.topics.values(), restarted))
+        self._sessions = sessions
+
+    async def _hold_asked_elections(self) -> None:
+        if not self._is_asked:
+            return
+        self._is_asked = False
+        try:
+            asked = await read_asked(self._tree)
+        except NodeDataError as error:
+            logger.error("no elections are held: %s", error)  # noqa: TRY400 - the message says all
+            return
+        if asked is not None:
+            changes = elect_as_asked(self._registry.topics, self._electorate(), asked.elections)
+            await self._write(changes)
+            done = Delete(PREFERRED_REPLICA_ELECTION, asked.version)
+            await self._tree.multi([self.term.proof, done])
+
+    async def _finish_reassignments(self, topic: Topic) -> None:
+        """Step 3 of a reassignment: on condition that the target still has everything."""
+        for partition in topic.reassignments:
+            current = self._registry.topics.get(topic.name)
+            if current is None or not is_moved(current, partition, self._electorate()):
+                continue
+            target = target_of(current, partition)
+            checks = [self.term.proof, *still_as_decided(current, partition)]
+            await self._registry.change_assignment(current.name, partition, target, None, checks)
+            logger.info("%s-%d: reassigned to %s", current.name, partition, target)
+
+    async def _write(self, changes: Sequence[StateChange]) -> None:
+        for start in range(0, len(changes), self._changes_max):
+            some = [
+                change._replace(after=replace(change.after, controller_epoch=self.term.epoch))
+                for change in changes[start : start + self._changes_max]
+            ]
+            try:
+                await self._registry.change_states(some, [self.term.proof])
+            except MultiFailedError:
+                self._changes_max = max(1, self._changes_max // 2)
+                raise
+            for change in some:
+                self._tell(change)
+        self._changes_max = _CHANGES_MAX
+
+    def _tell(self, change: StateChange) -> None:
+        """Counts and logs what was decided."""
+        topic, partition, before, after = change
+        if is_unclean(change):
+            self._counts.unclean_total += 1
+            logger.error(
+                "%s-%d: unclean election: broker %d leads in epoch %d without having been in sync; "
+                "records that only %s had are lost",
+                *(topic, partition, after.leader, after.leader_epoch),
+                before.isr if before else (),
+            )
+        elif is_election(change):
+            self._counts.clean_total += 1
+            logger.info(
+                "%s-%d: broker %d leads in epoch %d, in sync are %s",
+                *(topic, partition, after.leader, after.leader_epoch, after.isr),
+            )
