@@ -105,6 +105,8 @@ class Broker:
         self.partitions = self._partitions.held
         self.membership = self._choose_membership()
         await self.membership.join(self._broker_info(endpoints))
+        if self.config.zookeeper_hosts is not None:
+            self.logs.vouch_for_tail()  # no state counts any more on what a power failure took
         self._partitions.take_up(self.membership)
         self.producer_ids = ProducerIds(
             self.tree, self.config.broker_id, self.config.producer_id_block_size
