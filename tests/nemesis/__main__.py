@@ -25,13 +25,20 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(2**32))
     parser.add_argument("--rate", type=float, default=0.0, help="records a second per producer")
     parser.add_argument("--only", nargs="+", choices=[kind.name for kind in Kind], default=None)
+    parser.add_argument(
+        "--set", dest="settings", action="append", default=[], metavar="NAME=VALUE", help="brokers'"
+    )
     parser.add_argument("--directory", type=Path, help="where everything is kept")
     arguments = parser.parse_args()
     logging.basicConfig(format="%(asctime)s %(message)s", level=logging.INFO)
     directory = arguments.directory or Path(tempfile.mkdtemp(prefix="nemesis-"))
     kinds = tuple(Kind) if arguments.only is None else [Kind[name] for name in arguments.only]
     options = Options(
-        seconds=arguments.seconds, seed=arguments.seed, rate=arguments.rate, kinds=kinds
+        seconds=arguments.seconds,
+        seed=arguments.seed,
+        rate=arguments.rate,
+        kinds=kinds,
+        settings=dict(pair.split("=", 1) for pair in arguments.settings),
     )
     console = Console()
     console.print(f"seed {arguments.seed}, logs in {directory}")

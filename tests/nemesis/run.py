@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -58,7 +58,9 @@ class Options:
     seed: int
     rate: float = 0.0
     writers: Sequence[tuple[Program, str]] = WRITERS
-    kinds: Sequence[Kind] = field(default_factory=lambda: tuple(Kind))
+    kinds: Sequence[Kind] = tuple(Kind)
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """The brokers', beside `SETTINGS`."""
 
 
 class Run:
@@ -70,7 +72,9 @@ class Run:
         self.verdict = Verdict(seed=options.seed, seconds=options.seconds)
         self._options = options
         disks = {} if disk is None else {SMALL_DISK_ID: disk.directory}
-        self._cluster = Cluster(directory, SETTINGS, hosts=network, data_dirs=disks)
+        self._cluster = Cluster(
+            directory, {**SETTINGS, **options.settings}, hosts=network, data_dirs=disks
+        )
         self._faults = Faults(self._cluster, network, disk)
         self._writers = [
             Writer(number, program, topic, directory)
