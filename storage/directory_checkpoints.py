@@ -4,7 +4,8 @@ They are written together from time to time, which may happen in another thread.
 come down, because a log is about to be cut, that is written at once, and a pending write of older
 facts is not carried out any more.
 
-Invariant: the recovery points on disk are never above what was synced.
+Invariant: the recovery points on disk are never above what was synced, and no offset on disk is above
+a cut.
 
 Called by `log_directory.py`.
 """

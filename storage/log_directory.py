@@ -8,9 +8,12 @@ Opening, in this order:
 4. Read the checkpoints and the clean-shutdown marker, then remove the marker, durably. Crash: the
    logs are scanned although that was not needed.
 5. Open every log.
+6. Once the cluster counts on nothing that may be lost: `vouch_for_tail` writes the boot id. Crash
+   before: the next start finds the tail as unsafe as this one did.
 
 Closing: close every log, write the checkpoints, write the marker. A crash before the last step
-means a scan at the next start. After a disk failure (`failure`) no marker is written.
+means a scan at the next start. After a disk failure (`failure`) no marker is written, and the
+boot id goes.
 
 Single owner, as the logs. Called by the broker; knows nothing of topics beyond their names.
 """

@@ -11,6 +11,8 @@ empty log exist without it:
 4. Rename the snapshot to the name that its offset gives it, durably. Crash: begun again with step
    2, or done.
 
+Invariant: there is never an empty log that begins at an offset without the producer state below it.
+
 Before step 1 the owner lowers the offsets that are kept elsewhere. Called by `log.py` and
 `recovery.py`. Knows nothing of what a snapshot means.
 """
