@@ -13,6 +13,7 @@ import enum
 import itertools
 import re
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
@@ -20,9 +21,12 @@ from tests.support import apache_kafka
 from tests.support.server_process import ServerProcess, free_port
 
 TICK_MS: Final = 200
+_DATA: Final = "zookeeper-data"
 _CACHE: Final = Path(__file__).parents[2] / ".cache"
-# Logged by its constructor, which `ZooKeeperServerMain` calls once the server runs.
+# The first is logged by its constructor, which `ZooKeeperServerMain` calls once the server runs; the
+# second by each server of an ensemble when it knows the leader, a moment before it serves clients.
 _READY: Final = re.compile(r"ContainerManager.*Using checkIntervalMs")
+_ELECTED: Final = re.compile(r"(LEADING|FOLLOWING) - LEADER ELECTION TOOK")
 _LOG4J: Final = """\
 log4j.rootLogger=INFO, console
 log4j.appender.console=org.apache.log4j.ConsoleAppender
@@ -60,7 +64,13 @@ class ZooKeeperVersion(enum.Enum):
 
 
 class ZooKeeper:
-    """One server. `start`, `kill` and `terminate` may follow each other on the same data and port."""
+    """One server. `start`, `kill` and `terminate` may follow each other on the same data and port.
+
+    `_main_class` and `_ready` are what differs in an ensemble.
+    """
+
+    _main_class = "org.apache.zookeeper.server.ZooKeeperServerMain"
+    _ready = _READY
 
     def __init__(
         self,
@@ -76,7 +86,7 @@ class ZooKeeper:
         self._config = directory / "zoo.cfg"
         self._log4j = directory / "log4j.properties"
         self._chroots = (f"/test-{number}" for number in itertools.count(1))
-        self.process = ServerProcess(_READY, directory / "zookeeper.log")
+        self.process = ServerProcess(self._ready, directory / "zookeeper.log")
         self._log4j.write_text(_LOG4J)
         lines = {**self._defaults(directory), **(settings or {})}.items()
         self._config.write_text("".join(f"{name}={value}\n" for name, value in lines))
@@ -98,7 +108,7 @@ class ZooKeeper:
                 f"-Dlog4j.configuration=file:{self._log4j}",
                 "-cp",
                 f"{self._version.jars}/*",
-                "org.apache.zookeeper.server.ZooKeeperServerMain",
+                self._main_class,
                 str(self._config),
             ]
         )
@@ -120,7 +130,7 @@ class ZooKeeper:
 
     def _defaults(self, directory: Path) -> dict[str, str]:
         return {
-            "dataDir": str(directory / "zookeeper-data"),
+            "dataDir": str(directory / _DATA),
             "clientPort": str(self.port),
             "clientPortAddress": "127.0.0.1",
             "tickTime": str(TICK_MS),
@@ -130,3 +140,39 @@ class ZooKeeper:
             "admin.enableServer": "false",
             "4lw.commands.whitelist": "*",
         }
+
+
+class _Member(ZooKeeper):
+    """One server of an ensemble."""
+
+    _main_class = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+    _ready = _ELECTED
+
+
+class ZooKeeperEnsemble:
+    """Three servers, of which any two are enough."""
+
+    def __init__(self, directory: Path) -> None:
+        ids = range(1, 4)
+        settings = {f"server.{n}": f"127.0.0.1:{free_port()}:{free_port()}" for n in ids}
+        settings |= {"initLimit": "50", "syncLimit": "10"}
+        self.members: list[ZooKeeper] = []
+        for n in ids:
+            data = directory / str(n) / _DATA
+            data.mkdir(parents=True)
+            (data / "myid").write_text(str(n))
+            self.members.append(_Member(directory / str(n), settings))
+
+    def hosts(self, chroot: str = "") -> str:
+        """The connection string with all three."""
+        return ",".join(member.address for member in self.members) + chroot
+
+    def start(self) -> None:
+        """Returns when they have elected a leader; each waits for another one to do so."""
+        with ThreadPoolExecutor(len(self.members)) as threads:
+            list(threads.map(lambda member: member.start(), self.members))
+
+    def kill(self) -> None:
+        """All of them."""
+        for member in self.members:
+            member.kill()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -16,13 +16,14 @@ from broker.coordination.node_tree import (
     ConnectionLostError,
     CoordinationError,
     MultiFailedError,
+    Node,
     SessionState,
     Write,
 )
 from broker.coordination.zookeeper import ZooKeeperNodeTree
 from tests.support.server_process import free_port
 from tests.support.tcp_proxy import TcpProxy
-from tests.support.zookeeper import TICK_MS, ZooKeeper
+from tests.support.zookeeper import TICK_MS, ZooKeeper, ZooKeeperEnsemble
 from tests.toolchain import require
 
 pytestmark = pytest.mark.cluster
@@ -82,7 +83,7 @@ async def proxy(zookeeper: ZooKeeper) -> AsyncIterator[TcpProxy]:
 
 
 @pytest.fixture
-def own_server(tmp_path: Path):
+def own_server(tmp_path: Path) -> Iterator[ZooKeeper]:
     """A server that the test may stop."""
     require("java", "zookeeper")
     server = ZooKeeper(tmp_path)
@@ -373,6 +374,48 @@ async def test_thousands_of_reads_at_once_are_all_answered(
     await tree.create("/a", b"x")
     nodes = await tree.read_many(["/a", "/b"] * 1000)
     assert nodes == [(b"x", 0, 0), None] * 1000
+
+
+# Ensembles
+
+
+@pytest.fixture
+def ensemble(tmp_path: Path) -> Iterator[ZooKeeperEnsemble]:
+    require("java", "zookeeper")
+    ensemble = ZooKeeperEnsemble(tmp_path)
+    ensemble.start()
+    yield ensemble
+    ensemble.kill()
+
+
+@pytest.mark.slow
+async def test_a_session_outlives_the_servers_that_it_was_with(
+    ensemble: ZooKeeperEnsemble, open_tree: OpenTree
+) -> None:
+    """Each in turn is killed and comes back, the leader too: same session, nothing lost.
+
+    Every change is read again after the reconnection, on a server that may have been behind.
+    """
+    tree = await open_tree(ensemble.hosts("/x"), zookeeper_session_timeout_ms=20_000)
+    await tree.create("/e", ephemeral=True)
+    calls, states, session_id = Calls(), States(tree), tree.session_id
+    await tree.watch("/e", calls)
+    for version, member in enumerate(ensemble.members, 1):
+        assert await tree.write("/e", b"x", version - 1) == version
+        await calls.next()
+        await asyncio.to_thread(member.kill)
+        assert await read_at_last(tree, "/e", states) == (b"x", version, session_id)
+        await asyncio.to_thread(member.start)
+    assert tree.session_id == session_id
+
+
+async def read_at_last(tree: ZooKeeperNodeTree, path: str, states: States) -> Node:
+    while True:
+        try:
+            return await tree.read(path)
+        except ConnectionLostError:
+            while await states.next() != [CONNECTED]:
+                pass
 
 
 # All of it at once
