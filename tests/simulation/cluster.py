@@ -290,7 +290,8 @@ def state_path(spot: Spot) -> str:
 def _values(name: str, spot: Spot, number: int, rng: Random) -> tuple[bytes, ...]:
     """One to three records that nobody else writes, of various sizes."""
     return tuple(
-        f"{name}/{spot.topic}/{spot.partition}/{number}/{index}".encode() + b"." * rng.choice((0, 20, 100))
+        f"{name}/{spot.topic}/{spot.partition}/{number}/{index}".encode()
+        + b"." * rng.choice((0, 20, 100))
         for index in range(rng.choice((1, 1, 2, 3)))
     )
 

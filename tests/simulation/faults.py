@@ -81,8 +81,9 @@ def kill_leader(cluster: Cluster, rng: Random) -> Undo:
 def power(cluster: Cluster, rng: Random) -> Undo:
     """A machine loses its power, now or in the middle of some write.
 
-    With `log_flush=os` that may cost acknowledged records where nobody else is in sync, which is
-    documented: so it is always the same machine, and only while others are in sync as well.
+    With `log_flush=os` that costs acknowledged records where nobody else is in sync, or who is ends
+    before the coordinator knows of the loss, which is documented (hazard 6): so it is always the same
+    machine, only while others are in sync, and in histories of `FAULTS_WITH_LOST_POWER`.
     """
     machine = _machine(cluster, rng)
     if machine.config.log_flush is LogFlush.COMMIT:
@@ -358,3 +359,6 @@ FAULTS: Final[dict[str, tuple[int, Fault]]] = {
     "recreate": (2, recreate),
 }
 """How often each strikes, compared with the others."""
+
+FAULTS_WITH_LOST_POWER: Final = ("power", "clock", "cut one way", "delete records", "elect")
+"""What may happen together with lost power where `log_flush=os`."""

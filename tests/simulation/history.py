@@ -13,6 +13,7 @@ from typing import Any, Final
 from broker.config import LogFlush
 from tests.simulation.checkers import settled
 from tests.simulation.cluster import Cluster, Topic
+from tests.simulation.faults import FAULTS, FAULTS_WITH_LOST_POWER
 from tests.simulation.nemesis import Nemesis
 from tests.simulation.observations import Observations, Spot
 from tests.simulation.virtual_loop import LivelockError
@@ -55,7 +56,9 @@ def play(
     was_collecting = gc.isenabled()
     gc.disable()  # when the collector runs is no business of the history
     try:
-        with Cluster(rng.getrandbits(64), broker_count=rng.choice((3, 3, 3, 4)), settings=_settings(rng)) as cluster:
+        with Cluster(
+            rng.getrandbits(64), broker_count=rng.choice((3, 3, 3, 4)), settings=_settings(rng)
+        ) as cluster:
             cluster.observations.tell = tell
             try:
                 _play(cluster, rng, faults)
@@ -102,7 +105,7 @@ def _play(cluster: Cluster, rng: Random, faults: Sequence[str] | None) -> None:
     if retention or rng.random() < 1 / 6:
         cluster.deletable["t"] = None
     _add_clients(cluster, rng)
-    nemesis = Nemesis(cluster, rng, faults)
+    nemesis = Nemesis(cluster, rng, _kinds_of_faults(cluster, rng) if faults is None else faults)
     nemesis.plan(rng.randint(2, 8), FAULTS_OVER_S)
     findings = cluster.observations.findings
     cluster.run_for(FAULTS_OVER_S, lambda: bool(findings))
@@ -117,6 +120,14 @@ def _play(cluster: Cluster, rng: Random, faults: Sequence[str] | None) -> None:
         return
     cluster.run_for(AFTERWARDS_S)
     settled.judge(cluster)
+
+
+def _kinds_of_faults(cluster: Cluster, rng: Random) -> list[str]:
+    if cluster.machines[1].config.log_flush is LogFlush.COMMIT:
+        return list(FAULTS)
+    if rng.random() < 1 / 4:
+        return list(FAULTS_WITH_LOST_POWER)
+    return [kind for kind in FAULTS if kind != "power"]
 
 
 def _add_clients(cluster: Cluster, rng: Random) -> None:

@@ -47,6 +47,9 @@ class Lane:
         self._producer_id = -1
         self._next_sequence = 0
 
+    def __repr__(self) -> str:
+        return f"{self._client.name} for {self.spot}"
+
     async def run(self) -> None:
         """Until everything is acknowledged."""
         client = self._client

@@ -24,9 +24,7 @@ class Delivery:
         self.log = log
         self._sent = sent
         self._polls = polls
-        self._batch_of = {
-            content_of(data): batch for batch in sent for data in batch.identities
-        }
+        self._batch_of = {content_of(data): batch for batch in sent for data in batch.identities}
         self._offsets: dict[bytes, dict[int, str]] = {}
         """Content -> offsets at which it was seen, each with who saw it first."""
         self._contents: dict[int, dict[bytes, str]] = {}
