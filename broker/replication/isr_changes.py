@@ -84,7 +84,21 @@ class IsrChanges:
             now_s=asyncio.get_running_loop().time(),
             registered_epoch=self._registered_epoch,
         )
+        wanted = self._without_removed(partition, in_sync.isr, wanted)
         return wanted if wanted != in_sync.isr or in_sync.pending is not None else None
+
+    def _without_removed(
+        self, partition: Partition, isr: tuple[int, ...], wanted: tuple[int, ...]
+    ) -> tuple[int, ...]:
+        """What a reassignment removes does not come back once all of its target is in sync.
+
+        Otherwise leader and controller could take turns at adding and dropping the old replicas.
+        """
+        topic = self._registry.topics.get(partition.topic)
+        moving = None if topic is None else topic.reassignments.get(partition.index)
+        if moving is None or not set(partition.replicas) - set(moving.removing) <= set(isr):
+            return wanted
+        return tuple(one for one in wanted if one in isr or one not in moving.removing)
 
     async def _change(self, partition: Partition, wanted: tuple[int, ...]) -> None:
         try:

@@ -4,7 +4,7 @@
                                        settings by the names of `Config`
     topic t replicas=1,2,3 [name=value ...]   one partition, with a configuration
     produce t-0 7/0:0-4 [acks=1] [to=2] [times=1]     records of producer 7, and what becomes of them
-    send a: produce ...                the same, without waiting; `answer a` shows what has come
+    send a: produce ...                the same, without waiting for the answer that `answer a` shows
     fetch t-0 [from=0] [at=2]          what a consumer gets
     show t-0                           the state node, and every replica
     producers t-0                      what every replica remembers of its producers
@@ -47,7 +47,8 @@ from tests.simulation.machine import Machine
 CHANCE: Final = re.compile(r'"(topic_id|timestamp)":"[^"]*"')
 """What is different with every change of the code."""
 PATIENCE_S: Final = 60.0
-SEED: Final = 1
+ARRIVAL_S: Final = 0.02
+"""By then a message has reached a broker."""
 SETTINGS: Final = {
     "coordinator": "zookeeper://simulated",
     "zookeeper_session_timeout_ms": 3000,
@@ -60,7 +61,9 @@ ACKS: Final = {"all": -1, "1": 1}
 class Stage:
     """One cluster, from its first command to its last. Use as a context manager."""
 
-    def __init__(self) -> None:
+    def __init__(self, seed: int = 1) -> None:
+        """`seed` decides about what no scenario should depend on: delays of milliseconds."""
+        self._seed = seed
         self._cluster: Cluster | None = None
         self._cuts: list[tuple[str, str]] = []
         self._answers: dict[str, Any] = {}
@@ -98,7 +101,7 @@ class Stage:
 
     def do_cluster(self, count: str, **settings: str) -> None:
         given = {name: words.setting(name, value) for name, value in settings.items()}
-        cluster = Cluster(SEED, broker_count=int(count), settings={**SETTINGS, **given})
+        cluster = Cluster(self._seed, broker_count=int(count), settings={**SETTINGS, **given})
         self._cluster = cluster.__enter__()
         for broker_id in reversed(cluster.machines):
             self.do_start(str(broker_id))
@@ -189,6 +192,7 @@ class Stage:
         defaults = {"acks": "all", "to": "", "value": ""}
         machine, message, count = self._produce_message(*arguments, *(defaults | options).values())
         task = self._ask(machine, message)
+        self.cluster.run_for(ARRIVAL_S)
         self._answers[name.removesuffix(":")] = (machine, task, count)
 
     def do_answer(self, name: str) -> list[str]:
