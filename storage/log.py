@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
-from itertools import takewhile
 from typing import Final, NamedTuple
 
 from protocol.dedup import Append as AppendDecision
@@ -33,7 +32,6 @@ from protocol.record_batch import (
     with_log_append_time,
 )
 from storage import paths, replacement, retention
-from storage.batch_reader import PlacedHeader
 from storage.durability import Durability
 from storage.file_system import FileSystem, StorageError
 from storage.log_config import LogConfig
@@ -50,14 +48,12 @@ from storage.producer_snapshot import (
     decode_snapshot,
     encode_snapshot,
     shift_times,
-    write_snapshot,
 )
-from storage.producer_state import ProducerStates
 from storage.recovery import Opening, Recovered, recover
-from storage.replicated_batches import check_batches
+from storage.replicated_batches import check_batches, count_run
 from storage.segment import Segment
 from storage.segments import Segments
-from storage.snapshot_chunk import SnapshotChunk, read_chunk
+from storage.snapshot_chunk import SnapshotChunk, read_chunk, starting_snapshot
 from storage.time_lookup import find_max_timestamp, find_timestamp
 
 EXPIRED_AT_ONCE_MAX: Final = 10_000
@@ -223,29 +219,21 @@ class Log:
         placed = check_batches(view, self.log_end_offset, self.leader_epochs.latest_epoch)
         epochs_moved_back = 0
         while placed:
-            run = self._next_run(placed, now_ms)
-            start, end = run[0].position, run[-1].end_position
-            epochs_moved_back += self._append_run(
-                view[start:end], [header for _, header in run], now_ms
-            )
-            placed = placed[len(run) :]
+            first = placed[0].header
+            segment = self._writable(first, first.last_offset, first.partition_leader_epoch, now_ms)
+            count = count_run(placed, segment, now_ms, self.config)
+            start, end = placed[0].position, placed[count - 1].end_position
+            headers = [header for _, header in placed[:count]]
+            epochs_moved_back += self._append_run(segment, view[start:end], headers, now_ms)
+            placed = placed[count:]
         self._set_rules()
         return ReplicatedAppend(self.log_end_offset - 1, epochs_moved_back)
 
-    def _next_run(self, placed: list[PlacedHeader], now_ms: int) -> list[PlacedHeader]:
-        """The batches of one leader epoch that go into the written segment, after rolling."""
-        first = placed[0].header
-        epoch = first.partition_leader_epoch
-        segment = self._writable(first, first.last_offset, epoch, now_ms)
-        headers = [
-            header
-            for _, header in takewhile(lambda p: p.header.partition_leader_epoch == epoch, placed)
-        ]
-        return placed[: segment.count_fitting(headers, now_ms, self.config)]
-
-    def _append_run(self, batches: Buffer, headers: list[BatchHeader], now_ms: int) -> int:
-        """Writes batches into the written segment; returns how many epochs moved back."""
-        self._segments.active.append_run(batches, headers)
+    def _append_run(
+        self, segment: Segment, batches: Buffer, headers: list[BatchHeader], now_ms: int
+    ) -> int:
+        """Writes batches into the segment; returns how many epochs moved back."""
+        segment.append_run(batches, headers)
         # Written; from here on nothing can fail.
         self.log_end_offset = headers[-1].next_offset
         self._latest_ms = max(self._latest_ms, now_ms)
@@ -322,24 +310,12 @@ class Log:
         `offset` None: of the newest snapshot at or below the log start, which the answer names.
         Raises `KafkaError` OFFSET_OUT_OF_RANGE where the snapshot of `offset` is gone.
         """
+        first, last = self.first_offset, self.log_start_offset
         if offset is None:
-            offset = self._starting_snapshot()
-        elif not self.first_offset <= offset <= self.log_start_offset:
+            offset = starting_snapshot(self._fs, self.directory, self.config, first, last)
+        elif not first <= offset <= last:
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"nothing begins at offset {offset}")
         return read_chunk(self._fs, self.directory, offset, position, bytes_max)
-
-    def _starting_snapshot(self) -> int:
-        """The offset of the newest snapshot that no batch is missing behind."""
-        first = self.first_offset
-        offsets = snapshot_offsets(self._fs, self.directory)
-        newest = max((o for o in offsets if first <= o <= self.log_start_offset), default=None)
-        if newest is None and first > 0:
-            # It was damaged, and removed: what is left is what a restart would begin with.
-            producers = ProducerStates(self.config.window)
-            load_snapshot(self._fs, self.directory, producers, first)
-            path = paths.offset_file(self.directory, first, paths.SNAPSHOT)
-            write_snapshot(self._fs, path, first, producers)
-        return first if newest is None else newest
 
     def offset_at_timestamp(self, timestamp_ms: int) -> tuple[int, int] | None:
         """`(timestamp, offset)` of the first record at least as new as `timestamp_ms`."""

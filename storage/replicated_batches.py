@@ -5,9 +5,14 @@ Nothing is decided here: what a leader stored has been decided. Called by `log.p
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import takewhile
+
 from protocol.errors import DecodeError
 from protocol.record_batch import compute_crc, walk
 from storage.batch_reader import PlacedHeader
+from storage.log_config import LogConfig
+from storage.segment import Segment
 
 
 def check_batches(batches: memoryview, next_offset: int, leader_epoch: int) -> list[PlacedHeader]:
@@ -36,3 +41,15 @@ def check_batches(batches: memoryview, next_offset: int, leader_epoch: int) -> l
     if end != len(batches):
         raise DecodeError(f"{len(batches) - end} bytes are left over behind the last whole batch")
     return placed
+
+
+def count_run(
+    placed: Sequence[PlacedHeader], segment: Segment, now_ms: int, config: LogConfig
+) -> int:
+    """How many of the batches are of the first one's leader epoch and go into `segment`, as it does."""
+    epoch = placed[0].header.partition_leader_epoch
+    headers = [
+        header
+        for _, header in takewhile(lambda p: p.header.partition_leader_epoch == epoch, placed)
+    ]
+    return segment.count_fitting(headers, now_ms, config)

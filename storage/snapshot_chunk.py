@@ -13,7 +13,9 @@ from typing import NamedTuple
 from protocol.errors import ErrorCode, KafkaError
 from storage import paths
 from storage.file_system import FileSystem
-from storage.producer_snapshot import encode_snapshot
+from storage.log_config import LogConfig
+from storage.producer_replay import load_snapshot, snapshot_offsets
+from storage.producer_snapshot import encode_snapshot, write_snapshot
 from storage.producer_state import ProducerStates
 
 
@@ -26,6 +28,25 @@ class SnapshotChunk(NamedTuple):
     position: int
     """Where in the snapshot `data` stands."""
     data: bytes
+
+
+def starting_snapshot(
+    fs: FileSystem, directory: str, config: LogConfig, first_offset: int, log_start_offset: int
+) -> int:
+    """The offset of the newest snapshot at or below the log start that no batch is missing behind.
+
+    Where it was damaged and is gone, one is written of what a restart would begin with.
+    """
+    offsets = snapshot_offsets(fs, directory)
+    usable = [offset for offset in offsets if first_offset <= offset <= log_start_offset]
+    if usable:
+        return usable[-1]
+    if first_offset > 0:
+        producers = ProducerStates(config.window)
+        load_snapshot(fs, directory, producers, first_offset)
+        path = paths.offset_file(directory, first_offset, paths.SNAPSHOT)
+        write_snapshot(fs, path, first_offset, producers)
+    return first_offset
 
 
 def read_chunk(
