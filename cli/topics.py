@@ -1,4 +1,4 @@
-"""`echoless topics`: create, list, describe, alter and delete topics."""
+"""`echoless topics`: create, list, describe, alter and delete topics; moving them: `topic_moves.py`."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cli import topic_moves
 from cli.errors import CommandError
 from cli.options import BOOTSTRAP_DEFAULT, BootstrapServer, Json
 from cli.output import print_json, print_table
@@ -17,7 +18,9 @@ _TIMEOUT_MS = 30_000
 _TOPIC_RESOURCE = 2
 _SET, _DELETE = 0, 1
 
-app = typer.Typer(help="Create, list, describe, alter and delete topics.", no_args_is_help=True)
+app = typer.Typer(
+    help="Create, list, describe, alter, move and delete topics.", no_args_is_help=True
+)
 
 Name = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic's name.")]
 Names = Annotated[list[str], typer.Argument(metavar="TOPIC...", help="Topic names.")]
@@ -153,6 +156,10 @@ def delete(
             continue
         check(result.error_code, str(result.name), getattr(result, "error_message", None))
         typer.echo(f"deleted {result.name}", err=True)
+
+
+app.command()(topic_moves.reassign)
+app.command("elect-leaders")(topic_moves.elect_leaders)
 
 
 def _pairs(config: list[str] | None) -> dict[str, str]:

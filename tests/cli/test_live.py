@@ -100,6 +100,47 @@ def test_producers_are_those_that_wrote(broker: Echoless, echoless: Command) -> 
     assert missing.err == "echoless: sent has partitions 0 to 1, not 2\n"
 
 
+def test_partitions_are_moved_by_name(echoless: Command) -> None:
+    """Requests of `reassign` reach the broker, and its refusals the user; a lone broker moves nothing."""
+    echoless("topics", "create", "moved", "--partitions", 2)
+    here = echoless("topics", "reassign", "moved", "--partition", 1, "--replicas", "1")
+    assert (here.code, here.err) == (0, "accepted: moved-1\n")
+    assert echoless("topics", "reassign", "--json").json == []
+    assert "0 partitions on their way" in echoless("topics", "reassign", "moved").out
+    away = echoless("topics", "reassign", "moved", "--replace", "1=2")
+    assert away.code == 1
+    assert "accepted: nothing" in away.err
+    assert "moved-0: INVALID_REPLICA_ASSIGNMENT" in away.err
+    assert echoless("topics", "reassign", "moved", "--cancel").err == "accepted: nothing\n"
+
+
+def test_reassignments_that_make_no_sense(echoless: Command) -> None:
+    """Told before anything is asked of the broker, or by its answer."""
+    for arguments, message in (
+        (("t", "--partition", 0, "--replicas", "1", "--cancel"), "pass only one of"),
+        (("t", "--replicas", "1"), "name the topic, and its partitions"),
+        (("--partition", 0, "--replicas", "1"), "name the topic, and its partitions"),
+        (("t", "--partition", 0, "--replicas", "one"), "takes broker ids with ',' between them"),
+        (("--replace", "1"), "takes OLD=NEW, not '1'"),
+        (("never",), "never: UNKNOWN_TOPIC_OR_PARTITION"),
+    ):
+        echoless("topics", "create", "t", "--if-not-exists")
+        ran = echoless("topics", "reassign", *arguments)
+        assert ran.code == 1
+        assert message in ran.err
+
+
+def test_leaders_are_elected_by_name(echoless: Command) -> None:
+    """What needs no election is no failure; what cannot be elected is."""
+    echoless("topics", "create", "elected")
+    for arguments in ((), ("elected",), ("elected", "--partition", 0), ("elected", "--unclean")):
+        ran = echoless("topics", "elect-leaders", *arguments)
+        assert (ran.code, ran.err) == (0, "elected: nobody\n")
+    missing = echoless("topics", "elect-leaders", "elected", "--partition", 3)
+    assert "elected-3: UNKNOWN_TOPIC_OR_PARTITION" in missing.err
+    assert "name the topic" in echoless("topics", "elect-leaders", "--unclean").err
+
+
 def test_admin_port_shows_the_same_broker(broker: Echoless, echoless: Command) -> None:
     """Over HTTP the running broker tells of its topics, producers, decisions and counters."""
     echoless("topics", "create", "shown")

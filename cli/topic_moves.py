@@ -1,0 +1,225 @@
+"""`echoless topics reassign` and `echoless topics elect-leaders`: who holds partitions, who leads them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cli.errors import CommandError
+from cli.options import BOOTSTRAP_DEFAULT, BootstrapServer, Json
+from cli.output import print_json, print_table
+
+if TYPE_CHECKING:
+    from cli.cluster import Cluster
+
+_TIMEOUT_MS = 8_000
+"""Shorter than the connection's own, so that the broker says what it waits for."""
+_PREFERRED, _UNCLEAN = 0, 1
+
+OneTopic = Annotated[str | None, typer.Argument(metavar="[TOPIC]", help="Without: all topics.")]
+Partitions = Annotated[
+    list[int] | None,
+    typer.Option("--partition", metavar="N", help="Only this partition; may be repeated."),
+]
+
+
+def reassign(  # noqa: PLR0917 - typer makes options of them
+    topic: OneTopic = None,
+    partition: Partitions = None,
+    replicas: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ID,ID,...", help="The brokers to move to, the preferred leader first."
+        ),
+    ] = None,
+    replace: Annotated[
+        str | None,
+        typer.Option(metavar="OLD=NEW", help="Put one broker in the place of another."),
+    ] = None,
+    cancel: Annotated[bool, typer.Option("--cancel", help="Give up what is on its way.")] = False,
+    bootstrap_server: BootstrapServer = BOOTSTRAP_DEFAULT,
+    as_json: Json = False,
+) -> None:
+    """Move partitions to other brokers; without an option, show which are on their way."""
+    from cli.cluster import Cluster
+
+    if (replicas is not None) + (replace is not None) + cancel > 1:
+        raise CommandError("pass only one of --replicas, --replace and --cancel")
+    if replicas is not None and (topic is None or not partition):
+        raise CommandError("--replicas: name the topic, and its partitions with --partition")
+    with Cluster.open(bootstrap_server) as cluster:
+        moving = _moving(cluster, topic, partition)
+        if replicas is not None:
+            wanted = dict.fromkeys(partition or (), _broker_ids("--replicas", replicas, ","))
+            _alter(cluster, {str(topic): wanted})
+        elif replace is not None:
+            old, new = _old_and_new(replace)
+            _alter(cluster, _replaced(_staying(cluster, topic, partition, moving), old, new))
+        elif cancel:
+            targets: dict[str, dict[int, list[int] | None]] = {}
+            for one in moving:
+                targets.setdefault(one["topic"], {})[one["partition"]] = None
+            _alter(cluster, targets)
+        else:
+            _show(moving, as_json=as_json)
+
+
+def elect_leaders(
+    topic: OneTopic = None,
+    partition: Partitions = None,
+    unclean: Annotated[
+        bool,
+        typer.Option("--unclean", help="End an outage with any replica; loses what it lacks."),
+    ] = False,
+    bootstrap_server: BootstrapServer = BOOTSTRAP_DEFAULT,
+) -> None:
+    """Give partitions back to their preferred leaders."""
+    from cli.cluster import Cluster, check
+
+    if unclean and topic is None:
+        raise CommandError("--unclean: name the topic whose records may be lost")
+    with Cluster.open(bootstrap_server) as cluster:
+        fields = {
+            "election_type": _UNCLEAN if unclean else _PREFERRED,
+            "topic_partitions": None
+            if topic is None
+            else [{"topic": topic, "partitions": partition or _partitions(cluster, topic)}],
+            "timeout": _TIMEOUT_MS,
+        }
+        answer = cluster.request("elect_leaders", fields)
+    check(answer.error_code, "elections")
+    rows = [
+        (f"{result.topic}-{row.partition_id}", row.error_code, row.error_message)
+        for result in answer.replica_election_results
+        for row in result.partition_result
+    ]
+    elected = [name for name, code, _ in rows if code.value == 0]
+    typer.echo(f"elected: {', '.join(elected) or 'nobody'}", err=True)
+    for name, code, message in rows:
+        if code.name != "election_not_needed":
+            check(code, name, message)
+
+
+def _broker_ids(option: str, text: str, separator: str) -> list[int]:
+    try:
+        return [int(one) for one in text.split(separator)]
+    except ValueError:
+        raise CommandError(
+            f"{option}: takes broker ids with {separator!r} between them, not {text!r}"
+        ) from None
+
+
+def _described(cluster: Cluster, topic: str | None) -> Sequence[Any]:
+    from cli.cluster import check
+
+    topics: Sequence[Any] = cluster.metadata(None if topic is None else [topic]).topics
+    for one in topics:
+        check(one.error_code, one.name)
+    return topics
+
+
+def _partitions(cluster: Cluster, topic: str) -> list[int]:
+    return [one.partition_index for one in _described(cluster, topic)[0].partitions]
+
+
+def _old_and_new(text: str) -> tuple[int, int]:
+    match _broker_ids("--replace", text, "="):
+        case [old, new]:
+            return old, new
+    raise CommandError(f"--replace: takes OLD=NEW, not {text!r}")
+
+
+def _staying(
+    cluster: Cluster,
+    topic: str | None,
+    partitions: Sequence[int] | None,
+    moving: Sequence[Mapping[str, Any]],
+) -> dict[str, dict[int, list[int]]]:
+    """The replicas of every partition, without those that will go anyway."""
+    removing = {(one["topic"], one["partition"]): one["removing"] for one in moving}
+    return {
+        str(one.name): {
+            row.partition_index: [
+                replica
+                for replica in row.replica_nodes
+                if replica not in removing.get((one.name, row.partition_index), ())
+            ]
+            for row in one.partitions
+            if not partitions or row.partition_index in partitions
+        }
+        for one in _described(cluster, topic)
+    }
+
+
+def _replaced(
+    assignments: Mapping[str, Mapping[int, list[int]]], old: int, new: int
+) -> dict[str, dict[int, list[int]]]:
+    """Where the old broker holds a replica: the same replicas with the new one in its place."""
+    return {
+        topic: {
+            partition: [new if replica == old else replica for replica in replicas]
+            for partition, replicas in assignment.items()
+            if old in replicas
+        }
+        for topic, assignment in assignments.items()
+    }
+
+
+def _alter(cluster: Cluster, targets: Mapping[str, Mapping[int, list[int] | None]]) -> None:
+    from cli.cluster import check
+
+    topics = [
+        {
+            "name": name,
+            "partitions": [{"partition_index": p, "replicas": partitions[p]} for p in partitions],
+        }
+        for name, partitions in targets.items()
+    ]
+    answer = cluster.request(
+        "alter_partition_reassignments", {"timeout": _TIMEOUT_MS, "topics": topics}
+    )
+    check(answer.error_code, "reassignment", answer.error_message)
+    rows = [(result.name, row) for result in answer.responses for row in result.partitions]
+    accepted = [f"{name}-{row.partition_index}" for name, row in rows if row.error_code.value == 0]
+    typer.echo(f"accepted: {', '.join(accepted) or 'nothing'}", err=True)
+    for name, row in rows:
+        check(row.error_code, f"{name}-{row.partition_index}", row.error_message)
+
+
+def _moving(
+    cluster: Cluster, topic: str | None, partitions: Sequence[int] | None
+) -> list[dict[str, Any]]:
+    """What is on its way, with what is in sync of it."""
+    answer = cluster.request(
+        "list_partition_reassignments", {"timeout": _TIMEOUT_MS, "topics": None}
+    )
+    isrs = {
+        (one.name, row.partition_index): list(row.isr_nodes)
+        for one in _described(cluster, topic)
+        for row in one.partitions
+    }
+    return [
+        {
+            "topic": one.name,
+            "partition": row.partition_index,
+            "replicas": list(row.replicas),
+            "isr": isrs[one.name, row.partition_index],
+            "adding": list(row.adding_replicas),
+            "removing": list(row.removing_replicas),
+        }
+        for one in answer.topics
+        for row in one.partitions
+        if (one.name, row.partition_index) in isrs
+        and (not partitions or row.partition_index in partitions)
+    ]
+
+
+def _show(moving: Sequence[Mapping[str, Any]], *, as_json: bool) -> None:
+    if as_json:
+        print_json(list(moving))
+        return
+    columns = ("topic", "partition", "replicas", "in sync", "adding", "removing")
+    rows = [tuple(one.values()) for one in moving]
+    print_table(f"{len(rows)} partitions on their way", columns, rows)
