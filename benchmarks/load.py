@@ -30,7 +30,7 @@ def producer(arguments: argparse.Namespace, **settings: Any) -> Producer:
         {
             "bootstrap.servers": arguments.bootstrap,
             "enable.idempotence": arguments.idempotent,
-            "acks": "all",
+            "acks": arguments.acks,
             "queue.buffering.max.messages": 5_000,
             "queue.buffering.max.kbytes": 256 * 1024,
             "message.max.bytes": 2_000_000,
@@ -130,6 +130,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=5)
     parser.add_argument("--warm-up", type=float, default=2)
     parser.add_argument("--rate", type=float, default=200)
+    parser.add_argument("--acks", choices=["0", "1", "all"], default="all")
     parser.add_argument("--plain", dest="idempotent", action="store_false")
     arguments = parser.parse_args()
     print(json.dumps({"throughput": throughput, "latency": latency}[arguments.kind](arguments)))

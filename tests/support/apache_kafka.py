@@ -42,6 +42,7 @@ class ApacheKafka:
         settings: Mapping[str, str] | None = None,
         *,
         jvm: Sequence[str] = QUICK_START_JVM,
+        controller_port: int | None = None,
     ) -> None:
         self._jvm = jvm
         self.port = free_port()
@@ -52,7 +53,7 @@ class ApacheKafka:
         self.process = ServerProcess(_READY, directory / "kafka.log")
         directory.mkdir(parents=True, exist_ok=True)
         self._log4j.write_text(_LOG4J)
-        lines = {**self._defaults(free_port()), **(settings or {})}.items()
+        lines = {**self._defaults(controller_port or free_port()), **(settings or {})}.items()
         self._properties.write_text("".join(f"{name}={value}\n" for name, value in lines))
 
     @property

@@ -51,6 +51,7 @@ class PartitionRow(NamedTuple):
     isr: frozenset[int]
     high_watermark: int
     log_end_offset: int
+    size_bytes: int
 
 
 class Cluster:
@@ -139,9 +140,18 @@ class Cluster:
             replication_factor=replicas,
             config={key.replace("_", "."): str(value) for key, value in configs.items()},
         )
-        admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 2})
+        admin = self._admin()
         admin.create_topics([topic])[name].result(WAIT_S)
         self.wait_until(lambda: self._is_whole(name, partitions, replicas), f"{name} is whole")
+
+    def delete_topic(self, name: str) -> None:
+        """Through a real client; returns when no broker holds any of it."""
+        admin = self._admin()
+        admin.delete_topics([name])[name].result(WAIT_S)
+        self.wait_until(
+            lambda: all(row.topic != name for one in self.live for row in self.rows_if_any(one)),
+            f"{name} is gone",
+        )
 
     def rows(self, broker_id: int) -> list[PartitionRow]:
         """The partitions that the broker holds, by its own account. OSError when it is silent."""
@@ -201,6 +211,10 @@ class Cluster:
         parts += [(f"broker {one}", broker.process) for one, broker in self.brokers.items()]
         return "\n".join(f"--- {name} ---\n{process.log_tail()}" for name, process in parts)
 
+    def _admin(self) -> AdminClient:
+        """To be kept until its answer is there: librdkafka ends with its last reference."""
+        return AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 2})
+
     def _is_whole(self, topic: str, partitions: int, replicas: int) -> bool:
         rows = self.leader_rows()
         return all(
@@ -258,6 +272,7 @@ def _row(topic: str, one: Mapping[str, Any]) -> PartitionRow:
         frozenset(one["isr"]),
         one["high_watermark"],
         one["log_end_offset"],
+        one["size_bytes"],
     )
 
 
