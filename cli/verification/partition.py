@@ -19,7 +19,10 @@ from cli.verification.producers import ProducerCheck
 from protocol.record_batch import BatchHeader, compute_crc
 from storage import paths
 from storage.batch_reader import REPLAY_BYTES, PlacedHeader, read_headers
-from storage.file_system import CorruptLogError, StorageError
+from storage.file_system import CorruptLogError, OsFileSystem, StorageError
+from storage.producer_snapshot import SnapshotError, read_snapshot
+
+_FILES = OsFileSystem()
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -67,6 +70,8 @@ class PartitionCheck:
 
     def run(self, config: Config) -> PartitionSummary:
         """Reads everything; problems are in `findings`, also what cannot be read at all."""
+        if _FILES.exists(paths.join(self.directory, paths.REPLACEMENT)):
+            return self._check_replacement()
         before = self.findings.problem_count
         self._producers = ProducerCheck(self.directory, self._expected, config, self.findings)
         try:
@@ -76,6 +81,19 @@ class PartitionCheck:
             self.findings.problem(self.directory, error)
         self.summary.producers = self._producers.producer_count
         self.summary.problems = self.findings.problem_count - before
+        return self.summary
+
+    def _check_replacement(self) -> PartitionSummary:
+        """A replica that is about to begin anew: what is left of the old log promises nothing."""
+        path = paths.join(self.directory, paths.REPLACEMENT)
+        try:
+            offset = read_snapshot(_FILES, path).offset
+        except (SnapshotError, StorageError) as error:
+            self.findings.problem(path, error)
+            self.summary.problems += 1
+        else:
+            self.summary.log_start_offset = self.summary.log_end_offset = offset
+            self.findings.note(path, f"the next start begins the log anew, at offset {offset}")
         return self.summary
 
     def _check_segments(self) -> None:

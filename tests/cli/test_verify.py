@@ -95,6 +95,22 @@ def test_torn_tail_after_a_crash_is_a_note(tmp_path: Path, echoless: Command) ->
     assert ran.json["partitions"][0]["log_end_offset"] == 2
 
 
+def test_log_that_is_about_to_begin_anew_is_a_note(tmp_path: Path, echoless: Command) -> None:
+    """A replica's log that was being replaced promises nothing; a damaged snapshot stops a start."""
+    directory = fill(tmp_path, batches=2)
+    _crash(tmp_path, recovery_point=2)
+    file_of(directory, 0, paths.LOG).unlink()
+    replacement = directory / paths.REPLACEMENT
+    write_snapshot(OsFileSystem(), str(replacement), 50, ProducerStates())
+    ran = echoless("verify", tmp_path, "--json")
+    assert (ran.code, ran.json["problems"]) == (0, [])
+    assert "anew, at offset 50" in ran.json["notes"][0]
+    replacement.write_bytes(replacement.read_bytes()[:-1])
+    ran = echoless("verify", tmp_path, "--json")
+    assert ran.code == 1
+    assert paths.REPLACEMENT in ran.json["problems"][0]
+
+
 def test_torn_tail_before_the_recovery_point_is_a_problem(
     tmp_path: Path, echoless: Command
 ) -> None:
