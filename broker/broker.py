@@ -146,6 +146,7 @@ class Broker:
             alone.on_session_lost(self._on_session_lost)
             return alone
         from broker.cluster_member import Callbacks, ClusterMember
+        from broker.joining import Joining
 
         return ClusterMember(
             self.config,
@@ -153,8 +154,13 @@ class Broker:
             self.tree,
             self.registry,
             self._partitions,
-            tail_is_safe=self.logs.tail_is_safe or self.config.log_flush is LogFlush.COMMIT,
-            is_new_directory=self._is_new_directory,
+            joining=Joining(
+                self.config,
+                self.tree,
+                self.registry,
+                tail_is_safe=self.logs.tail_is_safe or self.config.log_flush is LogFlush.COMMIT,
+                is_new_directory=self._is_new_directory,
+            ),
             metrics=self.metrics,
             callbacks=Callbacks(
                 storage_failed=self.fail_storage, cannot_rejoin=self.session_lost.set

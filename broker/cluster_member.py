@@ -1,8 +1,7 @@
 """This broker as one of a cluster: registered in ZooKeeper, led by a controller, replicating.
 
-Joining, in this order: wait until an earlier life of this broker is gone; withdraw from what that
-life led (`coordination/withdrawal.py`); register. Then the controller gives roles, by writing state
-nodes, and the topic registry hears of it.
+Joining is `joining.py`'s. Then the controller gives roles, by writing state nodes, and the topic
+registry hears of it.
 
 When the session is lost, all roles are gone at once, and the broker joins again under a new one.
 While it is only in doubt (`SessionGuard`), nothing that needs leadership is answered.
@@ -12,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -24,15 +23,13 @@ from broker.coordination.node_tree import Cancel, CoordinationError, NodeTree, S
 from broker.coordination.registration import (
     BrokerIdInUseError,
     BrokerInfo,
-    await_departure,
-    register_broker,
     update_registration,
 )
 from broker.coordination.session_guard import SessionGuard
 from broker.coordination.topic import Topic
 from broker.coordination.topic_registry import TopicRegistry
-from broker.coordination.withdrawal import withdraw
 from broker.environment import Environment
+from broker.joining import Joining
 from broker.listener_names import NATIVE
 from broker.metrics import Metrics
 from broker.partition import Partition
@@ -53,9 +50,6 @@ HAND_OVER_S: Final = 3.0
 TOPIC_CREATED_S: Final = 2.0
 """How long the creator of a topic waits for others to know it."""
 REJOIN_PAUSE_S: Final = 0.2
-_NAMES_MAX: Final = 5
-OLD_SESSION_MARGIN_S: Final = 2.0
-"""ZooKeeper ends sessions a tick or two late."""
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -78,20 +72,16 @@ class ClusterMember:
         registry: TopicRegistry,
         partitions: Partitions,
         *,
-        tail_is_safe: bool,
-        is_new_directory: bool,
+        joining: Joining,
         metrics: Metrics,
         callbacks: Callbacks,
     ) -> None:
-        self._is_new_directory = is_new_directory
         self._metrics = metrics
         self._config = config
         self._tree = tree
         self._registry = registry
+        self._joining = joining
         self._partitions = partitions
-        self._tail_is_safe = tail_is_safe
-        self._unsafe_tails: dict[str, None] = {}
-        """Partitions of which nobody else was in sync when this broker lost what was not on disk."""
         self._callbacks = callbacks
         self._broker_id = config.broker_id
         self._info: BrokerInfo | None = None
@@ -156,7 +146,7 @@ class ClusterMember:
         """Follows the partition's new leader, or stops following."""
         if partition.is_leader:
             logger.info("%s: leads in epoch %d", partition.name, partition.leader_epoch)
-            if self._unsafe_tails.pop(partition.name, None) is not None:
+            if self._joining.unsafe_tails.pop(partition.name, None) is not None:
                 self._metrics.unsafe_tail_leaderships_total += 1
                 logger.error(
                     "%s: this broker was the last one in sync when its machine failed: what was "
@@ -181,12 +171,11 @@ class ClusterMember:
     async def join(self, info: BrokerInfo) -> None:
         """Registers and begins to take part. Raises `CoordinationError`, `BrokerIdInUseError`."""
         self._info = info
-        self._forget_session = self._tree.on_session(self._on_session)
         # First of all, since a proof needs several answers.
         self._guard.on_doubt(self._on_doubt)
         self._tasks = [asyncio.create_task(self._guard.run())]
-        await self._register(tail_is_safe=self._tail_is_safe)
-        self._is_new_directory = False
+        await self._register()
+        self._forget_session = self._tree.on_session(self._on_session)
         await self._registry.follow()
         await self._live.start()
         self._live.listen(self._on_brokers)
@@ -195,41 +184,11 @@ class ClusterMember:
             asyncio.create_task(self._isr_changes.run()),
         ]
 
-    async def _register(self, *, tail_is_safe: bool) -> None:
+    async def _register(self) -> None:
         assert self._info is not None
-        wait_s = self._config.zookeeper_session_timeout_ms / 1000 + OLD_SESSION_MARGIN_S
-        await await_departure(self._tree, self._broker_id, wait_s=wait_s)
-        await self._registry.load()
-        if self._is_new_directory:
-            self._check_nothing_is_lost()
-        await withdraw(self._registry, self._broker_id, tail_is_safe=tail_is_safe)
-        if not tail_is_safe:
-            self._unsafe_tails = dict.fromkeys(self._last_in_sync())
-        await register_broker(self._tree, self._info)
-        self._broker_epoch = self._tree.session_id
+        self._broker_epoch = await self._joining.register(self._info)
         self._guard.restart()
         self._is_joined = True
-
-    def _last_in_sync(self) -> Iterator[str]:
-        """Names of the partitions of which only this broker is in sync."""
-        for topic in self._registry.topics.values():
-            for index, state in topic.states.items():
-                if state.isr == (self._broker_id,):
-                    yield f"{topic.name}-{index}"
-
-    def _check_nothing_is_lost(self) -> None:
-        """An empty log must not be elected: all other replicas would be cut to nothing.
-
-        Raises `CoordinationError`.
-        """
-        names = list(self._last_in_sync())
-        if names:
-            raise CoordinationError(
-                f"data_dir {self._config.data_dir} is new, but broker {self._broker_id} is the last "
-                f"replica in sync of {', '.join(names[:_NAMES_MAX])} ({len(names)} in all): bring its "
-                f"data back; or give its records up, by an unclean election of another replica "
-                f"(echoless topics elect-leaders --unclean) or by deleting these topics"
-            )
 
     def _on_session(self, state: SessionState) -> None:
         if state is SessionState.LOST:
@@ -248,7 +207,7 @@ class ClusterMember:
         """Registers again under the new session; logs and processes are the same, so is the tail."""
         while True:
             try:
-                await self._register(tail_is_safe=True)
+                await self._register()
                 await self._live.refresh()
                 break
             except BrokerIdInUseError as error:
@@ -325,7 +284,8 @@ class ClusterMember:
 
         cancel = self._registry.listen(look)
         try:
-            await update_registration(self._tree, replace(self._info, is_leaving=True))
+            self._info = replace(self._info, is_leaving=True)
+            await update_registration(self._tree, self._info)
             look()
             async with asyncio.timeout(HAND_OVER_S):
                 await handed_over.wait()
@@ -337,7 +297,10 @@ class ClusterMember:
     def _leads_what_others_could(self) -> bool:
         return any(
             state.leader == self._broker_id
-            and any(self.registered_epoch(one) is not None for one in state.isr)
+            and any(
+                one != self._broker_id and self.registered_epoch(one) is not None
+                for one in state.isr
+            )
             for topic in self._registry.topics.values()
             for state in topic.states.values()
         )
