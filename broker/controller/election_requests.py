@@ -22,7 +22,6 @@ from broker.coordination.node_data import PREFERRED_REPLICA_ELECTION, NodeDataEr
 from broker.coordination.node_tree import (
     BadVersionError,
     ConnectionLostError,
-    Node,
     NodeExistsError,
     NodeTree,
     NoNodeError,
@@ -63,7 +62,7 @@ async def ask(tree: NodeTree, elections: Requests) -> None:
 async def read_asked(tree: NodeTree) -> Asked | None:
     """What is asked for; None: nothing. Raises `NodeDataError`."""
     node = (await tree.read_many([PREFERRED_REPLICA_ELECTION]))[0]
-    return None if node is None else Asked(decode_requests(node), node.version)
+    return None if node is None else Asked(decode_requests(node.data), node.version)
 
 
 async def _add(tree: NodeTree, elections: Requests) -> None:
@@ -84,16 +83,16 @@ def encode_requests(elections: Requests) -> bytes:
     return json.dumps({"version": 1, "partitions": partitions}, separators=(",", ":")).encode()
 
 
-def decode_requests(node: Node) -> dict[tuple[str, int], ElectionType]:
+def decode_requests(data: bytes) -> dict[tuple[str, int], ElectionType]:
     """Raises `NodeDataError`."""
     try:
         return {
             (str(entry["topic"]), int(entry["partition"])): _type_of(entry)
-            for entry in json.loads(node.data)["partitions"]
+            for entry in json.loads(data)["partitions"]
         }
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise NodeDataError(
-            f"the node {PREFERRED_REPLICA_ELECTION} holds what cannot be read: {node.data!r}"
+            f"the node {PREFERRED_REPLICA_ELECTION} holds what cannot be read: {data!r}"
         ) from error
 
 

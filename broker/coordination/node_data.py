@@ -29,7 +29,7 @@ CONTROLLER: Final = "/controller"
 CONTROLLER_EPOCH: Final = "/controller_epoch"
 """How often there was a new controller; every write of a controller depends on its version."""
 PREFERRED_REPLICA_ELECTION: Final = "/admin/preferred_replica_election"
-"""There while the controller shall give these partitions back to their first replicas."""
+"""There while the controller shall hold elections; its data: `broker/controller/election_requests.py`."""
 
 NO_LEADER: Final = -1
 
@@ -240,21 +240,6 @@ def decode_controller_epoch(data: bytes) -> int:
         return int(data)
     except ValueError as error:
         raise _senseless(CONTROLLER_EPOCH, data) from error
-
-
-def encode_preferred_replica_election(partitions: Iterable[tuple[str, int]]) -> bytes:
-    """The data of `PREFERRED_REPLICA_ELECTION`, from topics and partitions."""
-    wanted = [{"topic": topic, "partition": partition} for topic, partition in partitions]
-    return _encode({"version": 1, "partitions": wanted})
-
-
-def decode_preferred_replica_election(data: bytes) -> list[tuple[str, int]]:
-    """Topics and partitions, each once. Raises `NodeDataError`."""
-    try:
-        wanted = [(str(one["topic"]), int(one["partition"])) for one in _decode(data)["partitions"]]
-    except (ValueError, TypeError, KeyError) as error:
-        raise _senseless(PREFERRED_REPLICA_ELECTION, data) from error
-    return list(dict.fromkeys(wanted))
 
 
 def encode_uuid(value: uuid.UUID) -> str:

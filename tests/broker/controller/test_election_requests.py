@@ -12,7 +12,7 @@ from broker.controller.election_requests import (
 )
 from broker.controller.elections import ElectionType
 from broker.coordination.node_data import PREFERRED_REPLICA_ELECTION, NodeDataError
-from broker.coordination.node_tree import BadVersionError, Node
+from broker.coordination.node_tree import BadVersionError
 from tests.fakes.memory_node_tree import MemoryNodeTree, MemoryTree
 
 PREFERRED, UNCLEAN = ElectionType.PREFERRED, ElectionType.UNCLEAN
@@ -35,7 +35,7 @@ def test_preferred_elections_are_asked_for_as_with_kafka() -> None:
         b'{"version":1,"partitions":[{"topic":"orders","partition":0},'
         b'{"topic":"orders","partition":1,"election_type":"unclean"}]}'
     )
-    assert decode_requests(Node(data, 0)) == {("orders", 0): PREFERRED, ("orders", 1): UNCLEAN}
+    assert decode_requests(data) == {("orders", 0): PREFERRED, ("orders", 1): UNCLEAN}
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,14 @@ def test_preferred_elections_are_asked_for_as_with_kafka() -> None:
 def test_what_cannot_be_read_is_told(data: bytes) -> None:
     """With the node's name and its content."""
     with pytest.raises(NodeDataError, match="preferred_replica_election"):
-        decode_requests(Node(data, 0))
+        decode_requests(data)
+
+
+def test_an_election_is_held_once_per_partition() -> None:
+    """Kafka's node is a set."""
+    one = b'{"topic":"t","partition":3}'
+    data = b'{"partitions":[%b,%b]}' % (one, one)
+    assert decode_requests(data) == {("t", 3): PREFERRED}
 
 
 async def test_requests_join_those_that_wait(tree: MemoryNodeTree) -> None:

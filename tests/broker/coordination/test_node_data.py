@@ -11,6 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from broker.controller.election_requests import decode_requests, encode_requests
+from broker.controller.elections import ElectionType
 from broker.coordination.node_data import (
     CLUSTER_ID,
     CONTROLLER,
@@ -25,7 +27,6 @@ from broker.coordination.node_data import (
     decode_controller,
     decode_controller_epoch,
     decode_partition_state,
-    decode_preferred_replica_election,
     decode_topic,
     decode_uuid,
     encode_cluster_id,
@@ -33,7 +34,6 @@ from broker.coordination.node_data import (
     encode_controller,
     encode_controller_epoch,
     encode_partition_state,
-    encode_preferred_replica_election,
     encode_topic,
     encode_uuid,
     partition_state_path,
@@ -69,7 +69,9 @@ EXAMPLES: dict[str, bytes] = {
     topic_config_path("orders"): encode_config(
         {"retention.ms": "1000", "cleanup.policy": "delete"}
     ),
-    PREFERRED_REPLICA_ELECTION: encode_preferred_replica_election([("orders", 0), ("orders", 1)]),
+    PREFERRED_REPLICA_ELECTION: encode_requests(
+        {("orders", 0): ElectionType.PREFERRED, ("orders", 1): ElectionType.UNCLEAN}
+    ),
     CONTROLLER: encode_controller(1, 1_700_000_000_000),
     CONTROLLER_EPOCH: encode_controller_epoch(4),
     PATH: ProducerIdBlock(35, 4000, 4999).encode(),
@@ -96,8 +98,8 @@ def test_what_is_encoded_is_decoded() -> None:
     )
     assert decode_config("/c", EXAMPLES[topic_config_path("orders")])["retention.ms"] == "1000"
     assert decode_cluster_id(EXAMPLES[CLUSTER_ID]) == encode_uuid(TOPIC_ID)
-    asked = decode_preferred_replica_election(EXAMPLES[PREFERRED_REPLICA_ELECTION])
-    assert asked == [("orders", 0), ("orders", 1)]
+    asked = decode_requests(EXAMPLES[PREFERRED_REPLICA_ELECTION])
+    assert list(asked) == [("orders", 0), ("orders", 1)]
     assert decode_controller(EXAMPLES[CONTROLLER]) == 1
     assert decode_controller_epoch(EXAMPLES[CONTROLLER_EPOCH]) == 4
 
@@ -133,13 +135,6 @@ def test_a_partition_may_gain_or_lose_replicas_alone() -> None:
         0: Reassignment(adding=(1,), removing=()),
         1: Reassignment(adding=(), removing=(2,)),
     }
-
-
-def test_an_election_is_held_once_per_partition() -> None:
-    """Kafka's node is a set."""
-    one = b'{"topic":"t","partition":3}'
-    data = b'{"partitions":[%b,%b]}' % (one, one)
-    assert decode_preferred_replica_election(data) == [("t", 3)]
 
 
 @given(st.uuids())
@@ -190,7 +185,7 @@ def test_damaged_data_is_named(decode: Callable[[bytes], object], damaged: list[
     [
         (decode_controller, CONTROLLER),
         (decode_controller_epoch, CONTROLLER_EPOCH),
-        (decode_preferred_replica_election, PREFERRED_REPLICA_ELECTION),
+        (decode_requests, PREFERRED_REPLICA_ELECTION),
     ],
 )
 def test_damage_of_the_controllers_nodes_is_named(
