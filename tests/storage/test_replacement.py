@@ -6,12 +6,13 @@ import random
 import uuid
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from protocol.dedup import BatchMetadata, Duplicate, ProducerEntry
 from protocol.record_batch import read_header
-from storage.file_system import CorruptLogError, StorageError
+from storage.file_system import CorruptLogError, OsFileSystem, StorageError
 from storage.log import Log
 from storage.log_directory import LogDirectory
 from storage.producer_snapshot import SnapshotError, encode_snapshot
@@ -272,6 +273,24 @@ def test_a_failing_disk_leaves_the_old_log_or_the_new_one(attribute: str, offset
         directory.close({KEY: 15})
         for survivor in survivors(fs, operation):
             check_old_or_new(survivor, offset, old)
+
+
+def test_the_real_file_system_replaces_a_log_as_well(tmp_path: Path) -> None:
+    """Also one that begins at the same offset, whose open files are removed and made again."""
+    directory = str(tmp_path)
+    for offset in (0, 5, 5, 3):
+        log = Log.open(directory, SMALL, fs=OsFileSystem(), now_ms=NOW_MS)
+        append(log, range(log.log_end_offset, log.log_end_offset + 10))
+        log.producers.clear()
+        start_anew(log, offset)
+        assert dict(log.producers.items()) == KNOWN
+        assert sorted(path.suffix for path in tmp_path.iterdir()) == [".log", ".snapshot"]
+        log.close()
+        for clean in (True, False):
+            log = Log.open(directory, SMALL, fs=OsFileSystem(), now_ms=NOW_MS, clean=clean)
+            assert (log.first_offset, log.log_end_offset) == (offset, offset)
+            assert dict(log.producers.items()) == KNOWN
+            log.abandon()
 
 
 def test_a_decided_replacement_that_is_damaged_is_refused() -> None:
