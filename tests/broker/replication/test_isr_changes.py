@@ -1,0 +1,97 @@
+"""Which in-sync replicas the leader writes, and when it leaves the state node alone."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from broker.coordination.node_data import PartitionState, Reassignment
+from broker.coordination.topic import StateChange, Topic
+from broker.metrics import Metrics
+from broker.replication.core.in_sync_replicas import InSyncReplicas
+from broker.replication.isr_changes import IsrChanges
+
+END = 5
+"""Where the leader's log ends, and the high watermark."""
+
+
+class FakeRegistry:
+    """One topic, and what became of its only partition."""
+
+    def __init__(self, isr: tuple[int, ...], replicas: tuple[int, ...], moving: Any) -> None:
+        self.written: list[tuple[int, ...]] = []
+        topic = Topic(
+            name="t",
+            topic_id=uuid.UUID(int=1),
+            assignment={0: replicas},
+            states={0: PartitionState(leader=3, leader_epoch=1, isr=isr)},
+            config={},
+            reassignments={} if moving is None else {0: moving},
+        )
+        self.topics = {"t": topic}
+        self.partition: Any = None
+
+    async def change_states(self, changes: Sequence[StateChange]) -> None:
+        (change,) = changes
+        self.written.append(change.after.isr)
+        self.partition.in_sync.settle(change.after.isr)
+
+
+async def written(
+    isr: tuple[int, ...], replicas: tuple[int, ...], moving: Reassignment | None
+) -> list[tuple[int, ...]]:
+    """The ISRs that leader 3 writes where every follower has everything."""
+    registry = FakeRegistry(isr, replicas, moving)
+    in_sync = InSyncReplicas(3, replicas, isr, epoch_start_offset=0, now_s=0.0)
+    for broker_id in replicas:
+        if broker_id != 3:
+            in_sync.note_fetch(broker_id, 7, END, END, 0.0)
+    partition: Any = SimpleNamespace(
+        topic="t",
+        index=0,
+        name="t-0",
+        leader_epoch=1,
+        replicas=replicas,
+        high_watermark=END,
+        in_sync=in_sync,
+        log=SimpleNamespace(log_end_offset=END),
+    )
+    registry.partition = partition
+    changes = IsrChanges(
+        registry,  # type: ignore[arg-type]
+        {("t", 0): partition},
+        lag_max_s=1e9,
+        registered_epoch=lambda _: 7,
+        metrics=Metrics(),
+    )
+    changes.consider_all()
+    while changes._changes:  # noqa: ASYNC110 - as many turns as the writes take
+        await asyncio.sleep(0)
+    return registry.written
+
+
+async def test_whoever_has_caught_up_is_written() -> None:
+    """All at once; and nothing is written where everybody is in sync."""
+    assert await written((3,), (3, 4, 1), None) == [(3, 4, 1)]
+    assert await written((3, 4, 1), (3, 4, 1), None) == []
+
+
+@pytest.mark.parametrize(
+    ("isr", "expected"),
+    [
+        ((3, 4), []),  # all of the target: 1 and 2 are about to be dropped
+        ((3,), [(3, 4, 1, 2)]),  # until then every replica counts
+        ((3, 4, 1), []),  # who is in sync stays so, until the controller takes it out
+    ],
+)
+async def test_a_reassignment_lets_nobody_back_whom_it_removes(
+    isr: tuple[int, ...], expected: list[tuple[int, ...]]
+) -> None:
+    """From 1 and 2 to 3 and 4: leader and controller must not take turns at 1 and 2."""
+    moving = Reassignment(adding=(3, 4), removing=(1, 2))
+    assert await written(isr, (3, 4, 1, 2), moving) == expected
