@@ -437,7 +437,9 @@ class Log:
 
     @contextlib.contextmanager
     def _must_finish(self) -> Iterator[None]:
-        """A procedure that fails half-way leaves memory and disk apart: no more batches then."""
+        """A procedure that fails half-way leaves memory and disk apart: nothing more is done then."""
+        if self.failure is not None:
+            raise self.failure
         try:
             yield
         except StorageError as error:

@@ -269,6 +269,8 @@ def test_a_failing_disk_leaves_the_old_log_or_the_new_one(attribute: str, offset
             start_anew(log, offset)
         with pytest.raises(StorageError):
             append(log, range(20, 21))
+        with pytest.raises(StorageError):
+            log.truncate_to(18)
         directory.fail(StorageError("/data", "failed"))
         directory.close({KEY: 15})
         for survivor in survivors(fs, operation):
