@@ -121,6 +121,7 @@ class ClusterMember:
                 TopicConfig.of(config, topic.config).unclean_leader_election_enable
             ),
             now_ms=environment.now_ms,
+            elections=metrics.elections,
         )
 
     # --- Membership ---

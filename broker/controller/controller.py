@@ -15,11 +15,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections import defaultdict
 from collections.abc import Callable
 from typing import Final
 
 from broker.controller.campaign import NO_CONTROLLER, Campaign, Term
-from broker.controller.duties import Duties, ElectionCounts
+from broker.controller.duties import Duties
 from broker.coordination.live_brokers import LiveBrokers
 from broker.coordination.node_data import CONTROLLER, PREFERRED_REPLICA_ELECTION
 from broker.coordination.node_tree import (
@@ -51,16 +52,18 @@ class Controller:
         *,
         unclean: Callable[[Topic], bool],
         now_ms: Callable[[], int],
+        elections: defaultdict[str, int],
     ) -> None:
         """`unclean`: whether a topic may be led by a replica that was not in sync.
 
-        `registry` follows the tree, and `live_brokers` is started, before `run` begins.
+        `registry` follows the tree, and `live_brokers` is started, before `run` begins. What is decided
+        is counted in `elections`: `clean`, or `unclean` (records may be lost).
         """
-        self.counts = ElectionCounts()
         self._tree = tree
         self._registry = registry
         self._live_brokers = live_brokers
         self._is_unclean_allowed = unclean
+        self._elections = elections
         self._campaign = Campaign(tree, broker_id, now_ms)
         self._watches: list[Cancel] = []
         self._wake = asyncio.Event()
@@ -160,7 +163,7 @@ class Controller:
             self._registry,
             self._live_brokers,
             unclean=self._is_unclean_allowed,
-            counts=self.counts,
+            elections=self._elections,
         )
         return self._duties
 

@@ -9,8 +9,8 @@ Knows nothing of how the office is won. Called by `controller.py`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, MutableMapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from broker.controller.campaign import Term
@@ -41,16 +41,6 @@ _CHANGES_MAX: Final = 500
 """In one atomic write; half of it after each lost race, so that a busy partition holds up few others."""
 
 
-@dataclass(slots=True)
-class ElectionCounts:
-    """What this broker has decided as a controller since its start."""
-
-    clean_total: int = 0
-    """Leaders that had all that was committed."""
-    unclean_total: int = 0
-    """Leaders that may have lacked some of it."""
-
-
 class Duties:
     """One term's work. What it remembers is only about what it has seen during the term."""
 
@@ -62,14 +52,14 @@ class Duties:
         live_brokers: LiveBrokers,
         *,
         unclean: Callable[[Topic], bool],
-        counts: ElectionCounts,
+        elections: MutableMapping[str, int],
     ) -> None:
         self.term = term
         self._tree = tree
         self._registry = registry
         self._live_brokers = live_brokers
         self._is_unclean_allowed = unclean
-        self._counts = counts
+        self._elections = elections
         self._is_asked = True
         """Somebody may have asked for elections."""
         self._sessions: dict[int, int] = {}
@@ -169,7 +159,7 @@ class Duties:
         """Counts and logs what was decided."""
         topic, partition, before, after = change
         if is_unclean(change):
-            self._counts.unclean_total += 1
+            self._elections["unclean"] += 1
             logger.error(
                 "%s-%d: unclean election: broker %d leads in epoch %d without having been in sync; "
                 "records that only %s had are lost",
@@ -177,7 +167,7 @@ class Duties:
                 before.isr if before else (),
             )
         elif is_election(change):
-            self._counts.clean_total += 1
+            self._elections["clean"] += 1
             logger.info(
                 "%s-%d: broker %d leads in epoch %d, in sync are %s",
                 *(topic, partition, after.leader, after.leader_epoch, after.isr),

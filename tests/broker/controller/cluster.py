@@ -7,6 +7,7 @@ that can happen. Every state that is ever written is held against the rules (`Hi
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 from random import Random
@@ -138,6 +139,7 @@ class Member:
         self.tree = server.connect()
         self.registry = TopicRegistry(self.tree, rng=Random(broker_id))
         self.live_brokers = LiveBrokers(self.tree)
+        self.elections: defaultdict[str, int] = defaultdict(int)
         self.controller = Controller(
             self.tree,
             self.registry,
@@ -145,6 +147,7 @@ class Member:
             broker_id,
             unclean=lambda _: unclean,
             now_ms=lambda: 0,
+            elections=self.elections,
         )
         self._tasks: list[asyncio.Task[None]] = []
 

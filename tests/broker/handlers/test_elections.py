@@ -77,7 +77,13 @@ async def controlled(running: Running) -> AsyncIterator[None]:
     live_brokers = LiveBrokers(broker.tree)
     await live_brokers.start()
     controller = Controller(
-        broker.tree, broker.registry, live_brokers, 1, unclean=lambda _: False, now_ms=lambda: 0
+        broker.tree,
+        broker.registry,
+        live_brokers,
+        1,
+        unclean=lambda _: False,
+        now_ms=lambda: 0,
+        elections=broker.metrics.elections,
     )
     task = asyncio.create_task(controller.run())
     yield
