@@ -6,6 +6,8 @@ The version of `/controller_epoch` is the proof of a term: every write of a cont
 on it, and the writes of an earlier controller are refused from the moment the next one has taken
 over, however late they come.
 
+Invariant: no two terms share an epoch, and nothing of a term is written after the next has begun.
+
 Knows nothing of what a controller does.
 """
 

@@ -17,8 +17,8 @@ Rules, for one partition:
 5. There is no state: nobody has ever led, and nobody has a record. The replicas that are alive make
    the first ISR.
 
-Invariants: every state written here has an epoch one higher than before, so that a leader which
-hears of it starts anew; an ISR is never empty; a leader is in the ISR.
+Invariant: every state written here has a leader epoch one higher than before, so that a leader which hears
+of it starts anew; an ISR is never empty; a leader is alive, assigned and in the ISR.
 """
 
 from __future__ import annotations

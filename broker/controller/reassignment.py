@@ -9,8 +9,10 @@ The steps, each decided anew from what is there, so that any controller can go o
    target and the others leave the ISR (`move_into_target`);
 3. the assignment becomes the target (`is_moved`), on condition that the state of step 2 still stands.
    Brokers that are no replica any more delete what they had.
-A reassignment is cancelled by another one, back to where it came from. Without a living in-sync
-replica in the target nothing moves, so no step loses what was committed.
+A reassignment is cancelled by another one, back to where it came from.
+
+Invariant: whoever is in sync, one of them is always a replica; without a living one in the target nothing
+moves.
 """
 
 from __future__ import annotations
