@@ -32,6 +32,10 @@ class Cluster:
         for number in BROKER_IDS:
             self.wait_for_broker(number)
 
+    def stop(self) -> None:
+        """Stops all containers, ZooKeeper among them, and keeps them."""
+        compose("--project-name", _PROJECT, "stop")
+
     def down(self, *options: str) -> None:
         """Removes containers and network; with `--volumes` the data, too."""
         for broker in self.brokers.values():

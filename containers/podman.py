@@ -107,6 +107,10 @@ class Container:
     def exec(self, *command: str) -> str:
         return podman("exec", self.name, *command)
 
+    def signal_process(self, name: str) -> None:
+        """Sends a signal to the broker's process itself; process 1 is tini."""
+        self.exec("bash", "-c", f"kill -{name} $(cat /proc/1/task/1/children)")
+
     def log(self) -> str:
         """What the broker said on both outputs."""
         command = ["podman", "logs", self.name]
@@ -117,6 +121,11 @@ class Container:
     def state(self) -> Mapping[str, Any]:
         """Podman's `State`: `Status`, `ExitCode`, ..."""
         return self._inspected["State"]
+
+    @property
+    def restarts(self) -> int:
+        """How often the restart policy has started it."""
+        return int(self._inspected["RestartCount"])
 
     def is_paused(self) -> bool:
         """False as well when there is no such container."""

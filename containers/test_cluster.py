@@ -14,6 +14,7 @@ from containers.conftest import FAILED
 from containers.numbered_batch import NumberedBatch, new_producer_id
 from containers.podman import podman
 from containers.records import Sender, assert_exactly_once, read_all
+from containers.waiting import wait_until
 
 STOP_S_MAX = 5.0
 RECORDS = 1000
@@ -127,6 +128,20 @@ def test_stopped_leader(cluster: Cluster, topic: str, sender: Sender) -> None:
     assert_exactly_once(read_all(BOOTSTRAP, topic), sent)
 
 
+def test_broker_that_dies_by_itself(cluster: Cluster, topic: str, sender: Sender) -> None:
+    """The restart policy brings it back, and it is in sync again."""
+    leader = cluster.leader(topic)
+    broker = cluster.brokers[leader]
+    restarts = broker.restarts
+    broker.signal_process("KILL")
+    wait_until(lambda: broker.restarts > restarts, "the restart policy acts")
+    cluster.wait_for_broker(leader)
+    cluster.wait_for_in_sync(topic, 3)
+    sender.wait_for(RECORDS)
+    sent = sender.finish()
+    assert_exactly_once(read_all(BOOTSTRAP, topic), sent)
+
+
 def test_volumes_outlive_the_containers(cluster: Cluster, topic: str) -> None:
     """`down` and `up` again: the records are there, and a resend is still a duplicate."""
     leader = cluster.leader(topic)
@@ -136,8 +151,10 @@ def test_volumes_outlive_the_containers(cluster: Cluster, topic: str) -> None:
         for sequence in (0, 3, 6, 9, 12)
     ]
     offsets = [batch.send(cluster.native_address(leader))["base_offset"] for batch in batches]
+    cluster.stop()
+    assert [broker.state["ExitCode"] for broker in cluster.brokers.values()] == [0, 0, 0]
     cluster.down()
-    assert "echoless" not in podman("ps", "--format", "{{.Names}}")
+    assert "echoless-test" not in podman("ps", "--format", "{{.Names}}")
     cluster.up()
     cluster.wait_for_in_sync(topic, 3)
     native_address = cluster.native_address(cluster.leader(topic))

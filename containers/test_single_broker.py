@@ -106,10 +106,9 @@ def test_health_is_the_brokers_own(run_broker: RunBroker) -> None:
     """A broker that answers nothing is unhealthy, and healthy again when it goes on."""
     broker = run_broker()
     assert broker.is_healthy()
-    (process,) = broker.exec("cat", "/proc/1/task/1/children").split()  # process 1 is tini
-    broker.exec("bash", "-c", f"kill -STOP {process}")
+    broker.signal_process("STOP")
     assert not broker.is_healthy()
-    broker.exec("bash", "-c", f"kill -CONT {process}")
+    broker.signal_process("CONT")
     wait_until(broker.is_healthy, "healthy again")
 
 
