@@ -38,6 +38,8 @@ logger = logging.getLogger(__name__)
 
 _RETRY_S: Final = 0.2
 """After a failure, unless something happens sooner."""
+_RACE_PAUSE_S: Final = 0.01
+"""After a lost race, so that whoever is faster may come to an end."""
 
 
 class Controller:
@@ -117,22 +119,23 @@ class Controller:
     # --- the office ---
 
     async def _stand_and_serve(self) -> None:
-        """One round, and the wait for the next one."""
+        """One round: until the office is in doubt, or something fails."""
         self._wake.clear()
         self._is_office_sure = True
         try:
             await self._watch_nodes()
             term = await self._campaign.stand()
-            if term is not None:
+            if term is None:
+                await self._wait_for_vacancy()
+            else:
                 await self._serve(await self._take_over(term))
         except MultiFailedError as error:
             logger.info("the controller's decision was overtaken: %s", error)
+            await asyncio.sleep(_RACE_PAUSE_S)
         except (CoordinationError, KafkaError) as error:
             logger.warning("the controller cannot go on: %s", error)
             self._duties = None
             await self._pause()
-        else:
-            await self._wake.wait()
 
     async def _watch_nodes(self) -> None:
         if not self._watches:
@@ -149,6 +152,12 @@ class Controller:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_RETRY_S):
                 await self._wake.wait()
+
+    async def _wait_for_vacancy(self) -> None:
+        """Topics and brokers are another one's business."""
+        while self._is_office_sure:
+            self._wake.clear()
+            await self._wake.wait()
 
     async def _take_over(self, term: Term) -> Duties:
         """What was read before the term began may be older than the last controller's writes."""
