@@ -4,14 +4,14 @@ Watched are the set of topics, and of each topic its node, its configuration and
 A call marks the topic as dirty; one task reads the dirty topics again, as a whole. As watches call
 after a reconnection, everything is dirty then.
 
-Knows nothing of how topics are read and published; called by `topic_registry.py`.
+Knows nothing of how topics are read; called by `topic_registry.py`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from broker.coordination.node_data import (
     TOPICS,
@@ -22,7 +22,8 @@ from broker.coordination.node_data import (
 )
 from broker.coordination.node_tree import Cancel, NodeTree
 from broker.coordination.refresher import Refresher
-from broker.coordination.topic import Topic
+from broker.coordination.topic import TopicCreated, TopicEvent
+from broker.coordination.topic_view import TopicView
 
 logger = logging.getLogger(__name__)
 
@@ -35,21 +36,24 @@ class TopicFollower:
     Invariant: a topic that is not dirty has watches on all its nodes that were set before it was read.
     """
 
-    def __init__(self, tree: NodeTree, topics: Mapping[str, Topic], refresh: Refresh) -> None:
+    def __init__(self, tree: NodeTree, view: TopicView, refresh: Refresh) -> None:
         self._tree = tree
-        self._topics = topics
-        """As published, `refresh` changes it."""
+        self._view = view
+        self._topics = view.topics
         self._refresh = refresh
         self._cancels: dict[str, dict[str, Cancel]] = {}
         """Of the watches, by topic and path."""
-        self._cancel_names: Cancel | None = None
+        self._cancel_others: list[Cancel] = []
         self._names_are_dirty = True
         self._dirty: dict[str, None] = {}
         self._refresher = Refresher("topics", self._round)
 
     async def start(self) -> None:
         """Returns when all topics are watched and read. Raises `CoordinationError`."""
-        self._cancel_names = await self._tree.watch_children(TOPICS, self._on_names)
+        self._cancel_others = [
+            self._view.listen(self._on_event),
+            await self._tree.watch_children(TOPICS, self._on_names),
+        ]
         self._dirty.update(dict.fromkeys(self._topics))
         while self._names_are_dirty or self._dirty:
             await self._round()
@@ -58,14 +62,19 @@ class TopicFollower:
     async def close(self) -> None:
         """Watches no more."""
         await self._refresher.close()
-        if self._cancel_names is not None:
-            self._cancel_names()
+        for cancel in self._cancel_others:
+            cancel()
         for name in list(self._cancels):
             self._forget(name)
 
     def _on_names(self, _path: str) -> None:
         self._names_are_dirty = True
         self._refresher.ask()
+
+    def _on_event(self, event: TopicEvent) -> None:
+        """A topic that was made here, or read because of a lost race, is not watched yet."""
+        if isinstance(event, TopicCreated) and event.topic.name not in self._cancels:
+            self._mark(event.topic.name)
 
     def _mark(self, name: str) -> None:
         self._dirty[name] = None
@@ -83,7 +92,7 @@ class TopicFollower:
             raise
 
     async def _read_names(self) -> None:
-        """Topics that came or went are dirty; one that did both has watches that tell of it."""
+        """Topics that came or went are dirty; of one that did both its watches tell."""
         self._names_are_dirty = False
         try:
             names = await self._tree.children(TOPICS)

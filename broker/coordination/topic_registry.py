@@ -99,7 +99,7 @@ class TopicRegistry:
         """
         from broker.coordination.topic_follower import TopicFollower
 
-        self._follower = TopicFollower(self._tree, self.topics, self._refresh_in_turn)
+        self._follower = TopicFollower(self._tree, self._view, self._refresh_in_turn)
         await self._follower.start()
 
     async def close(self) -> None:

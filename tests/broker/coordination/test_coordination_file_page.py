@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from broker.environment import COORDINATION_FILE
 from broker.coordination.embedded import EmbeddedNodeTree
+from broker.environment import COORDINATION_FILE
 
 PAGE = Path(__file__).parents[3] / "docs/formats/coordination-nodes.md"
 

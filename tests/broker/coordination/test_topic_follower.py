@@ -157,6 +157,27 @@ class TestWhatOthersChange:
         assert here.topics == elsewhere.topics
         await here.close()
 
+    async def test_what_a_lost_race_showed_is_followed(
+        self, here: TopicRegistry, elsewhere: TopicRegistry, tree: MemoryNodeTree
+    ) -> None:
+        """A topic is created and deleted between two looks at the set of topics."""
+        seen = asyncio.Event()
+        here.listen(lambda _: seen.set())
+
+        async def rival() -> None:
+            await elsewhere.create_topic(NewTopic(name="t"))
+            asyncio.create_task(delete_when_seen())  # noqa: RUF006 - the turns below await it
+
+        async def delete_when_seen() -> None:
+            await seen.wait()
+            await elsewhere.delete_topic("t")
+
+        tree.before_next_change(rival)
+        with pytest.raises(KafkaError):
+            await here.create_topic(NewTopic(name="t"))
+        await turns()
+        assert here.topics == {}
+
     async def test_a_topic_without_states_is_shown_without_them(
         self, here: TopicRegistry, elsewhere: TopicRegistry, tree: MemoryNodeTree
     ) -> None:
