@@ -278,6 +278,7 @@ class Broker:
         self.is_stopping = True
         for partition in self.partitions.values():
             partition.wake_fetches()
+            partition.wake_followers()
 
     async def stop(self) -> None:
         """Flushes, writes snapshots and the clean-shutdown marker, ends the session."""

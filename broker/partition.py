@@ -211,7 +211,7 @@ class Partition:
         self._waiting_for_commit.fail(error)
         self._waiting_for_flush.fail(error)
         self.wake_fetches()
-        _wake(self._waiting_for_append)
+        self.wake_followers()
 
     # --- writing ---
 
@@ -223,7 +223,7 @@ class Partition:
         if isinstance(result, Appended):
             self._on_dirty(self)
             if self._waiting_for_append:
-                _wake(self._waiting_for_append)
+                self.wake_followers()
             if not self._flushes_before_commit:
                 self.advance_high_watermark()
         return result
@@ -316,6 +316,10 @@ class Partition:
                 self.high_watermark,
             )
             self.high_watermark = offset
+
+    def wake_followers(self) -> None:
+        """Lets the followers that wait for an append look again."""
+        _wake(self._waiting_for_append)
 
     def notify_of_append(self, future: asyncio.Future[None]) -> None:
         """Resolves `future` at the next append or change of role; `forget_append` it otherwise."""

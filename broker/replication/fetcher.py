@@ -37,7 +37,8 @@ MAX_WAIT_MS: Final = 500
 BYTES_MAX: Final = 10 * 1024 * 1024
 """Of one answer (Kafka's `replica.fetch.response.max.bytes`)."""
 SNAPSHOT_BYTES_MAX: Final = 1024 * 1024
-CALL_TIMEOUT_S: Final = 10.0
+SILENCE_MAX_S: Final = 3.0
+"""Of a leader that is asked: longer than it may keep a fetch, much shorter than a follower may lag."""
 REFUSED_PAUSE_S: Final = 0.05
 PAUSE_MIN_S: Final = 0.05
 PAUSE_MAX_S: Final = 1.0
@@ -181,7 +182,7 @@ class Fetcher:
         if address is None:
             raise PeerError("it is not registered")
         return await self._context.peers.call(
-            self.leader_id, address, message, timeout_s=CALL_TIMEOUT_S
+            self.leader_id, address, message, timeout_s=SILENCE_MAX_S
         )
 
     @contextlib.contextmanager

@@ -51,20 +51,29 @@ class PeerConnection(asyncio.BufferedProtocol):
         self._receiver = FrameReceiver(answer_size_max)
         self._correlation_ids = itertools.count(1)
         self._in_flight: deque[_InFlight] = deque()
+        self._limits: dict[asyncio.Timeout, float] = {}
+        """Of the calls in flight, and how long a silence each of them bears."""
         self._transport: asyncio.Transport | None = None
         self._opening: asyncio.Task[None] | None = None
         self._end_reason = ""
 
     async def call(self, message: Mapping[str, Any], timeout_s: float) -> dict[str, Any]:
-        """The answer. Raises `PeerError`, then also for all other calls in flight."""
+        """The answer. Raises `PeerError`, then also for all other calls in flight.
+
+        The peer may be silent for `timeout_s`; a large answer over a slow link may take longer.
+        """
+        limit = asyncio.timeout(timeout_s)
+        self._limits[limit] = timeout_s
         try:
-            async with asyncio.timeout(timeout_s):
+            async with limit:
                 await self._opened()
                 return await self._send(message)
         except TimeoutError:
             reason = f"no answer to {message['type']} within {timeout_s:g} s"
             self.close(reason)
             raise self._ended() from None
+        finally:
+            del self._limits[limit]
 
     def close(self, reason: str) -> None:
         """Ends the connection; calls in flight fail with `reason`, unless it had ended before."""
@@ -151,6 +160,10 @@ class PeerConnection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         self._receiver.received(nbytes)
+        now_s = asyncio.get_running_loop().time()
+        for limit, timeout_s in self._limits.items():
+            if not limit.expired():
+                limit.reschedule(now_s + timeout_s)
         try:
             while not self.is_closed and (frame := self._receiver.next_frame()) is not None:
                 self._take(decode_message(frame))
