@@ -157,26 +157,26 @@ class TestWhatOthersChange:
         assert here.topics == elsewhere.topics
         await here.close()
 
+    @pytest.mark.parametrize("head_start", range(0, 20, 2))
+    @pytest.mark.parametrize("pause", range(4))
     async def test_what_a_lost_race_showed_is_followed(
-        self, here: TopicRegistry, elsewhere: TopicRegistry, tree: MemoryNodeTree
+        self, server: MemoryTree, here: TopicRegistry, head_start: int, pause: int
     ) -> None:
-        """A topic is created and deleted between two looks at the set of topics."""
-        seen = asyncio.Event()
-        here.listen(lambda _: seen.set())
-
-        async def rival() -> None:
-            await elsewhere.create_topic(NewTopic(name="t"))
-            asyncio.create_task(delete_when_seen())  # noqa: RUF006 - the turns below await it
-
-        async def delete_when_seen() -> None:
-            await seen.wait()
-            await elsewhere.delete_topic("t")
-
-        tree.before_next_change(rival)
-        with pytest.raises(KafkaError):
-            await here.create_topic(NewTopic(name="t"))
+        """A topic is created and deleted between two looks at the set of topics, at any moment."""
+        elsewhere = await following(server.connect())
+        await elsewhere.create_topic(NewTopic(name="u"))
+        await turns(head_start)
+        creations = [
+            elsewhere.create_topic(NewTopic(name="t")),
+            *(elsewhere.set_topic_config("t", {"a": f"{n}"}) for n in range(pause)),
+            elsewhere.delete_topic("t"),
+            here.create_topic(NewTopic(name="t")),
+        ]
+        await asyncio.gather(*creations, return_exceptions=True)
         await turns()
-        assert here.topics == {}
+        await elsewhere.load()
+        assert here.topics == elsewhere.topics
+        await elsewhere.close()
 
     async def test_a_topic_without_states_is_shown_without_them(
         self, here: TopicRegistry, elsewhere: TopicRegistry, tree: MemoryNodeTree
