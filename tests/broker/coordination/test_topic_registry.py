@@ -33,6 +33,7 @@ from broker.coordination.topic import (
 )
 from broker.coordination.topic_registry import TopicRegistry
 from protocol.errors import ErrorCode, KafkaError
+from tests.broker.coordination.registries import server_with_brokers
 from tests.fakes.memory_node_tree import MemoryNodeTree, MemoryTree
 
 
@@ -149,6 +150,33 @@ class TestCreation:
             assert failure.value.code is code
         assert registry.topics == {"x.y": existing}
         await assert_same_as_tree(registry, tree)
+
+    async def test_only_brokers_that_stay_lead_and_are_in_sync(
+        self, registry: TopicRegistry, server: MemoryTree, tree: MemoryNodeTree
+    ) -> None:
+        """One that is about to leave holds a replica, no more; if all leave, nobody leads yet."""
+        leaving = BrokerInfo(broker_id=3, endpoints={}, started_ms=0, is_leaving=True)
+        await register_broker(server.connect(), leaving)
+        assignment = {0: (3, 1), 1: (1, 3)}
+        topic = await registry.create_topic(NewTopic(name="t", assignment=assignment))
+        topic = await registry.create_partitions("t", 3, {2: (3, 2)})
+        assert topic.assignment == {**assignment, 2: (3, 2)}
+        assert [(state.leader, state.isr) for state in topic.states.values()] == [
+            (1, (1,)),
+            (1, (1,)),
+            (2, (2,)),
+        ]
+        alone = await registry.create_topic(NewTopic(name="alone", assignment={0: (3,)}))
+        assert (alone.states[0].leader, alone.states[0].isr) == (-1, (3,))
+        await assert_same_as_tree(registry, tree)
+
+    async def test_replicas_are_spread_over_racks(self) -> None:
+        """As the brokers' registrations say."""
+        server = await server_with_brokers(range(1, 5), {1: "a", 2: "a", 3: "b", 4: "b"})
+        registry = await load(server.connect())
+        topic = await registry.create_topic(NewTopic(name="t", partitions=8, replication_factor=2))
+        for replicas in topic.assignment.values():
+            assert len({one <= 2 for one in replicas}) == 2
 
     async def test_validation_alone_creates_nothing(
         self, registry: TopicRegistry, tree: MemoryNodeTree
