@@ -19,6 +19,7 @@ from broker.coordination.node_tree import (
     ConnectionLostError,
     Create,
     Delete,
+    MultiFailedError,
     NodeTree,
     Operation,
     Write,
@@ -30,11 +31,18 @@ ATTEMPTS_MAX: Final = 3
 async def commit(tree: NodeTree, operations: Sequence[Operation]) -> None:
     """All operations or none, as `NodeTree.multi`; resolves a lost answer by reading.
 
+    A request may also land late, after the read that did not find it (it lay in a server that stood
+    still): then the next attempt is refused, and what it ran into is ours.
+
     Raises `MultiFailedError`; `ConnectionLostError` when the outcome stays unknown.
     """
     for attempt in range(1, ATTEMPTS_MAX + 1):
         try:
             await tree.multi(operations)
+        except MultiFailedError:
+            if attempt > 1 and await _have_landed(tree, operations):
+                return
+            raise
         except ConnectionLostError:
             if attempt == ATTEMPTS_MAX:
                 raise

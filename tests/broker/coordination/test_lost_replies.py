@@ -72,6 +72,23 @@ async def test_a_rivals_write_is_not_taken_for_ours(
     assert (await tree.read("/a")).data == b"theirs"
 
 
+@pytest.mark.parametrize("operation", [Create("/new", b"ours"), Write("/a", b"ours", 0)])
+async def test_a_request_that_lands_late_is_ours(
+    tree: MemoryNodeTree, server: MemoryTree, operation: Create | Write
+) -> None:
+    """After the read that did not find it: the second attempt runs into the first one."""
+    delayed = server.connect()
+
+    async def nothing_yet() -> None:
+        """The first attempt lies in a server that stands still."""
+
+    tree.lose_next_reply(applied=False)
+    tree.before_next_change(nothing_yet)
+    tree.before_next_change(lambda: delayed.multi([operation]))
+    await commit(tree, [operation])
+    assert (await tree.read(operation.path)).data == b"ours"
+
+
 async def test_an_outcome_that_stays_unknown_is_told(tree: MemoryNodeTree) -> None:
     """After three lost answers, or when reading is not possible either."""
     for _ in range(3):
