@@ -65,6 +65,8 @@ class Cluster:
         self.server = TreeServer(self.network)
         self.server.on_change = self._see_node
         self.machines: dict[int, Machine] = {}
+        self.impostors: list[Machine] = []
+        """Machines that should not be there."""
         self.lanes: list[Lane] = []
         self.subscriptions: list[Subscription] = []
         self.client_processes: list[Process] = []
@@ -85,7 +87,7 @@ class Cluster:
     def __exit__(self, *_exception: object) -> None:
         self.loop.__exit__()
         processes = [*self.client_processes, self.server.process]
-        for machine in self.machines.values():
+        for machine in (*self.machines.values(), *self.impostors):
             processes += machine.old_processes
             if machine.process is not None:
                 processes.append(machine.process)
@@ -98,8 +100,14 @@ class Cluster:
     def add_machine(self, broker_id: int, settings: Mapping[str, Any]) -> Machine:
         """One more machine; its broker is not started."""
         config = Config(broker_id=broker_id, data_dir=DATA_DIR, **settings)
-        machine = self.machines[broker_id] = Machine(
+        machine = self.machines[broker_id] = self.new_machine(config, f"broker-{broker_id}")
+        return machine
+
+    def new_machine(self, config: Config, node: str) -> Machine:
+        """A machine that is known to nobody."""
+        machine = Machine(
             config,
+            node,
             network=self.network,
             server=self.server,
             services=self.services,
@@ -144,12 +152,13 @@ class Cluster:
 
     def has_company(self, broker_id: int) -> bool:
         """Whether in each partition that counts on this broker another one is in sync as well."""
-        states = [
-            json.loads(node.data)
-            for spot in self.spots
-            if (node := self.server.nodes.get(state_path(spot))) is not None
-        ]
-        return all(state["isr"] != [broker_id] for state in states)
+        return all(self.state_of(spot).get("isr") != [broker_id] for spot in self.spots)
+
+    def state_of(self, spot: Spot) -> dict[str, Any]:
+        """The partition's state node; empty where there is none."""
+        node = self.server.nodes.get(state_path(spot))
+        state: dict[str, Any] = {} if node is None else json.loads(node.data)
+        return state
 
     def run_for(self, duration_s: float, is_done: Callable[[], bool] | None = None) -> None:
         """Lets virtual time pass, until `is_done` at the latest."""
@@ -222,6 +231,11 @@ class Cluster:
             client.process.spawn(lane.run())
         return client
 
+    def watch(self, lane: Lane) -> None:
+        """Nothing has settled before this lane is done."""
+        if lane not in self.lanes:
+            self.lanes.append(lane)
+
     def add_consumer(self, name: str, spots: Sequence[Spot]) -> Client:
         """A consumer of the partitions, from their beginnings."""
         client = self.new_client(name)
@@ -269,7 +283,7 @@ class Cluster:
 
     def _check_session(self, service: Service, arrived: float) -> None:
         """Whoever acknowledges has a session, unless the pause of its process lies in between."""
-        machine = self.machines[int(service.node.removeprefix("broker-"))]
+        machine = self.machines[service.broker.config.broker_id]
         tree = machine.session_tree
         session = None if tree is None else self.server.sessions.get(tree.session_id)
         if session is None or session.ended_at is None or session.was_cut_short:

@@ -18,7 +18,7 @@ from tests.simulation.nemesis import Nemesis
 from tests.simulation.observations import Observations, Spot
 from tests.simulation.virtual_loop import LivelockError
 
-COORDINATOR: Final = "zookeeper://simulated"
+COORDINATOR_URL: Final = "zookeeper://simulated"
 FAULTS_OVER_S: Final = 15.0
 SETTLES_WITHIN_S: Final = 180.0
 AFTERWARDS_S: Final = 3.0
@@ -82,7 +82,7 @@ def play(
 
 def _settings(rng: Random) -> dict[str, Any]:
     return {
-        "coordinator": COORDINATOR,
+        "coordinator": COORDINATOR_URL,
         "log_flush": rng.choice((LogFlush.COMMIT, LogFlush.OS)),
         "min_insync_replicas": rng.choice((1, 1, 2)),
         "zookeeper_session_timeout_ms": rng.choice((1500, 3000)),

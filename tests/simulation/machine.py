@@ -39,6 +39,7 @@ class Machine:
     def __init__(
         self,
         config: Config,
+        node: str,
         *,
         network: Network,
         server: TreeServer,
@@ -48,11 +49,8 @@ class Machine:
     ) -> None:
         self.config = config
         self.broker_id = config.broker_id
-        self.node = f"broker-{config.broker_id}"
-        disk = MemoryFileSystem()
-        disk.make_directory(config.data_dir)
-        disk.sync_directory("/")  # it was there before
-        self.disk = WatchedFileSystem(disk, self.node)
+        self.node = node
+        self.disk = WatchedFileSystem(_empty_disk(config), node)
         self.skew_ms = 0
         """How far its clock is ahead of a right one."""
         self.process: Process | None = None
@@ -167,6 +165,14 @@ class Machine:
             self.lose_power(self._survive)
             self._start_later()
 
+    def replace_disk(self) -> None:
+        """An empty disk in place of the old one."""
+        self.disk = WatchedFileSystem(_empty_disk(self.config), self.node, self.disk.observe)
+
+    def end_without_its_locks(self) -> None:
+        """SIGKILL, where the locks on the disk are not its own."""
+        self._bury()
+
     def forget_failed_syncs(self) -> None:
         """The files on a mended disk can be synced again; every byte is there."""
         self.disk = self.disk.after_power_loss(keep_all, 0)
@@ -201,3 +207,10 @@ class Machine:
             rng=rng,
             new_uuid=lambda: uuid.UUID(int=rng.getrandbits(128), version=4),
         )
+
+
+def _empty_disk(config: Config) -> MemoryFileSystem:
+    disk = MemoryFileSystem()
+    disk.make_directory(config.data_dir)
+    disk.sync_directory("/")  # whoever set up the machine made it
+    return disk

@@ -12,11 +12,11 @@ from typing import Any, Final
 from unittest.mock import patch
 
 from broker.cluster_member import ClusterMember
-from broker.controller import controller
+from broker.controller import campaign
+from broker.coordination.node_tree import ANY_VERSION, ROOT, Check
 from broker.coordination.session_guard import SessionGuard
 from broker.partition import Partition
 from broker.replication import follower
-from broker.replication.core import in_sync_replicas
 from broker.replication.core.in_sync_replicas import InSyncReplicas
 from protocol import dedup
 from storage import log
@@ -60,8 +60,8 @@ def _followers_cut_to_high_watermark() -> Patches:
     """Kafka before leader epochs: whatever is above the high watermark goes."""
     init = follower.Follower.__init__
 
-    def cut_first(self: follower.Follower, partition: Partition) -> None:
-        init(self, partition)
+    def cut_first(self: follower.Follower, partition: Partition, *rest: Any) -> None:
+        init(self, partition, *rest)
         if partition.high_watermark < partition.log.log_end_offset:
             partition.log.truncate_to(partition.high_watermark)
             partition.log.leader_epochs.truncate_from_end(partition.log.log_end_offset)
@@ -81,10 +81,10 @@ def _no_state_transfer() -> Patches:
 
 
 def _no_session_fence() -> Patches:
+    """A leader goes on until it is told that its session has ended."""
     return [
         patch.object(SessionGuard, "is_proved", property(lambda _self: True)),
-        patch.object(SessionGuard, "on_doubt", lambda _self, _callback: lambda: None),
-        patch.object(ClusterMember, "_on_session", lambda _self, _state: None),
+        patch.object(ClusterMember, "_on_doubt", lambda _self: None),
     ]
 
 
@@ -125,6 +125,15 @@ def _no_broker_epoch_check() -> Patches:
     return [patch.object(Partition, "fetch_as_replica", any_life)]
 
 
+def _no_controller_epoch_check() -> Patches:
+    """A controller writes as if it were still in office."""
+
+    def term(self: campaign.Campaign, _version: int) -> campaign.Term:
+        return campaign.Term(self.epoch, Check(ROOT, ANY_VERSION))
+
+    return [patch.object(campaign.Campaign, "_term", term)]
+
+
 MUTATIONS: Final[dict[str, Callable[[], Patches]]] = {
     "window is ignored": _window_is_ignored,
     "new leader forgets producers": _new_leader_forgets_producers,
@@ -135,6 +144,7 @@ MUTATIONS: Final[dict[str, Callable[[], Patches]]] = {
     "shrunken isr counts": _shrunken_isr_counts,
     "no epoch start rule": _no_epoch_start_rule,
     "no broker epoch check": _no_broker_epoch_check,
+    "no controller epoch check": _no_controller_epoch_check,
 }
 
 

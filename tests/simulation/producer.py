@@ -41,18 +41,25 @@ class Lane:
         self.spot = spot
         self.acks = acks
         self.is_done = not plan
-        self._client = client
+        self.client = client
         self._left = deque(plan)
         """Not acknowledged yet, in order."""
         self._producer_id = -1
         self._next_sequence = 0
 
     def __repr__(self) -> str:
-        return f"{self._client.name} for {self.spot}"
+        return f"{self.client.name} for {self.spot}"
+
+    def add(self, batches: Sequence[SentBatch]) -> None:
+        """More to send."""
+        self._left.extend(batches)
+        if self.is_done:
+            self.is_done = False
+            self.client.process.spawn(self.run())
 
     async def run(self) -> None:
         """Until everything is acknowledged."""
-        client = self._client
+        client = self.client
         while self._left:
             await self._until_ready(self._left[0])
             if self._producer_id < 0:
@@ -72,7 +79,7 @@ class Lane:
             await asyncio.sleep(wait_s)
 
     async def _get_producer_id(self) -> None:
-        client = self._client
+        client = self.client
         while True:
             answer = await client.ask_anyone({"type": "init_producer_id"})
             if error_code(answer) == NONE:
@@ -95,7 +102,7 @@ class Lane:
                 return is_fine
             batch, future, is_first = waiting.popleft()
             try:
-                answer = await self._client.answered(connection, future, REQUEST_TIMEOUT_S)
+                answer = await self.client.answered(connection, future, REQUEST_TIMEOUT_S)
             except NoAnswerError:
                 batch.attempts.append((self._now(), connection.service.node, None))
                 raise
@@ -106,7 +113,7 @@ class Lane:
         return position < len(self._left) and self._left[position].ready_at <= self._now()
 
     def _now(self) -> float:
-        return self._client.process.loop.time()
+        return self.client.process.loop.time()
 
     def _send(
         self, connection: ClientConnection, batch: SentBatch
@@ -149,7 +156,7 @@ class Lane:
         code = error_code(answer)
         node = connection.service.node
         batch.attempts.append((self._now(), node, code))
-        client = self._client
+        client = self.client
         client.observations.note(
             client.name, self.spot, "batch", batch.number, node, code, answer.get("base_offset")
         )
@@ -174,7 +181,7 @@ class Lane:
             for left in self._left:
                 left.data = b""
         elif is_first and batch is self._left[0]:
-            client = self._client
+            client = self.client
             client.observations.find(
                 f"spurious {code}: {client.name} batch {batch.number} (producer "
                 f"{batch.producer_id}, sequence {batch.base_sequence}) for {self.spot} at {node}, "

@@ -23,19 +23,24 @@ def unique_ids(handed_out: Iterable[tuple[float, str, int]]) -> Iterator[str]:
 def sound_states(changes: Iterable[tuple[float, str, bytes | None]]) -> Iterator[str]:
     """Each state node: epochs never fall, an epoch has one leader, who is in sync."""
     latest: dict[str, dict[str, Any]] = {}
+    controller_epoch = 0
     for at, path, data in changes:
+        if path == "/controller_epoch" and data:
+            controller_epoch = int(data)
         if not _STATE.fullmatch(path):
             continue
         if data is None:
             latest.pop(path, None)
             continue
         after = json.loads(data)
-        for fault in _faults(latest.get(path), after):
+        for fault in _faults(latest.get(path), after, controller_epoch):
             yield f"{path} at {at:.3f}: {fault}: {latest.get(path)} -> {after}"
         latest[path] = after
 
 
-def _faults(before: dict[str, Any] | None, after: dict[str, Any]) -> Iterator[str]:
+def _faults(
+    before: dict[str, Any] | None, after: dict[str, Any], controller_epoch: int
+) -> Iterator[str]:
     if not after["isr"]:
         yield "nobody is in sync"
     if after["leader"] != NO_LEADER and after["leader"] not in after["isr"]:
@@ -49,5 +54,13 @@ def _faults(before: dict[str, Any] | None, after: dict[str, Any]) -> Iterator[st
     same_epoch = after["leader_epoch"] == before["leader_epoch"]
     if same_epoch and after["leader"] != before["leader"]:
         yield "two leaders in one epoch"
+    if after["controller_epoch"] not in {before["controller_epoch"], controller_epoch}:
+        yield f"written by a controller of another epoch than {controller_epoch}"
+    if (
+        not same_epoch
+        and after["leader"] != NO_LEADER
+        and (after["controller_epoch"] != controller_epoch)
+    ):
+        yield f"elected by a controller of another epoch than {controller_epoch}"
     if not same_epoch and not set(after["isr"]) <= set(before["isr"]):
         yield "a new epoch came with a replica that was not in sync"

@@ -1,0 +1,34 @@
+"""The sixteen hazards of replication, each a scenario: what has bitten real systems, played on purpose.
+
+Each scenario is a function that answers with the promises that were broken: none, unless something
+has been taken out of the code under test (`mutations.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from tests.simulation.hazards import failover, isolation, lifetimes
+
+Scenario = Callable[[], list[str]]
+
+HAZARDS: Final[dict[int, tuple[Scenario, ...]]] = {
+    1: (failover.two_quick_failovers,),
+    2: (isolation.a_leader_alone_shrinks,),
+    3: (isolation.a_paused_leader_wakes,),
+    4: (isolation.an_old_controller_writes_late,),
+    5: (failover.a_follower_below_the_epoch_start,),
+    6: (failover.the_last_replica_loses_power,),
+    7: (failover.a_checkpoint_above_the_log,),
+    8: (failover.a_repeat_above_the_high_watermark,),
+    9: (failover.a_retry_before_the_original,),
+    10: (lifetimes.a_fresh_replica_leads,),
+    11: (lifetimes.clocks_differ_by_hours,),
+    12: (lifetimes.a_topic_comes_again,),
+    13: (lifetimes.two_brokers_with_one_id, lifetimes.two_brokers_on_one_disk),
+    14: (lifetimes.the_log_start_overtakes_a_follower,),
+    15: (isolation.the_session_ends_before_the_write,),
+    16: (isolation.messages_come_minutes_late, isolation.a_fetch_of_an_earlier_life),
+}
+"""By the numbers of `replication.md`."""

@@ -1,0 +1,167 @@
+"""Leaders change, logs lose their ends: hazards 1, 5, 6, 7, 8 and 9."""
+
+from __future__ import annotations
+
+from broker.config import LogFlush
+from protocol.errors import ErrorCode
+from tests.simulation.stage import COORDINATOR, SPOT, Stage
+
+
+def two_quick_failovers() -> list[str]:
+    """1. A follower that does not know the last high watermark restarts, and then has to lead.
+
+    What it has above the high watermark that it knew was committed: cutting there loses it.
+    """
+    with Stage(brokers=2) as stage:
+        producer = stage.producer()
+        stage.consumer()
+        producer.send(3)
+        leader, (follower,) = stage.leader, stage.followers
+        stage.run(2.0)
+        producer.send(1)  # acknowledged; the follower will hear of it with its next answer
+        stage.cut(leader, follower)
+        assert stage.partition(follower).high_watermark < stage.end_of(follower)
+        stage.kill(follower)
+        stage.part(leader, COORDINATOR)  # it cannot take the follower out of the ISR
+        stage.part(follower, leader)
+        stage.start(follower)
+        stage.kill(leader)
+        stage.until(lambda: stage.is_led_by_another_than(leader))
+        producer.send(2)
+        return stage.findings()
+
+
+def a_follower_below_the_epoch_start() -> list[str]:
+    """5. A new leader's high watermark is behind; a follower that has reached it may still lack more.
+
+    A leads; B and D are in sync; C is not. A's last batches are committed, which B cannot know when it
+    becomes the leader while D is silent. C, at the high watermark that B knows, must not be in sync.
+    """
+    with Stage(brokers=4) as stage:
+        a = stage.leader
+        b, c, d = (stage.machines[i] for i in stage.state["isr"] if i != a.broker_id)
+        producer = stage.producer()
+        stage.consumer()
+        producer.send(5)
+        stage.run(1.5)
+        for one in (b, c, d):
+            stage.network.cut(one.node, b.node)  # nobody gets far once B leads
+        stage.cut(a, c)
+        last = producer.begin(2)
+        stage.until(lambda: stage.end_of(b) == stage.end_of(d) == stage.end_of(a) == 7)
+        stage.run(0.003)  # their fetches say so, and nothing comes back any more
+        stage.cut(a, b)
+        stage.cut(a, d)
+        stage.until(lambda: all(one.acknowledged_at is not None for one in last))
+        assert c.broker_id not in stage.state["isr"]
+        stage.kill(a)
+        stage.until(lambda: stage.is_led_by_another_than(a))
+        new, silent = (b, d) if stage.leader is b else (d, b)
+        stage.part(silent, new)
+        stage.cut(new, c)
+        stage.network.mend(c.node, b.node)
+        stage.run(0.7)
+        assert stage.partition(new).high_watermark < 7
+        stage.kill(new, silent)
+        stage.run(8.0)
+        return stage.findings()
+
+
+def the_last_replica_loses_power() -> list[str]:
+    """6. Only one replica is in sync, and its machine loses power: `log_flush=commit` keeps all.
+
+    With `log_flush=os` what was acknowledged may be gone, as documented: `losing_power_with_os`.
+    """
+    return _the_last_replica_loses_power(LogFlush.COMMIT)
+
+
+def losing_power_with_os() -> list[str]:
+    """6, as it is documented: what the system had not written yet is lost."""
+    return _the_last_replica_loses_power(LogFlush.OS)
+
+
+def _the_last_replica_loses_power(log_flush: LogFlush) -> list[str]:
+    with Stage(brokers=2, log_flush=log_flush) as stage:
+        producer = stage.producer()
+        leader, (follower,) = stage.leader, stage.followers
+        producer.send(2)
+        stage.kill(follower)
+        stage.until(lambda: stage.state["isr"] == [leader.broker_id])
+        producer.send(3)
+        stage.lose_power(leader)
+        stage.start(follower)
+        stage.run(8.0)
+        assert stage.state["leader"] != follower.broker_id, "it lacks what was acknowledged"
+        stage.start(leader)
+        return stage.findings()
+
+
+def a_checkpoint_above_the_log() -> list[str]:
+    """7. The high watermark is on disk, the records below it are not: the power fails then.
+
+    The follower must not believe that it has what its checkpoint speaks of, nor serve or cut by it.
+    """
+    with Stage(brokers=2, log_flush=LogFlush.OS) as stage:
+        producer = stage.producer()
+        stage.consumer()
+        (follower,) = stage.followers
+        producer.send(4)
+        stage.run(1.0)
+        broker = follower.broker
+        assert broker is not None
+        assert stage.partition(follower).high_watermark == 4
+        broker.logs.checkpoint({SPOT: 4})
+        stage.lose_power(follower)
+        producer.begin(2)
+        stage.start(follower)
+        leader = stage.leader
+        assert stage.partition(follower).high_watermark <= stage.end_of(follower)
+        stage.until(lambda: stage.state["isr"] == [leader.broker_id, follower.broker_id])
+        stage.kill(leader)
+        stage.until(lambda: stage.is_led_by_another_than(leader))
+        producer.send(1)
+        return stage.findings()
+
+
+def a_repeat_above_the_high_watermark() -> list[str]:
+    """8. A repeat must wait for its original: success for one that is cut off later is a lost record."""
+    with Stage() as stage:
+        producer = stage.producer()
+        stage.consumer()
+        producer.send(2)
+        leader = stage.leader
+        for follower in stage.followers:
+            stage.part(leader, follower)
+        (batch,) = producer.begin(1)
+        stage.until(lambda: stage.end_of(leader) == 3)
+        stage.cut(producer.client.name, leader)
+        repeat = stage.producer("q").ask(leader, batch)
+        stage.run(1.4)
+        stage.part(leader, COORDINATOR)
+        stage.run(0.5)
+        assert not repeat.done() or repeat.result() != ErrorCode.NONE
+        stage.until(lambda: stage.is_led_by_another_than(leader))
+        stage.until(lambda: batch.acknowledged_at is not None)
+        return stage.findings()
+
+
+def a_retry_before_the_original() -> list[str]:
+    """9. What the new leader has never seen is new to it: stored once, and the old copy is cut off."""
+    with Stage() as stage:
+        producer = stage.producer()
+        stage.consumer()
+        producer.send(2)
+        leader = stage.leader
+        for follower in stage.followers:
+            stage.cut(leader, follower)
+        batches = producer.begin(3)
+        stage.until(lambda: stage.end_of(leader) == 5)
+        stage.kill(leader)
+        stage.until(lambda: all(one.acknowledged_at is not None for one in batches))
+        assert not any(code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER for code in _codes(batches))
+        stage.start(leader)
+        return stage.findings()
+
+
+def _codes(batches: list[object]) -> list[int | None]:
+    return [code for batch in batches for _, _, code in batch.attempts]  # type: ignore[attr-defined]

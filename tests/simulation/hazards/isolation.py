@@ -1,0 +1,153 @@
+"""Brokers that do not know what has happened: hazards 2, 3, 4, 15 and 16."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from broker.config import LogFlush
+from protocol.errors import ErrorCode
+from tests.simulation.network import CALM
+from tests.simulation.stage import COORDINATOR, Stage
+
+
+def a_leader_alone_shrinks() -> list[str]:
+    """2. A leader that reaches nobody but its clients wants to go on without its followers.
+
+    Until the coordinator has said so, they are in sync, and one of them becomes the leader.
+    """
+    with Stage(zookeeper_session_timeout_ms=6000) as stage:
+        producer = stage.producer()
+        stage.consumer()
+        producer.send(2)
+        leader = stage.leader
+        for other in (*stage.followers, COORDINATOR):
+            stage.part(leader, other)
+        batches = producer.begin(2)
+        stage.until(lambda: stage.is_led_by_another_than(leader))
+        stage.until(lambda: all(one.acknowledged_at is not None for one in batches))
+        return stage.findings()
+
+
+def a_paused_leader_wakes() -> list[str]:
+    """3. A leader sleeps through the end of its session; what came meanwhile must not be believed."""
+    with Stage() as stage:
+        producer, other = stage.producer(), stage.producer("q")
+        stage.consumer()
+        (batch,) = producer.send(1)
+        other.send(1)
+        leader = stage.leader
+        assert leader.process is not None
+        leader.process.pause()
+        asked = [producer.ask(leader, batch, acks) for acks in (-1, 1)]
+        stage.until(lambda: stage.is_led_by_another_than(leader))
+        stage.cut(COORDINATOR, leader)  # it does not hear of that yet
+        other.send(1)
+        asked += [producer.ask(leader, batch, acks) for acks in (-1, 1)]
+        stage.run(0.1)
+        leader.process.resume()
+        stage.run(0.5)
+        codes = [one.result() for one in asked if one.done() and one.exception() is None]
+        assert ErrorCode.NONE not in codes or stage.cluster.observations.findings
+        return stage.findings()
+
+
+def an_old_controller_writes_late() -> list[str]:
+    """4. A controller has decided, and another takes office before its write arrives."""
+    with Stage(brokers=4, factor=4) as stage:
+        producer = stage.producer()
+        producer.send(1)
+        old = stage.controller
+        if stage.leader is old:
+            old = stage.depose(old)
+        leader = stage.leader
+        assert leader is not old
+        stage.kill(leader)
+        hold_back = _hold_back_when_it_elects(stage, old)
+        stage.until(hold_back)
+        new = stage.depose(old)
+        assert new is not old
+        stage.hold_back(new)  # it has not decided yet
+        stage.let_go(old)
+        stage.run(0.5)
+        stage.let_go(new)
+        stage.until(lambda: stage.is_led_by_another_than(leader))
+        producer.send(1)
+        return stage.findings()
+
+
+def _hold_back_when_it_elects(stage: Stage, controller: object) -> object:
+    """True once the dead leader's registration is gone; the controller's writes are late from then on."""
+    gone = stage.leader
+
+    def look() -> bool:
+        if stage.server.nodes.get(f"/brokers/ids/{gone.broker_id}") is not None:
+            return False
+        stage.hold_back(controller)
+        return True
+
+    return look
+
+
+def the_session_ends_before_the_write() -> list[str]:
+    """15. A leader decides to change the ISR, and its session ends before the write arrives."""
+    with Stage() as stage:
+        producer = stage.producer()
+        stage.consumer()
+        producer.send(1)
+        leader, (first, _) = stage.leader, stage.followers
+        stage.part(leader, first)
+        stage.hold_back(leader)
+        batches = producer.begin(2)
+        in_sync = stage.partition(leader).in_sync
+        assert in_sync is not None
+        stage.until(lambda: in_sync.pending is not None, within_s=3.0)
+        assert leader.session_tree is not None
+        stage.server.expire(leader.session_tree.session_id)
+        stage.let_go(leader)
+        stage.until(lambda: stage.is_led_by_another_than(leader))
+        stage.until(lambda: all(one.acknowledged_at is not None for one in batches))
+        return stage.findings()
+
+
+def messages_come_minutes_late() -> list[str]:
+    """16. Everything that brokers say to each other comes again, minutes later, in other epochs."""
+    with Stage() as stage:
+        stage.network.weather = replace(CALM, duplicate_probability=1.0, late_s=120.0)
+        producer = stage.producer()
+        stage.consumer()
+        for _ in range(4):
+            producer.send(3)
+            leader = stage.leader
+            stage.kill(leader)
+            stage.until(lambda gone=leader: stage.is_led_by_another_than(gone))
+            producer.send(2)
+            stage.start(leader)
+            stage.run(5.0)
+        stage.network.weather = CALM
+        for _ in range(13):
+            producer.send(1)
+            stage.run(10.0)
+        return stage.findings()
+
+
+def a_fetch_of_an_earlier_life() -> list[str]:
+    """16. A fetch from before a power loss claims what the follower has no longer.
+
+    The leader, with nobody else in sync, must not count on it when it acknowledges and dies.
+    """
+    with Stage(brokers=2, log_flush=LogFlush.OS) as stage:
+        producer = stage.producer()
+        producer.send(3)
+        leader, (follower,) = stage.leader, stage.followers
+        stage.run(0.1)
+        stage.network.weather = replace(CALM, duplicate_probability=1.0, late_s=20.0)
+        stage.run(3.0)  # long polls at offset 3, which come again
+        stage.network.weather = CALM
+        stage.lose_power(follower)
+        stage.until(lambda: stage.state["isr"] == [leader.broker_id])
+        stage.cut(leader, follower)
+        stage.start(follower)
+        stage.run(20.0)
+        stage.kill(leader)
+        stage.run(6.0)
+        return stage.findings()

@@ -1,0 +1,29 @@
+"""Every hazard of replication has its scenario, and no promise is broken in it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.simulation.hazards import HAZARDS, Scenario, failover
+
+SCENARIOS = [(number, one) for number, scenarios in HAZARDS.items() for one in scenarios]
+
+
+@pytest.mark.parametrize(
+    ("number", "scenario"), SCENARIOS, ids=[f"{n}-{s.__name__}" for n, s in SCENARIOS]
+)
+def test_a_hazard_breaks_no_promise(number: int, scenario: Scenario) -> None:
+    """What has bitten real systems is played here on purpose, and nothing comes of it."""
+    assert scenario() == []
+
+
+def test_there_is_a_scenario_for_each_hazard() -> None:
+    """The list of `replication.md` has sixteen."""
+    assert sorted(HAZARDS) == list(range(1, 17))
+
+
+def test_lost_power_with_log_flush_os_loses_what_is_documented() -> None:
+    """The last replica's unsynced end is gone, and the checkers say so."""
+    assert any(
+        "lost" in finding or "spurious" in finding for finding in failover.losing_power_with_os()
+    )
