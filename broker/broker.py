@@ -26,6 +26,7 @@ from broker.coordination.topic import NewTopic, Topic
 from broker.coordination.topic_registry import TopicRegistry
 from broker.decisions import Decisions
 from broker.environment import Environment
+from broker.essential_task import essential_task
 from broker.flusher import Flusher
 from broker.membership import Membership, StandAlone
 from broker.metrics import Metrics
@@ -113,8 +114,8 @@ class Broker:
         )
         await self.producer_ids.start()
         self._tasks = [
-            asyncio.create_task(self._flusher.run()),
-            asyncio.create_task(self._housekeeping()),
+            essential_task(self._flusher.run(), "flusher"),
+            essential_task(self._housekeeping(), "housekeeping"),
         ]
 
     def _open_logs(self, cluster_id: str | None) -> None:

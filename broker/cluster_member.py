@@ -29,6 +29,7 @@ from broker.coordination.session_guard import SessionGuard
 from broker.coordination.topic import Topic
 from broker.coordination.topic_registry import TopicRegistry
 from broker.environment import Environment
+from broker.essential_task import essential_task
 from broker.joining import Joining
 from broker.listener_names import NATIVE
 from broker.metrics import Metrics
@@ -174,15 +175,15 @@ class ClusterMember:
         self._info = info
         # First of all, since a proof needs several answers.
         self._guard.on_doubt(self._on_doubt)
-        self._tasks = [asyncio.create_task(self._guard.run())]
+        self._tasks = [essential_task(self._guard.run(), "session guard")]
         await self._register()
         self._forget_session = self._tree.on_session(self._on_session)
         await self._registry.follow()
         await self._live.start()
         self._live.listen(self._on_brokers)
         self._tasks += [
-            asyncio.create_task(self.controller.run()),
-            asyncio.create_task(self._isr_changes.run()),
+            essential_task(self.controller.run(), "controller"),
+            essential_task(self._isr_changes.run(), "ISR changes"),
         ]
 
     async def _register(self) -> None:
@@ -202,7 +203,7 @@ class ClusterMember:
             for partition in self._partitions.held.values():
                 self._fetchers.unfollow(partition)
         elif state is SessionState.CONNECTED and not self._is_joined and self._rejoining is None:
-            self._rejoining = asyncio.create_task(self._rejoin())
+            self._rejoining = essential_task(self._rejoin(), "joining again")
 
     async def _rejoin(self) -> None:
         """Registers again under the new session; logs and processes are the same, so is the tail."""
@@ -271,7 +272,7 @@ class ClusterMember:
 
     def storage_failed(self) -> None:
         """What this broker led must be led by others: it stays, registered as one that leaves."""
-        self._stepping_down = asyncio.create_task(self.hand_over())
+        self._stepping_down = essential_task(self.hand_over(), "handing over")
 
     async def hand_over(self) -> None:
         """Announces the departure and waits until nothing is led here that others could lead."""

@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from broker.config import Config, ConfigError, load_config
 from broker.coordination.node_tree import CoordinationError
+from broker.essential_task import ESSENTIAL_TASK
 from broker.listener_names import NATIVE
 from broker.listeners import bind_listeners
 from broker.logs import configure_logs
@@ -127,11 +128,14 @@ async def _close_idle_and_slow(servers: Sequence[Server]) -> None:
 
 
 def _on_unhandled(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """A bug in the broker (an assertion) ends the process: going on could corrupt data."""
+    """A bug that breaks an invariant, or a part of the broker, ends the process at once.
+
+    Going on could corrupt data, or stand still without anybody noticing.
+    """
     error = context.get("exception")
     logger.error("%s", context.get("message"), exc_info=error)
-    if isinstance(error, AssertionError):
-        logger.critical("an invariant does not hold; stopping at once")
+    if isinstance(error, AssertionError) or ESSENTIAL_TASK in context:
+        logger.critical("an invariant does not hold, or a part is missing; stopping at once")
         with contextlib.suppress(Exception):
             sys.stderr.flush()
         os._exit(EXIT_BUG)

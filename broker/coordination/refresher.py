@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from broker.coordination.node_tree import CoordinationError
+from broker.essential_task import essential_task
 
 logger = logging.getLogger(__name__)
 
@@ -29,8 +30,7 @@ class Refresher:
 
     def start(self) -> None:
         """Begins the task; what was asked for before is done now."""
-        self._task = asyncio.create_task(self._run(), name=self._name)
-        self._task.add_done_callback(self._report_failure)
+        self._task = essential_task(self._run(), self._name)
 
     def ask(self) -> None:
         """One more round, soon."""
@@ -52,9 +52,3 @@ class Refresher:
             except CoordinationError as error:
                 logger.info("%s: will be read again: %s", self._name, error)
                 loop.call_later(RETRY_INTERVAL_S, self.ask)
-
-    def _report_failure(self, task: asyncio.Task[None]) -> None:
-        """A bug here must be heard of at once: the view would stand still."""
-        if not task.cancelled() and (error := task.exception()) is not None:
-            context = {"message": f"{self._name} has failed", "exception": error}
-            task.get_loop().call_exception_handler(context)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from broker.essential_task import essential_task
 from broker.partition import Partition
 from broker.replication.fetcher import Fetcher, FetcherContext
 
@@ -25,7 +26,7 @@ class Fetchers:
         fetcher = self._by_leader.get(leader_id)
         if fetcher is None:
             fetcher = self._by_leader[leader_id] = Fetcher(leader_id, self._context)
-            self._tasks[leader_id] = asyncio.create_task(fetcher.run())
+            self._tasks[leader_id] = essential_task(fetcher.run(), f"fetcher of broker {leader_id}")
         fetcher.add(partition)
         self._leader_of[partition.name] = leader_id
 

@@ -20,6 +20,7 @@ from broker.coordination.node_tree import (
 )
 from broker.coordination.topic import StateChange
 from broker.coordination.topic_registry import TopicRegistry
+from broker.essential_task import essential_task
 from broker.metrics import Metrics
 from broker.partition import Partition
 
@@ -70,7 +71,7 @@ class IsrChanges:
         wanted = self._wanted(partition)
         if wanted is not None:
             change = self._change(partition, wanted)
-            self._changes[partition.name] = asyncio.create_task(change)
+            self._changes[partition.name] = essential_task(change, f"ISR of {partition.name}")
 
     def _wanted(self, partition: Partition) -> tuple[int, ...] | None:
         """The ISR to write; None: nothing to do."""

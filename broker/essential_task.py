@@ -1,0 +1,31 @@
+"""Tasks without which the broker is not whole: a bug that ends one must be heard of at once.
+
+Python tells of a task's exception when somebody awaits it; nobody awaits a task that never ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, Final
+
+ESSENTIAL_TASK: Final = "essential_task"
+"""The key by which the loop's exception handler knows that the broker cannot go on."""
+
+
+def essential_task(coroutine: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+    """Starts a task whose exception goes to the loop's exception handler as soon as it ends it."""
+    task = asyncio.get_running_loop().create_task(coroutine, name=name)
+    task.add_done_callback(_report_failure)
+    return task
+
+
+def _report_failure(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        task.get_loop().call_exception_handler(
+            {
+                "message": f"the task '{task.get_name()}' has failed",
+                "exception": error,
+                ESSENTIAL_TASK: True,
+            }
+        )
