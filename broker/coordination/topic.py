@@ -65,7 +65,9 @@ class Topic:
 
     @property
     def replication_factor(self) -> int:
-        return len(self.assignment[0])
+        """Of the first partition, without replicas that it shall lose."""
+        move = self.reassignments.get(0)
+        return len(self.assignment[0]) - (0 if move is None else len(move.removing))
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)

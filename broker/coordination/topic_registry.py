@@ -15,17 +15,15 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from broker.coordination import topic_nodes
-from broker.coordination.leadership import claim, initial_state
+from broker.coordination.leadership import claim
 from broker.coordination.lost_replies import commit
 from broker.coordination.node_data import (
-    Assignment,
-    PartitionState,
     Reassignment,
     encode_uuid,
     partition_state_path,
@@ -40,9 +38,9 @@ from broker.coordination.node_tree import (
     NodeTree,
     Operation,
 )
-from broker.coordination.registration import BrokerInfo, read_brokers
-from broker.coordination.replica_assignment import assign_replicas, check_assignment
+from broker.coordination.registration import read_brokers
 from broker.coordination.topic import NO_NODE, NewTopic, StateChange, Topic
+from broker.coordination.topic_changes import extended, new_topic, reassigned, with_states
 from broker.coordination.topic_names import check_collision, check_topic_name
 from broker.coordination.topic_view import TopicListener, TopicView
 from protocol.errors import ErrorCode, KafkaError
@@ -143,19 +141,7 @@ class TopicRegistry:
         """
         async with self._turn:
             before = self._existing(name)
-            if partition not in before.assignment:
-                raise KafkaError(
-                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{name}-{partition} does not exist"
-                )
-            others = {p: move for p, move in before.reassignments.items() if p != partition}
-            after = replace(
-                before,
-                assignment={**before.assignment, partition: replicas},
-                reassignments=others
-                if reassignment is None
-                else {**others, partition: reassignment},
-                node_version=before.node_version + 1,
-            )
+            after = reassigned(before, partition, replicas, reassignment)
             operation = topic_nodes.assignment_operation(before, after)
             await self._commit([*checks, *topic_nodes.identity_checks(before), operation], [name])
             return self._publish(after)
@@ -247,15 +233,7 @@ class TopicRegistry:
         identities = [check for topic in topics for check in topic_nodes.identity_checks(topic)]
         await self._commit([*checks, *identities, *operations], names)
         for topic in topics:
-            states = {
-                change.partition: replace(
-                    change.after,
-                    node_version=0 if change.before is None else change.before.node_version + 1,
-                )
-                for change in changes
-                if change.topic == topic.name
-            }
-            self._publish(replace(topic, states=dict(sorted({**topic.states, **states}.items()))))
+            self._publish(with_states(topic, changes))
 
     def _check_still_known(self, index: int, change: StateChange) -> None:
         """A decision on what is no longer so has lost its race already."""
@@ -280,35 +258,15 @@ class TopicRegistry:
             raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {new.name!r} already exists")
         check_collision(new.name, self.topics)
         brokers = await read_brokers(self._tree)
-        if new.assignment is None:
-            factor, partitions = new.replication_factor, range(new.partitions)
-            assignment = self._assign(brokers, partitions, factor)
-        else:
-            partitions = range(len(new.assignment))
-            assignment = check_assignment(new.assignment, partitions, brokers)
-        topic = Topic(
-            name=new.name,
-            topic_id=self._new_topic_id(),
-            assignment=assignment,
-            states=_initial_states(assignment, brokers),
-            config=dict(new.config),
-            has_id_node=True,
-        )
+        topic = new_topic(new, self._new_topic_id(), brokers, self._rng)
         if validate_only:
             return topic
         await topic_nodes.finish_deletion(self._tree, new.name)
         # Kafka leaves configurations behind and lets them be set before the topic is there.
         config_node = (await self._tree.read_many([topic_config_path(new.name)]))[0]
         topic = replace(topic, config_version=config_node.version if config_node else NO_NODE)
-        try:
-            await topic_nodes.commit_in_chunks(self._tree, topic_nodes.create_operations(topic))
-        except MultiFailedError:
-            await self._refresh([new.name])
-            created = self.topics.get(new.name)
-            if created is None or created.topic_id != topic.topic_id:
-                raise
-            return created  # the controller has given its last partitions their first states
-        return self._publish(replace(topic, config_version=topic.config_version + 1))
+        after = replace(topic, config_version=topic.config_version + 1)
+        return await self._commit_in_chunks(after, topic_nodes.create_operations(topic))
 
     async def _delete(self, name: str) -> Topic:
         topic = self._existing(name)
@@ -321,29 +279,30 @@ class TopicRegistry:
         self, name: str, count: int, explicit: ExplicitAssignment | None, validate_only: bool
     ) -> Topic:
         before = self._existing(name)
-        if count <= before.partition_count:
-            raise KafkaError(
-                ErrorCode.INVALID_PARTITIONS,
-                f"topic {name!r} has {before.partition_count} partitions, "
-                f"which cannot become {count}",
-            )
-        partitions = range(before.partition_count, count)
-        brokers, factor = await read_brokers(self._tree), before.replication_factor
-        if explicit is None:
-            added = self._assign(brokers, partitions, factor)
-        else:
-            added = check_assignment(explicit, partitions, brokers, factor)
-        after = replace(
-            before,
-            assignment={**before.assignment, **added},
-            states={**before.states, **_initial_states(added, brokers)},
-            node_version=before.node_version + 1,
-        )
+        brokers = await read_brokers(self._tree)
+        after = extended(before, count, explicit, brokers, self._rng)
         if validate_only:
             return after
         operations = topic_nodes.extend_operations(before, after)
-        checks = topic_nodes.identity_checks(before)
-        await topic_nodes.commit_in_chunks(self._tree, operations, checks)
+        return await self._commit_in_chunks(after, operations, topic_nodes.identity_checks(before))
+
+    async def _commit_in_chunks(
+        self, after: Topic, operations: Iterable[Operation], checks: Sequence[Check] = ()
+    ) -> Topic:
+        """The topic as it is then.
+
+        The controller may have given the last partitions their first states in between.
+        """
+        try:
+            await topic_nodes.commit_in_chunks(self._tree, operations, checks)
+        except MultiFailedError:
+            await self._refresh([after.name])
+            found = self.topics.get(after.name)
+            if found is None or found.topic_id != after.topic_id:
+                raise
+            if found.assignment != after.assignment:
+                raise
+            return found
         return self._publish(after)
 
     async def _configure(self, name: str, alter: Callable[[Config], Config]) -> Topic:
@@ -366,12 +325,6 @@ class TopicRegistry:
         for _, after in pairs:
             self._publish(after)
 
-    def _assign(
-        self, brokers: Mapping[int, BrokerInfo], partitions: range, factor: int
-    ) -> dict[int, tuple[int, ...]]:
-        racks = {broker_id: info.rack for broker_id, info in brokers.items()}
-        return assign_replicas(brokers, partitions, factor, self._rng, racks)
-
     def _new_topic_id(self) -> uuid.UUID:
         """Kafka avoids a leading dash, which command lines would take for an option."""
         while encode_uuid(topic_id := self._new_uuid()).startswith("-"):
@@ -387,11 +340,3 @@ class TopicRegistry:
     def _publish(self, topic: Topic) -> Topic:
         self._view.publish(topic.name, topic)
         return topic
-
-
-def _initial_states(
-    assignment: Assignment, brokers: Mapping[int, BrokerInfo]
-) -> dict[int, PartitionState]:
-    """First states of new partitions: only brokers that are there to stay count."""
-    able = [broker_id for broker_id, info in brokers.items() if not info.is_leaving]
-    return {partition: initial_state(replicas, able) for partition, replicas in assignment.items()}

@@ -239,11 +239,12 @@ class TestAssignments:
     async def test_more_partitions_leave_a_reassignment_alone(
         self, registry: TopicRegistry, topic: Topic, server: MemoryTree
     ) -> None:
-        """Both are in the same node."""
-        move = Reassignment(adding=(3,), removing=())
-        await registry.change_assignment("t", 0, (1, 2, 3), move)
+        """Both are in the same node; the new ones have as many replicas as there will be."""
+        move = Reassignment(adding=(3,), removing=(1,))
+        await registry.change_assignment("t", 0, (3, 1, 2), move)
         extended = await registry.create_partitions("t", 3)
         assert extended.reassignments == {0: move}
+        assert len(extended.assignment[2]) == extended.replication_factor == 2
         assert (await loaded(server.connect())).topics == {"t": extended}
 
     async def test_a_lost_race_is_told(

@@ -269,6 +269,32 @@ class TestWhatOthersChange:
         )
         assert topic.states[3].controller_epoch == 1
 
+    async def test_nor_do_they_fail_an_extension(
+        self,
+        here: TopicRegistry,
+        tree: MemoryNodeTree,
+        server: MemoryTree,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        """As it is with a creation."""
+        monkeypatch.setattr(topic_nodes, "OPERATIONS_MAX", 6)
+        await here.create_topic(NewTopic(name="t", assignment={0: (1,)}))
+        rival = server.connect()
+
+        async def give_first_states() -> None:
+            path = partition_path("t", 5)
+            state = PartitionState(leader=1, leader_epoch=0, isr=(1,), controller_epoch=1)
+            data = encode_partition_state(state)
+            await rival.multi([Create(path), Create(f"{path}/state", data)])
+
+        async def nothing() -> None:
+            pass
+
+        tree.before_next_change(nothing)
+        tree.before_next_change(give_first_states)
+        topic = await here.create_partitions("t", 9, dict.fromkeys(range(1, 9), (1,)))
+        assert topic.states[5].controller_epoch == 1
+
 
 class TestConnection:
     """Outages of the coordinator."""
