@@ -14,6 +14,9 @@ Deletion:
 3. the last ones, the topic, its configuration, and the node of step 1. While that node is there, the
    topic counts as gone; after a crash `load` finds it and goes on, and so does a creation.
 
+A node below the topic's is called as its id (`identity_checks`).
+Invariant: a change that was meant for a topic does not hit a later one of the same name.
+
 Knows nothing of rules (`topic_registry.py`) and of JSON (`node_data.py`).
 """
 

@@ -3,8 +3,9 @@
 Every change is checked, then written to the node tree by conditional operations, then published: the
 view is replaced and the listeners are called in the same step of the event loop. So the view never
 shows what is not durable, and a listener sees each topic whole. A change that loses a race is decided
-again on what is there now. `follow` reads what others have changed, in turn with the changes made here,
-so the view never moves back.
+again on what is there now. `follow` reads what others have changed, in turn with the changes made here.
+
+Invariant: the view of a topic never moves back; node versions grow as long as its id stays.
 
 Errors are `KafkaError`s with Kafka's codes. Configuration values are the caller's to validate
 (`broker/topic_config.py`). Called by the handlers of the topic APIs, by the server at its start,

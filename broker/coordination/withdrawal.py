@@ -4,6 +4,9 @@ A broker that comes back may have lost the end of its logs. While a state names 
 in sync, it could be elected with less than was acknowledged. So it withdraws first: it leads nothing,
 and it is in sync only where nobody else is, or where it surely has all that it had. Every write is
 conditional; whoever changes a state meanwhile (the controller) wins or loses, never both.
+
+Invariant: a broker that registers leads nothing, and is in sync only where it is the last one or has
+all that it had.
 """
 
 from __future__ import annotations
