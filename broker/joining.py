@@ -56,7 +56,7 @@ class Joining:
 
         Raises `BrokerIdInUseError`, `CoordinationError`.
         """
-        wait_s = self._config.zookeeper_session_timeout_ms / 1000 + OLD_SESSION_MARGIN_S
+        wait_s = self._tree.session_timeout_s + OLD_SESSION_MARGIN_S
         await await_departure(self._tree, info.broker_id, wait_s=wait_s)
         await self._registry.load()
         if self._is_new_directory:

@@ -26,6 +26,7 @@ class Member:
 
     def __init__(self, server: MemoryTree, disk: MemoryFileSystem, broker_id: int = 1) -> None:
         self.tree = server.connect()
+        self.tree.session_timeout_s = 0.1
         rng = random.Random(broker_id)
         environment = Environment(
             file_system=disk,
@@ -39,7 +40,6 @@ class Member:
             broker_id=broker_id,
             data_dir="/data",
             coordinator="zookeeper://memory",
-            zookeeper_session_timeout_ms=100,
         )
         self.broker = Broker(config, environment)
 
