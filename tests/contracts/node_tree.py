@@ -167,6 +167,13 @@ class NodeTreeContract:
             await tree.multi([Check("/a", 0), operation])
         assert (failure.value.index, type(failure.value.cause)) == (1, error)
 
+    async def test_a_check_alone_changes_nothing(self, tree: NodeTree) -> None:
+        """It asks the servers that decide; any version will do where the node's existence counts."""
+        await tree.create("/a", b"data")
+        await tree.multi([Check("/a", ANY_VERSION)])
+        await tree.multi([Check("/a", 0)])
+        assert await tree.read("/a") == (b"data", 0, 0)
+
     async def test_an_ephemeral_node_has_an_owner_and_no_children(self, tree: NodeTree) -> None:
         """The owner is the session that created it."""
         await tree.create("/e", b"mine", ephemeral=True)
