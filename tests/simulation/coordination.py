@@ -235,6 +235,8 @@ class SimulatedNodeTree:
         self._tasks: list[asyncio.Task[None]] = []
         self._watched_paths: dict[str, None] = {}
         self._is_closed = False
+        self.before_next_multi: Callable[[], None] | None = None
+        """Called once, when the next atomic write is about to be sent."""
 
     @classmethod
     async def open(
@@ -391,6 +393,9 @@ class SimulatedNodeTree:
             server = self.server
             server.apply(server.nodes.plan_multi(operations, session.session_id))
 
+        if self.before_next_multi is not None:
+            call, self.before_next_multi = self.before_next_multi, None
+            call()
         await self._ask(execute)
 
     async def watch(self, path: str, callback: WatchCallback) -> Cancel:

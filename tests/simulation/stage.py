@@ -179,6 +179,15 @@ class Stage:
         assert node is not None, "nobody is the controller"
         return self.machines[json.loads(node.data)["brokerid"]]
 
+    def is_gone(self, machine: Machine) -> bool:
+        """Whether the coordinator has given the broker up."""
+        return self.server.nodes.get(f"/brokers/ids/{machine.broker_id}") is None
+
+    def controller_is_none_of(self, *machines: Machine) -> bool:
+        """Nor is the office free."""
+        node = self.server.nodes.get("/controller")
+        return node is None or self.controller not in machines
+
     def depose(self, machine: Machine) -> Machine:
         """Frees the office, until another machine has taken it; that machine."""
         while self.controller is machine:
@@ -189,6 +198,19 @@ class Stage:
     def hold_back(self, machine: Machine) -> None:
         """What it says to the coordinator stays on the wire."""
         self.cut(machine, COORDINATOR)
+
+    def hold_back_at_next_write(self, machine: Machine) -> Callable[[], bool]:
+        """Holds back its next atomic write, and all behind it; says whether that has come."""
+        tree = machine.session_tree
+        assert tree is not None
+        held = []
+
+        def hold() -> None:
+            self.hold_back(machine)
+            held.append(machine)
+
+        tree.before_next_multi = hold
+        return lambda: bool(held)
 
     def let_go(self, machine: Machine) -> None:
         """And now it arrives."""
