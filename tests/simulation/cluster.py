@@ -17,7 +17,7 @@ from broker.replication.peers import PeerError
 from protocol.errors import KafkaError
 from storage.file_system import StorageError
 from tests.fakes.memory_file_system import PowerFailure
-from tests.simulation.clients import Client
+from tests.simulation.clients import Client, NoAnswerError
 from tests.simulation.connection import ConnectionBrokenError, Service, Services
 from tests.simulation.consumer import Subscription
 from tests.simulation.coordination import TreeServer
@@ -36,6 +36,7 @@ EXPECTED_ERRORS: Final = (
     StorageError,
     PeerError,
     ConnectionBrokenError,
+    NoAnswerError,
     PowerFailure,
     OSError,
     TimeoutError,
