@@ -118,12 +118,20 @@ def _make_zookeeper() -> None:
 
 
 def _build(image: str, context: Path, *options: str) -> None:
-    """Docker's format: the other has no health checks."""
+    """Docker's format: the other has no health checks. What it replaces is taken away."""
+    replaced = _ids(image)
     CACHE.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=CACHE) as name:
         mounts = _pip_mounts(Path(name))
         arguments = ("--format", "docker", "--network", "host", *mounts, *options)
         podman("build", *arguments, "--tag", image, str(context))
+    for old in set(replaced) - set(_ids(image)):
+        podman("image", "rm", old)
+
+
+def _ids(image: str) -> list[str]:
+    """None or one."""
+    return podman("images", "--quiet", "--no-trunc", image).split()
 
 
 def _pip_mounts(directory: Path) -> list[str]:
