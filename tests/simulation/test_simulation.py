@@ -1,0 +1,59 @@
+"""Thousands of random histories of a whole cluster; `python -m tests.simulation` plays any other."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.simulation.history import play
+from tests.simulation.many import line, play_many
+
+FIRST_SEED = 20_261_121
+HISTORIES = 2000
+JOBS = 2
+
+
+@pytest.mark.slow
+def test_no_history_breaks_a_promise(capsys: pytest.CaptureFixture[str]) -> None:
+    """Whatever the network, the disks, the clocks and the coordinator do, in 2,000 histories."""
+    verdict = play_many(range(FIRST_SEED, FIRST_SEED + HISTORIES), JOBS)
+    with capsys.disabled():
+        print("\n" + verdict.table())
+    assert verdict.failures == [], "\n".join(map(line, verdict.failures))
+
+
+def test_every_kind_of_fault_strikes() -> None:
+    """A few dozen histories see every fault, and hold what makes them hard."""
+    verdict = play_many(range(60), jobs=1)
+    assert verdict.failures == [], "\n".join(map(line, verdict.failures))
+    from tests.simulation.faults import FAULTS
+
+    assert {f"fault: {kind}" for kind in FAULTS} <= set(verdict.counts)
+    assert verdict.counts["batches sent again"] > 0
+
+
+def test_a_seed_replays_exactly() -> None:
+    """Two processes with different hash seeds play the same history, event by event."""
+    digests = {_digest_elsewhere(hash_seed) for hash_seed in ("1", "2")}
+    assert digests == {_digests()}
+
+
+def test_another_seed_is_another_history() -> None:
+    """The digest tells histories apart."""
+    assert play(3).digest != play(4).digest
+
+
+def _digests() -> str:
+    return " ".join(play(seed).digest for seed in range(5))
+
+
+def _digest_elsewhere(hash_seed: str) -> str:
+    code = "from tests.simulation.test_simulation import _digests; print(_digests())"
+    environ = {**os.environ, "PYTHONHASHSEED": hash_seed}
+    run = subprocess.run(
+        [sys.executable, "-c", code], env=environ, capture_output=True, text=True, check=True
+    )
+    return run.stdout.strip()
