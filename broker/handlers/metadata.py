@@ -74,8 +74,20 @@ async def _create_and_answer(
         try:
             await broker.auto_create_topic(name)
         except KafkaError as error:
-            failures[name] = error
+            failures[name] = _for_clients(broker, error)
     return _answer(broker, listener, [_wanted_topic(broker, topic, failures) for topic in wanted])
+
+
+def _for_clients(broker: Broker, error: KafkaError) -> KafkaError:
+    """What a client is told that asked for a topic and got none.
+
+    A cluster that is just starting has too few brokers for the default replication factor, but not
+    for long: code 38 would make the client give up, 5 makes it ask again.
+    """
+    is_starting = error.code is ErrorCode.INVALID_REPLICATION_FACTOR
+    if is_starting and broker.config.zookeeper_hosts is not None:
+        return KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, error.message)
+    return error
 
 
 def _wanted_topic(

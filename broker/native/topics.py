@@ -1,4 +1,4 @@
-"""`metadata` and `create_topic`: the topics, as on the Kafka port."""
+"""`metadata` and `create_topic`: the topics, as on the Kafka port; addresses are of native ports."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from broker.coordination.topic import NewTopic
 from broker.handlers import create_topics, metadata
-from broker.listener_names import PLAINTEXT
+from broker.listener_names import NATIVE
 from broker.request import Peer
 from protocol.native.messages import CreateTopic, Metadata
 
@@ -21,7 +21,7 @@ def handle_metadata(
     """Brokers, topics, partitions, leaders; a topic's own error stands in its row."""
     names = message.topics
     wanted = None if names is None else [metadata.WantedTopic(name) for name in names]
-    return metadata.describe(broker, wanted, may_create=message.may_create, listener=PLAINTEXT)
+    return metadata.describe(broker, wanted, may_create=message.may_create, listener=NATIVE)
 
 
 async def handle_create_topic(message: CreateTopic, _peer: Peer, broker: Broker) -> dict[str, Any]:

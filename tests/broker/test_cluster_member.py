@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import uuid
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,9 @@ from broker.coordination.node_tree import CoordinationError
 from broker.coordination.registration import BrokerIdInUseError
 from broker.coordination.topic import NewTopic
 from broker.environment import Environment, wall_clock_ms
+from broker.handlers import metadata
 from broker.replication.peers import TcpPeers
+from protocol.errors import ErrorCode
 from tests.fakes.memory_file_system import MemoryFileSystem
 from tests.fakes.memory_node_tree import MemoryNodeTree, MemoryTree
 
@@ -24,10 +27,10 @@ ENDPOINTS = {"PLAINTEXT": Address("127.0.0.1", 1), "NATIVE": Address("127.0.0.1"
 class Member:
     """A broker of a cluster of which it may be the only one."""
 
-    def __init__(self, server: MemoryTree, disk: MemoryFileSystem, broker_id: int = 1) -> None:
+    def __init__(self, server: MemoryTree, disk: MemoryFileSystem, **settings: Any) -> None:
         self.tree = server.connect()
         self.tree.session_timeout_s = 0.1
-        rng = random.Random(broker_id)
+        rng = random.Random(1)
         environment = Environment(
             file_system=disk,
             open_tree=self._open_tree,
@@ -37,9 +40,9 @@ class Member:
             new_uuid=lambda: uuid.UUID(int=rng.getrandbits(128)),
         )
         config = Config(
-            broker_id=broker_id,
             data_dir="/data",
             coordinator="zookeeper://memory",
+            **settings,
         )
         self.broker = Broker(config, environment)
 
@@ -69,6 +72,18 @@ async def test_a_member_leads_again_after_a_restart_in_a_later_epoch() -> None:
     await second.led("orders")
     assert second.broker.find_partition("orders", 0).leader_epoch >= 2
     await second.broker.stop()
+
+
+async def test_a_topic_that_needs_more_brokers_is_worth_asking_for_again() -> None:
+    """While a cluster starts, its brokers come one by one: a client shall wait, not give up."""
+    member = Member(MemoryTree(), MemoryFileSystem(), default_replication_factor=3)
+    await member.start()
+    wanted = [metadata.WantedTopic("orders")]
+    answer = metadata.describe(member.broker, wanted, may_create=True, listener="PLAINTEXT")
+    assert not isinstance(answer, dict)
+    (topic,) = (await answer)["topics"]
+    assert topic["error_code"] is ErrorCode.LEADER_NOT_AVAILABLE
+    await member.broker.stop()
 
 
 async def test_an_empty_disk_is_no_replacement_for_the_last_replica() -> None:
