@@ -3,7 +3,7 @@
 1. Wait until the session of an earlier life of this broker has ended.
 2. With an empty disk: refuse where this broker is the last replica in sync.
 3. Withdraw from what that life led (`coordination/withdrawal.py`), and from the in-sync replicas where
-   the end of a log may be lost.
+   the end of a log may be lost. With an empty disk refuse again: it may have become the last one.
 4. Register. From here on the controller may give roles.
 
 A crash after any step: the next start begins again, and finds less to give up.
@@ -42,13 +42,14 @@ class Joining:
         tail_is_safe: bool,
         is_new_directory: bool,
     ) -> None:
-        """`tail_is_safe`: all that this broker ever had in its logs is still there."""
+        """`tail_is_safe`: no power failure can have taken anything from these logs."""
         self.unsafe_tails: dict[str, None] = {}
         """Names of the partitions of which nobody else was in sync when the tail was lost."""
         self._config = config
         self._tree = tree
         self._registry = registry
-        self._tail_is_safe = tail_is_safe
+        self._tail_is_safe = tail_is_safe and not is_new_directory
+        """All that this broker ever had in its logs is still there."""
         self._is_new_directory = is_new_directory
 
     async def register(self, info: BrokerInfo) -> int:
@@ -62,6 +63,8 @@ class Joining:
         if self._is_new_directory:
             self._check_nothing_is_lost(info.broker_id)
         await withdraw(self._registry, info.broker_id, tail_is_safe=self._tail_is_safe)
+        if self._is_new_directory:
+            self._check_nothing_is_lost(info.broker_id)
         if not self._tail_is_safe:
             self.unsafe_tails = dict.fromkeys(self._last_in_sync(info.broker_id))
         broker_epoch = self._tree.session_id

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import random
 import uuid
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from broker.broker import Broker
-from broker.config import Address, Config
-from broker.coordination.node_data import NO_LEADER
+from broker.config import Address, Config, LogFlush
+from broker.coordination.node_data import (
+    NO_LEADER,
+    decode_partition_state,
+    encode_partition_state,
+    partition_state_path,
+)
 from broker.coordination.node_tree import CoordinationError
 from broker.coordination.registration import BrokerIdInUseError
 from broker.coordination.topic import NewTopic
@@ -19,7 +25,7 @@ from broker.handlers import metadata
 from broker.replication.peers import TcpPeers
 from protocol.errors import ErrorCode
 from tests.fakes.memory_file_system import MemoryFileSystem
-from tests.fakes.memory_node_tree import MemoryNodeTree, MemoryTree
+from tests.fakes.memory_node_tree import MemoryNodeTree, MemoryTree, turns
 
 ENDPOINTS = {"PLAINTEXT": Address("127.0.0.1", 1), "NATIVE": Address("127.0.0.1", 2)}
 
@@ -96,6 +102,27 @@ async def test_an_empty_disk_is_no_replacement_for_the_last_replica() -> None:
     await first.broker.stop()
     with pytest.raises(CoordinationError, match="orders-0"):
         await Member(server, MemoryFileSystem()).start()
+
+
+@pytest.mark.parametrize("log_flush", LogFlush)
+async def test_an_empty_disk_is_in_sync_with_nobody(log_flush: LogFlush) -> None:
+    """Not even where all that a broker writes is on disk: what it had was on another disk."""
+    server, disk = MemoryTree(), MemoryFileSystem()
+    first = Member(server, disk, log_flush=log_flush)
+    await first.start()
+    await first.broker.create_topic(NewTopic(name="orders"))
+    await first.led("orders")
+    await first.broker.stop()
+    path, tree = partition_state_path("orders", 0), server.connect()
+    node = await tree.read(path)  # as if both replicas had been killed at once
+    state = replace(decode_partition_state(path, node), isr=(1, 2), leader=NO_LEADER)
+    await tree.write(path, encode_partition_state(state), node.version)
+    second = Member(server, MemoryFileSystem(), log_flush=log_flush)
+    await second.start()
+    await turns()
+    state = decode_partition_state(path, await tree.read(path))
+    assert (state.leader, state.isr) == (NO_LEADER, (2,))
+    await second.broker.stop()
 
 
 async def test_a_broker_id_that_is_in_use_is_refused() -> None:
