@@ -1,19 +1,15 @@
-"""The coordinator: one tree on a server, and clients with sessions that reach it over the network.
+"""The client's side of the coordinator: `NodeTree` over the network, with a session.
 
-As ZooKeeper: requests of one connection are executed and answered in order; a connection that breaks
-leaves the client without the answers of what it had sent, executed or not; a session ends when the
-server has not heard of it for its timeout, by the server's clock, and its client hears of that when
-it reaches the server again. The client calls itself SUSPENDED after two thirds of the timeout in
-silence. After an outage of the server every session starts its timeout anew.
-
-The rules of the nodes are `broker.coordination.nodes`, which its own tests prove.
+A connection that breaks leaves the client without the answers of what it had sent, executed or not.
+The client calls itself SUSPENDED after two thirds of the timeout in silence, and LOST when a server
+says that the session has ended; then it begins another.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from broker.coordination.node_tree import (
@@ -29,188 +25,15 @@ from broker.coordination.node_tree import (
     SessionState,
     WatchCallback,
     Write,
-    parent_of,
 )
 from broker.coordination.nodes import Change, Nodes
 from broker.coordination.watches import Watches
-from tests.simulation.network import Channel, Network
+from tests.simulation.coordinator import Execute, Session, TreeConnection, TreeServer
+from tests.simulation.network import Network
 from tests.simulation.process import Process
 
-NODE: Final = "coordinator"
-TICK_S: Final = 0.3
-"""A session ends up to so much later than it could."""
 RECONNECT_S: Final = 0.3
 CONNECT_TIMEOUT_S: Final = 1.0
-
-Execute = Callable[["Session"], Any]
-
-
-class Session:
-    """What the server knows of one client."""
-
-    def __init__(self, session_id: int, timeout_s: float, client: str) -> None:
-        self.session_id = session_id
-        self.timeout_s = timeout_s
-        self.client = client
-        self.last_heard = 0.0
-        self.ended_at: float | None = None
-        self.was_cut_short = False
-        """It ended before its time: no client can know when."""
-        self.connection: TreeConnection | None = None
-        self.watched: dict[str, None] = {}
-
-
-class TreeServer:
-    """The nodes, the sessions, and the time at which each of them ended."""
-
-    def __init__(self, network: Network) -> None:
-        self.nodes = Nodes()
-        self.sessions: dict[int, Session] = {}
-        self.is_down = False
-        self.process = Process(network.loop, NODE)
-        self.on_change: Callable[[Change], None] = lambda _change: None
-        """Sees every change of a node."""
-        self._network = network
-        self._loop = network.loop
-
-    def open_session(self, timeout_s: float, client: str) -> Session:
-        session = Session(len(self.sessions) + 1, timeout_s, client)
-        self.sessions[session.session_id] = session
-        session.last_heard = self._loop.time()
-        self.process.later(timeout_s, self._look_after, session)
-        return session
-
-    def expire(self, session_id: int) -> None:
-        """Ends a session before its time: its client hears of it later."""
-        session = self.sessions[session_id]
-        session.was_cut_short = True
-        self._expire(session)
-
-    def _expire(self, session: Session) -> None:
-        self.end(session)
-        if session.connection is not None:
-            session.connection.break_off()
-
-    def end(self, session: Session) -> None:
-        """Removes the session's ephemeral nodes."""
-        if session.ended_at is None:
-            session.ended_at = self._loop.time()
-            owned = self.nodes.owned_by(session.session_id)
-            self.apply([Change(path, None) for path in owned])
-
-    def go_down(self) -> None:
-        """Nobody is connected any more; the sessions wait."""
-        self.is_down = True
-        for session in self.sessions.values():
-            if session.connection is not None:
-                session.connection.break_off()
-
-    def come_up(self) -> None:
-        self.is_down = False
-        for session in self.sessions.values():
-            session.last_heard = self._loop.time()
-
-    def execute(self, connection: TreeConnection, number: int, request: Execute) -> None:
-        """One request of a connection, in order."""
-        session = connection.session
-        if self.is_down or session is None or session.connection is not connection:
-            return
-        session.last_heard = self._loop.time()
-        try:
-            result = request(session)
-        except CoordinationError as error:
-            result = error
-        connection.down.send(connection.answered, number, result)
-
-    def apply(self, changes: Sequence[Change]) -> None:
-        """Makes changes visible, then tells who watches."""
-        for change in changes:
-            came_or_went = (self.nodes.get(change.path) is None) != (change.node is None)
-            self.nodes.publish([change])
-            self.on_change(change)
-            for session in self.sessions.values():
-                if session.connection is not None and _concerns(session.watched, change.path):
-                    session.connection.tell(change.path, came_or_went=came_or_went)
-
-    def _look_after(self, session: Session) -> None:
-        """Ends the session when its time is up, not before."""
-        if session.ended_at is not None:
-            return
-        left = session.last_heard + session.timeout_s - self._loop.time()
-        if self.is_down or left > 0:
-            self.process.later(
-                max(left, 0.01) if not self.is_down else TICK_S, self._look_after, session
-            )
-            return
-        self.process.later(self._network.rng.random() * TICK_S, self._expire_if_silent, session)
-
-    def _expire_if_silent(self, session: Session) -> None:
-        is_silent = session.last_heard + session.timeout_s <= self._loop.time()
-        if is_silent and not self.is_down and session.ended_at is None:
-            self._expire(session)
-        else:
-            self._look_after(session)
-
-
-def _concerns(watched: dict[str, None], path: str) -> bool:
-    return path in watched or parent_of(path) in watched
-
-
-class TreeConnection:
-    """One TCP connection of a client to the server."""
-
-    def __init__(self, client: SimulatedNodeTree) -> None:
-        network, server = client.network, client.server
-        self.client = client
-        self.session: Session | None = None
-        self.is_broken = False
-        self.up = Channel(network, client.node, NODE, server.process)
-        self.down = Channel(network, NODE, client.node, client.process)
-
-    # On the server
-
-    def connect(self, session_id: int, timeout_s: float, watched: Iterable[str]) -> None:
-        """The first message: goes on with a session, or (0) begins one, and sets its watches."""
-        server = self.client.server
-        if server.is_down:
-            return
-        session = server.sessions.get(session_id)
-        if session is None:
-            session = server.open_session(timeout_s, self.client.node)
-        elif session.ended_at is not None:
-            self.down.send(self.client.refused, self)
-            return
-        elif session.connection is not None:
-            session.connection.break_off()
-        session.last_heard = self.client.network.loop.time()
-        session.connection = self
-        session.watched.update(dict.fromkeys(watched))
-        self.session = session
-        self.down.send(self.client.accepted, self, session.session_id)
-
-    def break_off(self) -> None:
-        """The server closes the connection; the client notices when it hears of it."""
-        if self.session is not None and self.session.connection is self:
-            self.session.connection = None
-        self.down.send(self.broken)
-
-    def tell(self, path: str, *, came_or_went: bool) -> None:
-        """Sends a watch's event."""
-        self.down.send(self.client.hear, self, path, came_or_went)
-
-    # At the client
-
-    def answered(self, number: int, result: Any) -> None:
-        self.client.answered(self, number, result)
-
-    def broken(self) -> None:
-        """The client has no connection any more; what it sent may have arrived."""
-        if not self.is_broken:
-            self.is_broken = True
-            self.down.close()
-            if self.client.network.rng.random() < 1 / 2:
-                self.up.close()
-            self.client.disconnected(self)
 
 
 class SimulatedNodeTree:
@@ -341,7 +164,7 @@ class SimulatedNodeTree:
             if silence_s > self._timeout_s * 2 / 3:
                 connection.broken()
             elif silence_s > self._timeout_s / 4:
-                connection.up.send(self.server.execute, connection, 0, _nothing)
+                connection.up.send(connection.execute, 0, _nothing, True)
 
     def _become(self, state: SessionState) -> None:
         if self._state is not state:
@@ -363,16 +186,15 @@ class SimulatedNodeTree:
         return self._state
 
     async def read(self, path: str) -> Node:
-        node: Node = await self._ask(lambda _: self.server.nodes.read(path))
+        node: Node = await self._read(lambda nodes: nodes.read(path))
         return node
 
     async def read_many(self, paths: Sequence[str]) -> list[Node | None]:
-        nodes = self.server.nodes
-        found: list[Node | None] = await self._ask(lambda _: [nodes.get(path) for path in paths])
+        found: list[Node | None] = await self._read(lambda nodes: [*map(nodes.get, paths)])
         return found
 
     async def children(self, path: str) -> list[str]:
-        names: list[str] = await self._ask(lambda _: self.server.nodes.children(path))
+        names: list[str] = await self._read(lambda nodes: nodes.children(path))
         return names
 
     async def create(self, path: str, data: bytes = b"", *, ephemeral: bool = False) -> None:
@@ -452,13 +274,22 @@ class SimulatedNodeTree:
             raise
         return cancel
 
-    async def _ask(self, request: Execute) -> Any:
+    async def _read(self, read: Callable[[Nodes], Any]) -> Any:
+        """By whatever server the client is connected to."""
+
+        def execute(session: Session) -> Any:
+            assert session.connection is not None
+            return read(session.connection.nodes)
+
+        return await self._ask(execute, is_read=True)
+
+    async def _ask(self, request: Execute, *, is_read: bool = False) -> Any:
         connection = self._connection
         if self._state is not SessionState.CONNECTED or connection is None:
             raise ConnectionLostError(f"the session is {self._state.value}")
         self._numbers += 1
         future = self._waiting[self._numbers] = self.network.loop.create_future()
-        connection.up.send(self.server.execute, connection, self._numbers, request)
+        connection.up.send(connection.execute, self._numbers, request, is_read)
         if self.network.happens(self.network.weather.break_probability):
             delay_s = self.network.delay_s() + self.network.delay_s() * self.network.rng.random()
             self.process.later(delay_s, connection.broken)

@@ -247,6 +247,18 @@ def coordinator_down(cluster: Cluster, rng: Random) -> Undo:
     return cluster.server.come_up
 
 
+def coordinator_behind(cluster: Cluster, rng: Random) -> Undo:
+    """One server of the coordinator falls behind: whoever is connected there reads what was."""
+    behind = cluster.server.behind
+    behind.lag_s = rng.uniform(0.05, 2.0)
+
+    def undo() -> None:
+        behind.lag_s = 0
+        behind.catch_up()
+
+    return undo
+
+
 def expire_session(cluster: Cluster, rng: Random) -> Undo:
     """The coordinator gives a broker up, which does not know it yet."""
     tree = _machine(cluster, rng).session_tree
@@ -356,6 +368,7 @@ FAULTS: Final[dict[str, tuple[int, Fault]]] = {
     "isolate": (3, isolate),
     "cut from coordinator": (3, cut_from_coordinator),
     "coordinator down": (1, coordinator_down),
+    "coordinator behind": (2, coordinator_behind),
     "expire session": (3, expire_session),
     "controller loss": (2, controller_loss),
     "delete records": (2, delete_some_records),

@@ -20,7 +20,8 @@ from broker.environment import Environment
 from storage.file_system import StorageError
 from tests.fakes.memory_file_system import MemoryFileSystem, keep_all, keep_none
 from tests.simulation.connection import Observer, Service, Services, SimulatedPeers
-from tests.simulation.coordination import SimulatedNodeTree, TreeServer
+from tests.simulation.coordination import SimulatedNodeTree
+from tests.simulation.coordinator import TreeServer
 from tests.simulation.disk import WatchedFileSystem
 from tests.simulation.network import Network
 from tests.simulation.process import Process

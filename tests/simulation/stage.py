@@ -19,7 +19,7 @@ from broker.partition import Partition
 from tests.simulation.checkers import settled
 from tests.simulation.clients import REQUEST_TIMEOUT_S, Client, error_code
 from tests.simulation.cluster import Cluster, Topic
-from tests.simulation.coordination import NODE as COORDINATOR
+from tests.simulation.coordinator import NODE as COORDINATOR
 from tests.simulation.history import COORDINATOR_URL, Settled
 from tests.simulation.machine import Machine
 from tests.simulation.observations import SentBatch, Spot
