@@ -1,11 +1,15 @@
 """Changes whose answer was lost: did they land?
 
 `ConnectionLostError` on a change means that nobody knows. What `commit` changes is conditional, so
-that reading tells: the first node that the operations fill with data has exactly ours (and our version), or
-it has not.
+that reading tells: the first node that the operations fill with data, and every node that they write
+over, has exactly ours (and our version), or it has not.
+
+One node would not do: a leader that drops a dead follower from an ISR writes the same bytes as that
+follower, which withdraws from many ISRs at once. What all stands as it was meant may as well be
+somebody else's.
 
 Knows nothing of what the operations mean; the first data must be what nobody else would write there
-(a random topic id, a state with our leader epoch), or what may as well be somebody else's.
+(a random topic id), unless all of it is written over something.
 """
 
 from __future__ import annotations
@@ -20,6 +24,7 @@ from broker.coordination.node_tree import (
     Create,
     Delete,
     MultiFailedError,
+    Node,
     NodeTree,
     Operation,
     Write,
@@ -53,7 +58,7 @@ async def commit(tree: NodeTree, operations: Sequence[Operation]) -> None:
 
 
 async def _have_landed(tree: NodeTree, operations: Sequence[Operation]) -> bool:
-    """Judges by the first node that is changed exactly once, if possible to some data.
+    """Judges by nodes that are changed exactly once.
 
     A check leaves no trace, and an empty node tells nothing of who made it.
     """
@@ -61,8 +66,14 @@ async def _have_landed(tree: NodeTree, operations: Sequence[Operation]) -> bool:
     counts = Counter(operation.path for operation in changes)
     once = [change for change in changes if counts[change.path] == 1]
     with_data = (change for change in once if not isinstance(change, Delete) and change.data)
-    change = next(with_data, once[0])
-    node = (await tree.read_many([change.path]))[0]
+    first = next(with_data, once[0])
+    written = [change for change in once if isinstance(change, Write) and change is not first]
+    telling = [first, *written]
+    nodes = await tree.read_many([change.path for change in telling])
+    return all(map(_is_as_meant, telling, nodes))
+
+
+def _is_as_meant(change: Create | Write | Delete, node: Node | None) -> bool:
     match change:
         case Create(_, data):
             return node is not None and node.data == data

@@ -72,6 +72,19 @@ async def test_a_rivals_write_is_not_taken_for_ours(
     assert (await tree.read("/a")).data == b"theirs"
 
 
+async def test_one_equal_write_of_a_rival_is_not_all_of_ours(
+    tree: MemoryNodeTree, server: MemoryTree
+) -> None:
+    """A leader and the follower that it drops write the same; the follower has more to write."""
+    await tree.create("/b", b"old")
+    rival = server.connect()
+    tree.lose_next_reply(applied=False)
+    tree.before_next_change(lambda: rival.write("/a", b"without 2", 0))
+    with pytest.raises(MultiFailedError):
+        await commit(tree, [Write("/a", b"without 2", 0), Write("/b", b"without 2", 0)])
+    assert (await tree.read("/b")).data == b"old"
+
+
 @pytest.mark.parametrize("operation", [Create("/new", b"ours"), Write("/a", b"ours", 0)])
 async def test_a_request_that_lands_late_is_ours(
     tree: MemoryNodeTree, server: MemoryTree, operation: Create | Write
