@@ -137,14 +137,13 @@ async def await_departure(tree: NodeTree, broker_id: int, *, wait_s: float) -> N
     path = broker_path(broker_id)
     changed = asyncio.Event()
     cancel = await tree.watch(path, lambda _: changed.set())
-    holder = None
     try:
+        holder = (await tree.read_many([path]))[0]
         async with asyncio.timeout(wait_s):
-            while (holder := (await tree.read_many([path]))[0]) is not None:
-                if holder.owner == tree.session_id:
-                    return
+            while holder is not None and holder.owner != tree.session_id:
                 await changed.wait()
                 changed.clear()
+                holder = (await tree.read_many([path]))[0]
     except TimeoutError as error:
         raise _in_use(broker_id, holder) from error
     finally:
