@@ -119,6 +119,13 @@ class Duties:
             return
         self._is_asked = False
         try:
+            await self._hold_elections_of_node()
+        except BaseException:
+            self._is_asked = True  # a lost race: nobody will ask again for what was not done
+            raise
+
+    async def _hold_elections_of_node(self) -> None:
+        try:
             asked = await read_asked(self._tree)
         except NodeDataError as error:
             logger.error("no elections are held: %s", error)  # noqa: TRY400 - the message says all

@@ -320,6 +320,34 @@ def test_the_preferred_leader_takes_over_when_asked() -> None:
     play(scenario())
 
 
+def test_a_lost_race_does_not_lose_the_request() -> None:
+    """A leader that changes its ISR meanwhile does not keep the preferred one from its office."""
+
+    async def scenario() -> None:
+        cluster = await started(1, 2)
+        await cluster.create_topic((2, 1))
+        await cluster.kill(2)
+        await cluster.start(2)
+        await cluster.keep_isrs()
+        assert cluster.shown()[0] == 1
+        path = partition_state_path("t", 0)
+        rival = cluster.server.connect()
+
+        async def change_isr() -> None:
+            node = await rival.read(path)
+            await rival.write(path, node.data, node.version)
+
+        (controller,) = cluster.controllers()
+        cluster.members[controller].tree.before_next_change(change_isr)
+        await ask(cluster.members[2].tree, {("t", 0): ElectionType.PREFERRED})
+        await settle()
+        assert cluster.shown()[0] == 2
+        assert cluster.server.nodes.get(PREFERRED_REPLICA_ELECTION) is None
+        await cluster.stop()
+
+    play(scenario())
+
+
 def test_requests_that_cannot_be_read_stop_nothing() -> None:
     """Somebody's typing error in the node must not cost the cluster its controller."""
 
