@@ -9,7 +9,7 @@ from asyncio import Task
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from broker.config import Config
 from broker.coordination.node_tree import CoordinationError
@@ -59,7 +59,9 @@ class Cluster:
 
     def __init__(self, seed: int, *, broker_count: int, settings: Mapping[str, Any]) -> None:
         self.rng = Random(seed)
-        self.loop = VirtualLoop(self._new_rng(), self._take_error)
+        self.loop = VirtualLoop(  # type: ignore[abstract]  # only what is needed
+            self._new_rng(), self._take_error
+        )
         self.observations = Observations(self.loop.time)
         self.network = Network(self.loop, self._new_rng())
         self.services = Services()
@@ -81,7 +83,7 @@ class Cluster:
         for broker_id in range(1, broker_count + 1):
             self.add_machine(broker_id, settings)
 
-    def __enter__(self) -> Cluster:
+    def __enter__(self) -> Self:
         self.loop.__enter__()
         return self
 

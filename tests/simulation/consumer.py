@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any, Final
 
 from tests.simulation.clients import (
@@ -38,10 +39,8 @@ class Subscription:
         client = self._client
         while True:
             node = await client.leader_of(self.spot)
-            try:
+            with contextlib.suppress(NoAnswerError):
                 await self._poll(client.connection(node))
-            except NoAnswerError:
-                pass
             await client.back_off()
 
     async def _poll(self, connection: ClientConnection) -> None:

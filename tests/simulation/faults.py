@@ -14,8 +14,8 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
 
 from broker.config import LogFlush
-from broker.handlers import alter_partition_reassignments, delete_records, elect_leaders
 from broker.coordination.nodes import Change
+from broker.handlers import alter_partition_reassignments, delete_records, elect_leaders
 from tests.fakes.memory_file_system import Survival, keep_none
 from tests.simulation.network import Weather
 
@@ -127,7 +127,12 @@ def power_of_all(cluster: Cluster, rng: Random) -> Undo:
         for machine in cluster.machines.values()
         if machine.config.log_flush is LogFlush.COMMIT
     ]
-    return lambda: [undo() for undo in undos] and None
+
+    def undo_all() -> None:
+        for undo in undos:
+            undo()
+
+    return undo_all
 
 
 def stop(cluster: Cluster, rng: Random) -> Undo:
@@ -301,7 +306,7 @@ def delete_some_records(cluster: Cluster, rng: Random) -> Undo:
         return NOTHING
     for machine in cluster.machines.values():
         service = machine.service
-        partition = service and service.broker.partitions.get(tuple(spot))
+        partition = service and service.broker.partitions.get(spot)
         if service and partition and partition.is_leader and not service.process.is_paused:
             offset = rng.randint(0, partition.high_watermark)
             service.process.soon(_delete_records, service.broker, spot, offset)
@@ -342,7 +347,11 @@ def recreate(cluster: Cluster, rng: Random) -> Undo:
     if services:
         service = rng.choice(services)
         service.process.spawn(service.broker.registry.delete_topic(topic.name))
-    return lambda: cluster.create_topic_somehow(topic)
+
+    def undo() -> None:
+        cluster.create_topic_somehow(topic)
+
+    return undo
 
 
 def _administer(cluster: Cluster, rng: Random, handle: Any, body: Any) -> None:

@@ -21,7 +21,6 @@ from broker.replication.core.in_sync_replicas import InSyncReplicas
 from protocol import dedup
 from storage import log
 from storage.log import Log
-from storage.producer_state import ProducerStates
 
 Patches = list[Any]
 

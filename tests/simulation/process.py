@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import warnings
-import warnings
 from asyncio import Task
 from collections import deque
 from collections.abc import Callable, Coroutine

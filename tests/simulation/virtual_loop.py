@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from contextvars import Context, copy_context
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from tests.simulation.process import OWNER, Process
 
@@ -33,22 +33,21 @@ class LivelockError(Exception):
 class Handle:
     """A scheduled callback, of a process."""
 
-    __slots__ = ("_args", "_callback", "_context", "_when", "is_cancelled", "owner")
+    __slots__ = ("_when", "args", "callback", "context", "is_cancelled", "owner")
 
     def __init__(
         self, callback: Callable[..., object], args: tuple[Any, ...], context: Context, when: float
     ) -> None:
-        self._callback: Callable[..., object] | None = callback
-        self._args = args
-        self._context = context
+        self.callback = callback
+        self.args = args
+        self.context = context
         self._when = when
         self.is_cancelled = False
         self.owner: Process | None = context.get(OWNER)
 
     def cancel(self) -> None:
         self.is_cancelled = True
-        self._callback = None
-        self._args = ()
+        self.callback, self.args = _nothing, ()
 
     def cancelled(self) -> bool:
         return self.is_cancelled
@@ -56,10 +55,9 @@ class Handle:
     def when(self) -> float:
         return self._when
 
-    def run(self) -> None:
-        """Runs the callback in its context."""
-        if self._callback is not None:
-            self._context.run(self._callback, *self._args)
+
+def _nothing() -> None:
+    """What a cancelled handle would run."""
 
 
 class VirtualLoop(asyncio.AbstractEventLoop):
@@ -109,7 +107,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
                     continue
             self.steps += 1
             try:
-                handle.run()
+                handle.context.run(handle.callback, *handle.args)
             except Exception as error:  # noqa: BLE001 - as asyncio's own loop
                 self._on_error(owner, error)
             if self.steps - begun > STEPS_AT_ONE_TIME_MAX:
@@ -170,7 +168,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
     def create_future(self) -> asyncio.Future[Any]:
         return asyncio.Future(loop=self)
 
-    def create_task(  # type: ignore[override]
+    def create_task(
         self, coro: Any, *, name: str | None = None, context: Context | None = None
     ) -> asyncio.Task[Any]:
         task: asyncio.Task[Any] = asyncio.Task(coro, loop=self, name=name, context=context)
@@ -221,7 +219,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
 
     # Entering and leaving
 
-    def __enter__(self) -> VirtualLoop:
+    def __enter__(self) -> Self:
         events._set_running_loop(self)
         return self
 

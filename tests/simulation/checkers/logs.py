@@ -19,12 +19,12 @@ class Batch(NamedTuple):
     producer_id: int
     producer_epoch: int
     base_sequence: int
-    count: int
+    record_count: int
     data: bytes
 
     @property
     def next_offset(self) -> int:
-        return self.base_offset + self.count
+        return self.base_offset + self.record_count
 
     @property
     def content(self) -> bytes:
@@ -46,7 +46,7 @@ def read_batches(data: bytes) -> Iterator[Batch]:
             producer_id=fields[9],
             producer_epoch=fields[10],
             base_sequence=fields[11],
-            count=fields[6] + 1,
+            record_count=fields[6] + 1,
             data=data[position:end],
         )
         position = end

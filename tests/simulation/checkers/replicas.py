@@ -68,7 +68,7 @@ def state_follows_from_log(name: str, log: ReplicaLog, state: State) -> Iterator
             continue
         known = KnownBatch(
             batch.base_sequence,
-            (batch.base_sequence + batch.count - 1) % 2**31,
+            (batch.base_sequence + batch.record_count - 1) % 2**31,
             batch.base_offset,
             batch.next_offset - 1,
         )

@@ -63,7 +63,7 @@ def partitions_of(cluster: Cluster, spot: Spot) -> dict[str, Partition]:
     """The replicas on running brokers, by node."""
     held = {}
     for machine in cluster.machines.values():
-        partition = None if machine.broker is None else machine.broker.partitions.get(tuple(spot))
+        partition = None if machine.broker is None else machine.broker.partitions.get(spot)
         if partition is not None:
             held[machine.node] = partition
     return held

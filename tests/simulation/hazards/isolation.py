@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from broker.config import LogFlush
 from protocol.errors import ErrorCode
@@ -21,8 +22,9 @@ def a_leader_alone_shrinks() -> list[str]:
         producer.send(2)
         later.send(1)
         leader = stage.leader
-        for other in (*stage.followers, COORDINATOR):
-            stage.part(leader, other)
+        stage.part(leader, COORDINATOR)
+        for follower in stage.followers:
+            stage.part(leader, follower)
         batches = producer.begin(2)
         stage.run(2.0)  # longer than a follower may lag, shorter than the session surely lives
         batches += later.begin(1)
@@ -107,7 +109,7 @@ def messages_come_minutes_late() -> list[str]:
             producer.send(3)
             leader = stage.leader
             stage.kill(leader)
-            stage.until(lambda gone=leader: stage.is_led_by_another_than(gone))
+            stage.until(partial(stage.is_led_by_another_than, leader))
             producer.send(2)
             stage.start(leader)
             stage.run(5.0)
