@@ -140,6 +140,8 @@ class Fetcher:
             await self._fetch_snapshot_piece(follower)
         await self._made_durable(ready)
         fetching = [one for one in ready if one.bootstrap is None and one.is_current]
+        # The waiting ends with a failed disk, too: then nothing may be claimed that it had to keep.
+        fetching = [one for one in fetching if _is_durable(one.partition)]
         if fetching:
             await self._fetch(fetching, max_wait_ms=0 if starting else MAX_WAIT_MS)
 
@@ -204,11 +206,14 @@ class Fetcher:
         """
         for follower in followers:
             partition = follower.partition
-            end = partition.log.log_end_offset
-            if follower.is_current and partition.durable_offset < end:
+            if follower.is_current and not _is_durable(partition):
                 partition.mark_dirty()
                 with contextlib.suppress(KafkaError):  # another role: nobody asks any more
-                    await partition.acknowledged(end, by_all=False)
+                    await partition.acknowledged(partition.log.log_end_offset, by_all=False)
+
+
+def _is_durable(partition: Partition) -> bool:
+    return partition.durable_offset >= partition.log.log_end_offset
 
 
 def _now_s() -> float:

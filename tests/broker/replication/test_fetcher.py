@@ -1,0 +1,123 @@
+"""What a follower tells its leader to have, and when."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Mapping
+from typing import Any
+
+from broker.config import Address, Config, LogFlush
+from broker.coordination.node_data import PartitionState
+from broker.metrics import Metrics
+from broker.partition import Partition, ProduceRules
+from broker.replication.fetcher import Fetcher, FetcherContext
+from broker.topic_config import TopicConfig
+from protocol.errors import ErrorCode, KafkaError
+from protocol.record_batch import read_header
+from tests.broker.fake_membership import FakeMembership
+from tests.fakes.memory_node_tree import turns
+from tests.storage.log_workload import make_batch
+from tests.storage.one_log import NOW_MS, OneLog
+
+
+class Leader:
+    """Broker 2: answers the first fetch with a batch and notes what is asked."""
+
+    def __init__(self) -> None:
+        self.offsets: list[int] = []
+
+    async def call(
+        self, broker_id: int, address: Address, message: Mapping[str, Any], *, timeout_s: float
+    ) -> dict[str, Any]:
+        del broker_id, address, timeout_s
+        (wanted,) = message["partitions"]
+        self.offsets.append(wanted["offset"])
+        if len(self.offsets) > 1:
+            await asyncio.Event().wait()
+        return {"partitions": [fetched(one_batch())], "error": {"code": 0}}
+
+    def disconnect(self, broker_id: int) -> None: ...
+
+    async def close(self) -> None: ...
+
+
+def fetched(batches: bytes) -> dict[str, Any]:
+    return {
+        "error": 0,
+        "high_watermark": 0,
+        "log_start_offset": 0,
+        "diverging": None,
+        "batches": batches,
+    }
+
+
+def one_batch() -> bytes:
+    """As a leader in epoch 3 has stored it at offset 0."""
+    log = OneLog().log
+    batch = make_batch(producer_id=1, epoch=0, sequence=0, count=1, size=20, timestamp=NOW_MS)
+    log.append(batch, read_header(batch), 3, NOW_MS)
+    return log.read_for_replica(0, 1000)
+
+
+class Following:
+    """A partition of broker 1 that follows broker 2, with `log_flush=commit`."""
+
+    def __init__(self) -> None:
+        config = Config(log_flush=LogFlush.COMMIT)
+        self.dirty: list[Partition] = []
+        self.leader = Leader()
+        self.partition = Partition(
+            "orders",
+            0,
+            uuid.UUID(int=7),
+            OneLog().log,
+            config=config,
+            rules=ProduceRules.of(TopicConfig.of(config, {})),
+            high_watermark=0,
+            membership=FakeMembership(),
+            on_dirty=self.dirty.append,
+        )
+        state = PartitionState(leader=2, leader_epoch=3, isr=(2, 1), node_version=1)
+        self.partition.update(state, (1, 2))
+        fetcher = Fetcher(2, self._context())
+        fetcher.add(self.partition)
+        self.task = asyncio.create_task(fetcher.run())
+
+    def _context(self) -> FetcherContext:
+        return FetcherContext(
+            broker_id=1,
+            broker_epoch=lambda: 5,
+            address_of=lambda _: Address("two", 1),
+            peers=self.leader,
+            now_ms=lambda: NOW_MS,
+            metrics=Metrics(),
+            on_failure=lambda _: None,
+        )
+
+    async def end(self) -> None:
+        self.task.cancel()
+        await asyncio.gather(self.task, return_exceptions=True)
+
+
+async def test_what_is_not_on_disk_yet_is_not_claimed() -> None:
+    """With `log_flush=commit` the leader commits by the next fetch."""
+    following = Following()
+    await turns()
+    assert following.partition.log.log_end_offset == 1
+    assert following.leader.offsets == [0]
+    following.partition.log.flush()
+    following.partition.advance_high_watermark()
+    await turns()
+    assert following.leader.offsets == [0, 1]
+    await following.end()
+
+
+async def test_what_a_failed_disk_should_have_kept_is_never_claimed() -> None:
+    """The waiting for the disk ends with its failure, as all waiting does."""
+    following = Following()
+    await turns()
+    following.partition.fail(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR))
+    await turns()
+    assert following.leader.offsets == [0]
+    await following.end()
