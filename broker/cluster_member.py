@@ -87,6 +87,8 @@ class ClusterMember:
         self._broker_id = config.broker_id
         self._info: BrokerInfo | None = None
         self._is_joined = False
+        self._has_disk = True
+        """Until it fails: from then on others have to lead and to follow."""
         self._broker_epoch = 0
         self._tasks: list[asyncio.Task[None]] = []
         self._rejoining: asyncio.Task[None] | None = None
@@ -155,7 +157,7 @@ class ClusterMember:
                     "acknowledged and not on disk yet is lost (log_flush=commit prevents that)",
                     partition.name,
                 )
-        if partition.is_leader or partition.leader_id == NO_LEADER:
+        if partition.is_leader or partition.leader_id == NO_LEADER or not self._has_disk:
             self._fetchers.unfollow(partition)
         else:
             self._fetchers.follow(partition)
@@ -175,6 +177,7 @@ class ClusterMember:
         self._info = info
         # First of all, since a proof needs several answers.
         self._guard.on_doubt(self._on_doubt)
+        self._guard.on_proof(self._on_proof)
         self._tasks = [essential_task(self._guard.run(), "session guard")]
         await self._register()
         self._forget_session = self._tree.on_session(self._on_session)
@@ -200,8 +203,7 @@ class ClusterMember:
                 self._rejoining.cancel()
                 self._rejoining = None
             self._partitions.resign()
-            for partition in self._partitions.held.values():
-                self._fetchers.unfollow(partition)
+            self._follow_nobody()
         elif state is SessionState.CONNECTED and not self._is_joined and self._rejoining is None:
             self._rejoining = essential_task(self._rejoin(), "joining again")
 
@@ -237,6 +239,11 @@ class ClusterMember:
                     )
                 )
 
+    def _on_proof(self) -> None:
+        """What became durable, or left the ISR, during the doubt could commit nothing then."""
+        for partition in self._partitions.held.values():
+            partition.advance_high_watermark()
+
     def _on_brokers(self) -> None:
         self._fetchers.wake()
         self._isr_changes.consider_all()
@@ -271,8 +278,30 @@ class ClusterMember:
     # --- leaving ---
 
     def storage_failed(self) -> None:
-        """What this broker led must be led by others: it stays, registered as one that leaves."""
-        self._stepping_down = essential_task(self.hand_over(), "handing over")
+        """What this broker led must be led by others: it stays, registered as one that leaves.
+
+        Until they do no ISR is changed: followers lag behind a leader that cannot be read.
+        """
+        self._has_disk = False
+        self._follow_nobody()
+        self._isr_changes.end()
+        self._stepping_down = essential_task(self._step_down(), "stepping down")
+
+    async def _step_down(self) -> None:
+        """Until the cluster has been told, in this session or in the next one."""
+        assert self._info is not None
+        self._info = replace(self._info, is_leaving=True)
+        while True:
+            try:
+                await update_registration(self._tree, self._info)
+                break
+            except CoordinationError as error:
+                logger.warning("the cluster does not know yet that the disk failed: %s", error)
+                await asyncio.sleep(REJOIN_PAUSE_S)
+
+    def _follow_nobody(self) -> None:
+        for partition in self._partitions.held.values():
+            self._fetchers.unfollow(partition)
 
     async def hand_over(self) -> None:
         """Announces the departure and waits until nothing is led here that others could lead."""

@@ -58,6 +58,7 @@ class SessionGuard:
         self._session_id = tree.session_id
         self._timer: asyncio.TimerHandle | None = None
         self._doubt_callbacks: dict[object, Callable[[], None]] = {}
+        self._proof_callbacks: dict[object, Callable[[], None]] = {}
         self._restarted = asyncio.Event()
         self._proved_until = math.inf if math.isinf(tree.session_timeout_s) else _NEVER
         """In the loop's time."""
@@ -70,13 +71,11 @@ class SessionGuard:
 
     def on_doubt(self, callback: Callable[[], None]) -> Cancel:
         """Calls back once each time that the proof runs out; it must not block or raise."""
-        key = object()
-        self._doubt_callbacks[key] = callback
+        return _listen(self._doubt_callbacks, callback)
 
-        def cancel() -> None:
-            self._doubt_callbacks.pop(key, None)
-
-        return cancel
+    def on_proof(self, callback: Callable[[], None]) -> Cancel:
+        """Calls back once each time that there is a proof again; it must not block or raise."""
+        return _listen(self._proof_callbacks, callback)
 
     def restart(self) -> None:
         """Proves the tree's present session from now on; a new one starts without proof."""
@@ -130,10 +129,14 @@ class SessionGuard:
         until = self._answered[0].sent + (1 - CLOCK_MARGIN) * timeout_s
         if until <= self._loop.time():
             return
+        is_new = self._timer is None
         if self._timer is not None:
             self._timer.cancel()
         self._proved_until = until
         self._timer = self._loop.call_at(until, self._disprove)
+        if is_new:
+            for callback in list(self._proof_callbacks.values()):
+                callback()
 
     def _before_the_first(self) -> _Answered:
         """What the deciding server knows of a connected client at least, whatever was sent before."""
@@ -158,3 +161,13 @@ class SessionGuard:
     def _on_session(self, state: SessionState) -> None:
         if state is SessionState.LOST:
             self._disprove()
+
+
+def _listen(callbacks: dict[object, Callable[[], None]], callback: Callable[[], None]) -> Cancel:
+    key = object()
+    callbacks[key] = callback
+
+    def cancel() -> None:
+        callbacks.pop(key, None)
+
+    return cancel

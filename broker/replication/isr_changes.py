@@ -46,6 +46,7 @@ class IsrChanges:
         self._registered_epoch = registered_epoch
         self._changes: dict[str, asyncio.Task[None]] = {}
         """Those under way, by the partition's name."""
+        self._has_ended = False
 
     async def run(self) -> None:
         """Until cancelled: looks for followers that lag, twice in the time they are allowed."""
@@ -66,7 +67,7 @@ class IsrChanges:
 
     def consider(self, partition: Partition) -> None:
         """Begins the change that is needed, if there is one and none is under way."""
-        if partition.name in self._changes:
+        if self._has_ended or partition.name in self._changes:
             return
         wanted = self._wanted(partition)
         if wanted is not None:
@@ -131,8 +132,13 @@ class IsrChanges:
         self._metrics.isr_shrinks_total += len(set(before.isr) - set(wanted))
         self._metrics.isr_expands_total += len(set(wanted) - set(before.isr))
 
+    def end(self) -> None:
+        """Begins no change any more."""
+        self._has_ended = True
+
     async def close(self) -> None:
         """Gives up what is under way: it may land or not."""
+        self.end()
         changes = list(self._changes.values())
         for change in changes:
             change.cancel()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import uuid
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -13,20 +15,26 @@ from broker.broker import Broker
 from broker.config import Address, Config, LogFlush
 from broker.coordination.node_data import (
     NO_LEADER,
+    broker_path,
     decode_partition_state,
     encode_partition_state,
     partition_state_path,
 )
 from broker.coordination.node_tree import CoordinationError
-from broker.coordination.registration import BrokerIdInUseError
+from broker.coordination.registration import BrokerIdInUseError, decode_broker
 from broker.coordination.topic import NewTopic
 from broker.environment import Environment, wall_clock_ms
 from broker.handlers import metadata
 from broker.replication.peers import TcpPeers
 from protocol.errors import ErrorCode
+from protocol.record_batch import read_header
+from storage.file_system import StorageError
 from tests.fakes.memory_file_system import MemoryFileSystem
 from tests.fakes.memory_node_tree import MemoryNodeTree, MemoryTree, turns
+from tests.storage.log_workload import make_batch
+from tests.storage.one_log import NOW_MS
 
+PATIENCE_S = 10.0
 ENDPOINTS = {"PLAINTEXT": Address("127.0.0.1", 1), "NATIVE": Address("127.0.0.1", 2)}
 
 
@@ -34,6 +42,7 @@ class Member:
     """A broker of a cluster of which it may be the only one."""
 
     def __init__(self, server: MemoryTree, disk: MemoryFileSystem, **settings: Any) -> None:
+        self.server = server
         self.tree = server.connect()
         self.tree.session_timeout_s = 0.1
         rng = random.Random(1)
@@ -62,6 +71,18 @@ class Member:
         """Returns when the broker leads partition 0 of the topic."""
         while not self.broker.find_partition(topic, 0).is_leader:
             await self.tree.children("/brokers")  # a turn for everybody else
+
+    async def until(self, is_true: Callable[[], bool]) -> None:
+        """Returns when something has become true; it has to, soon."""
+        async with asyncio.timeout(PATIENCE_S):
+            while not is_true():
+                await turns(1)  # for everybody else
+
+    def is_told_to_leave(self) -> bool:
+        """Whether all others can see that this broker is about to leave."""
+        path = broker_path(1)
+        node = self.server.nodes.get(path)
+        return node is not None and decode_broker(path, node).is_leaving
 
 
 async def test_a_member_leads_again_after_a_restart_in_a_later_epoch() -> None:
@@ -123,6 +144,51 @@ async def test_an_empty_disk_is_in_sync_with_nobody(log_flush: LogFlush) -> None
     state = decode_partition_state(path, await tree.read(path))
     assert (state.leader, state.isr) == (NO_LEADER, (2,))
     await second.broker.stop()
+
+
+async def test_a_failed_disk_is_told_when_the_coordinator_is_back() -> None:
+    """A leader that can neither read nor write must not stay in office for bad luck."""
+    member = Member(MemoryTree(), MemoryFileSystem())
+    await member.start()
+    member.tree.suspend()
+    member.broker.fail_storage(StorageError("/data", "gone"))
+    await turns()
+    member.tree.resume()
+    await member.until(member.is_told_to_leave)
+    await member.broker.stop()
+
+
+async def test_a_disk_that_failed_between_sessions_is_told_by_the_next_one() -> None:
+    """The broker is registered again, and not as one that could lead."""
+    member = Member(MemoryTree(), MemoryFileSystem())
+    await member.start()
+    member.tree.expire_session()
+    await turns()
+    member.broker.fail_storage(StorageError("/data", "gone"))
+    member.tree.reconnect()
+    await member.until(member.is_told_to_leave)
+    await member.broker.stop()
+
+
+async def test_what_became_durable_in_doubt_is_committed_after_it() -> None:
+    """Without another append: the producer of the last batch may have nothing else to send."""
+    member = Member(MemoryTree(), MemoryFileSystem(), log_flush=LogFlush.COMMIT)
+    await member.start()
+    await member.broker.create_topic(NewTopic(name="orders"))
+    await member.led("orders")
+    partition, membership = member.broker.find_partition("orders", 0), member.broker.membership
+    await member.until(lambda: membership.is_proved)
+    member.tree.suspend()
+    batch = make_batch(producer_id=1, epoch=0, sequence=0, count=1, size=20, timestamp=NOW_MS)
+    partition.log.append(batch, read_header(batch), partition.leader_epoch, NOW_MS)
+    await member.until(lambda: not membership.is_proved)
+    partition.mark_dirty()  # the flush ends in the doubt
+    await member.until(lambda: partition.durable_offset == 1)
+    await turns()
+    assert partition.high_watermark == 0
+    member.tree.resume()
+    await member.until(lambda: partition.high_watermark == 1)
+    await member.broker.stop()
 
 
 async def test_a_broker_id_that_is_in_use_is_refused() -> None:

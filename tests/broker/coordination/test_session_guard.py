@@ -58,12 +58,18 @@ class Guarded:
         self.tree = Tree(MemoryTree())
         self.guard = SessionGuard(self.tree, PATH)
         self.doubts: list[float] = []
+        self.proofs: list[float] = []
         self.cancel_doubt = self.guard.on_doubt(self._doubt)
+        self.guard.on_proof(self._proof)
         self.task = asyncio.create_task(self.guard.run())
 
     def _doubt(self) -> None:
         assert not self.guard.is_proved
         self.doubts.append(asyncio.get_running_loop().time())
+
+    def _proof(self) -> None:
+        assert self.guard.is_proved
+        self.proofs.append(asyncio.get_running_loop().time())
 
 
 def test_answers_prove_the_session() -> None:
@@ -95,6 +101,8 @@ def test_a_proof_ends_in_time_and_is_doubted_once() -> None:
         one.tree.resume()
         await asyncio.sleep(TIMEOUT_S / 2)
         assert one.guard.is_proved
+        first, second = one.proofs
+        assert first < doubted < second
         one.cancel_doubt()
         one.tree.suspend()
         await asyncio.sleep(TIMEOUT_S)

@@ -43,7 +43,11 @@ class FakeRegistry:
 
 
 async def written(
-    isr: tuple[int, ...], replicas: tuple[int, ...], moving: Reassignment | None
+    isr: tuple[int, ...],
+    replicas: tuple[int, ...],
+    moving: Reassignment | None,
+    *,
+    has_ended: bool = False,
 ) -> list[tuple[int, ...]]:
     """The ISRs that leader 3 writes where every follower has everything."""
     registry = FakeRegistry(isr, replicas, moving)
@@ -69,6 +73,8 @@ async def written(
         registered_epoch=lambda _: 7,
         metrics=Metrics(),
     )
+    if has_ended:
+        changes.end()
     changes.consider_all()
     while changes._changes:  # noqa: ASYNC110 - as many turns as the writes take
         await asyncio.sleep(0)
@@ -79,6 +85,11 @@ async def test_whoever_has_caught_up_is_written() -> None:
     """All at once; and nothing is written where everybody is in sync."""
     assert await written((3,), (3, 4, 1), None) == [(3, 4, 1)]
     assert await written((3, 4, 1), (3, 4, 1), None) == []
+
+
+async def test_a_leader_without_a_disk_leaves_the_isr_alone() -> None:
+    """Followers that cannot read from it must not be dropped for that: one of them has to lead."""
+    assert await written((3,), (3, 4, 1), None, has_ended=True) == []
 
 
 @pytest.mark.parametrize(
