@@ -18,6 +18,7 @@ from broker.coordination.nodes import Change
 from broker.handlers import alter_partition_reassignments, delete_records, elect_leaders
 from tests.fakes.memory_file_system import Survival, keep_none
 from tests.simulation.network import Weather
+from tests.simulation.process import EXECUTOR_DELAY_S_MAX
 
 if TYPE_CHECKING:
     from tests.simulation.cluster import Cluster
@@ -185,6 +186,19 @@ def _new_disk_controller(machine: Machine, rng: Random) -> Undo:
         else:
             machine.forget_failed_syncs()
         _restart(machine)()
+
+    return undo
+
+
+def slow_disk(cluster: Cluster, rng: Random) -> Undo:
+    """What a broker does in threads, such as flushing, takes up to a second."""
+    process = _machine(cluster, rng).process
+    if process is None:
+        return NOTHING
+    process.executor_delay_s_max = 1.0
+
+    def undo() -> None:
+        process.executor_delay_s_max = EXECUTOR_DELAY_S_MAX
 
     return undo
 
@@ -371,6 +385,7 @@ FAULTS: Final[dict[str, tuple[int, Fault]]] = {
     "pause": (3, pause),
     "full disk": (1, full_disk),
     "failing disk": (1, failing_disk),
+    "slow disk": (2, slow_disk),
     "clock": (1, clock),
     "weather": (4, weather),
     "cut one way": (3, cut_one_way),

@@ -19,9 +19,9 @@ from tests.simulation.observations import Observations, Spot
 from tests.simulation.virtual_loop import LivelockError
 
 COORDINATOR_URL: Final = "zookeeper://simulated"
-FAULTS_OVER_S: Final = 15.0
+FAULTS_OVER_S: Final = 12.0
 SETTLES_WITHIN_S: Final = 180.0
-AFTERWARDS_S: Final = 3.0
+AFTERWARDS_S: Final = 1.2
 """For the last high watermark to reach the followers."""
 
 
@@ -106,7 +106,7 @@ def _play(cluster: Cluster, rng: Random, faults: Sequence[str] | None) -> None:
         cluster.deletable["t"] = None
     _add_clients(cluster, rng)
     nemesis = Nemesis(cluster, rng, _kinds_of_faults(cluster, rng) if faults is None else faults)
-    nemesis.plan(rng.randint(2, 8), FAULTS_OVER_S)
+    nemesis.plan(rng.randint(3, 10), FAULTS_OVER_S)
     findings = cluster.observations.findings
     cluster.run_for(FAULTS_OVER_S, lambda: bool(findings))
     if findings:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from random import Random
 from typing import TYPE_CHECKING, Final
 
+from tests.simulation.checkers.settled import judge_states_now
 from tests.simulation.faults import FAULTS, Undo
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ class Nemesis:
 
     def _strike(self, kind: str, duration_s: float) -> None:
         self._cluster.observations.note("fault", kind, round(duration_s, 3))
+        judge_states_now(self._cluster)
         number = self._count
         self._count += 1
         self._undos[number] = FAULTS[kind][1](self._cluster, self._rng)

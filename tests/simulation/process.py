@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from tests.simulation.virtual_loop import Handle, VirtualLoop
 
+EXECUTOR_DELAY_S_MAX: Final = 0.002
 CLOSE_ATTEMPTS_MAX: Final = 10
 """How often a coroutine may wait in its own clean-up when it is thrown away."""
 
@@ -32,6 +33,8 @@ class Process:
         self.is_paused = False
         self.resumed_at = -1.0
         """Time of the last resumption; -1: never paused."""
+        self.executor_delay_s_max = EXECUTOR_DELAY_S_MAX
+        """How long its threads take: on disks, mostly."""
         self.parked: deque[Handle] = deque()
         """What became due during the pause, in order."""
         self.tasks: list[Task[Any]] = []

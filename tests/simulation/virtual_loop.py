@@ -18,10 +18,9 @@ from contextvars import Context, copy_context
 from random import Random
 from typing import Any, Final, Self
 
-from tests.simulation.process import OWNER, Process
+from tests.simulation.process import EXECUTOR_DELAY_S_MAX, OWNER, Process
 
 START_S: Final = 1000.0
-EXECUTOR_DELAY_S_MAX: Final = 0.002
 STEPS_AT_ONE_TIME_MAX: Final = 200_000
 """Callbacks without the clock moving; more is a loop that never waits."""
 
@@ -187,7 +186,9 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         self, executor: object, func: Callable[..., Any], *args: Any
     ) -> asyncio.Future[Any]:
         future = self.create_future()
-        delays = [self._rng.uniform(0, EXECUTOR_DELAY_S_MAX) for _ in range(2)]
+        owner = OWNER.get()
+        longest_s = EXECUTOR_DELAY_S_MAX if owner is None else owner.executor_delay_s_max
+        delays = [self._rng.uniform(0, longest_s) for _ in range(2)]
         self.call_later(delays[0], self._execute, future, delays[1], func, args)
         return future
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -29,6 +30,23 @@ def judge(cluster: Cluster) -> None:
         faults += _faults_of(cluster, spot, is_promised=spot in spots)
     for fault in faults:
         observations.find(fault)
+
+
+def judge_states_now(cluster: Cluster) -> None:
+    """At any time: replicas whose logs end with the same offset and epoch know the same producers.
+
+    That the logs are the same then is what leader epochs are for.
+    """
+    for spot in cluster.spots:
+        alike: dict[tuple[int, int, uuid.UUID], dict[str, replicas.State]] = {}
+        for node, partition in partitions_of(cluster, spot).items():
+            log = partition.log
+            end = log.log_end_offset, log.leader_epochs.latest_epoch, partition.topic_id
+            # A new leader has its epoch, but no batch of it yet.
+            alike.setdefault(end, {})[node] = _state_of(partition)
+        for states in alike.values():
+            for fault in replicas.equal_states(str(spot), states):
+                cluster.observations.find(fault)
 
 
 def _is_among(directory: str, spots: list[Spot]) -> bool:
