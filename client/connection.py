@@ -11,30 +11,26 @@ partition opens a connection to it.
 
 from __future__ import annotations
 
-import importlib
-import io
 import socket
-import struct
 from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Final, Self
 
-from kio.schema.index import schema_name_map
-from kio.serial import entity_reader, entity_writer
-from kio.serial.errors import SerialError
-
-from protocol.entities import entity_builder
+from client.messages import (
+    API_VERSIONS,
+    LENGTH,
+    NOT_KAFKA,
+    ServedVersions,
+    UnservedApiError,
+    answer_size,
+    decode_answer,
+    encode_request,
+    newest_version,
+    served_versions,
+)
 from protocol.errors import DecodeError
-from protocol.headers import skip_tagged_fields
 
 TIMEOUT_S_DEFAULT: Final = 10.0
-ANSWER_BYTES_MAX: Final = 256 * 1024 * 1024
-CLIENT_ID: Final = "echoless"
-
-_LENGTH: Final = struct.Struct(">i")
-_REQUEST_HEADER: Final = struct.Struct(">hhih")
-_API_VERSIONS: Final = "api_versions"
-_NOT_KAFKA: Final = "does not speak the Kafka protocol; use the broker's --listen address"
 
 
 class ConnectionFailedError(Exception):
@@ -48,7 +44,7 @@ class Connection:
         self.address = address
         self._socket = sock
         self._correlation_id = 0
-        self._served: dict[int, tuple[int, int]] = {}
+        self._served: ServedVersions = {}
 
     @classmethod
     def open(cls, host: str, port: int, timeout_s: float = TIMEOUT_S_DEFAULT) -> Self:
@@ -95,23 +91,20 @@ class Connection:
 
     def _negotiate(self) -> None:
         # Version 0 is served by every broker since 0.10, and tells the same.
-        answer = self._exchange(_API_VERSIONS, 0, {})
-        self._served = {a.api_key: (a.min_version, a.max_version) for a in answer.api_keys}
+        self._served = served_versions(self._exchange(API_VERSIONS, 0, {}))
 
     def _version(self, api: str) -> int:
-        known = schema_name_map[api]
-        key = _schema(api, max(known), "request").__api_key__
-        least, most = self._served.get(key, (0, -1))
-        shared = [version for version in known if least <= version <= most]
-        if not shared:
-            raise ConnectionFailedError(f"the broker at {self.address} does not serve {api}")
-        return max(shared)
+        try:
+            return newest_version(api, self._served)
+        except UnservedApiError as error:
+            raise ConnectionFailedError(f"the broker at {self.address} {error}") from error
 
     def _exchange(self, api: str, version: int, fields: Mapping[str, Any]) -> Any:
         self._correlation_id += 1
         try:
-            self._socket.sendall(self._framed(api, version, fields))
-            return self._read_answer(api, version)
+            self._socket.sendall(encode_request(api, version, self._correlation_id, fields))
+            frame = self._read_exactly(answer_size(self._read_exactly(LENGTH.size)))
+            return decode_answer(api, version, self._correlation_id, frame)
         except TimeoutError as error:
             raise ConnectionFailedError(
                 f"{self.address} did not answer {api} within {self._socket.gettimeout():g} s"
@@ -119,51 +112,12 @@ class Connection:
         except (OSError, DecodeError) as error:
             raise ConnectionFailedError(f"{self.address}: {error}") from error
 
-    def _framed(self, api: str, version: int, fields: Mapping[str, Any]) -> bytes:
-        cls = _schema(api, version, "request")
-        client_id = CLIENT_ID.encode()
-        out = io.BytesIO()
-        out.write(
-            _REQUEST_HEADER.pack(cls.__api_key__, version, self._correlation_id, len(client_id))
-        )
-        out.write(client_id)
-        if cls.__header_schema__.__flexible__:
-            out.write(b"\0")
-        entity_writer(cls)(out, entity_builder(cls)(fields))
-        return _LENGTH.pack(out.tell()) + out.getvalue()
-
-    def _read_answer(self, api: str, version: int) -> Any:
-        frame = self._read_frame()
-        cls = _schema(api, version, "response")
-        position = _LENGTH.size
-        if _LENGTH.unpack_from(frame)[0] != self._correlation_id:
-            raise DecodeError(_NOT_KAFKA)
-        if cls.__header_schema__.__flexible__:
-            position = skip_tagged_fields(frame, position)
-        try:
-            entity, _ = entity_reader(cls)(frame, position)
-        except (SerialError, ValueError, OverflowError) as error:
-            raise DecodeError(f"the answer to {api} v{version} cannot be read: {error}") from error
-        return entity
-
-    def _read_frame(self) -> bytes:
-        (size,) = _LENGTH.unpack(self._read_exactly(_LENGTH.size))
-        if not _LENGTH.size <= size <= ANSWER_BYTES_MAX:
-            raise DecodeError(_NOT_KAFKA)
-        return self._read_exactly(size)
-
     def _read_exactly(self, size: int) -> bytes:
         buffer = bytearray()
         while len(buffer) < size:
             part = self._socket.recv(min(size - len(buffer), 1 << 20))
             if not part:
-                what = "ended the connection" if self._served else _NOT_KAFKA
+                what = "ended the connection" if self._served else NOT_KAFKA
                 raise DecodeError(what)
             buffer += part
         return bytes(buffer)
-
-
-def _schema(api: str, version: int, kind: str) -> Any:
-    """kio's class for a request or response, e.g. `CreateTopicsRequest` of version 7."""
-    module = importlib.import_module(f"kio.schema.{api}.v{version}.{kind}")
-    return getattr(module, "".join(map(str.capitalize, [*api.split("_"), kind])))

@@ -1,0 +1,109 @@
+"""What a broker's answer to a produce request means for the batch; `dedup-spec.md` 7 as a table.
+
+Kafka's clients differ among each other; where they do, this table takes the reading that never
+stores a record twice. Pure.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Final, NamedTuple
+
+from protocol.errors import ErrorCode
+
+
+class Meaning(enum.Enum):
+    """What to do about an answer, provided that the batch was alone in flight and the oldest."""
+
+    STORED = "acknowledge it"
+    REPEAT = "acknowledge it; the offset is not known"
+    AGAIN = "send it again after a while"
+    AGAIN_ELSEWHERE = "ask who leads, and send it there"
+    OUT_OF_ORDER = "ask the leader which sequence it stored last"
+    UNKNOWN_PRODUCER = "the leader has forgotten this producer, or lost its records"
+    FENCED = "somebody goes on under a newer epoch of this id"
+    TOO_LARGE = "split it, or fail it when it is a single record"
+    REFUSED = "fail it"
+
+
+MEANINGS: Final = {
+    ErrorCode.NONE: Meaning.STORED,
+    ErrorCode.DUPLICATE_SEQUENCE_NUMBER: Meaning.REPEAT,
+    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER: Meaning.OUT_OF_ORDER,
+    ErrorCode.UNKNOWN_PRODUCER_ID: Meaning.UNKNOWN_PRODUCER,
+    ErrorCode.INVALID_PRODUCER_EPOCH: Meaning.FENCED,
+    ErrorCode.MESSAGE_TOO_LARGE: Meaning.TOO_LARGE,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: Meaning.AGAIN_ELSEWHERE,
+    ErrorCode.LEADER_NOT_AVAILABLE: Meaning.AGAIN_ELSEWHERE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: Meaning.AGAIN_ELSEWHERE,
+    ErrorCode.BROKER_NOT_AVAILABLE: Meaning.AGAIN_ELSEWHERE,
+    ErrorCode.REPLICA_NOT_AVAILABLE: Meaning.AGAIN_ELSEWHERE,
+    ErrorCode.NETWORK_EXCEPTION: Meaning.AGAIN_ELSEWHERE,
+    ErrorCode.KAFKA_STORAGE_ERROR: Meaning.AGAIN_ELSEWHERE,
+    ErrorCode.FENCED_LEADER_EPOCH: Meaning.AGAIN_ELSEWHERE,
+    ErrorCode.UNKNOWN_TOPIC_ID: Meaning.AGAIN_ELSEWHERE,
+    ErrorCode.INCONSISTENT_TOPIC_ID: Meaning.AGAIN_ELSEWHERE,
+    ErrorCode.CORRUPT_MESSAGE: Meaning.AGAIN,
+    ErrorCode.REQUEST_TIMED_OUT: Meaning.AGAIN,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: Meaning.AGAIN,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: Meaning.AGAIN,
+    ErrorCode.NOT_COORDINATOR: Meaning.AGAIN,
+    ErrorCode.NOT_ENOUGH_REPLICAS: Meaning.AGAIN,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: Meaning.AGAIN,
+    ErrorCode.UNKNOWN_LEADER_EPOCH: Meaning.AGAIN,
+}
+"""Every code that is not named here is REFUSED."""
+
+CONCURRENT_TRANSACTIONS: Final = 51
+THROTTLING_QUOTA_EXCEEDED: Final = 89
+_AGAIN_BY_NUMBER: Final = frozenset({CONCURRENT_TRANSACTIONS, THROTTLING_QUOTA_EXCEEDED})
+"""Codes that no Echoless broker answers, so that `ErrorCode` does not have them."""
+
+_REFUSED_BEFORE_APPEND: Final = frozenset(MEANINGS) - {
+    ErrorCode.NONE,
+    ErrorCode.DUPLICATE_SEQUENCE_NUMBER,
+    ErrorCode.NETWORK_EXCEPTION,
+    ErrorCode.KAFKA_STORAGE_ERROR,
+    ErrorCode.REQUEST_TIMED_OUT,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+} | {
+    ErrorCode.INVALID_TOPIC_EXCEPTION,
+    ErrorCode.RECORD_LIST_TOO_LARGE,
+    ErrorCode.INVALID_REQUIRED_ACKS,
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+    ErrorCode.INVALID_TIMESTAMP,
+    ErrorCode.UNSUPPORTED_VERSION,
+    ErrorCode.INVALID_REQUEST,
+    ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+    ErrorCode.INVALID_TXN_STATE,
+    ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+    ErrorCode.INVALID_RECORD,
+}
+"""Answers that prove that this request stored nothing, where they carry no offset."""
+
+
+class Answer(NamedTuple):
+    """One partition of a produce response."""
+
+    error_code: int
+    """Kafka's number, known to `ErrorCode` or not."""
+    base_offset: int = -1
+    log_append_time: int = -1
+    """In ms; a fresh append to a topic with create time has -1, a repeat the stored timestamp."""
+    message: str = ""
+
+    @property
+    def meaning(self) -> Meaning:
+        if self.error_code in _AGAIN_BY_NUMBER:
+            return Meaning.AGAIN
+        return MEANINGS.get(self.error_code, Meaning.REFUSED)  # type: ignore[call-overload,no-any-return]
+
+    @property
+    def leaves_doubt(self) -> bool:
+        """Whether the batch may have been stored although this is no success.
+
+        NOT_LEADER_OR_FOLLOWER with an offset comes from a leader that lost its office while it
+        waited for the commit.
+        """
+        return self.base_offset >= 0 or self.error_code not in _REFUSED_BEFORE_APPEND

@@ -1,0 +1,313 @@
+"""The resumable idempotent producer on asyncio.
+
+    async with AsyncProducer("127.0.0.1:9092") as producer:
+        delivery = await producer.send("orders", b"one", partition=0)
+        acknowledgement = await delivery
+
+A batch is sent when it is full, when one of its deliveries is awaited, and by `flush`: never because
+time has passed, so that the same calls make the same batches.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Generator, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from client.batch import (
+    Acknowledgement,
+    Delivery,
+    Outcome,
+    key_that_decides,
+    now_ms,
+    partition_of,
+    record_size,
+)
+from client.cluster import Cluster, NoLeaderError, parse_addresses
+from client.errors import DeliveryError, ProducerError
+from client.open_batches import OpenBatch, OpenBatches
+from client.partition_sender import PartitionSender, Surroundings
+from client.producer_ids import new_identity, new_identity_within
+from client.sequencer import Failure, Identity, Start
+from client.settings import DEFAULT_SETTINGS, Settings
+from client.state import ProducerState
+from protocol.records import Headers, Record
+
+AsyncOutcome = asyncio.Future[list[Acknowledgement]]
+
+
+class RecordDelivery:
+    """The outcome of one record. Awaiting it sends its batch, full or not."""
+
+    __slots__ = ("_batch", "_cut", "_index")
+
+    def __init__(
+        self,
+        batch: OpenBatch[AsyncOutcome],
+        index: int,
+        cut: Callable[[OpenBatch[AsyncOutcome]], None],
+    ) -> None:
+        self._batch = batch
+        self._index = index
+        self._cut = cut
+
+    def __await__(self) -> Generator[Any, None, Acknowledgement]:
+        """Raises `DeliveryError`."""
+        self._cut(self._batch)
+        acknowledgements = yield from asyncio.shield(self._batch.outcome).__await__()
+        return acknowledgements[self._index]
+
+
+class AsyncProducer:
+    """One producer id. Not for several tasks at once, except for awaiting deliveries."""
+
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        settings: Settings = DEFAULT_SETTINGS,
+        *,
+        state: ProducerState | None = None,
+        rng: random.Random | None = None,
+        clock_ms: Callable[[], int] = now_ms,
+    ) -> None:
+        self.settings = settings
+        self._bootstrap = parse_addresses(bootstrap_servers)
+        self._state = state
+        self._identity: Identity | None = None
+        self._starts: dict[tuple[str, int], Start] = {}
+        self._rng = rng or random.Random()  # noqa: S311  jitter
+        self._clock_ms = clock_ms
+        self._cluster: Cluster | None = None
+        self._around: Surroundings | None = None
+        self._senders: dict[tuple[str, int], PartitionSender] = {}
+        self._batches = OpenBatches[AsyncOutcome](settings, self._new_outcome, self._submit_open)
+        self._outstanding: dict[Delivery, None] = {}
+        self._outstanding_bytes = 0
+        self._progress = asyncio.Event()
+        self._first_error: DeliveryError | None = None
+
+    @classmethod
+    def resume(
+        cls,
+        state: ProducerState | str,
+        bootstrap_servers: str,
+        settings: Settings = DEFAULT_SETTINGS,
+    ) -> Self:
+        """A producer that goes on where `state` (or its JSON) was taken.
+
+        It has to be given, per partition and in the old order, every record that had no
+        acknowledgement then; what is stored already is acknowledged and not stored again. Raises
+        `StateError`.
+        """
+        if isinstance(state, str):
+            state = ProducerState.from_json(state)
+        return cls(bootstrap_servers, settings, state=state)
+
+    async def start(self) -> None:
+        """Gets a producer id, or takes the one of the state. Raises `ProducerError`."""
+        settings = self.settings
+        self._cluster = Cluster(
+            self._bootstrap,
+            timeout_s=settings.request_timeout_s,
+            auto_create_topics=settings.auto_create_topics,
+        )
+        if self._state is None:
+            try:
+                self._identity = await new_identity_within(self._cluster, settings, self._rng)
+            except BaseException:
+                await self._cluster.close()
+                raise
+        else:
+            self._take_state(self._state)
+        cluster = self._cluster
+        self._around = Surroundings(
+            cluster=cluster,
+            settings=settings,
+            rng=self._rng,
+            new_identity=lambda: new_identity(cluster),
+            on_delivered=self._on_delivered,
+            on_failed=self._on_failed,
+        )
+
+    async def send(
+        self,
+        topic: str,
+        value: bytes | None,
+        *,
+        key: bytes | None = None,
+        partition: int | None = None,
+        headers: Headers = (),
+        timestamp_ms: int | None = None,
+    ) -> RecordDelivery:
+        """Adds a record to its partition's batch; waits only for room in the buffer.
+
+        Without a partition the key decides, as in Kafka's own client. Without a timestamp the clock
+        does, and then a second run's bytes are not those of the first.
+        """
+        if partition is None:
+            key = key_that_decides(key)
+            partition = partition_of(key, await self.count_partitions(topic))
+        await self._wait_for_room()
+        self._running()
+        timestamp = self._clock_ms() if timestamp_ms is None else timestamp_ms
+        record = Record(-1, timestamp, key, value, headers)
+        batch, index = self._batches.add(topic, partition, record)
+        return RecordDelivery(batch, index, self._batches.cut)
+
+    async def send_batch(
+        self, topic: str, partition: int, records: Sequence[Record]
+    ) -> list[Acknowledgement]:
+        """Sends exactly these records as one batch, and waits for it. Raises `DeliveryError`.
+
+        The records' offsets are not looked at. What was sent to the partition before goes first.
+        """
+        await self._wait_for_room()
+        self._batches.cut_partition(topic, partition)
+        outcome = self._new_outcome()
+        self.submit(topic, partition, records, outcome)
+        return await asyncio.shield(outcome)
+
+    def submit(
+        self, topic: str, partition: int, records: Sequence[Record], outcome: Outcome
+    ) -> None:
+        """Sends exactly these records as one batch; `outcome` gets the acknowledgements."""
+        around = self._running()
+        if not records:
+            raise ValueError("a batch holds at least one record")
+        delivery = Delivery(outcome, len(records), sum(map(record_size, records)))
+        sender = self._senders.get((topic, partition))
+        if sender is None:
+            sender = PartitionSender(topic, partition, self._start_of(topic, partition), around)
+            self._senders[topic, partition] = sender
+        self._outstanding[delivery] = None
+        self._outstanding_bytes += delivery.size
+        sender.add(records, delivery)
+
+    async def flush(self) -> None:
+        """Sends everything and waits for it. Raises the first `DeliveryError` since the last flush."""
+        self._batches.cut_all()
+        while self._outstanding:
+            await self._next_progress()
+        error, self._first_error = self._first_error, None
+        if error is not None:
+            raise error
+
+    def state(self) -> ProducerState:
+        """Under which numbers a later run goes on; records in open batches count as not given.
+
+        To be saved together with the position of the first record that is not acknowledged: behind a
+        `flush`, that is the position of the next record.
+        """
+        self._running()
+        assert self._identity is not None
+        known = {**self._unused_states(), **{k: s.state() for k, s in self._senders.items()}}
+        return ProducerState(
+            producer_id=self._identity.producer_id,
+            producer_epoch=self._identity.producer_epoch,
+            partitions=tuple(known[key] for key in sorted(known)),
+        )
+
+    async def count_partitions(self, topic: str) -> int:
+        """Waits for the topic until the delivery timeout. Raises `ProducerError`."""
+        cluster = self._running().cluster
+        deadline = self._loop_time() + self.settings.delivery_timeout_s
+        while True:
+            try:
+                return await cluster.partition_count(topic)
+            except NoLeaderError as error:
+                if error.is_final or self._loop_time() > deadline:
+                    raise ProducerError(str(error)) from error
+            await asyncio.sleep(self.settings.retry_backoff_s)
+
+    async def close(self) -> None:
+        """Stops at once: what is not acknowledged fails. `flush` first to send it."""
+        around, self._around = self._around, None
+        if around is None:
+            return
+        for sender in self._senders.values():
+            await sender.close()
+        await around.cluster.close()
+        for delivery in list(self._outstanding):
+            error = DeliveryError(
+                "the producer was closed",
+                failure=Failure.STOPPED,
+                error_code=0,
+                may_be_stored=True,
+            )
+            self._on_failed(delivery, error)
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Flushes, unless the block raised."""
+        try:
+            if exc_type is None:
+                await self.flush()
+        finally:
+            await self.close()
+
+    def _running(self) -> Surroundings:
+        if self._around is None:
+            raise ProducerError("the producer is not started, or closed")
+        return self._around
+
+    def _take_state(self, state: ProducerState) -> None:
+        self._identity = Identity(state.producer_id, state.producer_epoch)
+        for one in state.partitions:
+            self._starts[one.topic, one.partition] = Start(
+                identity=Identity(one.producer_id, one.producer_epoch),
+                next_sequence=one.next_sequence,
+                is_resumed=True,
+                asks=self.settings.asks_on_resume,
+            )
+
+    def _start_of(self, topic: str, partition: int) -> Start:
+        """An earlier run may have used a partition for the first time after its state was taken."""
+        assert self._identity is not None
+        is_resumed = self._state is not None
+        return self._starts.pop((topic, partition), None) or Start(
+            identity=self._identity,
+            is_resumed=is_resumed,
+            asks=is_resumed and self.settings.asks_on_resume,
+        )
+
+    def _unused_states(self) -> dict[tuple[str, int], Any]:
+        """Partitions of the state that this run has sent nothing to."""
+        known = self._state.partitions if self._state is not None else ()
+        return {(one.topic, one.partition): one for one in known}
+
+    def _loop_time(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    def _new_outcome(self) -> AsyncOutcome:
+        return asyncio.get_running_loop().create_future()
+
+    def _submit_open(self, batch: OpenBatch[AsyncOutcome]) -> None:
+        self.submit(batch.topic, batch.partition, batch.records, batch.outcome)
+
+    async def _wait_for_room(self) -> None:
+        while self._outstanding_bytes >= self.settings.buffer_bytes_max:
+            await self._next_progress()
+
+    async def _next_progress(self) -> None:
+        self._progress.clear()
+        await self._progress.wait()
+
+    def _on_delivered(self, delivery: Delivery) -> None:
+        if self._outstanding.pop(delivery, False) is None:
+            self._outstanding_bytes -= delivery.size
+            self._progress.set()
+
+    def _on_failed(self, delivery: Delivery, error: DeliveryError) -> None:
+        self._on_delivered(delivery)
+        if delivery.fail(error) and self._first_error is None:
+            self._first_error = error

@@ -1,0 +1,155 @@
+"""Records on their way into a batch, and what became of them.
+
+Where a batch ends depends on its records and the settings alone, so the same records make the same
+batches in every run; with given timestamps and codec, byte for byte.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple, Protocol
+
+from aiokafka.partitioner import murmur2
+from aiokafka.record.default_records import DefaultRecordBatchBuilder
+
+from protocol.compression import compress
+from protocol.record_batch import HEADER_SIZE, Codec, read_header, seal_batch
+from protocol.records import Record, build_batch
+
+_RECORD_BYTES: Final = 21
+"""What a record takes besides its key, value and headers, at most (Kafka's own bound)."""
+_HEADER_BYTES: Final = 10
+_NO_LIMIT: Final = 2**31 - 1
+_MAGIC: Final = 2
+
+
+class Acknowledgement(NamedTuple):
+    """Where one record is stored, and under which number."""
+
+    topic: str
+    partition: int
+    offset: int | None
+    """None where a repeat was so old that the broker no longer knows."""
+    producer_id: int
+    producer_epoch: int
+    sequence: int
+    is_duplicate: bool | None
+    """Whether an earlier attempt or run had stored it; None where that cannot be known."""
+
+
+class Outcome(Protocol):
+    """A future: asyncio's or `concurrent.futures`'."""
+
+    def done(self) -> bool: ...
+    def set_result(self, result: Any, /) -> None: ...
+    def set_exception(self, exception: Any, /) -> None: ...
+    def exception(self) -> BaseException | None: ...
+
+
+@dataclass(slots=True, eq=False)
+class Delivery:
+    """A whole batch as its sender gave it; it may have been sent in several pieces."""
+
+    outcome: Outcome
+    """Its result: one `Acknowledgement` per record, in their order."""
+    record_count: int
+    size: int
+    acknowledgements: list[Acknowledgement] = field(default_factory=list)
+
+    def acknowledge(self, acknowledgements: Sequence[Acknowledgement]) -> bool:
+        """The next records; whether these were the last."""
+        self.acknowledgements.extend(acknowledgements)
+        if len(self.acknowledgements) < self.record_count:
+            return False
+        if not self.outcome.done():
+            self.outcome.set_result(self.acknowledgements)
+        return True
+
+    def fail(self, error: Exception) -> bool:
+        """Whether this is its first failure."""
+        if self.outcome.done():
+            return False
+        self.outcome.set_exception(error)
+        self.outcome.exception()  # told by `flush` too, so nobody needs to look
+        return True
+
+
+@dataclass(slots=True, eq=False)
+class Piece:
+    """What a sequenced batch carries: records of one delivery, and their bytes once built."""
+
+    delivery: Delivery
+    records: Sequence[Record]
+    deadline: float
+    """In the loop's time."""
+    max_timestamp: int = -1
+    data: bytes | None = None
+
+    def __post_init__(self) -> None:
+        self.max_timestamp = max(record.timestamp for record in self.records)
+
+    def divide(self, count: int) -> tuple[Piece, Piece]:
+        """The first `count` records and the others."""
+        return (
+            Piece(self.delivery, self.records[:count], self.deadline),
+            Piece(self.delivery, self.records[count:], self.deadline),
+        )
+
+
+def now_ms() -> int:
+    """The clock that records without a timestamp get theirs from."""
+    return time.time_ns() // 1_000_000
+
+
+def key_that_decides(key: bytes | None) -> bytes:
+    """Raises `ValueError` for a record with neither a partition nor a key."""
+    if key is None:
+        raise ValueError("a record needs a partition, or a key that decides on one")
+    return key
+
+
+def partition_of(key: bytes, partition_count: int) -> int:
+    """Where Kafka's own client puts the key."""
+    number: int = murmur2(key)  # type: ignore[no-untyped-call]
+    return (number & 0x7FFFFFFF) % partition_count
+
+
+def record_size(record: Record) -> int:
+    """An upper bound of the bytes that the record takes in a batch, from its own fields alone."""
+    size = _RECORD_BYTES + len(record.key or b"") + len(record.value or b"")
+    for key, value in record.headers:
+        size += _HEADER_BYTES + 3 * len(key) + len(value or b"")
+    return size
+
+
+def encode_batch(
+    records: Sequence[Record],
+    codec: Codec,
+    *,
+    producer_id: int,
+    producer_epoch: int,
+    base_sequence: int,
+) -> bytes:
+    """The batch, with aiokafka's C builder where it can; `build_batch` makes the same bytes."""
+    if records[0].timestamp < 0:  # which aiokafka takes for "not set"
+        return build_batch(
+            records,
+            codec=codec,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            base_sequence=base_sequence,
+        )
+    builder = DefaultRecordBatchBuilder(
+        _MAGIC, 0, 0, producer_id, producer_epoch, base_sequence, _NO_LIMIT
+    )
+    append = builder.append
+    for index, (_, timestamp, key, value, headers) in enumerate(records):
+        append(index, timestamp, key, value, list(headers))
+    batch = bytes(builder.build())
+    if codec is Codec.NONE:
+        return batch
+    header = read_header(batch)
+    body = compress(codec, memoryview(batch)[HEADER_SIZE:])
+    return seal_batch(header._replace(attributes=header.attributes | codec), body)

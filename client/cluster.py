@@ -1,0 +1,194 @@
+"""A Kafka cluster as a client sees it: who leads which partition, and a connection to each broker.
+
+What is known of a partition is replaced only by news of the same or a later leader epoch, so that a
+broker that lags behind does not send the client back to an old leader. Metadata is asked for when
+something is missing or turned out wrong, never by the clock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from client.connection import ConnectionFailedError
+from client.pipelined_connection import PipelinedConnection
+
+NO_LEADER: Final = -1
+_NONE: Final = 0
+_FINAL: Final = frozenset({17, 29})
+"""INVALID_TOPIC_EXCEPTION, TOPIC_AUTHORIZATION_FAILED: waiting does not help."""
+
+
+class Address(NamedTuple):
+    host: str
+    port: int
+
+
+class NoLeaderError(Exception):
+    """There is no broker to send to right now; the message says why. `is_final`: nor later."""
+
+    def __init__(self, reason: str, *, is_final: bool = False) -> None:
+        super().__init__(reason)
+        self.is_final = is_final
+
+
+class _Partition(NamedTuple):
+    topic_id: Any
+    leader: int
+    leader_epoch: int
+
+
+def parse_addresses(bootstrap_servers: str) -> tuple[Address, ...]:
+    """`HOST:PORT[,HOST:PORT...]`. Raises `ValueError`."""
+    addresses = []
+    for text in bootstrap_servers.split(","):
+        host, _, port = text.strip().rpartition(":")
+        if not host or not port.isdecimal():
+            raise ValueError(f"bootstrap servers: HOST:PORT[,HOST:PORT...], not {text!r}")
+        addresses.append(Address(host.strip("[]"), int(port)))
+    return tuple(addresses)
+
+
+class Cluster:
+    """Connections are opened when they are needed and stay open until `close`."""
+
+    def __init__(
+        self,
+        bootstrap: Sequence[Address],
+        *,
+        timeout_s: float,
+        auto_create_topics: bool = True,
+    ) -> None:
+        self._bootstrap = tuple(bootstrap)
+        self._timeout_s = timeout_s
+        self._auto_create_topics = auto_create_topics
+        self._brokers: dict[int, Address] = {}
+        self._connections: dict[Address, asyncio.Task[PipelinedConnection]] = {}
+        self._partitions: dict[tuple[str, int], _Partition] = {}
+        self._topic_errors: dict[str, tuple[int, str]] = {}
+        self._partition_counts: dict[str, int] = {}
+        self._refreshing: dict[str, asyncio.Task[None]] = {}
+
+    async def partition_count(self, topic: str) -> int:
+        """Raises `NoLeaderError` when the topic cannot be found out about."""
+        if topic not in self._partition_counts:
+            await self.refresh(topic)
+            self._check_topic(topic)
+        return self._partition_counts[topic]
+
+    async def leader(self, topic: str, partition: int) -> PipelinedConnection:
+        """A connection to the partition's leader. Raises `NoLeaderError`."""
+        known = self.known_leader(topic, partition)
+        if known is not None:
+            return known
+        if (topic, partition) not in self._partitions:
+            await self.refresh(topic)
+        self._check_topic(topic)
+        found = self._partitions.get((topic, partition))
+        if found is None:
+            count = self._partition_counts[topic]
+            raise NoLeaderError(f"{topic} has {count} partitions, none of number {partition}")
+        address = self._brokers.get(found.leader)
+        if address is None:
+            raise NoLeaderError(f"{topic}-{partition} has no leader")
+        try:
+            return await self._connection(address)
+        except ConnectionFailedError as error:
+            raise NoLeaderError(str(error)) from error
+
+    def known_leader(self, topic: str, partition: int) -> PipelinedConnection | None:
+        """The open connection to the leader, where there is one already."""
+        found = self._partitions.get((topic, partition))
+        address = self._brokers.get(found.leader) if found is not None else None
+        task = self._connections.get(address) if address is not None else None
+        if task is None or not task.done() or task.cancelled() or task.exception() is not None:
+            return None
+        connection = task.result()
+        return None if connection.is_closed else connection
+
+    def note_leader(self, topic: str, partition: int, leader: int, leader_epoch: int) -> None:
+        """What a broker says with NOT_LEADER_OR_FOLLOWER."""
+        found = self._partitions.get((topic, partition))
+        if found is not None and leader in self._brokers and leader_epoch > found.leader_epoch:
+            self._partitions[topic, partition] = _Partition(found.topic_id, leader, leader_epoch)
+
+    async def refresh(self, topic: str) -> None:
+        """Asks any broker about the topic; several at once share one request. Never raises."""
+        task = self._refreshing.get(topic)
+        if task is None:
+            task = asyncio.ensure_future(self._refresh(topic))
+            self._refreshing[topic] = task
+            task.add_done_callback(lambda _: self._refreshing.pop(topic, None))
+        await asyncio.shield(task)
+
+    async def ask_any(self, api: str, fields: Mapping[str, Any]) -> Any:
+        """One request to the first broker that answers. Raises `NoLeaderError`."""
+        reasons = []
+        for address in dict.fromkeys((*self._brokers.values(), *self._bootstrap)):
+            try:
+                return await (await self._connection(address)).send(api, fields)
+            except ConnectionFailedError as error:
+                reasons.append(str(error))
+        raise NoLeaderError("; ".join(reasons))
+
+    async def close(self) -> None:
+        for task in (*self._refreshing.values(), *self._connections.values()):
+            task.cancel()
+        results = await asyncio.gather(*self._connections.values(), return_exceptions=True)
+        for connection in results:
+            if isinstance(connection, PipelinedConnection):
+                await connection.close()
+
+    async def _connection(self, address: Address) -> PipelinedConnection:
+        """The open connection to the address, or a new one; several that wait share it."""
+        task = self._connections.get(address)
+        if task is not None and task.done() and _is_broken(task):
+            task = None
+        if task is None:
+            opening = PipelinedConnection.open(address.host, address.port, self._timeout_s)
+            task = asyncio.ensure_future(opening)
+            self._connections[address] = task
+        return await asyncio.shield(task)
+
+    async def _refresh(self, topic: str) -> None:
+        fields = {
+            "topics": [{"name": topic, "topic_id": None}],
+            "allow_auto_topic_creation": self._auto_create_topics,
+            "include_cluster_authorized_operations": False,
+            "include_topic_authorized_operations": False,
+        }
+        try:
+            answer = await self.ask_any("metadata", fields)
+        except NoLeaderError as error:
+            self._topic_errors[topic] = (NO_LEADER, str(error))
+            return
+        self._brokers = {b.node_id: Address(b.host, b.port) for b in answer.brokers}
+        for found in answer.topics:
+            self._take_topic(topic, found)
+
+    def _take_topic(self, topic: str, found: Any) -> None:
+        code = found.error_code
+        if code.value != _NONE:
+            self._topic_errors[topic] = (code.value, code.name.upper())
+            return
+        self._topic_errors.pop(topic, None)
+        self._partition_counts[topic] = len(found.partitions)
+        for one in found.partitions:
+            news = _Partition(
+                getattr(found, "topic_id", None), one.leader_id, getattr(one, "leader_epoch", -1)
+            )
+            known = self._partitions.get((topic, one.partition_index))
+            is_same_topic = known is not None and known.topic_id == news.topic_id
+            if known is None or not is_same_topic or news.leader_epoch >= known.leader_epoch:
+                self._partitions[topic, one.partition_index] = news
+
+    def _check_topic(self, topic: str) -> None:
+        """Raises `NoLeaderError` with what the last refresh was told, where that was no success."""
+        if topic in self._topic_errors and topic not in self._partition_counts:
+            code, reason = self._topic_errors[topic]
+            raise NoLeaderError(f"{topic}: {reason}", is_final=code in _FINAL)
+
+
+def _is_broken(task: asyncio.Task[PipelinedConnection]) -> bool:
+    return task.cancelled() or task.exception() is not None or task.result().is_closed

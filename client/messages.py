@@ -1,0 +1,104 @@
+"""Requests and answers of the Kafka protocol as bytes, for both kinds of connection.
+
+Requests are plain mappings of the newest version's fields (times are integer milliseconds), answers
+kio entities; fields that the chosen version does not have are left out. Importing this file imports
+kio: 80 ms.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import io
+import struct
+from collections.abc import Mapping
+from typing import Any, Final
+
+from kio.schema.index import schema_name_map
+from kio.serial import entity_reader, entity_writer
+from kio.serial.errors import SerialError
+
+from protocol.entities import entity_builder
+from protocol.errors import DecodeError
+from protocol.headers import skip_tagged_fields
+
+API_VERSIONS: Final = "api_versions"
+ANSWER_BYTES_MAX: Final = 256 * 1024 * 1024
+CLIENT_ID: Final = "echoless"
+NOT_KAFKA: Final = "does not speak the Kafka protocol; use the broker's --listen address"
+LENGTH: Final = struct.Struct(">i")
+
+_REQUEST_HEADER: Final = struct.Struct(">hhih")
+_VERSION_MAX: Final = {"produce": 12}
+"""From 13 on, a produce request names topics by ids; the names do."""
+
+ServedVersions = Mapping[int, tuple[int, int]]
+"""API key -> least and greatest version that a broker serves."""
+
+
+class UnservedApiError(Exception):
+    """The broker and this client have no version of the API in common."""
+
+
+def served_versions(answer: Any) -> ServedVersions:
+    """From kio's ApiVersions response."""
+    return {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
+
+
+def newest_version(api: str, served: ServedVersions) -> int:
+    """The newest version of `api` (kio's name) that both sides know. Raises `UnservedApiError`."""
+    known = schema_name_map[api]
+    key = _schema(api, max(known), "request").__api_key__
+    least, most = served.get(key, (0, -1))
+    most = min(most, _VERSION_MAX.get(api, most))
+    shared = [version for version in known if least <= version <= most]
+    if not shared:
+        raise UnservedApiError(f"does not serve {api}")
+    return max(shared)
+
+
+def encode_request(api: str, version: int, correlation_id: int, fields: Mapping[str, Any]) -> bytes:
+    """The whole frame, its length included."""
+    cls = _schema(api, version, "request")
+    client_id = CLIENT_ID.encode()
+    out = io.BytesIO()
+    out.write(_REQUEST_HEADER.pack(cls.__api_key__, version, correlation_id, len(client_id)))
+    out.write(client_id)
+    if cls.__header_schema__.__flexible__:
+        out.write(b"\0")
+    _writer(cls)(out, entity_builder(cls)(fields))
+    return LENGTH.pack(out.tell()) + out.getvalue()
+
+
+def decode_answer(api: str, version: int, correlation_id: int, frame: bytes) -> Any:
+    """kio's entity from a frame without its length. Raises `DecodeError`."""
+    cls = _schema(api, version, "response")
+    position = LENGTH.size
+    if len(frame) < position or LENGTH.unpack_from(frame)[0] != correlation_id:
+        raise DecodeError(NOT_KAFKA)
+    if cls.__header_schema__.__flexible__:
+        position = skip_tagged_fields(frame, position)
+    try:
+        entity, _ = _reader(cls)(frame, position)
+    except (SerialError, ValueError, OverflowError) as error:
+        raise DecodeError(f"the answer to {api} v{version} cannot be read: {error}") from error
+    return entity
+
+
+def answer_size(prefix: bytes) -> int:
+    """The length of the frame that follows. Raises `DecodeError` where it can be none."""
+    (size,) = LENGTH.unpack(prefix)
+    if not LENGTH.size <= size <= ANSWER_BYTES_MAX:
+        raise DecodeError(NOT_KAFKA)
+    return int(size)
+
+
+@functools.cache
+def _schema(api: str, version: int, kind: str) -> Any:
+    """kio's class for a request or response, e.g. `CreateTopicsRequest` of version 7."""
+    module = importlib.import_module(f"kio.schema.{api}.v{version}.{kind}")
+    return getattr(module, "".join(map(str.capitalize, [*api.split("_"), kind])))
+
+
+_writer = functools.cache(entity_writer)
+_reader = functools.cache(entity_reader)

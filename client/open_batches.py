@@ -1,0 +1,80 @@
+"""The batches that records are collected in, one per partition. No I/O.
+
+A batch ends where its records and the settings say: when it has `batch_records_max` records, when the
+next record would take it above `batch_bytes_max`, or when the producer's user asks for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from client.batch import Outcome, record_size
+from client.settings import Settings
+from protocol.records import Record
+
+OutcomeT = TypeVar("OutcomeT", bound=Outcome)
+
+
+@dataclass(slots=True, eq=False)
+class OpenBatch(Generic[OutcomeT]):
+    """Records that are sent together. `is_cut`: it takes no more of them."""
+
+    topic: str
+    partition: int
+    outcome: OutcomeT
+    records: list[Record] = field(default_factory=list)
+    size: int = 0
+    """An upper bound of the bytes of its records, uncompressed."""
+    is_cut: bool = False
+
+
+class OpenBatches(Generic[OutcomeT]):
+    """`submit` gets every batch that is cut, in the order of the cuts."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        new_outcome: Callable[[], OutcomeT],
+        submit: Callable[[OpenBatch[OutcomeT]], None],
+    ) -> None:
+        self._records_max = settings.batch_records_max
+        self._bytes_max = settings.batch_bytes_max
+        self._new_outcome = new_outcome
+        self._submit = submit
+        self._by_partition: dict[tuple[str, int], OpenBatch[OutcomeT]] = {}
+
+    def add(self, topic: str, partition: int, record: Record) -> tuple[OpenBatch[OutcomeT], int]:
+        """The batch that the record went into, and its index there."""
+        size = record_size(record)
+        batch = self._by_partition.get((topic, partition))
+        if batch is not None and batch.size + size > self._bytes_max:
+            self.cut(batch)
+            batch = None
+        if batch is None:
+            batch = OpenBatch(topic, partition, self._new_outcome())
+            self._by_partition[topic, partition] = batch
+        batch.records.append(record)
+        batch.size += size
+        index = len(batch.records) - 1
+        if index + 1 >= self._records_max:
+            self.cut(batch)
+        return batch, index
+
+    def cut(self, batch: OpenBatch[OutcomeT]) -> None:
+        """Ends the batch, if it has not ended yet."""
+        if not batch.is_cut:
+            batch.is_cut = True
+            del self._by_partition[batch.topic, batch.partition]
+            self._submit(batch)
+
+    def cut_partition(self, topic: str, partition: int) -> None:
+        batch = self._by_partition.get((topic, partition))
+        if batch is not None:
+            self.cut(batch)
+
+    def cut_all(self) -> None:
+        """In the order in which the batches were begun."""
+        for batch in list(self._by_partition.values()):
+            self.cut(batch)

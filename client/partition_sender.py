@@ -1,0 +1,338 @@
+"""Sends one partition's batches: the task that does what its `Sequencer` says.
+
+One task owns the partition's state. Answers come in through `_events`, whatever happens meanwhile;
+nothing is awaited between looking at the sequencer and telling it what was done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Any, Final
+
+from client.answers import Answer
+from client.batch import Acknowledgement, Delivery, Piece, encode_batch
+from client.cluster import Cluster, NoLeaderError
+from client.connection import ConnectionFailedError
+from client.errors import DeliveryError
+from client.sequencer import (
+    Acknowledged,
+    Action,
+    Ask,
+    BackOff,
+    Divided,
+    Failed,
+    Found,
+    Identity,
+    NewId,
+    Renumbered,
+    Send,
+    SequencedBatch,
+    Sequencer,
+    Start,
+    Step,
+)
+from client.settings import Settings
+from client.state import PartitionState
+from protocol.errors import ErrorCode
+from protocol.records import Record
+from protocol.sequence import increment
+
+ACKS_ALL: Final = -1
+_JITTER: Final = 0.2
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class Surroundings:
+    """What the senders of one producer share."""
+
+    cluster: Cluster
+    settings: Settings
+    rng: Random
+    new_identity: Callable[[], Awaitable[Identity]]
+    """Raises `NoLeaderError`."""
+    on_delivered: Callable[[Delivery], None]
+    on_failed: Callable[[Delivery, DeliveryError], None]
+    """Each is called once for a delivery."""
+
+
+class PartitionSender:
+    """One partition of one producer, from its first batch to `close`."""
+
+    def __init__(
+        self, topic: str, partition: int, start: Start, surroundings: Surroundings
+    ) -> None:
+        self.topic = topic
+        self.partition = partition
+        self._around = surroundings
+        self._settings = surroundings.settings
+        self._sequencer = Sequencer(
+            start,
+            in_flight_max=self._settings.in_flight_max,
+            after_failure=self._settings.after_failure,
+        )
+        self._loop = asyncio.get_running_loop()
+        self._events: deque[tuple[SequencedBatch, asyncio.Future[Any]]] = deque()
+        self._wake = asyncio.Event()
+        self._failures_in_a_row = 0
+        self._not_before = 0.0
+        self._must_refresh = False
+        self._last_reason = ""
+        """Why the last attempt did not succeed, for the message of a failure."""
+        self._task = self._loop.create_task(self._run())
+
+    def add(self, records: Sequence[Record], delivery: Delivery) -> None:
+        """The next records. On a stopped partition the delivery fails at once."""
+        stopped = self._sequencer.failure
+        if stopped is not None:
+            self._around.on_failed(delivery, self._error(stopped))
+            return
+        deadline = self._loop.time() + self._settings.delivery_timeout_s
+        self._sequencer.add(len(records), Piece(delivery, records, deadline))
+        self._wake.set()
+
+    def state(self) -> PartitionState:
+        sequencer = self._sequencer
+        return PartitionState(
+            topic=self.topic,
+            partition=self.partition,
+            producer_id=sequencer.identity.producer_id,
+            producer_epoch=sequencer.identity.producer_epoch,
+            next_sequence=sequencer.first_unacknowledged,
+            unacknowledged=sequencer.unacknowledged_count,
+        )
+
+    async def close(self) -> None:
+        """Stops at once; what is not acknowledged never gets an outcome from here."""
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        while True:
+            self._wake.clear()
+            self._take_events()
+            self._maybe_give_up()
+            step = self._next_step()
+            if step is not None:
+                await self._do(step)
+            else:
+                await self._rest()
+
+    def _next_step(self) -> Step | None:
+        if self._sequencer.is_idle and not isinstance(self._sequencer.failure, Failed):
+            return None  # a resumed producer asks about partitions that it is given records for
+        if self._loop.time() < self._not_before:
+            return None
+        return self._sequencer.next_step()
+
+    async def _rest(self) -> None:
+        """Until something happens, the back-off is over or the oldest batch has had its time."""
+        oldest = self._sequencer.oldest
+        until = None
+        if oldest is not None and not self._sequencer.in_flight:
+            until = oldest.payload.deadline
+            if self._loop.time() < self._not_before:
+                until = min(until, self._not_before)
+        try:
+            async with asyncio.timeout_at(until):
+                await self._wake.wait()
+        except TimeoutError:
+            return
+
+    def _maybe_give_up(self) -> None:
+        sequencer = self._sequencer
+        oldest = sequencer.oldest
+        if oldest is None or sequencer.in_flight or oldest.payload.deadline > self._loop.time():
+            return
+        self._perform(sequencer.on_overdue())
+
+    # --- steps ---------------------------------------------------------------------------------
+
+    async def _do(self, step: Step) -> None:
+        match step:
+            case Send(batch):
+                await self._send(batch)
+            case Ask():
+                await self._ask(step.identity)
+            case NewId():
+                await self._get_new_id()
+
+    async def _send(self, batch: SequencedBatch) -> None:
+        cluster = self._around.cluster
+        try:
+            connection = cluster.known_leader(self.topic, self.partition)
+            if connection is None or self._must_refresh:
+                await self._find_leader()
+                connection = await cluster.leader(self.topic, self.partition)
+            future = connection.send("produce", self._request(batch))
+        except (NoLeaderError, ConnectionFailedError) as error:
+            self._last_reason = str(error)
+            self._perform(self._sequencer.on_unsent(batch))
+            return
+        future.add_done_callback(lambda done: self._note(batch, done))
+
+    async def _find_leader(self) -> None:
+        if self._must_refresh:
+            self._must_refresh = False
+            await self._around.cluster.refresh(self.topic)
+
+    def _note(self, batch: SequencedBatch, future: asyncio.Future[Any]) -> None:
+        self._events.append((batch, future))
+        self._wake.set()
+
+    async def _ask(self, identity: Identity) -> None:
+        topic = {"name": self.topic, "partition_indexes": [self.partition]}
+        try:
+            await self._find_leader()
+            connection = await self._around.cluster.leader(self.topic, self.partition)
+            answer = await connection.send("describe_producers", {"topics": [topic]})
+        except (NoLeaderError, ConnectionFailedError) as error:
+            self._last_reason = str(error)
+            self._back_off(elsewhere=True)
+            return
+        found = answer.topics[0].partitions[0]
+        if found.error_code.value != ErrorCode.NONE:
+            self._last_reason = f"DescribeProducers: {found.error_code.name.upper()}"
+            self._back_off(elsewhere=True)
+            return
+        entry = next(
+            (
+                Found(one.producer_epoch, one.last_sequence)
+                for one in found.active_producers
+                if one.producer_id == identity.producer_id
+            ),
+            None,
+        )
+        self._perform(self._sequencer.on_found(entry))
+
+    async def _get_new_id(self) -> None:
+        try:
+            identity = await self._around.new_identity()
+        except NoLeaderError as error:
+            self._last_reason = str(error)
+            self._back_off(elsewhere=False)
+            return
+        self._perform(self._sequencer.on_new_id(identity))
+
+    def _request(self, batch: SequencedBatch) -> dict[str, Any]:
+        piece: Piece = batch.payload
+        if piece.data is None:
+            piece.data = encode_batch(
+                piece.records,
+                self._settings.compression,
+                producer_id=batch.identity.producer_id,
+                producer_epoch=batch.identity.producer_epoch,
+                base_sequence=batch.base_sequence,
+            )
+        partition = {"index": self.partition, "records": piece.data}
+        return {
+            "transactional_id": None,
+            "acks": ACKS_ALL,
+            "timeout": round(self._settings.request_timeout_s * 1000),
+            "topic_data": [{"name": self.topic, "partition_data": [partition]}],
+        }
+
+    # --- what came of them -----------------------------------------------------------------------
+
+    def _take_events(self) -> None:
+        while self._events:
+            batch, future = self._events.popleft()
+            error = future.exception()
+            if error is not None:
+                self._last_reason = str(error)
+                self._perform(self._sequencer.on_lost(batch))
+                continue
+            answer = self._read(future.result())
+            if answer.error_code != ErrorCode.NONE:
+                self._last_reason = answer.message
+            self._perform(self._sequencer.on_answer(batch, answer))
+
+    def _read(self, response: Any) -> Answer:
+        one = response.responses[0].partition_responses[0]
+        hint = getattr(one, "current_leader", None)
+        if hint is not None and hint.leader_id >= 0:
+            self._around.cluster.note_leader(
+                self.topic, self.partition, hint.leader_id, hint.leader_epoch
+            )
+        name = one.error_code.name.upper()
+        text = getattr(one, "error_message", None)
+        return Answer(
+            one.error_code.value,
+            one.base_offset,
+            _milliseconds(one.log_append_time),
+            f"{name} ({text})" if text else name,
+        )
+
+    def _perform(self, actions: Sequence[Action]) -> None:
+        for action in actions:
+            match action:
+                case Acknowledged():
+                    self._acknowledge(action)
+                case Failed(batch):
+                    self._around.on_failed(batch.payload.delivery, self._error(action))
+                case Divided(batch, parts):
+                    for part, piece in zip(
+                        parts, batch.payload.divide(parts[0].record_count), strict=True
+                    ):
+                        part.payload = piece
+                case Renumbered(batch):
+                    batch.payload.data = None
+                case BackOff(elsewhere):
+                    self._back_off(elsewhere=elsewhere)
+
+    def _acknowledge(self, action: Acknowledged) -> None:
+        self._failures_in_a_row = 0
+        batch, base_offset, is_duplicate = action
+        producer_id, epoch = batch.identity
+        delivery: Delivery = batch.payload.delivery
+        acknowledgements = [
+            Acknowledgement(
+                self.topic,
+                self.partition,
+                None if base_offset is None else base_offset + index,
+                producer_id,
+                epoch,
+                increment(batch.base_sequence, index),
+                is_duplicate,
+            )
+            for index in range(batch.record_count)
+        ]
+        if delivery.acknowledge(acknowledgements):
+            self._around.on_delivered(delivery)
+
+    def _back_off(self, *, elsewhere: bool) -> None:
+        settings = self._settings
+        delay = min(
+            settings.retry_backoff_s * 2 ** min(self._failures_in_a_row, 20),
+            settings.retry_backoff_max_s,
+        )
+        self._failures_in_a_row += 1
+        self._not_before = self._loop.time() + delay * self._around.rng.uniform(
+            1 - _JITTER, 1 + _JITTER
+        )
+        self._must_refresh |= elsewhere
+
+    def _error(self, failed: Failed) -> DeliveryError:
+        batch = failed.batch
+        answer = failed.answer
+        said = answer.message if answer is not None else self._last_reason
+        last = increment(batch.base_sequence, max(batch.record_count - 1, 0))
+        text = (
+            f"{self.topic}-{self.partition}, sequences {batch.base_sequence} to {last} of producer "
+            f"{batch.identity.producer_id} epoch {batch.identity.producer_epoch}: "
+            f"{failed.failure.value}"
+        )
+        return DeliveryError(
+            f"{text} ({said})" if said else text,
+            failure=failed.failure,
+            error_code=answer.error_code if answer is not None else 0,
+            may_be_stored=failed.may_be_stored,
+        )
+
+
+def _milliseconds(time: Any) -> int:
+    """Of kio's timestamps; -1 for none."""
+    return -1 if time is None else round(time.timestamp() * 1000)

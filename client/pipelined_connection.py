@@ -1,0 +1,167 @@
+"""An asyncio connection to one Kafka broker: many requests under way, answered in their order.
+
+A broker works on the requests of one connection one after the other, so answers are matched by
+position and the correlation id only checks that. An answer that does not come in time ends the
+connection: whoever sends again must not be overtaken by it. Knows no retries and no cluster.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Self
+
+from client.connection import ConnectionFailedError
+from client.messages import (
+    API_VERSIONS,
+    LENGTH,
+    ServedVersions,
+    UnservedApiError,
+    answer_size,
+    decode_answer,
+    encode_request,
+    newest_version,
+    served_versions,
+)
+from protocol.errors import DecodeError
+
+
+class _Pending(NamedTuple):
+    """A request without an answer."""
+
+    api: str
+    version: int
+    correlation_id: int
+    future: asyncio.Future[Any]
+    deadline: float
+    """In the loop's time."""
+
+
+class PipelinedConnection:
+    """An open connection whose API versions are known."""
+
+    def __init__(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        address: str,
+        timeout_s: float,
+    ) -> None:
+        self.address = address
+        self.is_closed = False
+        self._reader = reader
+        self._writer = writer
+        self._timeout_s = timeout_s
+        self._served: ServedVersions = {}
+        self._correlation_id = 0
+        self._pending: deque[_Pending] = deque()
+        self._loop = asyncio.get_running_loop()
+        self._watch: asyncio.TimerHandle | None = None
+        self._reading = self._loop.create_task(self._read_answers())
+
+    @classmethod
+    async def open(cls, host: str, port: int, timeout_s: float) -> Self:
+        """Connects and asks for the API versions. Raises `ConnectionFailedError`."""
+        address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        try:
+            async with asyncio.timeout(timeout_s):
+                reader, writer = await asyncio.open_connection(host, port)
+        except TimeoutError as error:
+            raise ConnectionFailedError(
+                f"{address} cannot be reached in {timeout_s:g} s"
+            ) from error
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise ConnectionFailedError(f"{address} cannot be reached ({reason})") from error
+        connection = cls(reader, writer, address, timeout_s)
+        try:
+            # Version 0 is served by every broker since 0.10, and tells the same.
+            answer = await connection._send(API_VERSIONS, 0, {})
+        except BaseException:
+            await connection.close()
+            raise
+        connection._served = served_versions(answer)
+        return connection
+
+    def send(self, api: str, fields: Mapping[str, Any]) -> asyncio.Future[Any]:
+        """Sends one request; the future has kio's entity, or `ConnectionFailedError`.
+
+        Raises `ConnectionFailedError` when nothing was sent: the connection is closed or the broker
+        does not serve the API.
+        """
+        try:
+            version = newest_version(api, self._served)
+        except UnservedApiError as error:
+            raise ConnectionFailedError(f"the broker at {self.address} {error}") from error
+        return self._send(api, version, fields)
+
+    def serves(self, api: str) -> bool:
+        try:
+            newest_version(api, self._served)
+        except UnservedApiError:
+            return False
+        return True
+
+    async def close(self) -> None:
+        """Closes at once; what is pending fails."""
+        self._fail("closed")
+        self._reading.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._reading
+
+    def _send(self, api: str, version: int, fields: Mapping[str, Any]) -> asyncio.Future[Any]:
+        if self.is_closed:
+            raise ConnectionFailedError(f"the connection to {self.address} is closed")
+        self._correlation_id += 1
+        frame = encode_request(api, version, self._correlation_id, fields)
+        future: asyncio.Future[Any] = self._loop.create_future()
+        deadline = self._loop.time() + self._timeout_s
+        self._pending.append(_Pending(api, version, self._correlation_id, future, deadline))
+        self._writer.write(frame)
+        if self._watch is None:
+            self._watch = self._loop.call_at(deadline, self._check_deadline)
+        return future
+
+    async def _read_answers(self) -> None:
+        try:
+            while True:
+                size = answer_size(await self._reader.readexactly(LENGTH.size))
+                self._take(await self._reader.readexactly(size))
+        except (OSError, EOFError):
+            self._fail("the connection was lost")
+        except DecodeError as error:
+            self._fail(str(error))
+
+    def _take(self, frame: bytes) -> None:
+        if not self._pending:
+            raise DecodeError("an answer came to no request")
+        # It stays pending until it could be read: if not, it fails with the others.
+        pending = self._pending[0]
+        answer = decode_answer(pending.api, pending.version, pending.correlation_id, frame)
+        self._pending.popleft()
+        if not pending.future.done():
+            pending.future.set_result(answer)
+
+    def _check_deadline(self) -> None:
+        self._watch = None
+        if not self._pending:
+            return
+        oldest = self._pending[0]
+        if oldest.deadline <= self._loop.time():
+            self._fail(f"{oldest.api} was not answered within {self._timeout_s:g} s")
+        else:
+            self._watch = self._loop.call_at(oldest.deadline, self._check_deadline)
+
+    def _fail(self, reason: str) -> None:
+        self.is_closed = True
+        self._writer.transport.abort()
+        if self._watch is not None:
+            self._watch.cancel()
+            self._watch = None
+        while self._pending:
+            future = self._pending.popleft().future
+            if not future.done():
+                future.set_exception(ConnectionFailedError(f"{self.address}: {reason}"))
+                future.exception()  # whoever waits gets it; nobody may be waiting any more

@@ -1,0 +1,214 @@
+"""The resumable idempotent producer with plain blocking calls.
+
+    with Producer("127.0.0.1:9092") as producer:
+        producer.send("orders", b"one", partition=0)
+        producer.flush()
+
+A thread runs the asyncio producer; records are collected into batches in the caller's thread and
+handed over batch by batch. For one thread at a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine, Sequence
+from concurrent.futures import Future
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from client.async_producer import AsyncProducer
+from client.batch import Acknowledgement, key_that_decides, now_ms, partition_of
+from client.errors import DeliveryError, ProducerError
+from client.open_batches import OpenBatch, OpenBatches
+from client.settings import DEFAULT_SETTINGS, Settings
+from client.state import ProducerState
+from protocol.records import Headers, Record
+
+BlockingOutcome = Future[list[Acknowledgement]]
+_T = TypeVar("_T")
+
+
+class BlockingDelivery:
+    """The outcome of one record."""
+
+    __slots__ = ("_batch", "_cut", "_index")
+
+    def __init__(
+        self,
+        batch: OpenBatch[BlockingOutcome],
+        index: int,
+        cut: Callable[[OpenBatch[BlockingOutcome]], None],
+    ) -> None:
+        self._batch = batch
+        self._index = index
+        self._cut = cut
+
+    def result(self, timeout_s: float | None = None) -> Acknowledgement:
+        """Sends the batch, full or not, and waits. Raises `DeliveryError`, `TimeoutError`."""
+        self._cut(self._batch)
+        return self._batch.outcome.result(timeout_s)[self._index]
+
+    @property
+    def is_done(self) -> bool:
+        """Whether `result` would not wait."""
+        return self._batch.outcome.done()
+
+
+class Producer:
+    """One producer id. Use it in a `with` block, or call `start` and `close`."""
+
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        settings: Settings = DEFAULT_SETTINGS,
+        *,
+        state: ProducerState | None = None,
+    ) -> None:
+        self.settings = settings
+        self._bootstrap_servers = bootstrap_servers
+        self._state = state
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(
+            target=self._loop.run_forever, name="echoless-producer", daemon=True
+        )
+        self._core: AsyncProducer | None = None
+        self._batches = OpenBatches[BlockingOutcome](settings, Future, self._submit)
+        self._partition_counts: dict[str, int] = {}
+        self._room = threading.Condition()
+        self._outstanding = self._outstanding_bytes = 0
+        self._first_error: DeliveryError | None = None
+
+    @classmethod
+    def resume(
+        cls,
+        state: ProducerState | str,
+        bootstrap_servers: str,
+        settings: Settings = DEFAULT_SETTINGS,
+    ) -> Self:
+        """A producer that goes on where `state` was taken; see `AsyncProducer.resume`."""
+        if isinstance(state, str):
+            state = ProducerState.from_json(state)
+        return cls(bootstrap_servers, settings, state=state)
+
+    def start(self) -> None:
+        """Gets a producer id, or takes the one of the state. Raises `ProducerError`."""
+        self._thread.start()
+        try:
+            self._core = self._call(self._start_core())
+        except BaseException:
+            self._stop_loop()
+            raise
+
+    def send(
+        self,
+        topic: str,
+        value: bytes | None,
+        *,
+        key: bytes | None = None,
+        partition: int | None = None,
+        headers: Headers = (),
+        timestamp_ms: int | None = None,
+    ) -> BlockingDelivery:
+        """Adds a record to its partition's batch; see `AsyncProducer.send`."""
+        if partition is None:
+            partition = self._partition_for(topic, key)
+        timestamp = now_ms() if timestamp_ms is None else timestamp_ms
+        record = Record(-1, timestamp, key, value, headers)
+        batch, index = self._batches.add(topic, partition, record)
+        return BlockingDelivery(batch, index, self._batches.cut)
+
+    def send_batch(self, topic: str, partition: int, records: Sequence[Record]) -> BlockingOutcome:
+        """Sends exactly these records as one batch; the future has their acknowledgements."""
+        self._batches.cut_partition(topic, partition)
+        batch = OpenBatch(topic, partition, BlockingOutcome(), list(records), is_cut=True)
+        self._submit(batch)
+        return batch.outcome
+
+    def flush(self) -> None:
+        """Sends everything and waits for it. Raises the first `DeliveryError` since the last flush."""
+        self._batches.cut_all()
+        with self._room:
+            self._room.wait_for(lambda: not self._outstanding)
+            error, self._first_error = self._first_error, None
+        if error is not None:
+            raise error
+
+    def state(self) -> ProducerState:
+        """Under which numbers a later run goes on; see `AsyncProducer.state`."""
+        return self._call(self._state_of_core())
+
+    def close(self) -> None:
+        """Stops at once: what is not acknowledged fails. `flush` first to send it."""
+        core, self._core = self._core, None
+        if core is not None:
+            self._call(core.close())
+            self._stop_loop()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Flushes, unless the block raised."""
+        try:
+            if exc_type is None:
+                self.flush()
+        finally:
+            self.close()
+
+    async def _start_core(self) -> AsyncProducer:
+        core = AsyncProducer(self._bootstrap_servers, self.settings, state=self._state)
+        await core.start()
+        return core
+
+    async def _state_of_core(self) -> ProducerState:
+        return self._running().state()
+
+    def _running(self) -> AsyncProducer:
+        if self._core is None:
+            raise ProducerError("the producer is not started, or closed")
+        return self._core
+
+    def _call(self, coroutine: Coroutine[Any, Any, _T]) -> _T:
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
+
+    def _stop_loop(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def _partition_for(self, topic: str, key: bytes | None) -> int:
+        key = key_that_decides(key)
+        core = self._running()
+        count = self._partition_counts.get(topic)
+        if count is None:
+            count = self._partition_counts[topic] = self._call(core.count_partitions(topic))
+        return partition_of(key, count)
+
+    def _submit(self, batch: OpenBatch[BlockingOutcome]) -> None:
+        """Hands the batch over; waits for room in the buffer."""
+        core = self._running()
+        with self._room:
+            self._room.wait_for(lambda: self._outstanding_bytes < self.settings.buffer_bytes_max)
+            self._outstanding += 1
+            self._outstanding_bytes += batch.size
+        batch.outcome.add_done_callback(lambda outcome: self._on_done(outcome, batch.size))
+        self._loop.call_soon_threadsafe(
+            core.submit, batch.topic, batch.partition, batch.records, batch.outcome
+        )
+
+    def _on_done(self, outcome: BlockingOutcome, size: int) -> None:
+        """In the loop's thread."""
+        error = outcome.exception()
+        with self._room:
+            self._outstanding -= 1
+            self._outstanding_bytes -= size
+            if isinstance(error, DeliveryError) and self._first_error is None:
+                self._first_error = error
+            self._room.notify_all()

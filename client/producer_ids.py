@@ -1,0 +1,58 @@
+"""Producer ids from a broker: any broker may hand them out."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import Final
+
+from client.cluster import Cluster, NoLeaderError
+from client.errors import ProducerError
+from client.sequencer import Identity
+from client.settings import Settings
+from protocol.errors import ErrorCode
+
+_TRANSACTION_TIMEOUT_MS: Final = 2**31 - 1
+"""What Kafka's own client sends for a producer without transactions."""
+_FINAL: Final = frozenset(
+    {
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        ErrorCode.UNSUPPORTED_VERSION,
+        ErrorCode.INVALID_REQUEST,
+    }
+)
+
+
+async def new_identity(cluster: Cluster) -> Identity:
+    """An id that nobody has used. Raises `NoLeaderError` with `is_final` where waiting is in vain."""
+    answer = await cluster.ask_any(
+        "init_producer_id",
+        {
+            "transactional_id": None,
+            "transaction_timeout": _TRANSACTION_TIMEOUT_MS,
+            "producer_id": -1,
+            "producer_epoch": -1,
+            "enable2_pc": False,
+            "keep_prepared_txn": False,
+        },
+    )
+    code = answer.error_code
+    if code.value != ErrorCode.NONE:
+        raise NoLeaderError(f"InitProducerId: {code.name.upper()}", is_final=code.value in _FINAL)
+    return Identity(answer.producer_id, answer.producer_epoch)
+
+
+async def new_identity_within(cluster: Cluster, settings: Settings, rng: random.Random) -> Identity:
+    """The same, tried again until the delivery timeout. Raises `ProducerError`."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + settings.delivery_timeout_s
+    delay = settings.retry_backoff_s
+    while True:
+        try:
+            return await new_identity(cluster)
+        except NoLeaderError as error:
+            if error.is_final or loop.time() + delay > deadline:
+                raise ProducerError(f"no producer id: {error}") from error
+        await asyncio.sleep(delay * rng.uniform(0.8, 1.2))
+        delay = min(2 * delay, settings.retry_backoff_max_s)

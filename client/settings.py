@@ -1,0 +1,44 @@
+"""How a producer behaves. The defaults are Kafka's where Kafka has them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from client.sequencer import IN_FLIGHT_MAX_DEFAULT, AfterFailure
+from protocol.record_batch import Codec
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class Settings:
+    """Times in seconds, sizes in bytes."""
+
+    batch_records_max: int = 10_000
+    batch_bytes_max: int = 64 * 1024
+    """Before compression. With `batch_records_max` it decides where a batch ends, and nothing else does."""
+    compression: Codec = Codec.NONE
+    in_flight_max: int = IN_FLIGHT_MAX_DEFAULT
+    """Batches in flight per partition. More than the broker's window (5, in Echoless
+    `producer_state_batches_to_retain`) costs extra questions after a lost answer, never a record."""
+    after_failure: AfterFailure = AfterFailure.STOP
+    asks_on_resume: bool = True
+    """Whether a resumed producer asks leaders for their last sequence before it sends."""
+    delivery_timeout_s: float = 120.0
+    request_timeout_s: float = 30.0
+    retry_backoff_s: float = 0.05
+    retry_backoff_max_s: float = 1.0
+    buffer_bytes_max: int = 32 * 1024 * 1024
+    """What may wait for acknowledgements; `send` waits for room."""
+    auto_create_topics: bool = True
+    """Whether brokers may create a topic that is missing, where they are configured to."""
+
+    def __post_init__(self) -> None:
+        positive = (
+            *("batch_records_max", "batch_bytes_max", "in_flight_max", "delivery_timeout_s"),
+            *("request_timeout_s", "retry_backoff_s", "retry_backoff_max_s", "buffer_bytes_max"),
+        )
+        for name in positive:
+            if getattr(self, name) <= 0:
+                raise ValueError(f"{name} is above 0, not {getattr(self, name)}")
+
+
+DEFAULT_SETTINGS = Settings()
