@@ -64,6 +64,7 @@ class Stored(NamedTuple):
 
     partition: Partition
     produced: PartitionProduced
+    """Success, or DUPLICATE_SEQUENCE_NUMBER for a repeat older than the window."""
     next_offset: int
     """The high watermark that commits it."""
     is_duplicate: bool = False
@@ -123,7 +124,10 @@ def _append(
     if header.has_producer_id:
         write.broker.decisions.record(write.request, partition, header, result, write.now_ms)
     if isinstance(result, Reject):
-        return _failed(index, KafkaError(result.code), partition)._replace(reason=result.reason)
+        refused = _failed(index, KafkaError(result.code), partition)._replace(reason=result.reason)
+        if result.code is not ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
+            return refused
+        return Stored(partition, refused, _end_of_window(partition, header.producer_id))
     is_duplicate = isinstance(result, Duplicate)
     if isinstance(result, Duplicate):
         original = result.original
@@ -136,6 +140,13 @@ def _append(
     start = partition.log.log_start_offset
     produced = PartitionProduced(index, ErrorCode.NONE, base_offset, append_time, start)
     return Stored(partition, produced, last_offset + 1, is_duplicate)
+
+
+def _end_of_window(partition: Partition, producer_id: int) -> int:
+    """Below it lies whatever a repeat older than the window repeats: clients take 46 for success."""
+    entry = partition.log.producers.get(producer_id)
+    assert entry is not None, "a repeat is proven by the producer's entry"
+    return entry.batches[-1].last_offset + 1
 
 
 def _failed(index: int, error: KafkaError, partition: Partition | None) -> PartitionProduced:
