@@ -37,7 +37,7 @@ from broker.topic_config import to_log_config
 from protocol.errors import ErrorCode, KafkaError
 from storage.file_system import StorageError
 from storage.log_directory import LogDirectory
-from storage.meta_properties import read_cluster_id
+from storage.meta_properties import has_partitions, read_cluster_id
 
 if TYPE_CHECKING:
     from storage.log_config import LogConfig
@@ -129,11 +129,23 @@ class Broker:
         )
 
     async def _agree_on_cluster_id(self, own: str | None) -> None:
-        """The tree's cluster id; the first broker of all makes it, or brings that of its logs."""
-        new_uuid = self.environment.new_uuid
-        cluster_id = await read_or_create_cluster_id(
-            self.tree, new_uuid if own is None else lambda: decode_uuid(own)
-        )
+        """The tree's cluster id; the first broker of all makes it, or brings that of its directory.
+
+        A tree that has none knows no topics either: every partition would be removed as a stray.
+        """
+
+        def of_directory() -> uuid.UUID:
+            if own is None:
+                return self.environment.new_uuid()
+            if has_partitions(self.environment.file_system, self.config.data_dir):
+                raise CoordinationError(
+                    f"data_dir {self.config.data_dir} holds partitions of cluster {own}, but the "
+                    f"coordinator knows no cluster: correct its address, or bring its data back; "
+                    f"or give this broker an empty data_dir"
+                )
+            return decode_uuid(own)
+
+        cluster_id = await read_or_create_cluster_id(self.tree, of_directory)
         if own is not None and cluster_id != own:
             raise CoordinationError(
                 f"data_dir {self.config.data_dir} belongs to cluster {own}, "

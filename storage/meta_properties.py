@@ -17,3 +17,12 @@ def read_cluster_id(fs: FileSystem, data_dir: str) -> str | None:
     if not fs.exists(path):
         return None
     return read_properties(fs, path, _SEPARATOR, ("cluster.id",))["cluster.id"]
+
+
+def has_partitions(fs: FileSystem, data_dir: str) -> bool:
+    """Whether the directory holds any partition. Raises `StorageError`."""
+    path = data_dir.rstrip("/")
+    return any(
+        paths.parse_partition_directory(name) and fs.is_directory(paths.join(path, name))
+        for name in fs.list_directory(path)
+    )

@@ -146,6 +146,21 @@ async def test_an_empty_disk_is_in_sync_with_nobody(log_flush: LogFlush) -> None
     await second.broker.stop()
 
 
+async def test_a_coordinator_that_has_lost_everything_costs_no_records() -> None:
+    """To one that knows no topics every partition on disk looks like a stray."""
+    disk = MemoryFileSystem()
+    first = Member(MemoryTree(), disk)
+    await first.start()
+    await first.broker.create_topic(NewTopic(name="orders"))
+    await first.led("orders")
+    await first.broker.stop()
+    for _ in range(2):
+        second = Member(MemoryTree(), disk)
+        with pytest.raises(CoordinationError, match="knows no cluster"):
+            await second.start()
+    assert disk.is_directory("/data/orders-0")
+
+
 async def test_a_failed_disk_is_told_when_the_coordinator_is_back() -> None:
     """A leader that can neither read nor write must not stay in office for bad luck."""
     member = Member(MemoryTree(), MemoryFileSystem())
