@@ -113,6 +113,7 @@ class ClusterMember:
             partitions.held,
             lag_max_s=config.replica_lag_time_max_ms / 1000,
             registered_epoch=self.registered_epoch,
+            read_epoch=self._read_registered_epoch,
             metrics=metrics,
         )
         self.controller = Controller(
@@ -145,6 +146,11 @@ class ClusterMember:
         """Which life of the broker is registered; None: it is not, or it is about to leave."""
         live = self._live.brokers.get(broker_id)
         return None if live is None or live.info.is_leaving else live.session_id
+
+    async def _read_registered_epoch(self, broker_id: int) -> int | None:
+        """As the coordinator has it now. Raises `ConnectionLostError`."""
+        node = (await self._tree.read_many([broker_path(broker_id)]))[0]
+        return None if node is None else node.owner
 
     def role_changed(self, partition: Partition) -> None:
         """Follows the partition's new leader, or stops following."""

@@ -5,6 +5,10 @@ in sync, it could be elected with less than was acknowledged. So it withdraws fi
 and it is in sync only where nobody else is, or where it surely has all that it had. Every write is
 conditional; whoever changes a state meanwhile (the controller) wins or loses, never both.
 
+A leader may just be taking the earlier life into the ISR: its write was decided on, and lands late. So
+where the tail may be lost every state of a replica here is written, if only over itself: the version
+that the leader's write depends on is gone then.
+
 Invariant: a broker that registers leads nothing, and is in sync only where it is the last one or has
 all that it had.
 """
@@ -27,6 +31,7 @@ LOST_RACES_MAX: Final = 100
 async def withdraw(registry: TopicRegistry, broker_id: int, *, tail_is_safe: bool) -> None:
     """Takes the broker out of all leaderships, and out of the ISRs unless its `tail_is_safe`.
 
+    Then nobody brings its earlier life back into an ISR by a write that is decided on already.
     For a broker that has no roles, with the registry loaded. Raises `ConnectionLostError`, and
     `MultiFailedError` after very many lost races.
     """
@@ -48,7 +53,8 @@ def _changes(
     for topic in topics.values():
         for partition, before in topic.states.items():
             after = withdrawn(before, broker_id, tail_is_safe=tail_is_safe)
-            if after != before:
+            is_replica = broker_id in topic.assignment.get(partition, ())
+            if after != before or (is_replica and not tail_is_safe):
                 yield StateChange(topic.name, partition, before, after)
 
 

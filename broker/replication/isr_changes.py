@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 
 from broker.coordination.node_tree import (
@@ -23,6 +23,7 @@ from broker.coordination.topic_registry import TopicRegistry
 from broker.essential_task import essential_task
 from broker.metrics import Metrics
 from broker.partition import Partition
+from broker.replication.core.in_sync_replicas import InSyncReplicas
 
 logger = logging.getLogger(__name__)
 
@@ -37,13 +38,16 @@ class IsrChanges:
         *,
         lag_max_s: float,
         registered_epoch: Callable[[int], int | None],
+        read_epoch: Callable[[int], Awaitable[int | None]],
         metrics: Metrics,
     ) -> None:
+        """`registered_epoch`: a broker's registered life as last heard; `read_epoch`: as it is now."""
         self._metrics = metrics
         self._registry = registry
         self._held = held
         self._lag_max_s = lag_max_s
         self._registered_epoch = registered_epoch
+        self._read_epoch = read_epoch
         self._changes: dict[str, asyncio.Task[None]] = {}
         """Those under way, by the partition's name."""
         self._has_ended = False
@@ -69,9 +73,8 @@ class IsrChanges:
         """Begins the change that is needed, if there is one and none is under way."""
         if self._has_ended or partition.name in self._changes:
             return
-        wanted = self._wanted(partition)
-        if wanted is not None:
-            change = self._change(partition, wanted)
+        if self._wanted(partition) is not None:
+            change = self._change(partition)
             self._changes[partition.name] = essential_task(change, f"ISR of {partition.name}")
 
     def _wanted(self, partition: Partition) -> tuple[int, ...] | None:
@@ -102,13 +105,14 @@ class IsrChanges:
             return wanted
         return tuple(one for one in wanted if one in isr or one not in moving.removing)
 
-    async def _change(self, partition: Partition, wanted: tuple[int, ...]) -> None:
+    async def _change(self, partition: Partition) -> None:
         try:
-            await self._write(partition, wanted)
+            if not await self._write(partition):
+                return  # considered again when brokers come or go, and from time to time
         except MultiFailedError:
             logger.info("%s: another change was faster; its state was read again", partition.name)
         except ConnectionLostError as error:
-            logger.warning("%s: ISR %s may be in force: %s", partition.name, wanted, error)
+            logger.warning("%s: a change of the ISR may be in force: %s", partition.name, error)
             return  # tried again by the next look at all partitions
         except CoordinationError as error:
             logger.error("%s: no change of the ISR: %s", partition.name, error)  # noqa: TRY400
@@ -117,20 +121,37 @@ class IsrChanges:
             del self._changes[partition.name]
         self.consider(partition)
 
-    async def _write(self, partition: Partition, wanted: tuple[int, ...]) -> None:
-        in_sync = partition.in_sync
+    async def _write(self, partition: Partition) -> bool:
+        """Whether there was something to write, on the state as it is known."""
+        in_sync, wanted = partition.in_sync, self._wanted(partition)
         topic = self._registry.topics.get(partition.topic)
-        if in_sync is None or topic is None:
-            return
-        before = topic.states.get(partition.index)
-        if before is None or before.leader_epoch != partition.leader_epoch:
-            return
+        before = None if topic is None else topic.states.get(partition.index)
+        if in_sync is None or wanted is None or before is None:
+            return False
+        if before.leader_epoch != partition.leader_epoch:
+            return False
+        if not await self._are_registered(in_sync, wanted) or in_sync is not partition.in_sync:
+            return False
         in_sync.begin_change(wanted)
         logger.info("%s: in-sync replicas %s -> %s", partition.name, in_sync.isr, wanted)
         change = StateChange(partition.topic, partition.index, before, replace(before, isr=wanted))
         await self._registry.change_states([change])
         self._metrics.isr_shrinks_total += len(set(before.isr) - set(wanted))
         self._metrics.isr_expands_total += len(set(wanted) - set(before.isr))
+        return True
+
+    async def _are_registered(self, in_sync: InSyncReplicas, wanted: tuple[int, ...]) -> bool:
+        """Whether the lives of the newcomers that have caught up are those that are registered.
+
+        Asked after the state was read: a life that has ended since is followed by one that either
+        kept all that it had, or has changed the state (`coordination/withdrawal.py`), so that the
+        write fails. What was heard of the brokers may be older than the state.
+        """
+        caught_up = {one: in_sync.broker_epoch(one) for one in wanted if one not in in_sync.isr}
+        for broker_id, broker_epoch in caught_up.items():
+            if await self._read_epoch(broker_id) != broker_epoch:
+                return False
+        return True
 
     def end(self) -> None:
         """Begins no change any more."""

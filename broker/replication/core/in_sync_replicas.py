@@ -99,6 +99,11 @@ class InSyncReplicas:
         follower = self._followers.get(broker_id)
         return UNKNOWN_OFFSET if follower is None else follower.log_end_offset
 
+    def broker_epoch(self, broker_id: int) -> int:
+        """Which life of the follower has fetched; -1 before its first fetch in this epoch."""
+        follower = self._followers.get(broker_id)
+        return -1 if follower is None else follower.broker_epoch
+
     def committed_offset(self, own_offset: int) -> int:
         """Every offset below it is on all in-sync replicas; -1 while one of them is unknown."""
         committed = own_offset

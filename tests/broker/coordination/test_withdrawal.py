@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.coordination.node_data import PartitionState
-from broker.coordination.node_tree import ConnectionLostError
+from broker.coordination.node_tree import ConnectionLostError, MultiFailedError
 from broker.coordination.topic import NewTopic, StateChange
 from broker.coordination.topic_registry import TopicRegistry
 from broker.coordination.withdrawal import withdraw, withdrawn
@@ -124,6 +124,23 @@ async def test_without_a_connection_nothing_is_withdrawn(
 async def test_a_second_withdrawal_finds_nothing_to_do(registry: TopicRegistry) -> None:
     """So a broker may join again and again."""
     await withdraw(registry, 1, tail_is_safe=False)
-    before = dict(registry.topics)
+    before, topics = summary(registry), dict(registry.topics)
+    await withdraw(registry, 1, tail_is_safe=True)
+    assert registry.topics == topics
     await withdraw(registry, 1, tail_is_safe=False)
-    assert registry.topics == before
+    assert summary(registry) == before
+
+
+async def test_no_write_under_way_brings_a_lost_tail_back(
+    registry: TopicRegistry, server: MemoryTree
+) -> None:
+    """The leader has taken the earlier life into the ISR, and its write comes late."""
+    leader = await loaded(server.connect())
+    before = leader.topics["t"].states[0]
+    await registry.change_states([StateChange("t", 0, before, replace(before, leader=2, isr=(2,)))])
+    await leader.load()
+    before = leader.topics["t"].states[0]
+    await withdraw(registry, 1, tail_is_safe=False)
+    with pytest.raises(MultiFailedError):
+        await leader.change_states([StateChange("t", 0, before, replace(before, isr=(2, 1)))])
+    assert summary(registry)[0][2] == (2,)

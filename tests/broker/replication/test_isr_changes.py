@@ -16,6 +16,8 @@ from broker.metrics import Metrics
 from broker.replication.core.in_sync_replicas import InSyncReplicas
 from broker.replication.isr_changes import IsrChanges
 
+LIFE = 7
+"""Of every broker, as the leader has heard."""
 END = 5
 """Where the leader's log ends, and the high watermark."""
 
@@ -48,13 +50,14 @@ async def written(
     moving: Reassignment | None,
     *,
     has_ended: bool = False,
+    registered: int = LIFE,
 ) -> list[tuple[int, ...]]:
     """The ISRs that leader 3 writes where every follower has everything."""
     registry = FakeRegistry(isr, replicas, moving)
     in_sync = InSyncReplicas(3, replicas, isr, epoch_start_offset=0, now_s=0.0)
     for broker_id in replicas:
         if broker_id != 3:
-            in_sync.note_fetch(broker_id, 7, END, END, 0.0)
+            in_sync.note_fetch(broker_id, LIFE, END, END, 0.0)
     partition: Any = SimpleNamespace(
         topic="t",
         index=0,
@@ -66,11 +69,16 @@ async def written(
         log=SimpleNamespace(log_end_offset=END),
     )
     registry.partition = partition
+
+    async def read_epoch(_: int) -> int:
+        return registered
+
     changes = IsrChanges(
         registry,  # type: ignore[arg-type]
         {("t", 0): partition},
         lag_max_s=1e9,
-        registered_epoch=lambda _: 7,
+        registered_epoch=lambda _: LIFE,
+        read_epoch=read_epoch,
         metrics=Metrics(),
     )
     if has_ended:
@@ -85,6 +93,12 @@ async def test_whoever_has_caught_up_is_written() -> None:
     """All at once; and nothing is written where everybody is in sync."""
     assert await written((3,), (3, 4, 1), None) == [(3, 4, 1)]
     assert await written((3, 4, 1), (3, 4, 1), None) == []
+
+
+async def test_a_life_that_has_ended_is_not_written() -> None:
+    """What caught up may be lost: the leader only has not heard yet that another life began."""
+    assert await written((3,), (3, 4, 1), None, registered=LIFE + 1) == []
+    assert await written((3, 4), (3, 4), None, registered=LIFE + 1) == []
 
 
 async def test_a_leader_without_a_disk_leaves_the_isr_alone() -> None:
