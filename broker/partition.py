@@ -27,7 +27,7 @@ from broker.config_names import Config, LogFlush, TimestampType
 from broker.coordination.node_data import NO_LEADER, PartitionState
 from broker.membership import Membership
 from broker.offset_waiters import OffsetWaiters
-from broker.replication.core.divergence import Divergence, find_divergence
+from broker.replication.core.divergence import Divergence, can_compare, find_divergence
 from broker.replication.core.in_sync_replicas import InSyncReplicas
 from broker.topic_config import TopicConfig
 from protocol.batch_validation import ANY_TIMESTAMP, TimestampRules
@@ -285,6 +285,13 @@ class Partition:
                 ErrorCode.REPLICA_NOT_AVAILABLE, f"broker {broker_id} has no replica of {self.name}"
             )
         log = self.log
+        if broker_id not in self.in_sync.largest and not can_compare(log.leader_epochs, last_epoch):
+            # Who is in sync has all that is committed, so it agrees up to the log start; and it must
+            # not begin anew, because it may have to lead at any time.
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"{self.name}: nothing is left of leader epoch {last_epoch} to compare with",
+            )
         diverging = find_divergence(log.leader_epochs, log.log_end_offset, offset, last_epoch)
         batches = _NO_RECORDS
         if diverging is None:

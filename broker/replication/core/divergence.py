@@ -19,6 +19,22 @@ class Divergence(NamedTuple):
     end_offset: int
 
 
+def can_compare(epochs: LeaderEpochs, last_epoch: int) -> bool:
+    """Whether the leader still knows where an epoch as old as the follower's last one ended.
+
+    Entries below the log start go with the records. A follower whose last batch is older than all
+    that is left may hold other batches below the log start, and know other producers by them: only
+    a new beginning makes it equal.
+    """
+    first = next(iter(epochs.entries), None)
+    return (
+        first is None
+        or last_epoch == NO_EPOCH
+        or last_epoch >= first.epoch
+        or (first.start_offset == 0)
+    )
+
+
 def find_divergence(
     epochs: LeaderEpochs, log_end_offset: int, offset: int, last_epoch: int
 ) -> Divergence | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.replication.core.divergence import cut_offset, find_divergence
+from broker.replication.core.divergence import can_compare, cut_offset, find_divergence
 from storage.leader_epochs import LeaderEpochs
 from tests.fakes.memory_file_system import MemoryFileSystem
 
@@ -69,3 +69,12 @@ def test_a_leader_without_a_record_ends_a_longer_epoch() -> None:
     divergence = find_divergence(leader, 4, 3, epochs.latest_epoch)
     assert divergence == (2, 3)
     assert cut_offset(epochs, 3, divergence) == 3
+
+
+def test_what_was_deleted_cannot_be_compared() -> None:
+    """Below the log start nobody knows where an epoch ended: an older follower has to begin anew."""
+    epochs = epochs_of([0, 0, 0, 1, 1, 2])
+    assert all(can_compare(epochs, last_epoch) for last_epoch in (-1, 0, 1, 2, 3))
+    epochs.truncate_from_start(4)
+    assert not can_compare(epochs, 0)
+    assert all(can_compare(epochs, last_epoch) for last_epoch in (-1, 1, 2, 3))
