@@ -51,6 +51,8 @@ class Service:
         self._connection_count = 0
         self._hang_ups: dict[Callable[[], None], None] = {}
         self.is_open = True
+        self.is_ending = False
+        """Whether the broker is being stopped."""
 
     def new_peer(self, name: str) -> Peer:
         """The broker's view of a new connection."""

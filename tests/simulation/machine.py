@@ -119,6 +119,9 @@ class Machine:
             self.process.spawn(self._stop_broker(self.service))
 
     async def _stop_broker(self, service: Service) -> None:
+        if service.is_ending:
+            return
+        service.is_ending = True
         with contextlib.suppress(StorageError, CoordinationError, TimeoutError):
             async with asyncio.timeout(STOP_S_MAX):
                 await service.broker.hand_over()
