@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 from unittest.mock import patch
 
+from broker import partition
 from broker.cluster_member import ClusterMember
 from broker.controller import campaign
 from broker.coordination.node_tree import ANY_VERSION, ROOT, Check
@@ -124,6 +125,11 @@ def _no_broker_epoch_check() -> Patches:
     return [patch.object(Partition, "fetch_as_replica", any_life)]
 
 
+def _deleted_epochs_compare() -> Patches:
+    """A leader tells by its log start where older epochs ended."""
+    return [patch.object(partition, "can_compare", lambda *_: True)]
+
+
 def _no_controller_epoch_check() -> Patches:
     """A controller writes as if it were still in office."""
 
@@ -143,6 +149,7 @@ MUTATIONS: Final[dict[str, Callable[[], Patches]]] = {
     "shrunken isr counts": _shrunken_isr_counts,
     "no epoch start rule": _no_epoch_start_rule,
     "no broker epoch check": _no_broker_epoch_check,
+    "deleted epochs compare": _deleted_epochs_compare,
     "no controller epoch check": _no_controller_epoch_check,
 }
 

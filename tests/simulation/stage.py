@@ -99,9 +99,10 @@ class Stage:
     def followers(self) -> list[Machine]:
         """All others that hold the partition, by id."""
         leader = self.leader
-        return [m for m in self.machines.values() if m is not leader and self._holds(m)]
+        return [m for m in self.machines.values() if m is not leader and self.holds(m)]
 
-    def _holds(self, machine: Machine) -> bool:
+    def holds(self, machine: Machine) -> bool:
+        """Whether its broker runs and has a replica."""
         return machine.broker is not None and SPOT in machine.broker.partitions
 
     def partition(self, machine: Machine) -> Partition:

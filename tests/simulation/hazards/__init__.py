@@ -27,7 +27,7 @@ HAZARDS: Final[dict[int, tuple[Scenario, ...]]] = {
     11: (lifetimes.clocks_differ_by_hours,),
     12: (lifetimes.a_topic_comes_again,),
     13: (lifetimes.two_brokers_with_one_id, lifetimes.two_brokers_on_one_disk),
-    14: (lifetimes.the_log_start_overtakes_a_follower,),
+    14: (lifetimes.the_log_start_overtakes_a_follower, lifetimes.the_log_start_hides_an_epoch),
     15: (isolation.the_session_ends_before_the_write,),
     16: (isolation.messages_come_minutes_late, isolation.a_fetch_of_an_earlier_life),
 }

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from tests.fakes.memory_file_system import MemoryFileSystem
-from tests.simulation.disk import WatchedFileSystem
-from tests.simulation.machine import Machine
-from tests.simulation.stage import SPOT, Stage
+from tests.simulation.stage import Stage
 
 
 def a_fresh_replica_leads() -> list[str]:
@@ -76,7 +73,7 @@ def a_topic_comes_again() -> list[str]:
         assert sent[0].offset == 0, "the old records are gone"
         stage.forget_everything_before(sent[0])
         stage.start(away)
-        stage.until(lambda: stage._holds(away))
+        stage.until(lambda: stage.holds(away))
         second.send(2)
         return stage.findings()
 
@@ -138,4 +135,27 @@ def the_log_start_overtakes_a_follower() -> list[str]:
         return stage.findings()
 
 
-__all__ = ["SPOT", "Machine", "MemoryFileSystem", "WatchedFileSystem"]
+def the_log_start_hides_an_epoch() -> list[str]:
+    """14. A deposed leader comes back, and what followed on its last epoch is deleted already.
+
+    Nobody can tell where its log parts from the leader's: it must not keep what it knows of producers.
+    """
+    with Stage(brokers=2) as stage:
+        producer, other = stage.producer(), stage.producer("other")
+        producer.send(2)
+        other.send(1)
+        leader, (follower,) = stage.leader, stage.followers
+        stage.cut(leader, follower)
+        retried = producer.begin(2)
+        stage.until(lambda: stage.end_of(leader) == 5)
+        stage.kill(leader)
+        stage.cut(producer.client.name, follower)  # it comes back later
+        stage.until(lambda: stage.is_led_by_another_than(leader))
+        other.send(3)
+        stage.mend(producer.client.name, follower)
+        stage.until(lambda: all(one.acknowledged_at is not None for one in retried))
+        other.send(3)
+        stage.delete_records()
+        other.send(1)
+        stage.start(leader)
+        return stage.findings()
