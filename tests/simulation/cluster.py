@@ -221,6 +221,7 @@ class Cluster:
         over_s: float,
         acks: int = ACKS_ALL,
         burst: int = 4,
+        in_flight_max: int = 5,
     ) -> Client:
         """A producer of so many batches for each of the partitions, in bursts over the time."""
         client = self.new_client(name)
@@ -240,7 +241,7 @@ class Cluster:
                 for number in range(batches)
             ]
             self.observations.batches += plan
-            lane = Lane(client, spot, acks, plan)
+            lane = Lane(client, spot, acks, plan, in_flight_max)
             self.lanes.append(lane)
             client.process.spawn(lane.run())
         return client

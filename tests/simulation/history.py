@@ -88,6 +88,7 @@ def _settings(rng: Random) -> dict[str, Any]:
         "zookeeper_session_timeout_ms": rng.choice((1500, 3000)),
         "replica_lag_time_max_ms": rng.choice((1000, 2500)),
         "log_segment_bytes": rng.choice((700, 2000, 100_000)),
+        "producer_state_batches_to_retain": rng.choice((5, 5, 2)),
         "producer_id_block_size": rng.choice((1, 3, 1000)),
         "auto_create_topics_enable": False,
     }
@@ -133,7 +134,10 @@ def _kinds_of_faults(cluster: Cluster, rng: Random) -> list[str]:
 def _add_clients(cluster: Cluster, rng: Random) -> None:
     first, second, *passing = cluster.spots
     cluster.add_producer("p0", [first, second], batches=20, over_s=FAULTS_OVER_S)
-    cluster.add_producer("p1", [first], batches=16, over_s=FAULTS_OVER_S)
+    in_flight_max = rng.choice((5, 5, 8))
+    cluster.add_producer(
+        "p1", [first], batches=16, over_s=FAULTS_OVER_S, burst=8, in_flight_max=in_flight_max
+    )
     cluster.add_producer("slow", [second], batches=5, over_s=FAULTS_OVER_S, burst=1)
     if rng.random() < 1 / 3:
         cluster.add_producer("p2", [second], batches=12, over_s=FAULTS_OVER_S, acks=1)

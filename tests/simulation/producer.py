@@ -1,4 +1,4 @@
-"""An idempotent producer: batches in order, up to five in flight, each sent again until acknowledged.
+"""An idempotent producer: batches in order, some in flight, each sent again until acknowledged.
 
 A batch keeps its producer id, its sequences and its bytes whoever leads. After an error nothing new
 is sent until all that is in flight has its outcome; then everything without an acknowledgement goes
@@ -37,11 +37,19 @@ PRODUCE_TIMEOUT_MS: Final = 3000
 class Lane:
     """The batches of one producer for one partition."""
 
-    def __init__(self, client: Client, spot: Spot, acks: int, plan: Sequence[SentBatch]) -> None:
+    def __init__(
+        self,
+        client: Client,
+        spot: Spot,
+        acks: int,
+        plan: Sequence[SentBatch],
+        in_flight_max: int = IN_FLIGHT_MAX,
+    ) -> None:
         self.spot = spot
         self.acks = acks
         self.is_done = not plan
         self.client = client
+        self._in_flight_max = in_flight_max
         self._left = deque(plan)
         """Not acknowledged yet, in order."""
         self._producer_id = -1
@@ -94,7 +102,7 @@ class Lane:
         is_fine = True
         position = 0
         while True:
-            while is_fine and len(waiting) < IN_FLIGHT_MAX and self._is_ready(position):
+            while is_fine and len(waiting) < self._in_flight_max and self._is_ready(position):
                 batch = self._left[position]
                 waiting.append((batch, self._send(connection, batch), position == 0))
                 position += 1

@@ -8,8 +8,6 @@ from typing import NamedTuple
 from tests.simulation.checkers.logs import ReplicaLog, read_batches
 from tests.simulation.observations import Append
 
-WINDOW = 5
-
 
 class KnownBatch(NamedTuple):
     """A batch as the producer state of a replica knows it."""
@@ -59,7 +57,9 @@ def _from(log: ReplicaLog, start: int) -> dict[int, bytes]:
     return {batch.base_offset: batch.data for batch in log.batches if batch.next_offset > start}
 
 
-def state_follows_from_log(name: str, log: ReplicaLog, state: State) -> Iterator[str]:
+def state_follows_from_log(
+    name: str, log: ReplicaLog, state: State, window_size: int
+) -> Iterator[str]:
     """Each producer's window ends with its last batches in the log."""
     wanted: dict[int, list[KnownBatch]] = {}
     epochs: dict[int, int] = {}
@@ -77,7 +77,7 @@ def state_follows_from_log(name: str, log: ReplicaLog, state: State) -> Iterator
         epochs[batch.producer_id] = batch.producer_epoch
         wanted[batch.producer_id].append(known)
     for producer_id, batches in wanted.items():
-        newest = tuple(batches[-WINDOW:])
+        newest = tuple(batches[-window_size:])
         _, window = state.get(producer_id, (-1, ()))
         if window[-len(newest) :] != newest:
             yield (

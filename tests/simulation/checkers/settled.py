@@ -67,7 +67,8 @@ def _faults_of(cluster: Cluster, spot: Spot, *, is_promised: bool) -> Iterator[s
     yield from replicas.equal_logs(str(spot), ordered)
     states = {node: _state_of(held[node]) for node in held}
     for log in ordered:
-        yield from replicas.state_follows_from_log(str(spot), log, states[log.node])
+        window = held[log.node].log.producers.window
+        yield from replicas.state_follows_from_log(str(spot), log, states[log.node], window)
     yield from replicas.equal_states(str(spot), states)
     if not is_promised:
         return
