@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 from unittest.mock import patch
 
-from broker import partition
+from broker import partition, produce
 from broker.cluster_member import ClusterMember
 from broker.controller import campaign
 from broker.coordination.node_tree import ANY_VERSION, ROOT, Check
@@ -125,6 +125,11 @@ def _no_broker_epoch_check() -> Patches:
     return [patch.object(Partition, "fetch_as_replica", any_life)]
 
 
+def _old_repeats_at_once() -> Patches:
+    """46 is answered before what it repeats is committed."""
+    return [patch.object(produce, "_end_of_window", lambda *_: 0)]
+
+
 def _deleted_epochs_compare() -> Patches:
     """A leader tells by its log start where older epochs ended."""
     return [patch.object(partition, "can_compare", lambda *_: True)]
@@ -149,6 +154,7 @@ MUTATIONS: Final[dict[str, Callable[[], Patches]]] = {
     "shrunken isr counts": _shrunken_isr_counts,
     "no epoch start rule": _no_epoch_start_rule,
     "no broker epoch check": _no_broker_epoch_check,
+    "old repeats at once": _old_repeats_at_once,
     "deleted epochs compare": _deleted_epochs_compare,
     "no controller epoch check": _no_controller_epoch_check,
 }

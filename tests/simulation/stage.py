@@ -116,9 +116,9 @@ class Stage:
 
     # Clients
 
-    def producer(self, name: str = "p") -> Producer:
+    def producer(self, name: str = "p", in_flight_max: int = 5) -> Producer:
         """A producer that sends when it is told."""
-        return Producer(self, name)
+        return Producer(self, name, in_flight_max)
 
     def consumer(self, name: str = "c") -> None:
         """A consumer that reads all the time."""
@@ -262,15 +262,12 @@ class Stage:
 class Producer:
     """An idempotent producer of the scenario: each batch is sent until it is acknowledged."""
 
-    def __init__(self, stage: Stage, name: str) -> None:
+    def __init__(self, stage: Stage, name: str, in_flight_max: int) -> None:
         self._stage = stage
         self._cluster = stage.cluster
-        self._lane = self._new_lane(name)
-        self._count = 0
-
-    def _new_lane(self, name: str) -> Lane:
         client = self._cluster.new_client(name)
-        return Lane(client, SPOT, ACKS_ALL, [])
+        self._lane = Lane(client, SPOT, ACKS_ALL, [], in_flight_max)
+        self._count = 0
 
     @property
     def client(self) -> Client:

@@ -33,6 +33,7 @@ FOUND_BY_SCENARIOS: dict[str, tuple[Callable[[], list[str]], str]] = {
     "shrunken isr counts": (isolation.a_leader_alone_shrinks, "lost"),
     "no epoch start rule": (failover.a_follower_below_the_epoch_start, "lost"),
     "no broker epoch check": (isolation.a_fetch_of_an_earlier_life, "lost"),
+    "old repeats at once": (failover.an_old_repeat_above_the_high_watermark, "spurious 45"),
     "deleted epochs compare": (lifetimes.the_log_start_hides_an_epoch, "of producer"),
     "no controller epoch check": (isolation.an_old_controller_writes_late, "another epoch"),
 }

@@ -21,7 +21,10 @@ HAZARDS: Final[dict[int, tuple[Scenario, ...]]] = {
     5: (failover.a_follower_below_the_epoch_start,),
     6: (failover.the_last_replica_loses_power,),
     7: (failover.a_checkpoint_above_the_log,),
-    8: (failover.a_repeat_above_the_high_watermark,),
+    8: (
+        failover.a_repeat_above_the_high_watermark,
+        failover.an_old_repeat_above_the_high_watermark,
+    ),
     9: (failover.a_retry_before_the_original,),
     10: (lifetimes.a_fresh_replica_leads,),
     11: (lifetimes.clocks_differ_by_hours,),

@@ -147,6 +147,24 @@ def a_repeat_above_the_high_watermark() -> list[str]:
         return stage.findings()
 
 
+def an_old_repeat_above_the_high_watermark() -> list[str]:
+    """8. So must a repeat older than the window, since clients take 46 for success as well."""
+    with Stage(replica_lag_time_max_ms=20_000) as stage:
+        producer = stage.producer(in_flight_max=8)
+        stage.consumer()
+        producer.send(1)
+        leader = stage.leader
+        for follower in stage.followers:
+            stage.part(leader, follower)
+        batches = producer.begin(8)
+        stage.until(lambda: len(batches[0].attempts) == 1)  # the time of its request is over
+        stage.run(1.0)
+        stage.part(leader, COORDINATOR)
+        stage.until(lambda: stage.is_led_by_another_than(leader))
+        stage.until(lambda: all(one.acknowledged_at is not None for one in batches))
+        return stage.findings()
+
+
 def a_retry_before_the_original() -> list[str]:
     """9. What the new leader has never seen is new to it: stored once, and the old copy is cut off."""
     with Stage() as stage:
