@@ -11,7 +11,7 @@ check: $(VENV)/.installed-dev
 	$(PYTHON) -m ruff check .
 	$(PYTHON) -m ruff format --check .
 	$(PYTHON) -m mypy
-	$(PYTHON) -m pytest -q -m "not slow and not kafka and not clients and not crash and not cluster"
+	$(PYTHON) -m pytest -q -m "not slow and not kafka and not clients and not crash and not cluster and not spark"
 
 test: $(VENV)/.installed-dev
 	$(PYTHON) -m tests.toolchain
@@ -33,7 +33,7 @@ $(VENV)/.installed: pyproject.toml $(VENV)/bin/python
 	touch $@
 
 $(VENV)/.installed-dev: pyproject.toml $(VENV)/.installed
-	$(PYTHON) -m pip install -q --disable-pip-version-check -e '.[dev]'
+	$(PYTHON) -m pip install -q --disable-pip-version-check -e '.[dev,spark]'
 	touch $@
 
 .cache/podman-compose/.installed:

@@ -1,0 +1,1 @@
+"""PySpark jobs around exactly-once delivery. The only room that imports pyspark."""

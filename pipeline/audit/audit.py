@@ -1,0 +1,152 @@
+"""One audit from beginning to end: files are read once, everything else works on what they gave.
+
+1. the headers are read, the CRCs checked     -> batches.parquet
+2. runs of each producer and their judgement  -> runs.parquet, findings.parquet
+3. extents of each log and their judgement    -> extents.parquet, findings.parquet
+4. replicas compared with each other          -> findings.parquet
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from pipeline.audit.findings import Finding, Kind, Severity
+from pipeline.audit.replicas import compare_replicas
+from pipeline.audit.runs import PARTITION_KEY
+from pipeline.audit.streams import (
+    PartitionOfReplica,
+    find_extents,
+    find_runs,
+    judge_extents,
+    judge_runs,
+)
+from pipeline.batch_source import FORMAT, BatchSource
+
+FINDINGS_SHOWN_MAX: Final = 1000
+EXPIRATION_MS_DEFAULT: Final = 86_400_000
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class Promises:
+    """What the data directories say of their partitions; empty for a running cluster."""
+
+    durable: Mapping[PartitionOfReplica, int]
+    """Below which offset everything was promised to be on disk."""
+    high_watermarks: Mapping[PartitionOfReplica, int]
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class AuditTables:
+    """Everything an audit knows, as Parquet below one directory."""
+
+    batches: DataFrame
+    runs: DataFrame
+    extents: DataFrame
+    partitions: DataFrame
+    findings: DataFrame
+
+
+def audit(
+    session: SparkSession,
+    source: Mapping[str, str],
+    directory: Path,
+    *,
+    promises: Promises,
+    expiration_ms: int = EXPIRATION_MS_DEFAULT,
+) -> AuditTables:
+    """Reads what `source` (options of `echoless-batches`) names and judges it.
+
+    All tables are written below `directory`, which must not hold any yet.
+    """
+    session.dataSource.register(BatchSource)
+    tables = _Tables(session, directory)
+    batches = tables.keep("batches", session.read.format(FORMAT).options(**source).load())
+    runs = tables.keep("runs", find_runs(batches))
+    extents = tables.keep("extents", find_extents(batches))
+    partitions = tables.keep("partitions", _summarise(extents))
+    complete = frozenset(
+        tuple(row) for row in partitions.where("first_offset = 0").select(*PARTITION_KEY).collect()
+    )
+    of_log = judge_extents(extents, promises.durable).cache()
+    of_producers = judge_runs(runs, complete, expiration_ms)
+    of_replicas = compare_replicas(batches, partitions, promises.high_watermarks)
+    findings = excuse_hidden(of_producers, of_log).union(of_log).union(of_replicas)
+    return AuditTables(
+        batches=batches,
+        runs=runs,
+        extents=extents,
+        partitions=partitions,
+        findings=tables.keep("findings", findings),
+    )
+
+
+class _Tables:
+    def __init__(self, session: SparkSession, directory: Path) -> None:
+        self._session = session
+        self._directory = directory
+
+    def keep(self, name: str, rows: DataFrame) -> DataFrame:
+        """Writes the rows, and gives them back as they can be read again."""
+        path = str(self._directory / f"{name}.parquet")
+        rows.write.parquet(path)
+        return self._session.read.parquet(path)
+
+
+def _summarise(extents: DataFrame) -> DataFrame:
+    """One row for each partition of each replica; as many as there are logs."""
+    return extents.groupBy(*PARTITION_KEY).agg(
+        f.min("base_offset").alias("first_offset"),
+        (f.max("last_offset") + 1).alias("end_offset"),
+        f.sum("batches").alias("batches"),
+        f.sum("records").alias("records"),
+        f.sum("bytes").alias("bytes"),
+        f.min("first_timestamp").alias("first_timestamp"),
+        f.max("last_timestamp").alias("last_timestamp"),
+    )
+
+
+def excuse_hidden(of_producers: DataFrame, of_log: DataFrame) -> DataFrame:
+    """Gaps whose records can all lie in damaged bytes between their ends become notes."""
+    damage = of_log.where(f.col("kind").isin(Kind.CRC, Kind.DAMAGE)).select(
+        *PARTITION_KEY,
+        f.col("base_offset").alias("hidden_from"),
+        f.coalesce("last_offset", f.lit(2**62)).alias("hidden_to"),
+    )
+    hidden = damage.distinct().select(
+        "*", (f.col("hidden_to") - f.col("hidden_from") + 1).alias("hidden")
+    )
+    is_between = (
+        (f.col("kind") == Kind.GAP)
+        & (f.col("hidden_from") > f.col("after_offset"))
+        & (f.col("hidden_to") < f.col("base_offset"))
+    )
+    keys = [of_producers[name] == hidden[name] for name in PARTITION_KEY]
+    identity = (*PARTITION_KEY, "producer_id", "producer_epoch", "base_sequence", "base_offset")
+    excused = (
+        of_producers.join(hidden, [*keys, is_between])
+        .groupBy(*(of_producers[name] for name in identity), "records")
+        .agg(f.sum("hidden").alias("hidden"))
+        .where("hidden >= records")
+        .select(*identity, f.lit(True).alias("is_excused"))
+    )
+    marked = of_producers.join(excused, list(identity), "left")
+    is_excused = f.col("is_excused").isNotNull() & (f.col("kind") == Kind.GAP)
+    severity = f.when(is_excused, f.lit(Severity.NOTE.value)).otherwise(f.col("severity"))
+    text = f.when(is_excused, f.concat("text", f.lit(", where bytes are damaged")))
+    return marked.withColumns({"severity": severity, "text": text.otherwise(f.col("text"))}).select(
+        *Finding._fields
+    )
+
+
+def shown(findings: DataFrame) -> Sequence[Finding]:
+    """The first findings, problems before notes, in the order of the logs."""
+    rows = findings.orderBy(
+        f.desc("severity"), *PARTITION_KEY, f.coalesce("base_offset", f.lit(0)), "kind"
+    ).limit(FINDINGS_SHOWN_MAX)
+    return [Finding(*row) for row in rows.collect()]

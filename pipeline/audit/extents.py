@@ -1,0 +1,118 @@
+"""Extents: parts of a log in which nothing is wrong with offsets and bytes, in one row each.
+
+As with runs, tasks merge the batches that they read, so that what has to be sorted and looked at
+one by one is small: a sound log makes one extent for each piece that was read at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from pipeline.audit.arrow_rows import Flags, booleans, integers, schema_of, starts_of
+from pipeline.audit.runs import LOG_ORDER, PARTITION_KEY
+
+
+class Extent(NamedTuple):
+    """Batches that stand side by side, offsets without a gap; or one batch with a fault."""
+
+    replica: str
+    topic: str
+    partition: int
+    file: str
+    position: int | None
+    base_offset: int | None
+    """Null, with the other numbers, where the bytes cannot be read."""
+    last_offset: int | None
+    leader_epoch: int | None
+    """Of the first batch."""
+    last_leader_epoch: int | None
+    batches: int
+    records: int
+    bytes: int
+    first_timestamp: int | None
+    """The smallest of all timestamps in ms that are not -1; null where there is none."""
+    last_timestamp: int | None
+    fault: str | None
+    """Why the batch is not to be believed; see `FAULT_CRC` and so on. Null: nothing is wrong."""
+    damage: str | None
+
+
+FAULT_CRC: Final = "crc"
+FAULT_DAMAGE: Final = "damage"
+FAULT_RECORD_COUNT: Final = "record_count"
+"""The header is right, but counts other records than it has offsets."""
+
+EXTENT_SCHEMA: Final = schema_of(Extent)
+BATCH_COLUMNS: Final = (
+    *PARTITION_KEY,
+    *LOG_ORDER,
+    "last_offset",
+    "leader_epoch",
+    "count",
+    "base_timestamp",
+    "max_timestamp",
+    "bytes",
+    "crc_ok",
+    "damage",
+)
+_NO_TIME: Final = np.iinfo(np.int64).max
+
+
+def extents_of_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The extents of each of these pieces of a log, whose rows stand as in their files."""
+    for batch in batches:
+        if batch.num_rows:
+            yield _merge(batch)
+
+
+def _merge(batch: pa.RecordBatch) -> pa.RecordBatch:
+    faults = _faults(batch)
+    firsts = np.flatnonzero(_breaks(batch, faults))
+    lasts = np.append(firsts[1:], batch.num_rows) - 1
+    of_first, of_last = batch.take(pa.array(firsts)), batch.take(pa.array(lasts))
+    is_readable = ~(of_first.column("damage").is_valid().to_numpy(zero_copy_only=False))
+    times = integers(batch, "base_timestamp"), integers(batch, "max_timestamp")
+    earliest = np.minimum(*(np.where(time < 0, _NO_TIME, time) for time in times))
+    first_timestamps = np.minimum.reduceat(earliest, firsts)
+    last_timestamps = np.maximum.reduceat(times[1], firsts)
+    own = {
+        "last_offset": of_last.column("last_offset"),
+        "last_leader_epoch": of_last.column("leader_epoch"),
+        "batches": pa.array(np.where(is_readable, lasts - firsts + 1, 0)),
+        "records": pa.array(np.add.reduceat(np.maximum(integers(batch, "count"), 0), firsts)),
+        "bytes": pa.array(np.add.reduceat(integers(batch, "bytes"), firsts)),
+        "first_timestamp": pa.array(first_timestamps, mask=first_timestamps == _NO_TIME),
+        "last_timestamp": pa.array(last_timestamps, mask=last_timestamps < 0),
+        "fault": faults.take(pa.array(firsts)),
+    }
+    arrays = [
+        (own[field.name] if field.name in own else of_first.column(field.name)).cast(field.type)
+        for field in EXTENT_SCHEMA
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=EXTENT_SCHEMA)
+
+
+def _faults(batch: pa.RecordBatch) -> pa.Array:
+    spans = integers(batch, "last_offset") - integers(batch, "base_offset") + 1
+    faults = np.full(batch.num_rows, None, object)
+    faults[integers(batch, "count") != spans] = FAULT_RECORD_COUNT
+    faults[~booleans(batch, "crc_ok")] = FAULT_CRC
+    faults[batch.column("damage").is_valid().to_numpy(zero_copy_only=False)] = FAULT_DAMAGE
+    return pa.array(faults, pa.string())
+
+
+def _breaks(batch: pa.RecordBatch, faults: pa.Array) -> Flags:
+    """Where a new extent begins: behind a hole of any kind, and on both sides of a fault."""
+    breaks = starts_of(batch, (*PARTITION_KEY, "file"))
+    offsets, next_offsets = integers(batch, "base_offset"), integers(batch, "last_offset") + 1
+    epochs = integers(batch, "leader_epoch")
+    is_faulty = faults.is_valid().to_numpy(zero_copy_only=False)
+    breaks |= is_faulty
+    breaks[1:] |= is_faulty[:-1]
+    breaks[1:] |= offsets[1:] != next_offsets[:-1]
+    breaks[1:] |= epochs[1:] < epochs[:-1]
+    return breaks

@@ -1,0 +1,61 @@
+"""What an audit can find. A problem breaks the promise "stored once, in order"; a note does not."""
+
+from __future__ import annotations
+
+import enum
+from typing import Final, NamedTuple
+
+from pipeline.audit.arrow_rows import ddl_of
+
+
+class Severity(enum.StrEnum):
+    """Whether a finding decides the verdict."""
+
+    PROBLEM = "problem"
+    NOTE = "note"
+
+
+class Kind(enum.StrEnum):
+    """Kinds of findings; `docs/audit.md` says what each one proves."""
+
+    GAP = "gap"
+    REPEAT = "repeat"
+    REORDERING = "reordering"
+    EPOCH_REGRESSION = "epoch_regression"
+    FORGOTTEN = "forgotten"
+    CRC = "crc"
+    DAMAGE = "damage"
+    TORN_TAIL = "torn_tail"
+    RECORD_COUNT = "record_count"
+    OFFSET_GAP = "offset_gap"
+    OFFSET_REPEAT = "offset_repeat"
+    LEADER_EPOCH_REGRESSION = "leader_epoch_regression"
+    DIVERGENCE = "divergence"
+
+
+class Finding(NamedTuple):
+    """One finding; what does not apply to its kind is null."""
+
+    severity: str
+    kind: str
+    replica: str
+    topic: str
+    partition: int
+    text: str
+    producer_id: int | None = None
+    producer_epoch: int | None = None
+    base_sequence: int | None = None
+    """The sequences concerned: those missing, those stored again, those that came late."""
+    last_sequence: int | None = None
+    records: int | None = None
+    """How many."""
+    after_offset: int | None = None
+    """Of a gap: the last offset of the same producer before it; -1 where there is none."""
+    base_offset: int | None = None
+    """The offsets concerned; of damage, those that it hides."""
+    last_offset: int | None = None
+    file: str | None = None
+    position: int | None = None
+
+
+FINDING_DDL: Final = ddl_of(Finding)

@@ -1,0 +1,112 @@
+"""Judging one partition of one replica: its extents, in the order of the log.
+
+Every batch must begin with the offset behind the one before, leader epochs never decrease, and
+every CRC is right. Damage hides offsets; which ones, the batches around it tell.
+
+What no longer ends as a batch at the very end of a log was never promised to be on disk, unless it
+lies below the recovery point or the broker was stopped cleanly: a note, as `echoless verify` says.
+
+Pure: knows nothing of Spark and Arrow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from pipeline.audit.extents import FAULT_CRC, FAULT_DAMAGE, FAULT_RECORD_COUNT, Extent
+from pipeline.audit.findings import Finding, Kind, Severity
+
+
+@dataclass(slots=True)
+class LogHistory:
+    """One partition of one replica."""
+
+    promised_offset: int
+    """Everything below was promised to be on disk."""
+    next_offset: int | None = None
+    """Where the next extent must begin; None before the first one."""
+    leader_epoch: int = -1
+    damaged: list[Extent] = field(default_factory=list)
+    """Damage since the last sound extent."""
+
+    def take(self, extent: Extent) -> Iterator[Finding]:
+        """Takes in the next extent; yields what is wrong with the log before it."""
+        if extent.fault in (FAULT_CRC, FAULT_DAMAGE):
+            self.damaged.append(extent)
+            return
+        assert extent.base_offset is not None, "only damage has no offset"
+        assert extent.last_offset is not None, "only damage has no offset"
+        if self.damaged:
+            yield from self._report_damage(extent.base_offset)
+        elif self.next_offset is not None and extent.base_offset != self.next_offset:
+            yield self._misplaced(extent, extent.base_offset, self.next_offset)
+        if extent.fault == FAULT_RECORD_COUNT:
+            spanned = extent.last_offset - extent.base_offset + 1
+            text = f"{extent.records} records for {spanned} offsets"
+            yield _about(extent, Kind.RECORD_COUNT, text, records=extent.records)
+        yield from self._check_epoch(extent)
+        self.next_offset = max(self.next_offset or 0, extent.last_offset + 1)
+
+    def finish(self) -> Iterator[Finding]:
+        """The log ends here."""
+        if not self.damaged:
+            return
+        if (self.next_offset or 0) >= self.promised_offset:
+            size = sum(extent.bytes for extent in self.damaged)
+            text = f"the last {size} bytes are no batch: a write was cut short"
+            yield _about(self.damaged[0], Kind.TORN_TAIL, text, severity=Severity.NOTE)
+        else:
+            yield from self._report_damage(None)
+
+    def _check_epoch(self, extent: Extent) -> Iterator[Finding]:
+        if extent.leader_epoch is not None and extent.leader_epoch < self.leader_epoch:
+            text = f"leader epoch {extent.leader_epoch} comes after {self.leader_epoch}"
+            yield _about(extent, Kind.LEADER_EPOCH_REGRESSION, text)
+        self.leader_epoch = max(self.leader_epoch, extent.last_leader_epoch or 0)
+
+    def _misplaced(self, extent: Extent, found: int, expected: int) -> Finding:
+        kind = Kind.OFFSET_GAP if found > expected else Kind.OFFSET_REPEAT
+        low, high = sorted((found, expected))
+        text = f"offset {found}, expected {expected}"
+        return _about(extent, kind, text, records=high - low)._replace(
+            base_offset=low, last_offset=high - 1
+        )
+
+    def _report_damage(self, end_offset: int | None) -> Iterator[Finding]:
+        """All damage since the last sound batch hides the offsets up to the next sound one."""
+        start = self.next_offset or 0
+        hidden = None if end_offset is None else end_offset - start
+        for extent in self.damaged:
+            kind = Kind.CRC if extent.fault == FAULT_CRC else Kind.DAMAGE
+            text = extent.damage or "the CRC does not match"
+            where = "to the end" if end_offset is None else f"offsets {start} to {end_offset - 1}"
+            yield _about(
+                extent, kind, f"{text} ({extent.bytes} bytes, {where})", records=hidden
+            )._replace(
+                base_offset=start, last_offset=None if end_offset is None else end_offset - 1
+            )
+        self.damaged.clear()
+
+
+def _about(
+    extent: Extent,
+    kind: Kind,
+    text: str,
+    *,
+    severity: Severity = Severity.PROBLEM,
+    records: int | None = None,
+) -> Finding:
+    return Finding(
+        severity=severity,
+        kind=kind,
+        replica=extent.replica,
+        topic=extent.topic,
+        partition=extent.partition,
+        text=text,
+        records=records,
+        base_offset=extent.base_offset,
+        last_offset=extent.last_offset,
+        file=extent.file,
+        position=extent.position,
+    )

@@ -1,0 +1,35 @@
+"""What data directories say of their own partitions, beside the logs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from pipeline.audit.audit import Promises
+from pipeline.audit.streams import PartitionOfReplica
+from pipeline.data_directory import (
+    CLEAN_SHUTDOWN,
+    HIGH_WATERMARK_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    find_partitions,
+    read_offsets,
+)
+
+_ALL: Final = 2**63 - 1
+
+
+def read_promises(paths: Sequence[str]) -> Promises:
+    """The checkpoints of the directories. After a clean shutdown all of a log is promised."""
+    durable: dict[PartitionOfReplica, int] = {}
+    high_watermarks: dict[PartitionOfReplica, int] = {}
+    for path in paths:
+        directory = Path(path)
+        recovery_points = read_offsets(directory, RECOVERY_POINT_CHECKPOINT)
+        was_clean = any((directory / name).exists() for name in CLEAN_SHUTDOWN)
+        for part in find_partitions(directory):
+            key = (part.topic, part.partition)
+            durable[path, *key] = _ALL if was_clean else recovery_points.get(key, 0)
+        for key, offset in read_offsets(directory, HIGH_WATERMARK_CHECKPOINT).items():
+            high_watermarks[path, *key] = offset
+    return Promises(durable=durable, high_watermarks=high_watermarks)

@@ -1,0 +1,122 @@
+"""Comparing the replicas of a partition: below the high watermark they hold the same batches.
+
+What is the same everywhere is not shuffled: tasks digest the batches of fixed ranges of offsets,
+the digests are compared, and only where they differ, batches are. Batches are the same when
+offsets, CRC, leader epoch and length are: the CRC stands for everything else.
+
+Above the smallest high watermark of the replicas the ends of logs may differ until a follower has
+cut its own: that is a note.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as f
+
+from pipeline.audit.findings import FINDING_DDL, Finding, Kind, Severity
+from pipeline.audit.streams import PartitionOfReplica
+
+_RANGE_BITS: Final = 16
+"""Offsets whose batches are digested together: 2**16."""
+_PARTITION: Final = ("topic", "partition")
+
+
+def compare_replicas(
+    batches: DataFrame, partitions: DataFrame, high_watermarks: Mapping[PartitionOfReplica, int]
+) -> DataFrame:
+    """The first difference of each partition that more than one replica holds."""
+    session = batches.sparkSession
+    common = _common_ranges(partitions, high_watermarks)
+    if common.isEmpty():
+        return session.createDataFrame([], FINDING_DDL)
+    compared = (
+        batches.where("crc_ok")
+        .join(f.broadcast(common), list(_PARTITION))
+        .where("base_offset >= first_common AND base_offset < end_common")
+        .withColumn("range", f.shiftright("base_offset", _RANGE_BITS))
+        .withColumn("digest", _digest())
+    )
+    differing = _differing(compared, (*_PARTITION, "range"))
+    first_ranges = differing.groupBy(*_PARTITION).agg(f.min("range").alias("range"))
+    suspects = compared.join(f.broadcast(first_ranges), [*_PARTITION, "range"])
+    offsets = _differing(suspects, (*_PARTITION, "base_offset"))
+    first_offsets = offsets.groupBy(*_PARTITION).agg(f.min("base_offset").alias("base_offset"))
+    return _described(suspects, first_offsets, common)
+
+
+def _digest() -> Column:
+    return f.xxhash64("base_offset", "last_offset", "crc", "leader_epoch", "bytes")
+
+
+def _common_ranges(
+    partitions: DataFrame, high_watermarks: Mapping[PartitionOfReplica, int]
+) -> DataFrame:
+    """The offsets that every replica of a partition holds, and up to where they are committed."""
+    session = partitions.sparkSession
+    watermarks = session.createDataFrame(
+        [(*key, offset) for key, offset in high_watermarks.items()],
+        "replica string, topic string, partition int, high_watermark long",
+    )
+    return (
+        partitions.join(watermarks, ["replica", *_PARTITION], "left")
+        .groupBy(*_PARTITION)
+        .agg(
+            f.count("*").alias("replicas"),
+            f.max("first_offset").alias("first_common"),
+            f.min("end_offset").alias("end_common"),
+            f.min(f.coalesce("high_watermark", f.lit(0))).alias("committed"),
+        )
+        .where("replicas > 1 AND first_common < end_common")
+    )
+
+
+def _differing(batches: DataFrame, key: tuple[str, ...]) -> DataFrame:
+    """The keys for which not every replica has the same digest."""
+    by_replica = batches.groupBy("replica", "replicas", *key).agg(
+        f.expr("bit_xor(digest)").alias("digest"), f.count("*").alias("count")
+    )
+    return (
+        by_replica.groupBy("replicas", *key)
+        .agg(
+            f.count("*").alias("present"),
+            f.countDistinct("digest", "count").alias("versions"),
+        )
+        .where("present < replicas OR versions > 1")
+    )
+
+
+def _described(suspects: DataFrame, first_offsets: DataFrame, common: DataFrame) -> DataFrame:
+    """One finding for each partition, naming what each replica has at the first difference."""
+    batch = f.concat_ws(
+        "",
+        "replica",
+        f.lit(" has crc "),
+        f.lower(f.hex("crc")),
+        f.lit(" of producer "),
+        f.col("producer_id"),
+        f.lit(" leader epoch "),
+        f.col("leader_epoch"),
+    )
+    found = (
+        suspects.join(f.broadcast(first_offsets), [*_PARTITION, "base_offset"])
+        .groupBy(*_PARTITION, "base_offset")
+        .agg(
+            f.concat_ws("; ", f.array_sort(f.collect_list(batch))).alias("text"),
+            f.min("replica").alias("replica"),
+            f.max("last_offset").alias("last_offset"),
+            f.min(f.struct("replica", "file")).getField("file").alias("file"),
+            f.min(f.struct("replica", "position")).getField("position").alias("position"),
+        )
+        .join(f.broadcast(common), list(_PARTITION))
+    )
+    is_committed = f.col("base_offset") < f.col("committed")
+    columns = {
+        "severity": f.when(is_committed, Severity.PROBLEM.value).otherwise(Severity.NOTE.value),
+        "kind": f.lit(Kind.DIVERGENCE.value),
+        **{n: f.col(n) for n in ("replica", *_PARTITION, "text", "base_offset", "last_offset")},
+        **{name: f.col(name) for name in ("file", "position")},
+    }
+    return found.select(*(columns.get(name, f.lit(None)).alias(name) for name in Finding._fields))

@@ -1,0 +1,141 @@
+"""Runs: what a producer wrote in unbroken order, many batches in one row.
+
+A log that is as it should be has one run for each producer and epoch, so comparing runs instead of
+batches makes the audit's sorting small. Tasks merge the batches that they read, and later the runs
+of all tasks are merged once more; both times between neighbours only, so the outcome does not
+depend on where the log was cut.
+
+Invariant: no batch of the same producer lies between two batches of a run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from pipeline.audit.arrow_rows import Flags, booleans, integers, schema_of, starts_of
+from protocol.sequence import SEQUENCE_MAX
+
+PARTITION_KEY: Final = ("replica", "topic", "partition")
+PRODUCER_KEY: Final = (*PARTITION_KEY, "producer_id")
+LOG_ORDER: Final = ("file", "position", "base_offset")
+"""Rows of one partition sorted so stand as in its log: file names carry offsets of 20 digits."""
+
+
+class Run(NamedTuple):
+    """Batches of one producer and epoch in which each sequence follows the one before."""
+
+    replica: str
+    topic: str
+    partition: int
+    producer_id: int
+    producer_epoch: int
+    file: str
+    """Where the first batch stands."""
+    position: int | None
+    base_offset: int
+    last_offset: int
+    base_sequence: int
+    last_sequence: int
+    sequences: int
+    """How many: the difference of the two ends is not enough where they wrapped."""
+    batches: int
+    first_timestamp: int
+    """The max timestamp of the first batch, ms."""
+    last_timestamp: int
+
+
+RUN_SCHEMA: Final = schema_of(Run)
+BATCH_COLUMNS: Final = (
+    *PRODUCER_KEY,
+    "producer_epoch",
+    *LOG_ORDER,
+    "last_offset",
+    "base_sequence",
+    "last_sequence",
+    "max_timestamp",
+    "bytes",
+    "crc_ok",
+)
+"""What of a batch a run is made of."""
+
+
+def runs_of_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The runs in each of these pieces of a log, whose rows stand as in their files."""
+    for batch in batches:
+        numbered = _numbered_batches(batch)
+        if numbered.num_rows:
+            yield _merge(numbered, starts_of(numbered, ("piece", "producer_id")))
+
+
+def merged_runs(runs: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Runs sorted by `PRODUCER_KEY` and `LOG_ORDER`, fewer where one continues the other."""
+    for batch in runs:
+        if batch.num_rows:
+            yield _merge(batch, starts_of(batch, PRODUCER_KEY))
+
+
+def _numbered_batches(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """One run for each undamaged batch with a sequence, by piece and producer.
+
+    A piece is a part of the log without a hole: between pieces there may be batches that are not
+    known here.
+    """
+    pieces = np.cumsum(_piece_starts(batch))
+    producers = integers(batch, "producer_id")
+    has_sequence = (producers >= 0) & (integers(batch, "base_sequence") >= 0)
+    chosen = np.flatnonzero(has_sequence & booleans(batch, "crc_ok"))
+    order = chosen[np.lexsort((producers[chosen], pieces[chosen]))]
+    rows = batch.take(pa.array(order))
+    own = {
+        "sequences": integers(rows, "last_offset") - integers(rows, "base_offset") + 1,
+        "batches": np.ones(len(order), np.int64),
+        "first_timestamp": integers(rows, "max_timestamp"),
+        "last_timestamp": integers(rows, "max_timestamp"),
+    }
+    arrays = [
+        pa.array(own[field.name]) if field.name in own else rows.column(field.name).cast(field.type)
+        for field in RUN_SCHEMA
+    ]
+    runs = pa.RecordBatch.from_arrays(arrays, schema=RUN_SCHEMA)
+    return runs.append_column("piece", pa.array(pieces[order]))
+
+
+def _piece_starts(batch: pa.RecordBatch) -> Flags:
+    """Whether a row may not be the one behind the row before: another file, or not adjacent."""
+    starts = starts_of(batch, (*PARTITION_KEY, "file"))
+    positions, offsets = integers(batch, "position"), integers(batch, "base_offset")
+    ends = positions + integers(batch, "bytes")
+    next_offsets = integers(batch, "last_offset") + 1
+    adjoins = np.where(
+        positions[1:] < 0, offsets[1:] == next_offsets[:-1], positions[1:] == ends[:-1]
+    )
+    starts[1:] |= ~adjoins
+    return starts
+
+
+def _merge(runs: pa.RecordBatch, starts: Flags) -> pa.RecordBatch:
+    """Neighbours that continue each other become one row; `starts` marks those that may not."""
+    epochs = integers(runs, "producer_epoch")
+    expected = (integers(runs, "last_sequence") + 1) & SEQUENCE_MAX
+    breaks = starts.copy()
+    breaks[1:] |= epochs[1:] != epochs[:-1]
+    breaks[1:] |= integers(runs, "base_sequence")[1:] != expected[:-1]
+    firsts = np.flatnonzero(breaks)
+    lasts = np.append(firsts[1:], runs.num_rows) - 1
+    of_first, of_last = runs.take(pa.array(firsts)), runs.take(pa.array(lasts))
+    merged = {
+        "sequences": np.add.reduceat(integers(runs, "sequences"), firsts),
+        "batches": np.add.reduceat(integers(runs, "batches"), firsts),
+        "last_timestamp": np.maximum.reduceat(integers(runs, "last_timestamp"), firsts),
+    }
+    arrays = [
+        pa.array(merged[name])
+        if name in merged
+        else (of_last if name in ("last_offset", "last_sequence") else of_first).column(name)
+        for name in RUN_SCHEMA.names
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=RUN_SCHEMA)

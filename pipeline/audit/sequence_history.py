@@ -1,0 +1,201 @@
+"""Judging one producer on one partition: the runs that it wrote, in the order of the log.
+
+Per epoch the sequences are counted on beyond 2**31 ("places"), so that nothing wraps here:
+everything below `top` is stored, but for the holes. A run at `top` is what should come. One above
+leaves a hole; one below fills holes (it came late) or repeats what is stored.
+
+Holes that stay are gaps, reported when the producer ends. Nothing is forgiven here: whether damage
+hides the missing batch is found out later (`log_check.py`).
+
+Pure: knows nothing of Spark and Arrow.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from pipeline.audit.findings import Finding, Kind, Severity
+from pipeline.audit.runs import Run
+from protocol.sequence import DISTANCE_MAX, SEQUENCE_MAX
+
+HOLES_MAX: Final = 100_000
+"""Holes kept open per producer and epoch; the oldest is then reported as it is."""
+
+
+@dataclass(slots=True)
+class Hole:
+    """Places `start` to `end` (half-open) that were jumped over."""
+
+    start: int
+    end: int
+    after_offset: int
+    """The last offset of the producer before the hole was made; -1: nothing."""
+    run: Run | None
+    """The run that jumped; None for what came before the log begins, which is not missed."""
+
+
+@dataclass(slots=True)
+class EpochHistory:
+    """One epoch of one producer."""
+
+    top: int
+    """The next place: one above the highest that is stored."""
+    holes: list[Hole] = field(default_factory=list)
+    """Ascending and disjoint, all below `top`."""
+    last_offset: int = -1
+    last_timestamp: int = -1
+
+    def take(self, run: Run) -> Iterator[Finding]:
+        """Takes in the next run; yields what is wrong with it."""
+        start = self._place(run.base_sequence)
+        end = start + run.sequences
+        if start > self.top:
+            self.holes.append(Hole(self.top, start, self.last_offset, run))
+            if len(self.holes) > HOLES_MAX:
+                yield from _gap(self.holes.pop(0))
+        elif start < self.top:
+            yield from self._look_back(run, start, min(end, self.top))
+        self.top = max(self.top, end)
+        self.last_offset = run.last_offset
+        self.last_timestamp = max(self.last_timestamp, run.last_timestamp)
+
+    def finish(self) -> Iterator[Finding]:
+        """Nothing more comes: what is missing stays missing."""
+        for hole in self.holes:
+            yield from _gap(hole)
+
+    def _place(self, sequence: int) -> int:
+        """The place of `sequence` that is nearest to `top`."""
+        ahead = (sequence - self.top) & SEQUENCE_MAX
+        return self.top + (ahead if ahead < DISTANCE_MAX else ahead - SEQUENCE_MAX - 1)
+
+    def _look_back(self, run: Run, start: int, end: int) -> Iterator[Finding]:
+        """Places `start` to `end` are below `top`: each was stored before, or comes late."""
+        position = start
+        for filled_start, filled_end in self._fill(start, end):
+            if position < filled_start:
+                yield _finding(Kind.REPEAT, run, position, filled_start)
+            yield _finding(Kind.REORDERING, run, filled_start, filled_end)
+            position = filled_end
+        if position < end:
+            yield _finding(Kind.REPEAT, run, position, end)
+
+    def _fill(self, start: int, end: int) -> list[tuple[int, int]]:
+        """Fills the holes between two places; returns what was filled, ascending."""
+        first = bisect_left(self.holes, start + 1, key=lambda hole: hole.end)
+        last = first
+        filled = []
+        left = []
+        while last < len(self.holes) and self.holes[last].start < end:
+            hole = self.holes[last]
+            low, high = max(start, hole.start), min(end, hole.end)
+            filled.append((low, high))
+            left += [
+                Hole(a, b, hole.after_offset, hole.run)
+                for a, b in ((hole.start, low), (high, hole.end))
+                if a < b
+            ]
+            last += 1
+        self.holes[first:last] = left
+        return filled
+
+
+@dataclass(slots=True)
+class ProducerHistory:
+    """All epochs of one producer on one partition."""
+
+    log_begins_at_0: bool
+    """Whether the log still holds everything that was ever written to the partition."""
+    expiration_ms: int
+    """A producer that was silent for so long may have been forgotten and may begin anew."""
+    epochs: dict[int, EpochHistory] = field(default_factory=dict)
+    newest: int = -1
+
+    def take(self, run: Run) -> Iterator[Finding]:
+        """Takes in the next run; yields what is wrong with it."""
+        epoch = run.producer_epoch
+        if epoch < self.newest:
+            text = f"epoch {epoch} comes after {self.newest}"
+            yield _about(run, Kind.EPOCH_REGRESSION, text, records=run.sequences)
+        history = self.epochs.get(epoch)
+        if history is not None and self._may_be_forgotten(run, history):
+            text = f"begins anew after {run.first_timestamp - history.last_timestamp} ms of silence"
+            yield _about(run, Kind.FORGOTTEN, text, severity=Severity.NOTE)
+            yield from history.finish()
+            history = self.epochs[epoch] = EpochHistory(top=0)
+        if history is None:
+            history = self.epochs[epoch] = self._begin(run)
+        self.newest = max(self.newest, epoch)
+        yield from history.take(run)
+
+    def finish(self) -> Iterator[Finding]:
+        """The log has no more of this producer."""
+        for history in self.epochs.values():
+            yield from history.finish()
+
+    def _begin(self, run: Run) -> EpochHistory:
+        """An epoch seen for the first time begins at 0, unless its beginning may be deleted."""
+        top = run.base_sequence
+        if not self.log_begins_at_0 and self.newest < 0:
+            return EpochHistory(top=top, holes=[Hole(top - DISTANCE_MAX, top, -1, None)])
+        return EpochHistory(top=top, holes=[Hole(0, top, -1, run)] if top else [])
+
+    def _may_be_forgotten(self, run: Run, history: EpochHistory) -> bool:
+        silence_ms = run.first_timestamp - history.last_timestamp
+        return run.base_sequence == 0 and silence_ms >= self.expiration_ms
+
+
+def _gap(hole: Hole) -> Iterator[Finding]:
+    if hole.run is not None:
+        yield _finding(Kind.GAP, hole.run, hole.start, hole.end, after_offset=hole.after_offset)
+
+
+_TEXTS: Final = {
+    Kind.GAP: "sequences {} to {} are missing",
+    Kind.REPEAT: "sequences {} to {} are stored again",
+    Kind.REORDERING: "sequences {} to {} come late",
+}
+
+
+def _finding(
+    kind: Kind, run: Run, start: int, end: int, after_offset: int | None = None
+) -> Finding:
+    """Places `start` to `end` of the run's producer are missing, repeated or late."""
+    base_sequence, last_sequence = start & SEQUENCE_MAX, (end - 1) & SEQUENCE_MAX
+    finding = _about(run, kind, _TEXTS[kind].format(base_sequence, last_sequence))
+    return finding._replace(
+        base_sequence=base_sequence,
+        last_sequence=last_sequence,
+        records=end - start,
+        after_offset=after_offset,
+    )
+
+
+def _about(
+    run: Run,
+    kind: Kind,
+    text: str,
+    *,
+    severity: Severity = Severity.PROBLEM,
+    records: int | None = None,
+) -> Finding:
+    return Finding(
+        severity=severity,
+        kind=kind,
+        replica=run.replica,
+        topic=run.topic,
+        partition=run.partition,
+        text=text,
+        producer_id=run.producer_id,
+        producer_epoch=run.producer_epoch,
+        base_sequence=run.base_sequence,
+        last_sequence=run.last_sequence,
+        records=records,
+        base_offset=run.base_offset,
+        last_offset=run.last_offset,
+        file=run.file,
+        position=run.position,
+    )

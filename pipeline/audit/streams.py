@@ -1,0 +1,104 @@
+"""The two judgements as Spark transformations: encode where the batches are, sort little, judge.
+
+Judging streams through the sorted rows of a task with the state of one producer, or of one
+partition, at a time: no group is ever held as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import groupby
+from operator import attrgetter
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+
+from pipeline.audit.arrow_rows import batch_of, ddl_of, rows_of
+from pipeline.audit.extents import BATCH_COLUMNS as EXTENT_COLUMNS
+from pipeline.audit.extents import Extent, extents_of_batches
+from pipeline.audit.findings import FINDING_DDL, Finding
+from pipeline.audit.log_history import LogHistory
+from pipeline.audit.runs import BATCH_COLUMNS as RUN_COLUMNS
+from pipeline.audit.runs import (
+    LOG_ORDER,
+    PARTITION_KEY,
+    PRODUCER_KEY,
+    Run,
+    merged_runs,
+    runs_of_batches,
+)
+from pipeline.audit.sequence_history import ProducerHistory
+
+PartitionOfReplica = tuple[str, str, int]
+_FINDINGS_AT_ONCE: Final = 10_000
+_partition_of = attrgetter(*PARTITION_KEY)
+_producer_of = attrgetter(*PRODUCER_KEY)
+
+
+def find_runs(batches: DataFrame) -> DataFrame:
+    """The runs of all producers."""
+    return batches.select(*RUN_COLUMNS).mapInArrow(runs_of_batches, ddl_of(Run))
+
+
+def find_extents(batches: DataFrame) -> DataFrame:
+    """The extents of all partitions."""
+    return batches.select(*EXTENT_COLUMNS).mapInArrow(extents_of_batches, ddl_of(Extent))
+
+
+def judge_runs(
+    runs: DataFrame, complete: frozenset[PartitionOfReplica], expiration_ms: int
+) -> DataFrame:
+    """Findings about producers. `complete`: where nothing was ever deleted from the log."""
+
+    def judge(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        rows = (row for batch in merged_runs(batches) for row in rows_of(batch, Run))
+        return _batched(
+            finding
+            for key, group in groupby(rows, _producer_of)
+            for finding in _judge_producer(
+                ProducerHistory(key[:3] in complete, expiration_ms), group
+            )
+        )
+
+    return _sorted_by(runs, PRODUCER_KEY).mapInArrow(judge, FINDING_DDL)
+
+
+def judge_extents(extents: DataFrame, promised: Mapping[PartitionOfReplica, int]) -> DataFrame:
+    """Findings about bytes and offsets. `promised`: below which offset all must be on disk."""
+
+    def judge(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        rows = (row for batch in batches for row in rows_of(batch, Extent))
+        return _batched(
+            finding
+            for key, group in groupby(rows, _partition_of)
+            for finding in _judge_partition(LogHistory(promised.get(key, 0)), group)
+        )
+
+    return _sorted_by(extents, PARTITION_KEY).mapInArrow(judge, FINDING_DDL)
+
+
+def _sorted_by(rows: DataFrame, key: tuple[str, ...]) -> DataFrame:
+    return rows.repartition(*key).sortWithinPartitions(*key, *LOG_ORDER)
+
+
+def _judge_producer(history: ProducerHistory, runs: Iterable[Run]) -> Iterator[Finding]:
+    for run in runs:
+        yield from history.take(run)
+    yield from history.finish()
+
+
+def _judge_partition(history: LogHistory, extents: Iterable[Extent]) -> Iterator[Finding]:
+    for extent in extents:
+        yield from history.take(extent)
+    yield from history.finish()
+
+
+def _batched(findings: Iterator[Finding]) -> Iterator[pa.RecordBatch]:
+    kept: list[Finding] = []
+    for finding in findings:
+        kept.append(finding)
+        if len(kept) == _FINDINGS_AT_ONCE:
+            yield batch_of(kept, Finding)
+            kept.clear()
+    yield batch_of(kept, Finding)

@@ -1,0 +1,79 @@
+"""The Spark data source `echoless-batches`: the batch headers of data directories or of a cluster.
+
+    spark.dataSource.register(BatchSource)
+    spark.read.format("echoless-batches").load("/var/lib/echoless")
+
+| option | meaning |
+|---|---|
+| `path`, `paths` | data directories; of a replicated cluster, one for each broker |
+| `kafka.bootstrap.servers` | a running cluster instead |
+| `topic` | only this topic |
+| `splitBytes` | a segment is cut into pieces of this size for more tasks, 64 MiB by default |
+
+One row for each batch, the columns of `batch_columns.py`. Each piece of a segment is one task.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from pipeline.batch_columns import DDL
+from pipeline.data_directory import find_partitions, find_stretches
+from pipeline.segment_scan import SegmentScan, Stretch
+
+FORMAT: Final = "echoless-batches"
+_SPLIT_BYTES_DEFAULT: Final = 64 * 1024 * 1024
+
+
+class BatchSource(DataSource):
+    """Batch headers as a table."""
+
+    @classmethod
+    def name(cls) -> str:
+        return FORMAT
+
+    def schema(self) -> str:
+        return DDL
+
+    def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002
+        return DirectoryReader(
+            _paths(self.options),
+            topic=self.options.get("topic"),
+            split_bytes=int(self.options.get("splitBytes", _SPLIT_BYTES_DEFAULT)),
+        )
+
+
+def _paths(options: Mapping[str, str]) -> list[str]:
+    paths = json.loads(options["paths"]) if "paths" in options else []
+    return [*paths, *([options["path"]] if "path" in options else [])]
+
+
+class DirectoryReader(DataSourceReader):
+    """Reads data directories: planned on the driver, read by the tasks."""
+
+    def __init__(self, paths: Sequence[str], *, topic: str | None, split_bytes: int) -> None:
+        self._paths = paths
+        self._topic = topic
+        self._split_bytes = split_bytes
+
+    def partitions(self) -> Sequence[InputPartition]:
+        return [
+            InputPartition(stretch)
+            for path in self._paths
+            for part in find_partitions(Path(path))
+            if self._topic in (None, part.topic)
+            for stretch in find_stretches(path, part, self._split_bytes)
+        ]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        stretch = partition.value
+        assert isinstance(stretch, Stretch)
+        with SegmentScan(stretch) as scan:
+            yield from scan.rows()

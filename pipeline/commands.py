@@ -1,0 +1,17 @@
+"""All jobs: one file or package each, put together here."""
+
+from __future__ import annotations
+
+import typer
+
+from pipeline.audit.command import audit_command
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+
+
+@app.callback()
+def pipeline() -> None:
+    """Spark jobs around exactly-once delivery."""
+
+
+app.command("audit")(audit_command)

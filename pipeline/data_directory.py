@@ -1,0 +1,131 @@
+"""The files of a data directory that an audit reads, by their documented names and formats.
+
+`docs/formats/`: data-directory.md, segment.md (`.log`, `.index`), checkpoints.md. They are Apache
+Kafka's, so a Kafka broker's log directory is read the same way. Nothing here writes.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from pipeline.segment_scan import Stretch
+from protocol.record_batch import HEADER_SIZE, read_header
+
+HIGH_WATERMARK_CHECKPOINT: Final = "replication-offset-checkpoint"
+RECOVERY_POINT_CHECKPOINT: Final = "recovery-point-offset-checkpoint"
+CLEAN_SHUTDOWN: Final = (".clean-shutdown", ".kafka_cleanshutdown")
+
+_SEGMENT: Final = re.compile(r"(\d{20})\.log")
+_PARTITION: Final = re.compile(r"([a-zA-Z0-9._-]+)-(0|[1-9]\d*)")
+_INDEX_ENTRY: Final = np.dtype([("relative_offset", ">i4"), ("position", ">i4")])
+
+TopicPartition = tuple[str, int]
+
+
+class NotADataDirectoryError(Exception):
+    """There is nothing to audit at a path; the message says what is expected there."""
+
+
+class PartitionDirectory(NamedTuple):
+    """One partition's files."""
+
+    topic: str
+    partition: int
+    path: Path
+
+
+def find_partitions(path: Path) -> list[PartitionDirectory]:
+    """The partitions of a data directory, or the one whose directory `path` is.
+
+    Raises `NotADataDirectoryError`.
+    """
+    found = [part for part in map(_partition_at, _directories(path)) if part is not None]
+    alone = _partition_at(path.resolve())
+    if not found and alone is not None and _segments(alone):
+        found = [alone._replace(path=path)]
+    if not found:
+        raise NotADataDirectoryError(
+            f"{path} holds no <topic>-<partition> directory; give a broker's data directory"
+        )
+    return sorted(found)
+
+
+def _directories(path: Path) -> list[Path]:
+    try:
+        return [entry for entry in path.iterdir() if entry.is_dir()]
+    except OSError as error:
+        raise NotADataDirectoryError(f"{path} cannot be read: {error.strerror}") from error
+
+
+def _partition_at(path: Path) -> PartitionDirectory | None:
+    match = _PARTITION.fullmatch(path.name)
+    return PartitionDirectory(match[1], int(match[2]), path) if match else None
+
+
+def find_stretches(replica: str, part: PartitionDirectory, bytes_max: int) -> list[Stretch]:
+    """The partition's segments, cut into pieces of about `bytes_max` where an index tells how."""
+    return [
+        stretch
+        for segment in _segments(part)
+        for stretch in _cut(_whole(replica, part, segment), bytes_max)
+    ]
+
+
+def _segments(part: PartitionDirectory) -> list[Path]:
+    return sorted(path for path in part.path.iterdir() if _SEGMENT.fullmatch(path.name))
+
+
+def _whole(replica: str, part: PartitionDirectory, segment: Path) -> Stretch:
+    return Stretch(
+        replica=replica,
+        topic=part.topic,
+        partition=part.partition,
+        path=str(segment),
+        file=f"{part.path.name}/{segment.name}",
+        position=0,
+        end=None,
+        segment_offset=int(segment.stem),
+    )
+
+
+def _cut(whole: Stretch, bytes_max: int) -> list[Stretch]:
+    """The pieces between positions of the `.index` that do begin a batch."""
+    size = Path(whole.path).stat().st_size
+    starts = [0]
+    with Path(whole.path).open("rb") as log:
+        for relative_offset, position in _index_entries(Path(whole.path).with_suffix(".index")):
+            if starts[-1] + bytes_max <= position < size:
+                log.seek(position)
+                header = log.read(HEADER_SIZE)
+                last_offset = whole.segment_offset + relative_offset
+                if len(header) == HEADER_SIZE and read_header(header).last_offset == last_offset:
+                    starts.append(position)
+    ends = [*starts[1:], None]
+    return [whole._replace(position=s, end=e) for s, e in zip(starts, ends, strict=True)]
+
+
+def _index_entries(path: Path) -> list[tuple[int, int]]:
+    """What the index says; an absent or broken one says nothing.
+
+    The index of a segment that Kafka still writes is padded with zeros.
+    """
+    try:
+        data = path.read_bytes()
+    except OSError:
+        return []
+    entries = np.frombuffer(data[: len(data) // 8 * 8], _INDEX_ENTRY)
+    return [(int(offset), int(position)) for offset, position in entries if position > 0]
+
+
+def read_offsets(directory: Path, name: str) -> dict[TopicPartition, int]:
+    """A checkpoint's offsets; empty where the file is absent or says nothing sensible."""
+    try:
+        lines = (directory / name).read_text(encoding="utf-8").splitlines()[2:]
+        parts = [line.rsplit(" ", 2) for line in lines]
+        return {(topic, int(partition)): int(offset) for topic, partition, offset in parts}
+    except (OSError, ValueError):
+        return {}

@@ -1,0 +1,119 @@
+"""Reading a stretch of a segment file as rows of `batch_columns`, damage included.
+
+The file is read once, front to back, in large blocks. Bytes that are no batch become one row with
+`damage` set, and reading goes on at the next batch whose CRC is right.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from functools import partial
+from typing import Final, NamedTuple, Self
+
+import numpy as np
+import pyarrow as pa
+
+from pipeline.batch_columns import decode_headers, header_columns, to_arrow
+from pipeline.batch_walk import Walk, begins_batch, claimed_size, find_batch, walk
+from protocol.record_batch import HEADER_SIZE
+
+_BLOCK_BYTES: Final = 8 * 1024 * 1024
+_SEARCH_BYTES: Final = 1024 * 1024
+_INCOMPLETE: Final = "the file ends inside the batch"
+
+
+class Stretch(NamedTuple):
+    """Bytes of a segment file, from the start of a batch to the start of another or the end."""
+
+    replica: str
+    topic: str
+    partition: int
+    path: str
+    file: str
+    """The path as it is shown: below the data directory."""
+    position: int
+    end: int | None
+    """None: the end of the file, wherever it is when the stretch is read."""
+    segment_offset: int
+    """The segment's base offset: no batch in it begins lower."""
+
+
+class SegmentScan:
+    """One stretch being read. Use it in a `with` block."""
+
+    def __init__(self, stretch: Stretch) -> None:
+        """Raises `OSError` when the file cannot be read."""
+        self._stretch = stretch
+        self._descriptor = os.open(stretch.path, os.O_RDONLY | os.O_CLOEXEC)
+        size = os.fstat(self._descriptor).st_size
+        self._end = size if stretch.end is None else min(stretch.end, size)
+        self._offset_min = stretch.segment_offset
+        """No batch still to come begins below it."""
+
+    def rows(self) -> Iterator[pa.RecordBatch]:
+        """All batches of the stretch, in the order of the file."""
+        position = self._stretch.position
+        while position < self._end:
+            block = self._read_block(position)
+            found = walk(block, is_last=position + len(block) >= self._end)
+            if found.positions:
+                yield self._batches(block, position, found)
+                position += found.end
+            if found.damage is not None or not found.positions:
+                size = self._find_next(position) - position
+                yield self._damage(position, size, found.damage or _INCOMPLETE)
+                position += size
+
+    def _read_block(self, position: int) -> bytes:
+        """A block, or the one batch that is larger, if another one follows where it ends."""
+        block = self._read(position, _BLOCK_BYTES)
+        size = claimed_size(block)
+        if size <= len(block):
+            return block
+        end = position + size
+        if end == self._end or begins_batch(self._read(end, HEADER_SIZE)):
+            return self._read(position, size)
+        return block
+
+    def _read(self, position: int, size: int) -> bytes:
+        return os.pread(self._descriptor, min(size, self._end - position), position)
+
+    def _batches(self, block: bytes, start: int, found: Walk) -> pa.RecordBatch:
+        positions = np.array(found.positions)
+        headers = decode_headers(block, positions)
+        columns = header_columns(headers)
+        self._offset_min = max(self._offset_min, int(columns["last_offset"].max()) + 1)
+        return to_arrow(
+            len(positions),
+            {
+                **self._stretch._asdict(),
+                **columns,
+                "position": positions + start,
+                "crc_ok": np.array(found.crc_oks),
+            },
+        )
+
+    def _damage(self, position: int, size: int, damage: str) -> pa.RecordBatch:
+        own = {"position": position, "bytes": size, "crc_ok": False, "damage": damage}
+        return to_arrow(1, {**self._stretch._asdict(), **own})
+
+    def _find_next(self, damaged: int) -> int:
+        """Where the next batch begins behind the one at `damaged`; the end where none does."""
+        position = damaged + 1
+        while position < self._end:
+            block = self._read(position, _SEARCH_BYTES + HEADER_SIZE)
+            found = find_batch(block, self._offset_min, partial(self._read_behind, position))
+            if found is not None:
+                return position + found
+            position += _SEARCH_BYTES
+        return self._end
+
+    def _read_behind(self, start: int, position: int, size: int) -> bytes:
+        return self._read(start + position, size)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._descriptor)

@@ -1,0 +1,64 @@
+"""The Spark session of every job: on this machine without set-up, or whatever `spark-submit` says.
+
+Python workers must run the interpreter of the driver and find the rooms where the driver found
+them; both are set before the JVM starts, because it hands its environment on.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+_TREE: Final = Path(__file__).parents[1]
+_LOCAL: Final = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.shuffle.partitions": "8",
+}
+"""What suits one machine; a cluster has its own defaults."""
+
+
+_LOG4J: Final = Path(__file__).parent / "log4j2.properties"
+_QUIET: Final = {"spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOG4J.as_uri()}"}
+"""Errors only, on standard error: a command's output is its verdict."""
+
+
+def open_session(
+    name: str, *, master: str | None = None, settings: Mapping[str, str] | None = None
+) -> SparkSession:
+    """The running session, or a new one.
+
+    `master` None: what `spark-submit` has set, and `local[*]` where nothing did.
+    """
+    _prepare_workers()
+    builder = SparkSession.builder.appName(name).config("spark.sql.session.timeZone", "UTC")
+    if not _is_submitted():
+        builder = builder.master(master or "local[*]")
+        for key, value in {**_LOCAL, **_QUIET}.items():
+            builder = builder.config(key, value)
+    elif master is not None:
+        builder = builder.master(master)
+    for key, value in (settings or {}).items():
+        builder = builder.config(key, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    return session
+
+
+def _is_submitted() -> bool:
+    """Whether `spark-submit` runs us: it starts the JVM first and tells us its port."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ
+
+
+def _prepare_workers() -> None:
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    if not _is_submitted():
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        paths = [str(_TREE), *filter(None, [os.environ.get("PYTHONPATH")])]
+        os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))
