@@ -140,7 +140,7 @@ def the_log_start_hides_an_epoch() -> list[str]:
 
     Nobody can tell where its log parts from the leader's: it must not keep what it knows of producers.
     """
-    with Stage(brokers=2) as stage:
+    with Stage(brokers=2, log_segment_bytes=200) as stage:
         producer, other = stage.producer(), stage.producer("other")
         producer.send(2)
         other.send(1)
@@ -155,7 +155,9 @@ def the_log_start_hides_an_epoch() -> list[str]:
         stage.mend(producer.client.name, follower)
         stage.until(lambda: all(one.acknowledged_at is not None for one in retried))
         other.send(3)
-        stage.delete_records()
+        stage.delete_records(5)
+        stage.run(6.0)
+        assert 3 < stage.partition(stage.leader).log.first_offset <= 5
         other.send(1)
         stage.start(leader)
         return stage.findings()
