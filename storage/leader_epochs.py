@@ -90,7 +90,7 @@ class LeaderEpochs:
         self._replace(self._entries[:kept])
 
     def truncate_from_start(self, offset: int) -> None:
-        """Drops epochs that ended at or before `offset`, the new start of the log.
+        """Drops epochs that ended at or before `offset`, where the log's first batch now begins.
 
         The epoch that holds `offset` now begins there.
         """

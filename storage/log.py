@@ -459,9 +459,8 @@ class Log:
                 ErrorCode.OFFSET_OUT_OF_RANGE,
                 f"offset {offset} of {self.name} is beyond the end, {self.log_end_offset}",
             )
-        if offset > self.log_start_offset:
-            self.log_start_offset = offset
-            self.leader_epochs.truncate_from_start(offset)
+        # The leader epochs stay for as long as the batches: replicas still copy and compare them.
+        self.log_start_offset = max(self.log_start_offset, offset)
 
     def delete_old_segments(self, now_ms: int, high_watermark: int | None = None) -> int:
         """Removes segments that outlived retention or lie below the log start; returns how many.
@@ -471,7 +470,8 @@ class Log:
         rolled, and goes next time.
 
         1. Move the log start in memory. Crash: nothing happened.
-        2. Remove the segments, oldest first, durably. Crash: the log begins with what is left.
+        2. Remove the segments, oldest first, durably. Crash: the log begins with what is left, to
+           which opening it cuts the leader epochs, too.
         3. Remove snapshots that are no longer needed. Crash: done next time.
         """
         expired = retention.count_expired(
@@ -484,6 +484,7 @@ class Log:
             self.advance_log_start(self._segments.base_offsets[count])
             for _ in range(count):
                 self._segments.pop_first().remove()
+            self.leader_epochs.truncate_from_start(self.first_offset)
             self._fs.sync_directory(self.directory)
             self._remove_needless_snapshots()
             self._fs.sync_directory(self.directory)

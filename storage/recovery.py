@@ -110,7 +110,10 @@ def recover(opening: Opening) -> Recovered:
     recovered = Recovered(
         segments=_open_segments(opening),
         producers=ProducerStates(
-            config.window, config.producer_id_expiration_ms, config.producers_max
+            config.window,
+            config.producer_id_expiration_ms,
+            config.producers_max,
+            config.leased_producer_expiration_ms,
         ),
         leader_epochs=LeaderEpochs(
             opening.fs, paths.join(opening.directory, paths.LEADER_EPOCH_CHECKPOINT)
@@ -272,7 +275,7 @@ def _agree_on_offsets(opening: Opening, recovered: Recovered) -> None:
     first_base = recovered.segments.first.base_offset
     recovered.log_start_offset = max(opening.log_start_offset, first_base)
     recovered.leader_epochs.truncate_from_end(recovered.segments.active.next_offset)
-    recovered.leader_epochs.truncate_from_start(recovered.log_start_offset)
+    recovered.leader_epochs.truncate_from_start(first_base)
     recovered.leader_epochs.flush()
 
 

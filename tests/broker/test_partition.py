@@ -158,3 +158,20 @@ async def test_records_are_deleted_up_to_the_high_watermark_only() -> None:
     led.flush()
     led.partition.advance_log_start(1)
     assert led.one.log.log_start_offset == 1
+
+
+async def test_a_fresh_replica_copies_deleted_records_of_old_epochs() -> None:
+    """What is deleted and still in the first segment: it must not begin anew at every old epoch."""
+    led = Led(LogFlush.OS, replicas=(1, 2))
+    for epoch in (1, 2, 3):
+        led.lead(epoch)
+        led.append(epoch - 1)
+    partition, log = led.partition, led.one.log
+    partition.advance_log_start(3)
+    assert log.first_offset == 0
+    offset, last_epoch = 0, -1
+    while offset < log.log_end_offset:
+        read = partition.fetch_as_replica(2, 5, 3, offset, last_epoch, 1)
+        header = read_header(read.batches)
+        assert header.base_offset == offset
+        offset, last_epoch = header.next_offset, header.partition_leader_epoch

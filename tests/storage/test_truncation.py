@@ -102,7 +102,7 @@ class Model:
         last_append_ms = {s.header.producer_id: ms for s, ms in self.history}
         for producer_id, entry in log.producers.items():
             assert entry.last_append_ms >= last_append_ms[producer_id]
-        # Where all records are deleted, the epoch of the last one may still be known.
+        # Where all batches are gone, the epoch of the last one may still be known.
         entries = tuple(e for e in log.leader_epochs.entries if e.start_offset < end)
         assert entries == self._epochs()
 
@@ -110,8 +110,8 @@ class Model:
         return facts_of_history((s for s, _ in self.history), SMALL.window)
 
     def _epochs(self) -> tuple[LeaderEpoch, ...]:
-        """Each epoch with the first of its offsets that is at or above the log start."""
-        start = self.one.log.log_start_offset
+        """Each epoch with the first of its offsets that is still on disk, deleted or not."""
+        start = self.one.log.first_offset
         firsts: dict[int, int] = {}
         for stored, _ in self.history:
             if stored.end_offset > start:

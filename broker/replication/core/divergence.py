@@ -22,8 +22,8 @@ class Divergence(NamedTuple):
 def can_compare(epochs: LeaderEpochs, last_epoch: int) -> bool:
     """Whether the leader still knows where an epoch as old as the follower's last one ended.
 
-    Entries below the log start go with the records. A follower whose last batch is older than all
-    that is left may hold other batches below the log start, and know other producers by them: only
+    Entries go with the segments. A follower whose last batch is older than all that is left may hold
+    other batches below the first one that is left, and know other producers by them: only
     a new beginning makes it equal.
     """
     first = next(iter(epochs.entries), None)
