@@ -87,6 +87,7 @@ class AsyncProducer:
         self._outstanding_bytes = 0
         self._progress = asyncio.Event()
         self._first_error: DeliveryError | None = None
+        self._crash: BaseException | None = None
 
     @classmethod
     def resume(
@@ -129,6 +130,7 @@ class AsyncProducer:
             new_identity=lambda: new_identity(cluster),
             on_delivered=self._on_delivered,
             on_failed=self._on_failed,
+            on_crash=self._on_crash,
         )
 
     async def send(
@@ -172,7 +174,10 @@ class AsyncProducer:
     def submit(
         self, topic: str, partition: int, records: Sequence[Record], outcome: Outcome
     ) -> None:
-        """Sends exactly these records as one batch; `outcome` gets the acknowledgements."""
+        """Sends exactly these records as one batch; `outcome` gets the acknowledgements.
+
+        What cannot be encoded raises here, and fails the outcome too.
+        """
         around = self._running()
         if not records:
             raise ValueError("a batch holds at least one record")
@@ -183,7 +188,12 @@ class AsyncProducer:
             self._senders[topic, partition] = sender
         self._outstanding[delivery] = None
         self._outstanding_bytes += delivery.size
-        sender.add(records, delivery)
+        try:
+            sender.add(records, delivery)
+        except Exception as error:
+            self._on_delivered(delivery)
+            delivery.fail(error)
+            raise
 
     async def flush(self) -> None:
         """Sends everything and waits for it. Raises the first `DeliveryError` since the last flush."""
@@ -217,7 +227,7 @@ class AsyncProducer:
             try:
                 return await cluster.partition_count(topic)
             except NoLeaderError as error:
-                if error.is_final or self._loop_time() > deadline:
+                if error.final_code or self._loop_time() > deadline:
                     raise ProducerError(str(error)) from error
             await asyncio.sleep(self.settings.retry_backoff_s)
 
@@ -229,14 +239,7 @@ class AsyncProducer:
         for sender in self._senders.values():
             await sender.close()
         await around.cluster.close()
-        for delivery in list(self._outstanding):
-            error = DeliveryError(
-                "the producer was closed",
-                failure=Failure.STOPPED,
-                error_code=0,
-                may_be_stored=True,
-            )
-            self._on_failed(delivery, error)
+        self._fail_all("the producer was closed")
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -255,9 +258,21 @@ class AsyncProducer:
         finally:
             await self.close()
 
+    def _on_crash(self, error: BaseException) -> None:
+        """Nobody shall wait for what a dead sender had to send."""
+        self._crash = error
+        self._fail_all(f"the producer has crashed: {error!r}")
+
+    def _fail_all(self, reason: str) -> None:
+        for delivery in list(self._outstanding):
+            error = DeliveryError(reason, failure=Failure.STOPPED, error_code=0, may_be_stored=True)
+            self._on_failed(delivery, error)
+
     def _running(self) -> Surroundings:
         if self._around is None:
             raise ProducerError("the producer is not started, or closed")
+        if self._crash is not None:
+            raise ProducerError("the producer has crashed") from self._crash
         return self._around
 
     def _take_state(self, state: ProducerState) -> None:

@@ -13,11 +13,19 @@ from typing import Any, Final, NamedTuple
 
 from client.connection import ConnectionFailedError
 from client.pipelined_connection import PipelinedConnection
+from protocol.errors import ErrorCode
 
-NO_LEADER: Final = -1
-_NONE: Final = 0
-_FINAL: Final = frozenset({17, 29})
-"""INVALID_TOPIC_EXCEPTION, TOPIC_AUTHORIZATION_FAILED: waiting does not help."""
+_FINAL: Final = frozenset(
+    {
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        ErrorCode.UNSUPPORTED_VERSION,
+        ErrorCode.INVALID_REQUEST,
+    }
+)
+"""Waiting does not help."""
 
 
 class Address(NamedTuple):
@@ -26,11 +34,14 @@ class Address(NamedTuple):
 
 
 class NoLeaderError(Exception):
-    """There is no broker to send to right now; the message says why. `is_final`: nor later."""
+    """There is no broker to send to right now; the message says why.
 
-    def __init__(self, reason: str, *, is_final: bool = False) -> None:
+    `final_code`: the broker's code where waiting does not help, else 0.
+    """
+
+    def __init__(self, reason: str, code: int = ErrorCode.NONE) -> None:
         super().__init__(reason)
-        self.is_final = is_final
+        self.final_code = code if code in _FINAL else 0
 
 
 class _Partition(NamedTuple):
@@ -161,7 +172,7 @@ class Cluster:
         try:
             answer = await self.ask_any("metadata", fields)
         except NoLeaderError as error:
-            self._topic_errors[topic] = (NO_LEADER, str(error))
+            self._topic_errors[topic] = (ErrorCode.NONE, str(error))
             return
         self._brokers = {b.node_id: Address(b.host, b.port) for b in answer.brokers}
         for found in answer.topics:
@@ -169,7 +180,7 @@ class Cluster:
 
     def _take_topic(self, topic: str, found: Any) -> None:
         code = found.error_code
-        if code.value != _NONE:
+        if code.value != ErrorCode.NONE:
             self._topic_errors[topic] = (code.value, code.name.upper())
             return
         self._topic_errors.pop(topic, None)
@@ -187,7 +198,7 @@ class Cluster:
         """Raises `NoLeaderError` with what the last refresh was told, where that was no success."""
         if topic in self._topic_errors and topic not in self._partition_counts:
             code, reason = self._topic_errors[topic]
-            raise NoLeaderError(f"{topic}: {reason}", is_final=code in _FINAL)
+            raise NoLeaderError(f"{topic}: {reason}", code)
 
 
 def _is_broken(task: asyncio.Task[PipelinedConnection]) -> bool:

@@ -43,6 +43,9 @@ from protocol.sequence import increment
 
 ACKS_ALL: Final = -1
 _JITTER: Final = 0.2
+_COMMIT_SHARE: Final = 0.9
+"""How much of the request timeout a broker may wait for the commit; then its answer still arrives."""
+_API: Final = "describe_producers"
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -57,6 +60,8 @@ class Surroundings:
     on_delivered: Callable[[Delivery], None]
     on_failed: Callable[[Delivery, DeliveryError], None]
     """Each is called once for a delivery."""
+    on_crash: Callable[[BaseException], None]
+    """A sender has died of a bug."""
 
 
 class PartitionSender:
@@ -83,15 +88,22 @@ class PartitionSender:
         self._last_reason = ""
         """Why the last attempt did not succeed, for the message of a failure."""
         self._task = self._loop.create_task(self._run())
+        self._task.add_done_callback(self._on_end)
 
     def add(self, records: Sequence[Record], delivery: Delivery) -> None:
-        """The next records. On a stopped partition the delivery fails at once."""
+        """The next records. On a stopped partition the delivery fails at once.
+
+        Raises what the encoding raises for values that are no bytes.
+        """
         stopped = self._sequencer.failure
         if stopped is not None:
             self._around.on_failed(delivery, self._error(stopped))
             return
-        deadline = self._loop.time() + self._settings.delivery_timeout_s
-        self._sequencer.add(len(records), Piece(delivery, records, deadline))
+        sequencer = self._sequencer
+        piece = Piece(delivery, records, self._loop.time() + self._settings.delivery_timeout_s)
+        # Records that cannot be encoded fail here, before they have numbers.
+        piece.data = self._encode(piece, sequencer.identity, sequencer.next_sequence)
+        sequencer.add(len(records), piece)
         self._wake.set()
 
     def state(self) -> PartitionState:
@@ -110,6 +122,12 @@ class PartitionSender:
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
 
+    def _on_end(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled():
+            error = task.exception()
+            assert error is not None, "a sender only ends when it is told to"
+            self._around.on_crash(error)
+
     async def _run(self) -> None:
         while True:
             self._wake.clear()
@@ -122,8 +140,6 @@ class PartitionSender:
                 await self._rest()
 
     def _next_step(self) -> Step | None:
-        if self._sequencer.is_idle and not isinstance(self._sequencer.failure, Failed):
-            return None  # a resumed producer asks about partitions that it is given records for
         if self._loop.time() < self._not_before:
             return None
         return self._sequencer.next_step()
@@ -170,7 +186,11 @@ class PartitionSender:
             future = connection.send("produce", self._request(batch))
         except (NoLeaderError, ConnectionFailedError) as error:
             self._last_reason = str(error)
-            self._perform(self._sequencer.on_unsent(batch))
+            code = getattr(error, "final_code", ErrorCode.NONE)
+            if code:
+                self._perform(self._sequencer.on_answer(batch, Answer(code, message=str(error))))
+            else:
+                self._perform(self._sequencer.on_unsent(batch))
             return
         future.add_done_callback(lambda done: self._note(batch, done))
 
@@ -188,25 +208,35 @@ class PartitionSender:
         try:
             await self._find_leader()
             connection = await self._around.cluster.leader(self.topic, self.partition)
-            answer = await connection.send("describe_producers", {"topics": [topic]})
+            if not connection.serves(_API):
+                text = f"{connection.address} does not serve {_API}"
+                self._perform(
+                    self._sequencer.on_unanswerable(
+                        Answer(ErrorCode.UNSUPPORTED_VERSION, message=text)
+                    )
+                )
+                return
+            answer = await connection.send(_API, {"topics": [topic]})
         except (NoLeaderError, ConnectionFailedError) as error:
             self._last_reason = str(error)
             self._back_off(elsewhere=True)
             return
-        found = answer.topics[0].partitions[0]
-        if found.error_code.value != ErrorCode.NONE:
-            self._last_reason = f"DescribeProducers: {found.error_code.name.upper()}"
+        self._take_description(answer.topics[0].partitions[0], identity.producer_id)
+
+    def _take_description(self, found: Any, producer_id: int) -> None:
+        """One partition of a DescribeProducers response."""
+        code = found.error_code
+        if code.value == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+            text = f"{_API} needs the right to read {self.topic}"
+            self._perform(self._sequencer.on_unanswerable(Answer(code.value, message=text)))
+        elif code.value != ErrorCode.NONE:
+            self._last_reason = f"{_API}: {code.name.upper()}"
             self._back_off(elsewhere=True)
-            return
-        entry = next(
-            (
-                Found(one.producer_epoch, one.last_sequence)
-                for one in found.active_producers
-                if one.producer_id == identity.producer_id
-            ),
-            None,
-        )
-        self._perform(self._sequencer.on_found(entry))
+        else:
+            entries = (one for one in found.active_producers if one.producer_id == producer_id)
+            entry = next(entries, None)
+            last = None if entry is None else Found(entry.producer_epoch, entry.last_sequence)
+            self._perform(self._sequencer.on_found(last))
 
     async def _get_new_id(self) -> None:
         try:
@@ -220,20 +250,23 @@ class PartitionSender:
     def _request(self, batch: SequencedBatch) -> dict[str, Any]:
         piece: Piece = batch.payload
         if piece.data is None:
-            piece.data = encode_batch(
-                piece.records,
-                self._settings.compression,
-                producer_id=batch.identity.producer_id,
-                producer_epoch=batch.identity.producer_epoch,
-                base_sequence=batch.base_sequence,
-            )
+            piece.data = self._encode(piece, batch.identity, batch.base_sequence)
         partition = {"index": self.partition, "records": piece.data}
         return {
             "transactional_id": None,
             "acks": ACKS_ALL,
-            "timeout": round(self._settings.request_timeout_s * 1000),
+            "timeout": round(self._settings.request_timeout_s * _COMMIT_SHARE * 1000),
             "topic_data": [{"name": self.topic, "partition_data": [partition]}],
         }
+
+    def _encode(self, piece: Piece, identity: Identity, base_sequence: int) -> bytes:
+        return encode_batch(
+            piece.records,
+            self._settings.compression,
+            producer_id=identity.producer_id,
+            producer_epoch=identity.producer_epoch,
+            base_sequence=base_sequence,
+        )
 
     # --- what came of them -----------------------------------------------------------------------
 

@@ -19,7 +19,7 @@ from typing import Any, Self, TypeVar
 
 from client.async_producer import AsyncProducer
 from client.batch import Acknowledgement, key_that_decides, now_ms, partition_of
-from client.errors import DeliveryError, ProducerError
+from client.errors import ProducerError
 from client.open_batches import OpenBatch, OpenBatches
 from client.settings import DEFAULT_SETTINGS, Settings
 from client.state import ProducerState
@@ -77,7 +77,7 @@ class Producer:
         self._partition_counts: dict[str, int] = {}
         self._room = threading.Condition()
         self._outstanding = self._outstanding_bytes = 0
-        self._first_error: DeliveryError | None = None
+        self._first_error: BaseException | None = None
 
     @classmethod
     def resume(
@@ -126,7 +126,7 @@ class Producer:
         return batch.outcome
 
     def flush(self) -> None:
-        """Sends everything and waits for it. Raises the first `DeliveryError` since the last flush."""
+        """Sends everything and waits for it. Raises the first failure since the last flush."""
         self._batches.cut_all()
         with self._room:
             self._room.wait_for(lambda: not self._outstanding)
@@ -199,9 +199,7 @@ class Producer:
             self._outstanding += 1
             self._outstanding_bytes += batch.size
         batch.outcome.add_done_callback(lambda outcome: self._on_done(outcome, batch.size))
-        self._loop.call_soon_threadsafe(
-            core.submit, batch.topic, batch.partition, batch.records, batch.outcome
-        )
+        self._loop.call_soon_threadsafe(_hand_over, core, batch)
 
     def _on_done(self, outcome: BlockingOutcome, size: int) -> None:
         """In the loop's thread."""
@@ -209,6 +207,14 @@ class Producer:
         with self._room:
             self._outstanding -= 1
             self._outstanding_bytes -= size
-            if isinstance(error, DeliveryError) and self._first_error is None:
-                self._first_error = error
+            self._first_error = self._first_error or error
             self._room.notify_all()
+
+
+def _hand_over(core: AsyncProducer, batch: OpenBatch[BlockingOutcome]) -> None:
+    """In the loop's thread, where nobody but the outcome can be told of a failure."""
+    try:
+        core.submit(batch.topic, batch.partition, batch.records, batch.outcome)
+    except Exception as error:  # noqa: BLE001  whatever it is, the sender shall see it
+        if not batch.outcome.done():
+            batch.outcome.set_exception(error)

@@ -14,18 +14,10 @@ from protocol.errors import ErrorCode
 
 _TRANSACTION_TIMEOUT_MS: Final = 2**31 - 1
 """What Kafka's own client sends for a producer without transactions."""
-_FINAL: Final = frozenset(
-    {
-        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
-        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-        ErrorCode.UNSUPPORTED_VERSION,
-        ErrorCode.INVALID_REQUEST,
-    }
-)
 
 
 async def new_identity(cluster: Cluster) -> Identity:
-    """An id that nobody has used. Raises `NoLeaderError` with `is_final` where waiting is in vain."""
+    """An id that nobody has used. Raises `NoLeaderError` with `final_code` where waiting is in vain."""
     answer = await cluster.ask_any(
         "init_producer_id",
         {
@@ -39,7 +31,7 @@ async def new_identity(cluster: Cluster) -> Identity:
     )
     code = answer.error_code
     if code.value != ErrorCode.NONE:
-        raise NoLeaderError(f"InitProducerId: {code.name.upper()}", is_final=code.value in _FINAL)
+        raise NoLeaderError(f"InitProducerId: {code.name.upper()}", code.value)
     return Identity(answer.producer_id, answer.producer_epoch)
 
 
@@ -52,7 +44,7 @@ async def new_identity_within(cluster: Cluster, settings: Settings, rng: random.
         try:
             return await new_identity(cluster)
         except NoLeaderError as error:
-            if error.is_final or loop.time() + delay > deadline:
+            if error.final_code or loop.time() + delay > deadline:
                 raise ProducerError(f"no producer id: {error}") from error
         await asyncio.sleep(delay * rng.uniform(0.8, 1.2))
         delay = min(2 * delay, settings.retry_backoff_max_s)

@@ -24,6 +24,8 @@ The rules:
    before it, since a log is committed from its start on.
 6. Bad news about acknowledged records is believed when it was told several times: a broker that has
    just lost or gained the leadership may not know better.
+7. The first batch of an identity is in flight alone: brokers before Kafka 4.5 let an unknown producer
+   begin anywhere, so a second batch would be stored although the first was refused (KAFKA-15591).
 
 Invariant: the sequences in `_sent` and then `_waiting` follow each other without a gap and end before `next_sequence`.
 Invariant: in every phase but STREAMING and DRAINING at most one batch is in flight.
@@ -82,6 +84,7 @@ class Failure(enum.Enum):
     FENCED = "a newer epoch of this producer id is in use"
     RECORDS_LOST = "the partition has lost records of this producer that were acknowledged"
     FORGOTTEN = "the partition does not know this producer any more"
+    UNANSWERED = "the leader does not tell the last sequence that it has"
     STOPPED = "an earlier batch of the partition has failed"
 
 
@@ -242,7 +245,12 @@ class Sequencer:
     # --- what to do -------------------------------------------------------------------------
 
     def next_step(self) -> Step | None:
-        """What is to be done now; None: wait for an event. A batch to send counts as in flight."""
+        """What is to be done now; None: wait for an event. A batch to send counts as in flight.
+
+        Nobody is asked for anything before there are records to send.
+        """
+        if self.is_idle:
+            return None
         if self.phase is Phase.DRAINING and not self.in_flight:
             self.phase = Phase.RETRYING
         if self.phase is Phase.RETRYING and self._to_retry() is None:
@@ -254,9 +262,14 @@ class Sequencer:
                 return NewId()
             case Phase.RETRYING if not self.in_flight:
                 return self._send(self._to_retry())
-            case Phase.STREAMING if self.in_flight < self._in_flight_max:
+            case Phase.STREAMING if self.in_flight < self._room():
                 return self._send(self._take_waiting())
         return None
+
+    def _room(self) -> int:
+        """Rule 7."""
+        is_known_there = self._has_history or self._stored_through is not None
+        return self._in_flight_max if is_known_there else 1
 
     def _send(self, batch: SequencedBatch | None) -> Send | None:
         if batch is None:
@@ -429,7 +442,17 @@ class Sequencer:
             return [BackOff(elsewhere=True)]
         # A gap before the batch keeps every copy of it out of the log.
         is_proven_absent = failure is Failure.RECORDS_LOST
-        return self._give_up(self.oldest, failure, None, is_proven_absent=is_proven_absent)
+        return self._give_up(self._head(), failure, None, is_proven_absent=is_proven_absent)
+
+    def on_unanswerable(self, answer: Answer) -> list[Action]:
+        """The leader will never tell its last sequence."""
+        assert self.phase is Phase.ASKING
+        return self._give_up(self._head(), Failure.UNANSWERED, answer)
+
+    def _head(self) -> SequencedBatch:
+        oldest = self.oldest
+        assert oldest is not None, "questions are asked for batches"
+        return oldest
 
     def _on_records_found(self, last_sequence: int, ahead: int) -> list[Action]:
         """The leader has the first `ahead` of the records that are not acknowledged."""
@@ -463,22 +486,14 @@ class Sequencer:
 
     def _give_up(
         self,
-        batch: SequencedBatch | None,
+        batch: SequencedBatch,
         failure: Failure,
         answer: Answer | None,
         *,
         is_proven_absent: bool = False,
     ) -> list[Action]:
-        """Fails the batch, and by `AfterFailure` all that follow, or goes on under other numbers.
-
-        Without a batch (nothing was given yet) the partition stops, and what is given later fails.
-        """
+        """Fails the batch, and by `AfterFailure` all that follow, or goes on under other numbers."""
         assert not self.in_flight
-        if batch is None:
-            self.phase = Phase.STOPPED
-            nothing = SequencedBatch(self.identity, self.next_sequence, 0, None)
-            self.failure = Failed(nothing, failure, answer, may_be_stored=False)
-            return []
         failed = Failed(batch, failure, answer, batch.is_in_doubt and not is_proven_absent)
         if self._after_failure is AfterFailure.STOP:
             return self._stop(failed)
