@@ -8,9 +8,10 @@
 | `path`, `paths` | data directories; of a replicated cluster, one for each broker |
 | `kafka.bootstrap.servers` | a running cluster instead |
 | `topic` | only this topic |
-| `splitBytes` | a segment is cut into pieces of this size for more tasks, 64 MiB by default |
+| `splitBytes` | about how much one task reads, 64 MiB by default |
 
-One row for each batch, the columns of `batch_columns.py`. Each piece of a segment is one task.
+One row for each batch, the columns of `batch_columns.py`. A task reads one piece of a segment, or
+several that are small.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ from pipeline.segment_scan import SegmentScan, Stretch
 
 FORMAT: Final = "echoless-batches"
 _SPLIT_BYTES_DEFAULT: Final = 64 * 1024 * 1024
+_OPENING_BYTES: Final = 64 * 1024
+"""What opening a file costs, in bytes that could be read instead."""
 
 
 class BatchSource(DataSource):
@@ -64,16 +67,29 @@ class DirectoryReader(DataSourceReader):
         self._split_bytes = split_bytes
 
     def partitions(self) -> Sequence[InputPartition]:
-        return [
-            InputPartition(stretch)
-            for path in self._paths
-            for part in find_partitions(Path(path))
-            if self._topic in (None, part.topic)
-            for stretch in find_stretches(path, part, self._split_bytes)
-        ]
+        return [InputPartition(stretches) for stretches in self._tasks()]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        stretch = partition.value
-        assert isinstance(stretch, Stretch)
-        with SegmentScan(stretch) as scan:
-            yield from scan.rows()
+        for stretch in partition.value:
+            assert isinstance(stretch, Stretch)
+            with SegmentScan(stretch) as scan:
+                yield from scan.rows()
+
+    def _tasks(self) -> Iterator[list[Stretch]]:
+        """Neighbouring stretches together, until a task has enough to read."""
+        task: list[Stretch] = []
+        size = 0
+        for stretch in self._stretches():
+            if task and size + stretch.bytes_planned > self._split_bytes:
+                yield task
+                task, size = [], 0
+            task.append(stretch)
+            size += stretch.bytes_planned + _OPENING_BYTES
+        if task:
+            yield task
+
+    def _stretches(self) -> Iterator[Stretch]:
+        for path in self._paths:
+            for part in find_partitions(Path(path)):
+                if self._topic in (None, part.topic):
+                    yield from find_stretches(path, part, self._split_bytes)

@@ -88,13 +88,14 @@ def _whole(replica: str, part: PartitionDirectory, segment: Path) -> Stretch:
         file=f"{part.path.name}/{segment.name}",
         position=0,
         end=None,
+        bytes_planned=segment.stat().st_size,
         segment_offset=int(segment.stem),
     )
 
 
 def _cut(whole: Stretch, bytes_max: int) -> list[Stretch]:
     """The pieces between positions of the `.index` that do begin a batch."""
-    size = Path(whole.path).stat().st_size
+    size = whole.bytes_planned
     starts = [0]
     with Path(whole.path).open("rb") as log:
         for relative_offset, position in _index_entries(Path(whole.path).with_suffix(".index")):
@@ -104,8 +105,10 @@ def _cut(whole: Stretch, bytes_max: int) -> list[Stretch]:
                 last_offset = whole.segment_offset + relative_offset
                 if len(header) == HEADER_SIZE and read_header(header).last_offset == last_offset:
                     starts.append(position)
-    ends = [*starts[1:], None]
-    return [whole._replace(position=s, end=e) for s, e in zip(starts, ends, strict=True)]
+    return [
+        whole._replace(position=start, end=end, bytes_planned=(end or size) - start)
+        for start, end in zip(starts, [*starts[1:], None], strict=True)
+    ]
 
 
 def _index_entries(path: Path) -> list[tuple[int, int]]:

@@ -35,6 +35,8 @@ class Stretch(NamedTuple):
     position: int
     end: int | None
     """None: the end of the file, wherever it is when the stretch is read."""
+    bytes_planned: int
+    """How many when the reading was planned; by now there may be more."""
     segment_offset: int
     """The segment's base offset: no batch in it begins lower."""
 

@@ -95,7 +95,7 @@ class _Tables:
         """Writes the rows, and gives them back as they can be read again."""
         path = str(self._directory / f"{name}.parquet")
         rows.write.parquet(path)
-        return self._session.read.parquet(path)
+        return self._session.read.schema(rows.schema).parquet(path)
 
 
 def _summarise(extents: DataFrame) -> DataFrame:

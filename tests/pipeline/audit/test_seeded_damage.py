@@ -1,0 +1,38 @@
+"""Every damage of a log is found, and nothing else; without Spark, which `test_audit.py` adds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pipeline.audit.findings import Finding
+from tests.pipeline.audit.without_spark import judge_logs, judge_producers, read_batches
+from tests.pipeline.seeded_logs import Expected, damaged_log, sound_log
+from tests.pipeline.written_logs import write_logs
+
+
+def as_expected(finding: Finding) -> Expected:
+    return Expected(finding.kind, finding.producer_id, finding.base_sequence, finding.records)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_nothing_is_found_in_a_sound_log(tmp_path: Path, seed: int):
+    """What a broker stores has no findings, however it is cut into tasks."""
+    write_logs(tmp_path, {("orders", 0): sound_log(f"sound {seed}")})
+    for split_bytes in (1, 1000, 1 << 30):
+        batches = read_batches(tmp_path, split_bytes)
+        assert list(judge_producers(batches)) == []
+        assert list(judge_logs(batches)) == []
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_each_damage_is_found_and_nothing_else(tmp_path: Path, seed: int):
+    """A repeat, a gap, a reordering and an old epoch, each with its producer and sequences."""
+    damage = damaged_log(f"damage {seed}")
+    write_logs(tmp_path, {("orders", 0): damage.log})
+    for split_bytes in (1, 1000, 1 << 30):
+        batches = read_batches(tmp_path, split_bytes)
+        found = sorted(map(as_expected, judge_producers(batches)))
+        assert found == sorted(damage.expected)
+        assert list(judge_logs(batches)) == []

@@ -1,0 +1,68 @@
+"""The audit's steps put together without Spark: for many logs in little time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import groupby
+from operator import attrgetter
+from pathlib import Path
+
+import pyarrow as pa
+
+from pipeline.audit.arrow_rows import rows_of
+from pipeline.audit.extents import Extent, extents_of_batches
+from pipeline.audit.findings import Finding
+from pipeline.audit.log_history import LogHistory
+from pipeline.audit.runs import (
+    LOG_ORDER,
+    PARTITION_KEY,
+    PRODUCER_KEY,
+    Run,
+    merged_runs,
+    runs_of_batches,
+)
+from pipeline.audit.sequence_history import ProducerHistory
+from pipeline.data_directory import find_partitions, find_stretches
+from pipeline.segment_scan import SegmentScan
+
+
+def read_batches(data_dir: Path, split_bytes: int = 1 << 30) -> list[pa.RecordBatch]:
+    """All rows of a data directory."""
+    batches = []
+    for part in find_partitions(data_dir):
+        for stretch in find_stretches("r", part, split_bytes):
+            with SegmentScan(stretch) as scan:
+                batches += scan.rows()
+    return batches
+
+
+def judge_producers(
+    batches: list[pa.RecordBatch], *, complete: bool = True, expiration_ms: int = 86_400_000
+) -> Iterator[Finding]:
+    """What is found about producers."""
+    runs = _sorted(runs_of_batches(batches), PRODUCER_KEY)
+    rows = [row for batch in merged_runs(runs) for row in rows_of(batch, Run)]
+    for _, group in groupby(rows, attrgetter(*PRODUCER_KEY)):
+        history = ProducerHistory(complete, expiration_ms)
+        for run in group:
+            yield from history.take(run)
+        yield from history.finish()
+
+
+def judge_logs(
+    batches: list[pa.RecordBatch], promised_offset: Callable[[str], int] = lambda _: 2**63 - 1
+) -> Iterator[Finding]:
+    """What is found about bytes and offsets."""
+    extents = _sorted(extents_of_batches(batches), PARTITION_KEY)
+    rows = [row for batch in extents for row in rows_of(batch, Extent)]
+    for key, group in groupby(rows, attrgetter(*PARTITION_KEY)):
+        history = LogHistory(promised_offset(key[1]))
+        for extent in group:
+            yield from history.take(extent)
+        yield from history.finish()
+
+
+def _sorted(batches: Iterator[pa.RecordBatch], key: tuple[str, ...]) -> list[pa.RecordBatch]:
+    table = pa.Table.from_batches(batches)
+    ordered = table.sort_by([(name, "ascending") for name in (*key, *LOG_ORDER)])
+    return ordered.combine_chunks().to_batches()

@@ -1,0 +1,28 @@
+"""Fixtures of the Spark jobs' tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.toolchain import require
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """One Spark for the whole run, in this process and a JVM of its own."""
+    require("java")
+    from pipeline.session import open_session
+
+    session = open_session(
+        "tests",
+        master="local[2]",
+        settings={"spark.sql.shuffle.partitions": "2", "spark.driver.memory": "1g"},
+    )
+    yield session
+    session.stop()
