@@ -36,6 +36,7 @@ from broker.config_values import (
 )
 from broker.listener_names import KAFKA_LISTENERS
 from protocol.dedup import UnknownProducerId
+from protocol.leases import LEASE_MARGIN_MS
 
 Value = TypeVar("Value")
 
@@ -244,6 +245,11 @@ class Config:
         duration(1, INT32_MAX),
         "a producer that appended nothing for this long is forgotten",
     )
+    producer_lease_ms: int = _setting(
+        86_400_000,
+        duration(1, INT32_MAX - LEASE_MARGIN_MS),
+        "how long a leased producer id may be used; remembered 1 h longer, whatever else is set",
+    )
     producer_state_batches_to_retain: int = _setting(
         5, integer(1, 1024), "batches remembered per producer and partition to recognise repeats"
     )
@@ -255,7 +261,7 @@ class Config:
     producers_per_partition_max: int = _setting(
         0,
         integer(0),
-        "producers remembered per partition, least recently used go first; 0: no limit",
+        "producers remembered per partition, least recently used go first, leased never; 0: no limit",
     )
 
     @property

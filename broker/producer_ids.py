@@ -6,7 +6,8 @@ write is lost, another block is claimed: a block that nobody uses costs nothing,
 costs records.
 
 The next block is claimed when half of the present one is used, so that `next_producer_id` has an id
-at once. Ids that are left when the process ends are never used.
+at once. Ids that are left when the process ends are never used. No block reaches into the range of
+leased ids, which are other names of ids from these blocks (`protocol/leases.py`).
 
 Invariant: no id is handed out twice, by any broker, ever. An id is handed out only from a block whose
 claim this process saw succeed, and each block this process claims lies above all that it has seen; a
@@ -31,6 +32,7 @@ from broker.coordination.node_tree import (
     NoNodeError,
 )
 from protocol.errors import ErrorCode, KafkaError
+from protocol.leases import LEASED_ID_END, LEASED_ID_MIN
 
 PATH: Final = "/latest_producer_id_block"
 BLOCK_SIZE_DEFAULT: Final = 1000
@@ -204,7 +206,10 @@ class ProducerIds:
                 f"producer ids are used up: the last block in {PATH} ends at {last}"
             )
         self._highest_seen = last
-        return ProducerIdBlock(self._broker_id, last + 1, last + self._block_size)
+        start = last + 1
+        if start < LEASED_ID_END and start + self._block_size > LEASED_ID_MIN:
+            start = LEASED_ID_END
+        return ProducerIdBlock(self._broker_id, start, start + self._block_size - 1)
 
 
 def _parse_id(text: object) -> int:

@@ -18,6 +18,7 @@ from typing import Any, Final, NamedTuple
 from broker.config_names import Config, TimestampType, settings
 from broker.config_values import ConfigType, Kind, canonical, only
 from protocol.errors import ErrorCode, KafkaError
+from protocol.leases import lease_retention_ms
 from storage.log_config import LogConfig
 
 _WITHOUT_EFFECT: Final = {
@@ -150,6 +151,7 @@ def to_log_config(config: Config, overrides: Mapping[str, str]) -> LogConfig:
         log_append_time=topic.message_timestamp_type is TimestampType.LOG_APPEND_TIME,
         window=topic.producer_state_batches_to_retain,
         producer_id_expiration_ms=config.producer_id_expiration_ms,
+        leased_producer_expiration_ms=lease_retention_ms(config.producer_lease_ms),
         producers_max=config.producers_per_partition_max,
         unknown_producer_id=config.unknown_producer_id,
     )

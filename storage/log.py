@@ -526,6 +526,7 @@ class Log:
             window=config.window,
             expiration_ms=config.producer_id_expiration_ms,
             producers_max=config.producers_max,
+            leased_expiration_ms=config.leased_producer_expiration_ms,
         )
         self._set_rules()
 

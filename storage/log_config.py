@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from protocol.dedup import WINDOW_DEFAULT, UnknownProducerId
+from protocol.leases import lease_retention_ms
 
 _WEEK_MS = 7 * 24 * 60 * 60 * 1000
 _DAY_MS = 24 * 60 * 60 * 1000
@@ -30,6 +31,11 @@ class LogConfig:
     """Batches remembered per producer id."""
     producer_id_expiration_ms: int = _DAY_MS
     """A producer id that appended nothing for so long is forgotten."""
+    leased_producer_expiration_ms: int = lease_retention_ms(_DAY_MS)
+    """The same for a leased producer id, where that is longer (`protocol/leases.py`)."""
     producers_max: int = 0
-    """Producer ids remembered; the least recently used goes first. 0: no limit."""
+    """Producer ids remembered; the least recently used goes first. 0: no limit.
+
+    Leased ids are not counted.
+    """
     unknown_producer_id: UnknownProducerId = UnknownProducerId.REJECT

@@ -19,6 +19,7 @@ from broker.native import (
     fetch,
     hello,
     init_producer_id,
+    lease_pid,
     produce,
     producer_state,
     replica_snapshot,
@@ -44,6 +45,7 @@ Handlers = Mapping[str, tuple[Callable[[Fields], Any], Handler]]
 HANDLERS: Final[Handlers] = {
     "hello": (messages.Hello.read, hello.handle),
     "init_producer_id": (messages.InitProducerId.read, init_producer_id.handle),
+    "lease_pid": (messages.LeasePid.read, lease_pid.handle),
     "produce": (messages.Produce.read, produce.handle),
     "fetch": (messages.Fetch.read, fetch.handle),
     "producer_state": (messages.ProducerState.read, producer_state.handle),

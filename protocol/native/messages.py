@@ -7,7 +7,7 @@ Fields that are not named here are ignored, so that a newer client may send more
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from protocol.errors import ErrorCode
 from protocol.native.fields import Fields
@@ -25,6 +25,8 @@ _INT64_MAX: Final = 2**63 - 1
 _CODECS: Final = {codec.name.lower(): codec for codec in Codec}
 _IDENTITY: Final = ("producer_id", "producer_epoch", "base_sequence")
 ANY_PRODUCER: Final = -1
+PARTITIONS_BYTES_MAX: Final = 4 * 1024 * 1024
+"""Of the partitions of one message."""
 PRODUCERS_MAX: Final = 10_000
 """Entries in one answer to `producer_state`."""
 
@@ -48,6 +50,40 @@ class InitProducerId:
     @classmethod
     def read(cls, _fields: Fields) -> InitProducerId:
         return cls()
+
+
+class LeaseWanted(NamedTuple):
+    """A partition for which a producer id is leased."""
+
+    topic: str
+    partition: int
+
+
+@dataclass(slots=True, frozen=True)
+class LeasePid:
+    """Asks for producer ids to be used for a fixed time, one for each partition."""
+
+    partitions: list[LeaseWanted]
+    is_single: bool
+    """Whether it named its one partition by the fields `topic` and `partition`."""
+
+    @classmethod
+    def read(cls, fields: Fields) -> LeasePid:
+        if ("partitions" in fields) == ("topic" in fields):
+            raise fields.complaint("either topic and partition or partitions is needed")
+        if "topic" in fields:
+            return cls([LeaseWanted(fields.text("topic"), fields.integer("partition"))], True)
+        entries = fields.array("partitions", PARTITIONS_BYTES_MAX)
+        if not all(map(_is_partition, entries)):
+            raise fields.complaint("each of partitions takes [topic, partition]")
+        return cls([LeaseWanted(*entry) for entry in entries], False)
+
+
+def _is_partition(entry: object) -> bool:
+    match entry:
+        case [str(), int(partition)]:
+            return not isinstance(partition, bool) and abs(partition) < 2**31
+    return False
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)

@@ -231,7 +231,7 @@ def test_claimed_window_takes_no_memory() -> None:
     states = ProducerStates(window=5)
     decode_snapshot(sealed(header(window=WINDOW_MAX, producers=1000), blocks)).load_into(states)
     assert len(states) == 1000
-    assert states._packed._slot_size == record_size(5)
+    assert states._plain._packed._slot_size == record_size(5)
 
 
 def test_file_round_trip() -> None:

@@ -16,9 +16,10 @@ from hypothesis.stateful import (
 )
 
 from protocol.dedup import BatchMetadata, ProducerEntry
-from storage import producer_state
+from storage import producer_order
+from storage.producer_order import LIVE_ENTRIES_MAX
 from storage.producer_snapshot import decode_snapshot, encode_snapshot
-from storage.producer_state import LIVE_ENTRIES_MAX, ProducerStates
+from storage.producer_state import ProducerStates
 from storage.producer_table import ProducerTable
 from tests.storage.producer_entries import entries, producer_ids
 
@@ -45,18 +46,18 @@ class ProducerStatesMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.original_live_entries_max = producer_state.LIVE_ENTRIES_MAX
-        producer_state.LIVE_ENTRIES_MAX = self.live_entries_max
+        self.original_live_entries_max = producer_order.LIVE_ENTRIES_MAX
+        producer_order.LIVE_ENTRIES_MAX = self.live_entries_max
         self.states = ProducerStates(window=5, expiration_ms=300)
-        self.states._packed = ProducerTable(
-            self.states._packed._slot_size, hash_of=lambda i: i[-1] % 4
+        self.states._plain._packed = ProducerTable(
+            self.states._plain._packed._slot_size, hash_of=lambda i: i[-1] % 4
         )
         self.model: OrderedDict[int, ProducerEntry] = OrderedDict()
         self.window, self.expiration_ms, self.producers_max = 5, 300, 0
         self.evicted_total = self.expired_total = 0
 
     def teardown(self) -> None:
-        producer_state.LIVE_ENTRIES_MAX = self.original_live_entries_max
+        producer_order.LIVE_ENTRIES_MAX = self.original_live_entries_max
 
     def trim_model(self) -> None:
         for producer_id, entry in self.model.items():
@@ -125,9 +126,9 @@ class ProducerStatesMachine(RuleBasedStateMachine):
 
     @invariant()
     def keeps_an_id_in_one_tier(self) -> None:
-        packed = {producer_id for producer_id, _ in self.states._packed.items()}
-        assert not packed & self.states._live.keys()
-        assert len(packed) == len(self.states._packed)
+        packed = {producer_id for producer_id, _ in self.states._plain._packed.items()}
+        assert not packed & self.states._plain._live.keys()
+        assert len(packed) == len(self.states._plain._packed)
 
 
 def test_states_do_what_the_model_does() -> None:
@@ -259,7 +260,7 @@ def test_memory_returns_when_the_packed_producers_are_gone() -> None:
     """Once the last idle producer is forgotten, the chunks are given back."""
     states = ProducerStates(expiration_ms=1)
     fill(states, 5000)
-    assert len(states._packed._chunks) > 1
+    assert len(states._plain._packed._chunks) > 1
     states.expire(10_000)
     assert len(states) == 0
-    assert not states._packed._chunks
+    assert not states._plain._packed._chunks

@@ -1,0 +1,79 @@
+"""`lease_pid`: producer ids for a fixed time, one for each partition that is named.
+
+A lease is nowhere recorded: its id tells every replica that it was leased, and by that how long it
+has to be known (`protocol/leases.py`). So any broker answers, whoever leads the partition; and a
+lease that is never used costs its number and nothing else. It counts from the moment at which the
+id is taken, and is never renewed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from broker.coordination.topic_names import check_topic_name
+from broker.handlers.init_producer_id import next_producer_id
+from broker.native.failure import SUCCESS, failure
+from broker.request import Peer
+from protocol.errors import ErrorCode, KafkaError
+from protocol.leases import LEASED_ID_MIN, lease_retention_ms, leased_id
+from protocol.native.messages import LeasePid, LeaseWanted
+from protocol.sequence import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
+
+if TYPE_CHECKING:
+    from broker.broker import Broker
+
+_NO_LEASE: Final[Mapping[str, Any]] = {
+    "pid": NO_PRODUCER_ID,
+    "generation": NO_PRODUCER_EPOCH,
+    "sequence_number": NO_SEQUENCE,
+    "expire_ms": -1,
+}
+
+
+async def handle(message: LeasePid, _peer: Peer, broker: Broker) -> dict[str, Any]:
+    """The one lease, or one row for each partition in the order of the message."""
+    lease_ms = broker.config.producer_lease_ms
+    times = {"lease_ms": lease_ms, "retention_ms": lease_retention_ms(lease_ms)}
+    if message.is_single:
+        return {**times, **await _lease(broker, message.partitions[0])}
+    rows = [
+        {
+            **wanted._asdict(),
+            **await _row(broker, wanted),
+        }  # one after the other: ids in their order
+        for wanted in message.partitions
+    ]
+    return {**times, "partitions": rows}
+
+
+async def _row(broker: Broker, wanted: LeaseWanted) -> dict[str, Any]:
+    try:
+        return {**SUCCESS, **await _lease(broker, wanted)}
+    except KafkaError as error:
+        return {**failure(error), **_NO_LEASE}
+
+
+async def _lease(broker: Broker, wanted: LeaseWanted) -> dict[str, Any]:
+    """Raises `KafkaError`: no such partition, or as InitProducerId does."""
+    _check_partition(broker, wanted)
+    issued = next_producer_id(broker)
+    number = issued if isinstance(issued, int) else await issued
+    if number >= LEASED_ID_MIN:
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{number} is too large for a lease")
+    return {
+        "pid": leased_id(number),
+        "generation": 0,
+        "sequence_number": 0,
+        "expire_ms": broker.environment.now_ms() + broker.config.producer_lease_ms,
+    }
+
+
+def _check_partition(broker: Broker, wanted: LeaseWanted) -> None:
+    check_topic_name(wanted.topic)
+    topic = broker.registry.topics.get(wanted.topic)
+    if topic is None or wanted.partition not in topic.assignment:
+        raise KafkaError(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            f"there is no partition {wanted.topic}-{wanted.partition}",
+        )
