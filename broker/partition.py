@@ -123,6 +123,11 @@ class Partition:
         return self.leader_id == self._broker_id
 
     @property
+    def is_in_sync(self) -> bool:
+        """Whether the state node counts on this replica: it may be elected at any time."""
+        return self._broker_id in self.isr
+
+    @property
     def durable_offset(self) -> int:
         """Offsets below it are as safe on this replica as `log_flush` asks for."""
         log = self.log

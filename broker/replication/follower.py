@@ -41,6 +41,12 @@ class Follower:
         self.leader_epoch = partition.leader_epoch
         self.bootstrap: Bootstrap | None = None
         """There while the producer state is being received."""
+        if (
+            not partition.is_in_sync
+            and 0 < partition.log.first_offset == partition.log.log_end_offset
+        ):
+            # An empty log may have lost its end below the log start, and the producers with it.
+            self.restart_bootstrap()
 
     @property
     def is_current(self) -> bool:

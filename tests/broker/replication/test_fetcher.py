@@ -5,16 +5,22 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Mapping
+from types import SimpleNamespace
 from typing import Any
+
+import pytest
 
 from broker.config import Address, Config, LogFlush
 from broker.coordination.node_data import PartitionState
 from broker.metrics import Metrics
 from broker.partition import Partition, ProduceRules
 from broker.replication.fetcher import Fetcher, FetcherContext
+from broker.replication.follower import Follower
 from broker.topic_config import TopicConfig
 from protocol.errors import ErrorCode, KafkaError
 from protocol.record_batch import read_header
+from storage.producer_snapshot import encode_snapshot
+from storage.producer_state import ProducerStates
 from tests.broker.fake_membership import FakeMembership
 from tests.fakes.memory_node_tree import turns
 from tests.storage.log_workload import make_batch
@@ -121,3 +127,18 @@ async def test_what_a_failed_disk_should_have_kept_is_never_claimed() -> None:
     await turns()
     assert following.leader.offsets == [0]
     await following.end()
+
+
+@pytest.mark.parametrize(("isr", "begins_anew"), [((2,), True), ((2, 1), False)])
+def test_an_empty_log_begins_with_the_leaders_producers(
+    isr: tuple[int, ...], begins_anew: bool
+) -> None:
+    """It may have lost its end below the log start; but who is in sync must never go back."""
+    one = OneLog()
+    empty = encode_snapshot(100, ProducerStates())
+    one.log.start_anew_at(100, empty, clock_ahead_ms=0, now_ms=NOW_MS)
+    partition = SimpleNamespace(
+        leader_id=2, leader_epoch=3, is_in_sync=1 in isr, log=one.log, isr=isr
+    )
+    follower = Follower(partition, Metrics())  # type: ignore[arg-type]
+    assert (follower.bootstrap is not None) is begins_anew
