@@ -246,9 +246,13 @@ class ClusterMember:
                 )
 
     def _on_proof(self) -> None:
-        """What became durable, or left the ISR, during the doubt could commit nothing then."""
+        """What became durable, or left the ISR, during the doubt could commit nothing then.
+
+        A change of an ISR whose outcome nobody knows is tried again, now that it can succeed.
+        """
         for partition in self._partitions.held.values():
             partition.advance_high_watermark()
+        self._isr_changes.consider_all()
 
     def _on_brokers(self) -> None:
         self._fetchers.wake()
