@@ -231,7 +231,11 @@ class LogDirectory:
         return self._checkpoints.start(
             {key: log.recovery_point for key, log in self.logs.items()},
             dict(high_watermarks),
-            {key: log.log_start_offset for key, log in self.logs.items()},
+            # A log start behind what a power failure leaves would take the producers with it.
+            {
+                key: min(log.log_start_offset, log.recovery_point)
+                for key, log in self.logs.items()
+            },
         )
 
     def checkpoint(self, high_watermarks: dict[Partition, int]) -> None:

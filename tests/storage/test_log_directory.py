@@ -164,6 +164,21 @@ def test_high_watermarks_stay_inside_their_logs() -> None:
     assert found.high_watermarks == {("short", 0): 5, ("started", 0): 4, ("kept", 0): 3}
 
 
+def test_no_log_start_on_disk_lies_behind_what_a_power_failure_leaves() -> None:
+    """Beginning the log there would forget the producers of all that is lost below it."""
+    fs = new_file_system()
+    directory = open_directory(fs)
+    create(directory)
+    log = directory.logs["orders", 0]
+    append(directory, count=2)
+    log.flush()
+    append(directory, count=2)
+    log.advance_log_start(4)
+    directory.checkpoint({("orders", 0): 4})
+    log = open_directory(fs.after_power_loss(keep_none, 1)).logs["orders", 0]
+    assert (log.log_start_offset, log.log_end_offset) == (2, 2)
+
+
 def test_after_a_disk_failure_the_shutdown_is_not_clean() -> None:
     """The first failure is kept, and the lock is released all the same."""
     fs = new_file_system()
