@@ -89,7 +89,14 @@ class Follower:
     def _append(self, fetched: ReplicaFetched, now_ms: int) -> None:
         partition, log = self.partition, self.partition.log
         if fetched.batches:
-            moved_back = log.append_replicated(fetched.batches, now_ms).epochs_moved_back
+            try:
+                moved_back = log.append_replicated(fetched.batches, now_ms).epochs_moved_back
+            except DecodeError:
+                if log.log_end_offset == log.first_offset:
+                    # An empty log that begins where no batch of this leader does, as after an
+                    # unclean election: there is nothing in it to agree upon.
+                    self.restart_bootstrap()
+                raise
             self.metrics.replicated_bytes_total += len(fetched.batches)
             self.metrics.producer_epochs_moved_back_total += moved_back
             if moved_back:
