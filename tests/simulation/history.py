@@ -85,7 +85,7 @@ def _settings(rng: Random) -> dict[str, Any]:
         "coordinator": COORDINATOR_URL,
         "log_flush": rng.choice((LogFlush.COMMIT, LogFlush.OS)),
         "min_insync_replicas": rng.choice((1, 1, 2)),
-        "zookeeper_session_timeout_ms": rng.choice((1500, 3000)),
+        "zookeeper_session_timeout_ms": rng.choice((1500, 3000, 6000)),
         "replica_lag_time_max_ms": rng.choice((1000, 2500)),
         "log_segment_bytes": rng.choice((700, 2000, 100_000)),
         "producer_state_batches_to_retain": rng.choice((5, 5, 2)),
