@@ -1,0 +1,119 @@
+"""Keeps a lease for each partition of a producer: the task that asks for what is due.
+
+All that is due soon is asked for in one message. While no broker answers it is tried again and
+again; what is in use goes on to its end meanwhile.
+
+The clock goes on while the machine sleeps, as the brokers' do (`CLOCK_BOOTTIME`; the event loop's
+stands still then), and nobody sets it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Final
+
+from client.lease import Lease, PartitionLeases
+from client.lease_request import Leased, NoLeasesError, TopicPartition
+from protocol.errors import KafkaError
+from protocol.native.codec import ENTRIES_MAX
+
+RETRY_S: Final = 1.0
+LOOK_S_MAX: Final = 60.0
+"""How long at most until the clock is looked at again: it may have moved further than the loop's."""
+_TOGETHER_S: Final = 60.0
+"""What is due within so long is asked for together."""
+
+Request = Callable[[Sequence[TopicPartition], float], Awaitable[Leased]]
+"""Partitions and the present time -> leases; `NoLeasesError` (`request_leases`, given addresses)."""
+
+
+def elapsed_s() -> float:
+    """Seconds, also those of a machine that slept."""
+    clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # Linux has both
+    return time.clock_gettime(clock)
+
+
+class LeaseKeeper:
+    """The leases of one producer. Used from one event loop."""
+
+    def __init__(
+        self,
+        request: Request,
+        partitions: Iterable[TopicPartition],
+        *,
+        now: Callable[[], float] = elapsed_s,
+    ) -> None:
+        self._request = request
+        self._now = now
+        self._leases = {partition: PartitionLeases() for partition in partitions}
+        self._refusals: dict[TopicPartition, KafkaError] = {}
+        """Why the last attempt got nothing for a partition."""
+        self._news = asyncio.Event()
+        """Set and replaced when leases have arrived."""
+
+    def may_send(self, partition: TopicPartition, *, has_outstanding: bool) -> Lease | None:
+        """As `PartitionLeases.for_new_batch`."""
+        return self._leases[partition].for_new_batch(self._now(), has_outstanding=has_outstanding)
+
+    def may_resend(self, lease: Lease) -> bool:
+        """Whether a batch that was sent under the lease before can be sent again."""
+        return lease.may_resend(self._now())
+
+    async def wait_for_lease(self, partition: TopicPartition) -> Lease:
+        """A lease that lives, nothing being outstanding; `run` has to be under way.
+
+        Raises `KafkaError` where a broker has refused one in a way that waiting does not mend.
+        """
+        while True:
+            news = self._news
+            found = self.may_send(partition, has_outstanding=False)
+            if found is not None:
+                return found
+            refusal = self._refusals.get(partition)
+            if refusal is not None and not refusal.code.retriable:
+                raise refusal
+            await news.wait()
+
+    async def run(self) -> None:
+        """Asks for leases until cancelled."""
+        while True:
+            due = self._due()
+            has_failed = bool(due) and not await self._obtain(due)
+            await asyncio.sleep(RETRY_S if has_failed else self._idle_s())
+
+    def _due(self) -> list[TopicPartition]:
+        """The partitions to ask for now, if one of them cannot wait."""
+        now = self._now()
+        if not any(leases.wants_lease(now) for leases in self._leases.values()):
+            return []
+        soon = [
+            partition
+            for partition, leases in self._leases.items()
+            if leases.wants_lease_at <= now + _TOGETHER_S
+        ]
+        soon.sort(key=lambda partition: self._leases[partition].wants_lease_at)
+        return soon[:ENTRIES_MAX]
+
+    async def _obtain(self, partitions: Sequence[TopicPartition]) -> bool:
+        """Whether there is a lease for each of them."""
+        try:
+            leased = await self._request(partitions, self._now())
+        except NoLeasesError:
+            return False
+        for partition, granted in leased.items():
+            if isinstance(granted, KafkaError):
+                self._refusals[partition] = granted
+            else:
+                self._refusals.pop(partition, None)
+                self._leases[partition].grant(granted)
+        self._news.set()
+        self._news = asyncio.Event()
+        return not any(isinstance(granted, KafkaError) for granted in leased.values())
+
+    def _idle_s(self) -> float:
+        due_at = min((leases.wants_lease_at for leases in self._leases.values()), default=None)
+        if due_at is None:
+            return LOOK_S_MAX
+        return min(max(due_at - self._now(), 0.0), LOOK_S_MAX)

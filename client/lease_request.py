@@ -1,0 +1,98 @@
+"""Asks a broker for leases: one `lease_pid` message on a connection of its own.
+
+Leases are asked for about once a day, so the connection is not kept. Any broker can answer; the
+first that does is taken. Works with Echoless only: Apache Kafka has no native port.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from client.lease import Lease, lease
+from client.sequencer import Identity
+from protocol.errors import DecodeError, KafkaError
+from protocol.framing import LENGTH_SIZE, frame_length
+from protocol.native.answers import Answer
+from protocol.native.codec import ENTRIES_MAX, decode_message, encode_message
+from protocol.native.replication import read_error
+
+ANSWER_BYTES_MAX: Final = 16 * 1024 * 1024
+"""Some 10,000 leases, with room for long topic names and reasons."""
+_EPOCH_MAX: Final = 2**15 - 1
+
+
+class TopicPartition(NamedTuple):
+    topic: str
+    partition: int
+
+
+Leased = Mapping[TopicPartition, Lease | KafkaError]
+"""A lease or the reason why there is none, for each partition that was asked for."""
+
+
+class NoLeasesError(Exception):
+    """No broker has answered; the message says why, for each one."""
+
+
+async def request_leases(
+    addresses: Sequence[tuple[str, int]],
+    partitions: Sequence[TopicPartition],
+    *,
+    asked_at: float,
+    timeout_s: float = 10.0,
+) -> Leased:
+    """Leases for at most 10,000 partitions. Raises `NoLeasesError`.
+
+    `addresses` are native ones, `asked_at` is the present time of the caller's clock.
+    """
+    assert len(partitions) <= ENTRIES_MAX, f"{len(partitions)} partitions in one message"
+    reasons = []
+    for host, port in addresses:
+        try:
+            async with asyncio.timeout(timeout_s):
+                answer = await _ask(host, port, partitions)
+            return read_leases(answer, partitions, asked_at)
+        except TimeoutError:
+            reasons.append(f"{host}:{port} did not answer within {timeout_s:g} s")
+        except (OSError, EOFError, DecodeError, KafkaError) as error:
+            reasons.append(f"{host}:{port}: {error or type(error).__name__}")
+    raise NoLeasesError("no producer ids can be leased: " + "; ".join(reasons))
+
+
+def read_leases(
+    answer: Mapping[str, Any], partitions: Sequence[TopicPartition], asked_at: float
+) -> Leased:
+    """What the answer grants. Raises `KafkaError` and `DecodeError` where that is nothing at all."""
+    error = read_error(answer)
+    if error is not None:
+        raise error
+    fields = Answer("the answer", answer)
+    lease_ms = fields.integer("lease_ms", 1)
+    retention_ms = fields.integer("retention_ms", lease_ms)
+    leased: dict[TopicPartition, Lease | KafkaError] = {}
+    for wanted, row in zip(partitions, fields.array("partitions", len(partitions)), strict=True):
+        entry = Answer("a lease", row)
+        if (entry.text("topic"), entry.integer("partition", -(2**31))) != wanted:
+            raise entry.complaint(f"it is not of {wanted.topic}-{wanted.partition}")
+        leased[wanted] = read_error(row) or lease(
+            Identity(entry.integer("pid"), entry.integer("generation", most=_EPOCH_MAX)),
+            asked_at=asked_at,
+            lease_ms=lease_ms,
+            retention_ms=retention_ms,
+        )
+    return leased
+
+
+async def _ask(host: str, port: int, partitions: Sequence[TopicPartition]) -> dict[str, Any]:
+    reader, writer = await asyncio.open_connection(host, port)
+    try:
+        body = encode_message({"type": "lease_pid", "partitions": [list(p) for p in partitions]})
+        writer.write(frame_length(len(body)) + body)
+        size = int.from_bytes(await reader.readexactly(LENGTH_SIZE), signed=True)
+        if not 0 <= size <= ANSWER_BYTES_MAX:
+            raise DecodeError(f"an answer of {size} bytes: this is no native port")
+        return decode_message(await reader.readexactly(size))
+    finally:
+        writer.close()

@@ -1,0 +1,407 @@
+"""What each answer means for the numbers: the table of `dedup-spec.md` 7, row by row."""
+
+from __future__ import annotations
+
+import pytest
+
+from client.answers import Answer
+from client.sequencer import (
+    BAD_NEWS_MAX,
+    EPOCH_MAX,
+    Acknowledged,
+    AfterFailure,
+    Ask,
+    BackOff,
+    Divided,
+    Failed,
+    Failure,
+    Found,
+    Identity,
+    NewId,
+    Phase,
+    Renumbered,
+    Send,
+    Sequencer,
+    Start,
+)
+from protocol.errors import ErrorCode
+
+ME = Identity(40, 3)
+STORED = Answer(ErrorCode.NONE, 100)
+
+
+def sequencer(*, next_sequence=7, in_flight_max=5, after=AfterFailure.STOP, **start):
+    """One whose producer is known to the partition already, unless it begins at 0."""
+    begin = Start(identity=start.pop("identity", ME), next_sequence=next_sequence, **start)
+    return Sequencer(begin, in_flight_max=in_flight_max, after_failure=after)
+
+
+def given(one, *counts):
+    return [one.add(count, None) for count in counts]
+
+
+def send(one):
+    """The batches that are sent now, until there is nothing to do."""
+    batches = []
+    while isinstance(step := one.next_step(), Send):
+        batches.append(step.batch)
+    return batches
+
+
+def answered_alone(code, **start):
+    """A sequencer, its lone batch of two records, and what the answer made it do."""
+    one = sequencer(**start)
+    (batch,) = given(one, 2)
+    assert send(one) == [batch]
+    return one, batch, one.on_answer(batch, Answer(code))
+
+
+def test_numbers_follow_each_other():
+    """The n-th record has the n-th sequence."""
+    batches = given(sequencer(), 2, 1, 4)
+    assert [batch.base_sequence for batch in batches] == [7, 9, 10]
+
+
+def test_sequences_wrap():
+    """Behind 2**31 - 1 comes 0, in the middle of a batch too."""
+    one = sequencer(next_sequence=2**31 - 2)
+    first, second = given(one, 3, 1)
+    assert (first.last_sequence, second.base_sequence) == (0, 1)
+
+
+def test_window_bounds_what_is_in_flight():
+    """At most `in_flight_max` batches are sent before an answer comes."""
+    one = sequencer(in_flight_max=3)
+    batches = given(one, 1, 1, 1, 1)
+    assert send(one) == batches[:3]
+    one.on_answer(batches[0], STORED)
+    assert send(one) == batches[3:]
+
+
+def test_first_batch_of_an_identity_goes_alone():
+    """A broker that does not know the producer must not see its second batch first."""
+    one = sequencer(next_sequence=0)
+    batches = given(one, 1, 1, 1)
+    assert send(one) == batches[:1]
+    one.on_answer(batches[0], STORED)
+    assert send(one) == batches[1:]
+
+
+def test_success_acknowledges_with_its_offset():
+    """0: stored at base_offset, and no duplicate: it was the first attempt."""
+    one = sequencer()
+    (batch,) = given(one, 2)
+    send(one)
+    assert one.on_answer(batch, STORED) == [Acknowledged(batch, 100, False)]
+    assert one.is_idle
+    assert one.first_unacknowledged == 9
+
+
+def test_46_is_success_without_an_offset():
+    """46: stored long ago."""
+    _, batch, actions = answered_alone(ErrorCode.DUPLICATE_SEQUENCE_NUMBER)
+    assert actions == [Acknowledged(batch, None, True)]
+
+
+@pytest.mark.parametrize(
+    ("code", "elsewhere", "leaves_doubt"),
+    [
+        (ErrorCode.NOT_LEADER_OR_FOLLOWER, True, False),
+        (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, True, False),
+        (ErrorCode.LEADER_NOT_AVAILABLE, True, False),
+        (ErrorCode.FENCED_LEADER_EPOCH, True, False),
+        (ErrorCode.UNKNOWN_TOPIC_ID, True, False),
+        (ErrorCode.KAFKA_STORAGE_ERROR, True, True),
+        (ErrorCode.NETWORK_EXCEPTION, True, True),
+        (ErrorCode.CORRUPT_MESSAGE, False, False),
+        (ErrorCode.NOT_ENOUGH_REPLICAS, False, False),
+        (ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, False, True),
+        (ErrorCode.REQUEST_TIMED_OUT, False, True),
+        (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, False, False),
+        (ErrorCode.UNKNOWN_LEADER_EPOCH, False, False),
+        (51, False, True),
+        (89, False, True),
+    ],
+)
+def test_passing_trouble_is_sent_again(code, elsewhere, leaves_doubt):
+    """The same batch goes again under the same numbers, after a while, perhaps to another broker."""
+    one, batch, actions = answered_alone(code)
+    assert actions == [BackOff(elsewhere)]
+    assert batch.is_in_doubt is leaves_doubt
+    assert send(one) == [batch]
+    assert (batch.base_sequence, batch.identity) == (7, ME)
+
+
+def test_deposed_leader_leaves_doubt():
+    """6 with an offset: the leader had appended it, and lost its office while it waited."""
+    one = sequencer()
+    (batch,) = given(one, 1)
+    send(one)
+    one.on_answer(batch, Answer(ErrorCode.NOT_LEADER_OR_FOLLOWER, 12))
+    assert batch.is_in_doubt
+
+
+@pytest.mark.parametrize(
+    ("code", "may_be_stored"),
+    [
+        (ErrorCode.INVALID_RECORD, False),
+        (ErrorCode.INVALID_TIMESTAMP, False),
+        (ErrorCode.TOPIC_AUTHORIZATION_FAILED, False),
+        (ErrorCode.INVALID_TOPIC_EXCEPTION, False),
+        (ErrorCode.RECORD_LIST_TOO_LARGE, False),
+        (ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, False),
+        (ErrorCode.INVALID_PRODUCER_EPOCH, False),
+        (ErrorCode.UNKNOWN_SERVER_ERROR, True),
+        (9999, True),
+    ],
+)
+def test_refusals_fail_the_batch_and_stop_the_partition(code, may_be_stored):
+    """What sending again cannot help fails; later records are not sent past the gap."""
+    one, batch, actions = answered_alone(code)
+    failure = Failure.FENCED if code == ErrorCode.INVALID_PRODUCER_EPOCH else Failure.REFUSED
+    assert actions == [Failed(batch, failure, Answer(code), may_be_stored)]
+    assert one.phase is Phase.STOPPED
+    assert one.first_unacknowledged == 7
+
+
+def test_trouble_drains_and_then_goes_one_by_one():
+    """After a failure nothing is sent until all answers are in; then one batch at a time."""
+    one = sequencer()
+    batches = given(one, 1, 1, 1, 1)
+    one._in_flight_max = 3
+    first, second, third, fourth = batches
+    assert send(one) == [first, second, third]
+    one.on_answer(first, Answer(ErrorCode.NOT_ENOUGH_REPLICAS))
+    assert send(one) == []
+    one.on_answer(second, Answer(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER))
+    one.on_answer(third, Answer(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER))
+    for batch in (first, second, third):
+        assert send(one) == [batch]
+        one.on_answer(batch, STORED)
+    assert send(one) == [fourth]
+
+
+def test_answer_to_one_of_several_is_no_verdict():
+    """A refusal is believed only from a batch that was alone: before, it is sent again."""
+    one = sequencer()
+    first, second = given(one, 1, 1)
+    send(one)
+    assert one.on_answer(first, Answer(ErrorCode.INVALID_RECORD)) == []
+    one.on_answer(second, Answer(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER))
+    assert send(one) == [first]
+    assert isinstance(one.on_answer(first, Answer(ErrorCode.INVALID_RECORD))[0], Failed)
+
+
+def test_lost_answer_leaves_doubt_and_unsent_does_not():
+    """Only what went out may be stored."""
+    one = sequencer()
+    first, second = given(one, 1, 1)
+    send(one)
+    one.on_lost(first)
+    one.on_unsent(second)
+    assert (first.is_in_doubt, second.is_in_doubt) == (True, False)
+    assert send(one) == [first]
+
+
+def test_acknowledgements_keep_their_order():
+    """A later success waits for an earlier batch, whose repeat tells its offset."""
+    one = sequencer()
+    first, second = given(one, 1, 1)
+    send(one)
+    one.on_answer(first, Answer(ErrorCode.REQUEST_TIMED_OUT))
+    assert one.on_answer(second, Answer(ErrorCode.NONE, 101)) == []
+    send(one)
+    actions = one.on_answer(first, Answer(ErrorCode.NONE, 100))
+    assert [(done.batch, done.base_offset) for done in actions] == [(first, 100), (second, 101)]
+
+
+def asked(code=ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, *counts, **start):
+    """A sequencer that has to ask about the first of its batches, which was in doubt."""
+    one = sequencer(**start)
+    batches = given(one, *(counts or (2,)))
+    send(one)
+    for batch in batches:
+        one.on_lost(batch)
+    (first,) = send(one)
+    assert one.on_answer(first, Answer(code)) == []
+    assert one.next_step() == Ask(one.identity)
+    return one, batches
+
+
+@pytest.mark.parametrize(
+    "code", [ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID]
+)
+def test_45_of_a_stored_batch_is_success(code):
+    """Kafka says 45 to a repeat that is older than its window; the last sequence tells."""
+    one, (batch,) = asked(code)
+    assert one.on_found(Found(3, 8)) == [Acknowledged(batch, None, True)]
+
+
+def test_45_with_nothing_missing_is_sent_again():
+    """The leader has exactly what was acknowledged: the 45 came from something that has passed."""
+    one, (batch,) = asked()
+    assert one.on_found(Found(3, 6)) == [BackOff(elsewhere=False)]
+    assert send(one) == [batch]
+
+
+def test_batch_that_is_stored_in_part_is_divided():
+    """An earlier run cut its batches elsewhere: only the records that are missing are sent."""
+    one, (batch,) = asked(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, 4)
+    (divided,) = one.on_found(Found(3, 8))
+    assert isinstance(divided, Divided)
+    stored, missing = divided.parts
+    assert (stored.base_sequence, stored.record_count) == (7, 2)
+    assert send(one) == [missing]
+    assert one.on_answer(missing, STORED) == [
+        Acknowledged(stored, None, True),
+        Acknowledged(missing, 100, None),
+    ]
+
+
+def test_lost_records_are_believed_when_told_again():
+    """Acknowledged records are gone: the partition stops, and says that the batch is not stored."""
+    one, (batch,) = asked()
+    for _ in range(BAD_NEWS_MAX - 1):
+        assert one.on_found(Found(3, 4)) == [BackOff(elsewhere=True)]
+    assert one.on_found(Found(3, 4)) == [
+        Failed(batch, Failure.RECORDS_LOST, None, may_be_stored=False)
+    ]
+
+
+def test_forgotten_producer_stops_in_doubt():
+    """59 and no entry: whether the batch was stored before cannot be told any more."""
+    one, (batch,) = asked(ErrorCode.UNKNOWN_PRODUCER_ID)
+    for _ in range(BAD_NEWS_MAX - 1):
+        one.on_found(None)
+    assert one.on_found(None) == [Failed(batch, Failure.FORGOTTEN, None, may_be_stored=True)]
+
+
+def test_leader_that_will_not_tell_stops_the_partition():
+    """Without DescribeProducers an out-of-order batch cannot be settled."""
+    one, (batch,) = asked()
+    answer = Answer(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    assert one.on_unanswerable(answer) == [Failed(batch, Failure.UNANSWERED, answer, True)]
+
+
+def test_resumed_partition_asks_before_it_sends():
+    """What an earlier run has stored is skipped, up to the last batch that is there."""
+    one = sequencer(is_resumed=True, asks=True)
+    assert one.next_step() is None
+    first, second, third = given(one, 2, 2, 2)
+    assert one.next_step() == Ask(ME)
+    assert one.on_found(Found(3, 10)) == []
+    assert send(one) == [third]
+    actions = one.on_answer(third, Answer(ErrorCode.NONE, 50))
+    assert [(done.batch, done.base_offset) for done in actions] == [
+        (first, None),
+        (second, None),
+        (third, 50),
+    ]
+
+
+def test_skipped_batches_are_sent_when_the_leader_has_lost_them():
+    """What a deposed leader had not committed is missing at the next one, and is sent after all."""
+    one = sequencer(is_resumed=True, asks=True)
+    first, second = given(one, 2, 2)
+    one.next_step()
+    one.on_found(Found(3, 8))
+    assert send(one) == [second]
+    one.on_answer(second, Answer(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER))
+    assert one.next_step() == Ask(ME)
+    one.on_found(Found(3, 6))
+    assert send(one) == [first]
+
+
+def test_resumed_partition_with_a_newer_epoch_is_fenced():
+    """Somebody went on from here under a new epoch: this state is too old to be used."""
+    one = sequencer(is_resumed=True, asks=True)
+    (batch,) = given(one, 1)
+    for _ in range(BAD_NEWS_MAX):
+        one.next_step()
+        actions = one.on_found(Found(4, 0))
+    assert [(done.batch, done.failure) for done in actions] == [(batch, Failure.FENCED)]
+
+
+def test_too_large_batch_is_halved():
+    """10: the halves keep the numbers; a record that is too large alone fails."""
+    one, batch, (divided,) = answered_alone(ErrorCode.MESSAGE_TOO_LARGE)
+    first, second = divided.parts
+    assert [first.base_sequence, second.base_sequence] == [7, 8]
+    assert send(one) == [first]
+    (failed, stopped) = one.on_answer(first, Answer(ErrorCode.MESSAGE_TOO_LARGE))
+    assert (failed.failure, stopped.failure) == (Failure.REFUSED, Failure.STOPPED)
+
+
+def test_overdue_batch_says_whether_it_may_be_stored():
+    """The delivery timeout fails the oldest batch, and those behind it."""
+    one = sequencer()
+    first, second = given(one, 1, 1)
+    send(one)
+    one.on_lost(first)
+    one.on_unsent(second)
+    assert one.on_overdue() == [
+        Failed(first, Failure.TIMED_OUT, None, may_be_stored=True),
+        Failed(second, Failure.STOPPED, None, may_be_stored=False),
+    ]
+
+
+def test_overdue_batch_before_a_success_is_stored():
+    """The log holds what lies before an acknowledged batch of the same epoch."""
+    one = sequencer()
+    first, second = given(one, 1, 1)
+    send(one)
+    one.on_lost(first)
+    one.on_answer(second, STORED)
+    assert [done.batch for done in one.on_overdue()] == [first, second]
+
+
+def test_new_epoch_renumbers_what_is_certainly_not_stored():
+    """Behind a batch that was refused for good, the others begin at 0 of the next epoch."""
+    one = sequencer(after=AfterFailure.NEW_EPOCH)
+    first, second, third = given(one, 1, 2, 1)
+    one._in_flight_max = 2
+    send(one)
+    one.on_answer(first, Answer(ErrorCode.INVALID_RECORD))
+    one.on_lost(second)
+    (again,) = send(one)
+    actions = one.on_answer(again, Answer(ErrorCode.INVALID_RECORD))
+    assert actions[1:] == [Renumbered(second), Renumbered(third)]
+    assert [(b.identity, b.base_sequence) for b in (second, third)] == [
+        (Identity(40, 4), 0),
+        (Identity(40, 4), 2),
+    ]
+    assert send(one) == [second]
+
+
+def test_new_epoch_gives_up_what_may_be_stored():
+    """A batch in doubt never gets other numbers: it could be stored under both."""
+    one = sequencer(after=AfterFailure.NEW_EPOCH)
+    first, second = given(one, 1, 1)
+    send(one)
+    one.on_lost(first)
+    one.on_lost(second)
+    third = one.add(1, None)
+    actions = one.on_overdue()
+    assert [(done.batch, done.may_be_stored) for done in actions[:2]] == [
+        (first, True),
+        (second, True),
+    ]
+    assert actions[2:] == [Renumbered(third)]
+
+
+@pytest.mark.parametrize(
+    ("code", "epoch"),
+    [(ErrorCode.INVALID_RECORD, EPOCH_MAX), (ErrorCode.INVALID_PRODUCER_EPOCH, 3)],
+    ids=["last epoch", "fenced"],
+)
+def test_exhausted_or_fenced_id_is_replaced(code, epoch):
+    """Behind epoch 32767, and where somebody else has a newer one, comes a new producer id."""
+    one = sequencer(after=AfterFailure.NEW_EPOCH, identity=Identity(40, epoch))
+    (batch,) = given(one, 1)
+    send(one)
+    one.on_answer(batch, Answer(code))
+    later = one.add(1, None)
+    assert one.next_step() == NewId()
+    assert one.on_new_id(Identity(41, 0)) == [Renumbered(later)]
+    assert send(one) == [later]
+    assert (later.identity, later.base_sequence) == (Identity(41, 0), 0)
