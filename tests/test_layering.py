@@ -16,7 +16,7 @@ MAY_IMPORT = {
     "pipeline": {"pipeline", "client", "protocol"},
     "cli": {"cli", "pipeline", "client", "broker", "storage", "protocol"},
 }
-PURE = ("protocol", "broker/replication/core", "client/sequencer.py")
+PURE = ("protocol", "broker/replication/core", "client/sequencer.py", "client/lease.py")
 NOT_PURE = {"asyncio", "socket", "os", "time", "random", "logging", "kazoo", "threading"}
 ONLY_IN = {
     "kazoo": {"broker/coordination/kazoo_client.py"},
