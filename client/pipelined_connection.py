@@ -112,7 +112,7 @@ class PipelinedConnection:
             await self._reading
 
     def _send(self, api: str, version: int, fields: Mapping[str, Any]) -> asyncio.Future[Any]:
-        if self.is_closed:
+        if self.is_closed or self._writer.is_closing():
             raise ConnectionFailedError(f"the connection to {self.address} is closed")
         self._correlation_id += 1
         frame = encode_request(api, version, self._correlation_id, fields)

@@ -10,7 +10,6 @@ a line, so that whoever started the copier can kill it there.
 from __future__ import annotations
 
 import json
-import os
 import sys
 from pathlib import Path
 
@@ -64,7 +63,7 @@ def save(checkpoint: Path, position: int, state: ProducerState) -> None:
     """Both or neither: by a rename."""
     new = checkpoint.with_suffix(".new")
     new.write_text(json.dumps({"position": position, "producer": state.to_json()}))
-    os.replace(new, checkpoint)
+    new.replace(checkpoint)
 
 
 if __name__ == "__main__":

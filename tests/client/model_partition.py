@@ -88,15 +88,23 @@ class ModelPartition:
                 self._has_held_records = True
             case Duplicate(original):
                 offset = original.base_offset
+            case Reject(ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
+                return self._answer_old_repeat(commits=commits)
             case Reject(code):
-                is_old = code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER
-                if is_old and self.personality is Personality.KAFKA:
-                    code = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
                 return Answer(code)
         if not commits:
             return Answer(ErrorCode.REQUEST_TIMED_OUT, offset)
         self.committed = len(self.batches)
         return Answer(ErrorCode.NONE, offset)
+
+    def _answer_old_repeat(self, *, commits: bool) -> Answer:
+        """Echoless waits for the commit of what was repeated, and then says 46."""
+        if self.personality is Personality.KAFKA:
+            return Answer(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+        if not commits:
+            return Answer(ErrorCode.REQUEST_TIMED_OUT)
+        self.committed = len(self.batches)
+        return Answer(ErrorCode.DUPLICATE_SEQUENCE_NUMBER)
 
     def describe(self, producer_id: int) -> Found | None:
         entry = self.entries.get(producer_id)

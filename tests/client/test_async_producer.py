@@ -187,7 +187,7 @@ async def test_refused_record_stops_its_partition_alone(tmp_path: Path) -> None:
         AsyncProducer(running.kafka_address, QUICK) as producer,
     ):
         await producer.send_batch(TOPIC, 0, records(b"first"))
-        with pytest.raises(DeliveryError, match="MESSAGE_TOO_LARGE.*not stored") as caught:
+        with pytest.raises(DeliveryError, match=r"MESSAGE_TOO_LARGE.*not stored") as caught:
             await producer.send_batch(TOPIC, 0, records(b"x" * 2000))
         assert (caught.value.error_code, caught.value.may_be_stored) == (10, False)
         with pytest.raises(DeliveryError) as caught:
@@ -247,7 +247,7 @@ async def test_missing_topic_fails_when_its_time_is_over(tmp_path: Path) -> None
     async with in_process(tmp_path, auto_create_topics_enable=False) as running:
         producer = AsyncProducer(running.kafka_address, settings)
         await producer.start()
-        with pytest.raises(DeliveryError, match="UNKNOWN_TOPIC_OR_PARTITION.*not stored"):
+        with pytest.raises(DeliveryError, match=r"UNKNOWN_TOPIC_OR_PARTITION.*not stored"):
             await producer.send_batch(TOPIC, 0, records(b"x"))
         await producer.close()
 

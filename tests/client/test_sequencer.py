@@ -246,7 +246,7 @@ def test_45_with_nothing_missing_is_sent_again():
 
 def test_batch_that_is_stored_in_part_is_divided():
     """An earlier run cut its batches elsewhere: only the records that are missing are sent."""
-    one, (batch,) = asked(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, 4)
+    one, _ = asked(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, 4)
     (divided,) = one.on_found(Found(3, 8))
     assert isinstance(divided, Divided)
     stored, missing = divided.parts
@@ -324,7 +324,7 @@ def test_resumed_partition_with_a_newer_epoch_is_fenced():
 
 def test_too_large_batch_is_halved():
     """10: the halves keep the numbers; a record that is too large alone fails."""
-    one, batch, (divided,) = answered_alone(ErrorCode.MESSAGE_TOO_LARGE)
+    one, _, (divided,) = answered_alone(ErrorCode.MESSAGE_TOO_LARGE)
     first, second = divided.parts
     assert [first.base_sequence, second.base_sequence] == [7, 8]
     assert send(one) == [first]
