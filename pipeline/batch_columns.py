@@ -47,7 +47,7 @@ _COLUMNS: Final = {
     "crc": "long",  # as the header says
     "crc_ok": "boolean",  # whether it is that of the bytes
     "bytes": "long",  # of the whole batch, header included
-    "file": "string",  # below the data directory; of a cluster, the broker that was asked
+    "file": "string",  # below the data directory; null of a cluster
     "position": "long",  # of the batch's first byte in the file; null where there is no file
     "damage": "string",  # why these bytes cannot be read as a batch; all numbers but bytes are null
 }

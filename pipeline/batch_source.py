@@ -26,6 +26,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from pipeline.batch_columns import DDL
+from pipeline.cluster_scan import OffsetRange, plan_ranges, read_range
 from pipeline.data_directory import find_partitions, find_stretches
 from pipeline.segment_scan import SegmentScan, Stretch
 
@@ -46,6 +47,9 @@ class BatchSource(DataSource):
         return DDL
 
     def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002
+        servers = self.options.get("kafka.bootstrap.servers")
+        if servers is not None:
+            return ClusterReader(servers, topic=self.options.get("topic"))
         return DirectoryReader(
             _paths(self.options),
             topic=self.options.get("topic"),
@@ -93,3 +97,21 @@ class DirectoryReader(DataSourceReader):
             for part in find_partitions(Path(path)):
                 if self._topic in (None, part.topic):
                     yield from find_stretches(path, part, self._split_bytes)
+
+
+class ClusterReader(DataSourceReader):
+    """Reads the logs of a running cluster, as far as they are committed."""
+
+    def __init__(self, bootstrap_servers: str, *, topic: str | None) -> None:
+        self._bootstrap_servers = bootstrap_servers
+        self._topic = topic
+
+    def partitions(self) -> Sequence[InputPartition]:
+        # Spark takes no plan without a task: an empty cluster is one that reads nothing.
+        ranges = plan_ranges(self._bootstrap_servers, self._topic)
+        return [InputPartition(wanted) for wanted in ranges] or [InputPartition(None)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        wanted = partition.value
+        if isinstance(wanted, OffsetRange):
+            yield from read_range(wanted)

@@ -79,7 +79,7 @@ class SegmentScan:
         return block
 
     def _read(self, position: int, size: int) -> bytes:
-        return os.pread(self._descriptor, min(size, self._end - position), position)
+        return os.pread(self._descriptor, max(0, min(size, self._end - position)), position)
 
     def _batches(self, block: bytes, start: int, found: Walk) -> pa.RecordBatch:
         positions = np.array(found.positions)

@@ -34,11 +34,16 @@ EXPIRATION_MS_DEFAULT: Final = 86_400_000
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class Promises:
-    """What the data directories say of their partitions; empty for a running cluster."""
+    """What the data directories say of their partitions."""
 
     durable: Mapping[PartitionOfReplica, int]
     """Below which offset everything was promised to be on disk."""
     high_watermarks: Mapping[PartitionOfReplica, int]
+
+    @classmethod
+    def none(cls) -> Promises:
+        """A running cluster shows what is committed, and nothing else."""
+        return cls(durable={}, high_watermarks={})
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)

@@ -5,19 +5,29 @@ from __future__ import annotations
 import json
 import tempfile
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 from rich.console import Console
 
-from pipeline.audit.audit import EXPIRATION_MS_DEFAULT, audit
+from pipeline.audit.audit import EXPIRATION_MS_DEFAULT, Promises, audit
 from pipeline.audit.promises import read_promises
 from pipeline.audit.verdict import show_verdict
+from pipeline.data_directory import NotADataDirectoryError
 from pipeline.session import open_session
+
+_PROBLEMS_FOUND: Final = 1
 
 
 def audit_command(
-    paths: Annotated[list[str], typer.Argument(help="Data directories, one for each replica.")],
+    paths: Annotated[
+        list[str] | None, typer.Argument(help="Data directories, one for each replica.")
+    ] = None,
+    *,
+    bootstrap_server: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT[,...]", help="A running cluster instead.")
+    ] = None,
+    topic: Annotated[str | None, typer.Option(help="Only this topic.")] = None,
     output: Annotated[
         Path | None, typer.Option(help="A new directory for the tables, as Parquet.")
     ] = None,
@@ -27,16 +37,35 @@ def audit_command(
     master: Annotated[str | None, typer.Option(help="Spark's master; local[*] by itself.")] = None,
 ) -> None:
     """Prove from batch headers that every record is stored once, and in order."""
-    promises = read_promises(paths)
+    source, promises = _source(paths or [], bootstrap_server, topic)
+    if output is not None and output.exists() and any(output.iterdir()):
+        raise typer.BadParameter(f"{output} is not empty", param_hint="--output")
     session = open_session("echoless audit", master=master)
     with tempfile.TemporaryDirectory(prefix="echoless-audit-") as temporary:
         tables = audit(
             session,
-            {"paths": json.dumps(paths)},
+            source,
             output or Path(temporary),
             promises=promises,
             expiration_ms=expiration_ms,
         )
         console = Console(markup=False, highlight=False, emoji=False)
         if not show_verdict(tables, console):
-            raise typer.Exit(1)
+            raise typer.Exit(_PROBLEMS_FOUND)
+
+
+def _source(
+    paths: list[str], bootstrap_server: str | None, topic: str | None
+) -> tuple[dict[str, str], Promises]:
+    """Options of the data source, and what the data directories say beside the logs."""
+    if bool(paths) == (bootstrap_server is not None):
+        raise typer.BadParameter("give data directories, or --bootstrap-server")
+    of_topic = {} if topic is None else {"topic": topic}
+    if bootstrap_server is not None:
+        return {"kafka.bootstrap.servers": bootstrap_server, **of_topic}, Promises.none()
+    if len(set(paths)) < len(paths):
+        raise typer.BadParameter("each data directory once")
+    try:
+        return {"paths": json.dumps(paths), **of_topic}, read_promises(paths)
+    except NotADataDirectoryError as error:
+        raise typer.BadParameter(str(error)) from error

@@ -22,7 +22,7 @@ class Extent(NamedTuple):
     replica: str
     topic: str
     partition: int
-    file: str
+    file: str | None
     position: int | None
     base_offset: int | None
     """Null, with the other numbers, where the bytes cannot be read."""

@@ -33,8 +33,8 @@ class Run(NamedTuple):
     partition: int
     producer_id: int
     producer_epoch: int
-    file: str
-    """Where the first batch stands."""
+    file: str | None
+    """Where the first batch stands; null where it was not read from a file."""
     position: int | None
     base_offset: int
     last_offset: int

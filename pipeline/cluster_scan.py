@@ -1,0 +1,94 @@
+"""Reading a running cluster's logs as rows of `batch_columns`, batches as the leaders store them.
+
+Works with every Kafka broker: Fetch hands out whole batches, whatever a consumer makes of them.
+Only what is committed can be read, and only of the leaders; comparing replicas takes their files.
+
+A partition is cut into ranges of offsets, one task each. A batch belongs to the range in which it
+begins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from pipeline.batch_columns import decode_headers, header_columns, to_arrow
+from pipeline.batch_walk import Walk, walk
+from pipeline.partition_leader import EARLIEST, LATEST, PartitionLeader, connect, read_metadata
+
+_RANGE_OFFSETS: Final = 1_000_000
+
+
+class OffsetRange(NamedTuple):
+    """Batches of one partition that begin at the offsets from `start` to `end`, half-open."""
+
+    bootstrap_servers: str
+    topic: str
+    partition: int
+    start: int
+    end: int
+    is_first: bool
+    """Whether a batch that began below `start` belongs here too: part of it was deleted."""
+
+
+def plan_ranges(bootstrap_servers: str, topic: str | None) -> list[OffsetRange]:
+    """Ranges that together are all logs of the cluster, or all of one topic.
+
+    Raises `ConnectionFailedError` and `ClusterReadError`.
+    """
+    with connect(bootstrap_servers) as bootstrap:
+        metadata = read_metadata(bootstrap, topic)
+    ranges = []
+    for found in metadata.topics:
+        for part in sorted(found.partitions, key=lambda part: part.partition_index):
+            index = part.partition_index
+            with PartitionLeader(bootstrap_servers, found.name, index) as leader:
+                start, end = leader.ask_offset(EARLIEST), leader.ask_offset(LATEST)
+            ranges += [
+                OffsetRange(
+                    bootstrap_servers,
+                    found.name,
+                    index,
+                    at,
+                    min(at + _RANGE_OFFSETS, end),
+                    at == start,
+                )
+                for at in range(start, end, _RANGE_OFFSETS)
+            ]
+    return ranges
+
+
+def read_range(wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
+    """The rows of one range. Raises `ClusterReadError` when its leader stays out of reach."""
+    offset = wanted.start
+    own = {
+        "replica": wanted.bootstrap_servers,
+        "topic": wanted.topic,
+        "partition": wanted.partition,
+    }
+    with PartitionLeader(wanted.bootstrap_servers, wanted.topic, wanted.partition) as leader:
+        while offset < wanted.end:
+            data = leader.fetch(offset)
+            found = walk(data, is_last=True)
+            if found.damage is not None or not found.positions:
+                damage = found.damage or "an answer without a whole batch"
+                yield to_arrow(1, {**own, "crc_ok": False, "bytes": len(data), "damage": damage})
+                return
+            rows, offset = _rows(data, found, own)
+            chosen = [
+                place
+                for place, base_offset in enumerate(rows.column("base_offset").to_pylist())
+                if (wanted.is_first or base_offset >= wanted.start) and base_offset < wanted.end
+            ]
+            yield rows.take(pa.array(chosen, pa.int64()))
+
+
+def _rows(data: bytes, found: Walk, own: dict[str, Any]) -> tuple[pa.RecordBatch, int]:
+    """Rows of the batches in an answer, and the offset behind them."""
+    columns = header_columns(decode_headers(data, np.array(found.positions)))
+    crc_oks = np.array(found.crc_oks)
+    rows = to_arrow(len(crc_oks), {**own, **columns, "crc_ok": crc_oks})
+    return rows, int(columns["last_offset"].max()) + 1

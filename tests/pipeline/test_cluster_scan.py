@@ -1,0 +1,77 @@
+"""A running broker's batches are those in its files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from pipeline import cluster_scan
+from pipeline.cluster_scan import plan_ranges, read_range
+from pipeline.data_directory import find_partitions, find_stretches
+from pipeline.partition_leader import ClusterReadError
+from pipeline.segment_scan import SegmentScan
+
+FROM_FILES = {"replica", "file", "position"}
+
+
+def produce(address: str, topic: str, *, partitions: int = 2, records: int = 400) -> None:
+    """Idempotent records on every partition of a new topic."""
+    admin = AdminClient({"bootstrap.servers": address})
+    for created in admin.create_topics([NewTopic(topic, partitions, 1)]).values():
+        created.result()
+    producer = Producer(
+        {"bootstrap.servers": address, "enable.idempotence": True, "batch.num.messages": 7}
+    )
+    for number in range(records):
+        producer.produce(topic, b"%d" % number, partition=number % partitions)
+    assert producer.flush(30) == 0
+
+
+def from_cluster(address: str, topic: str | None) -> list[dict[str, Any]]:
+    ranges = plan_ranges(address, topic)
+    return [row for one in ranges for batch in read_range(one) for row in batch.to_pylist()]
+
+
+def from_files(data_dir: Path, topic: str) -> list[dict[str, Any]]:
+    rows = []
+    for part in find_partitions(data_dir):
+        for stretch in find_stretches("files", part, 1 << 40) if part.topic == topic else ():
+            with SegmentScan(stretch) as scan:
+                rows += [row for batch in scan.rows() for row in batch.to_pylist()]
+    return rows
+
+
+def without(rows: list[dict[str, Any]], names: set[str]) -> list[dict[str, Any]]:
+    return [{name: row[name] for name in row.keys() - names} for row in rows]
+
+
+def check_same_batches(monkeypatch: pytest.MonkeyPatch, address: str, data_dir: Path) -> None:
+    """Whether one range or many, all batches come once, as they stand in the files."""
+    produce(address, "scanned")
+    stored = from_files(data_dir, "scanned")
+    assert sum(row["count"] for row in stored) == 400
+    for range_offsets in (1_000_000, 10):
+        monkeypatch.setattr(cluster_scan, "_RANGE_OFFSETS", range_offsets)
+        fetched = from_cluster(address, "scanned")
+        assert without(fetched, FROM_FILES) == without(stored, FROM_FILES)
+
+
+def test_a_broker_shows_the_batches_of_its_files(echoless, monkeypatch):
+    """Echoless."""
+    check_same_batches(monkeypatch, echoless.kafka_address, echoless.data_dir)
+
+
+@pytest.mark.kafka
+def test_apache_kafka_shows_the_batches_of_its_files(apache_kafka, monkeypatch):
+    """Apache Kafka."""
+    check_same_batches(monkeypatch, apache_kafka.address, apache_kafka.data_dir)
+
+
+def test_a_topic_that_does_not_exist_is_named(echoless):
+    """Instead of an audit of nothing."""
+    with pytest.raises(ClusterReadError, match="nothing-here"):
+        plan_ranges(echoless.kafka_address, "nothing-here")
