@@ -15,7 +15,7 @@ from tests.simulation.clients import (
     error_code,
 )
 from tests.simulation.connection import ClientConnection
-from tests.simulation.observations import Poll, Spot
+from tests.simulation.observations import Poll, Seek, Spot
 from tests.support.raw_batches import split_log
 
 WAIT_MS: Final = 1000
@@ -96,6 +96,8 @@ class Subscription:
             return
         start, end = partition.log.log_start_offset, partition.log.log_end_offset
         if self.position < start:
+            seek = Seek(self._client.name, self.spot, self.position, start)
+            self._client.observations.seeks.append(seek)
             self.position = start
         elif partition.is_leader and self.position > end:
             self._client.observations.find(

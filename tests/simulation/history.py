@@ -113,14 +113,20 @@ def _play(cluster: Cluster, rng: Random, faults: Sequence[str] | None) -> None:
     if findings:
         return
     nemesis.heal()
-    look = Settled(cluster)
-    cluster.run_for(SETTLES_WITHIN_S, lambda: bool(findings) or look.is_so())
-    missing = look.what_is_missing()
-    if missing is not None:
-        cluster.observations.find(f"does not settle: {missing}")
-        return
-    cluster.run_for(AFTERWARDS_S)
-    settled.judge(cluster)
+    if has_settled(cluster):
+        settled.judge(cluster)
+
+
+def has_settled(cluster: Cluster) -> bool:
+    """Waits until all is at rest and stays so for a moment; finds it wrong when that does not come."""
+    findings, look = cluster.observations.findings, Settled(cluster)
+    for pause_s in (AFTERWARDS_S, 0.0):  # an election may have been under way
+        cluster.run_for(SETTLES_WITHIN_S, lambda: bool(findings) or look.is_so())
+        missing = look.what_is_missing()
+        if missing is not None:
+            cluster.observations.find(f"does not settle: {missing}")
+        cluster.run_for(pause_s)
+    return not findings
 
 
 def _kinds_of_faults(cluster: Cluster, rng: Random) -> list[str]:

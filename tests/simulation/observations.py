@@ -55,6 +55,16 @@ class Poll(NamedTuple):
     data: bytes
 
 
+class Seek(NamedTuple):
+    """A consumer goes on behind records that were deleted before it had read them."""
+
+    consumer: str
+    spot: Spot
+    position: int
+    log_start_offset: int
+    """Of the leader at that time; the next leader's may be lower again."""
+
+
 class Append(NamedTuple):
     """Bytes on their way into a log file of a broker."""
 
@@ -71,6 +81,7 @@ class Observations:
     clock: Callable[[], float]
     batches: list[SentBatch] = field(default_factory=list)
     polls: list[Poll] = field(default_factory=list)
+    seeks: list[Seek] = field(default_factory=list)
     appends: list[Append] = field(default_factory=list)
     producer_ids: list[tuple[float, str, int]] = field(default_factory=list)
     state_changes: list[tuple[float, str, bytes | None]] = field(default_factory=list)

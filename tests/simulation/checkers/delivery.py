@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from tests.simulation.checkers.logs import ReplicaLog, content_of, read_batches
-from tests.simulation.observations import Poll, SentBatch, Spot
+from tests.simulation.observations import Append, Poll, Seek, SentBatch, Spot
 
 ACKS_ALL = -1
 
@@ -18,10 +18,20 @@ class Delivery:
     """What was seen of one partition."""
 
     def __init__(
-        self, spot: Spot, sent: Sequence[SentBatch], polls: Sequence[Poll], log: ReplicaLog
+        self,
+        spot: Spot,
+        sent: Sequence[SentBatch],
+        polls: Sequence[Poll],
+        log: ReplicaLog,
+        *,
+        seeks: Sequence[Seek] = (),
+        appends: Sequence[Append] = (),
     ) -> None:
+        """`appends`: what any disk took of the partition."""
         self.spot = spot
         self.log = log
+        self._seeks = seeks
+        self._appends = appends
         self._sent = sent
         self._polls = polls
         self._batch_of = {content_of(data): batch for batch in sent for data in batch.identities}
@@ -64,8 +74,18 @@ class Delivery:
             if content in stored:
                 continue
             seen = self._offsets.get(content, {})
-            if not any(offset < self.log.start for offset in seen):
+            if not any(offset < self.log.start for offset in seen) and not self._may_be_deleted(
+                content
+            ):
                 yield f"{self.spot}: lost {_name(sent)}, seen at {seen}; log from {self.log.start}"
+
+    def _may_be_deleted(self, content: bytes) -> bool:
+        """An acknowledgement without an offset (46) does not say where the batch is."""
+        return any(
+            batch.base_offset < self.log.start and batch.content == content
+            for append in self._appends
+            for batch in read_batches(append.data)
+        )
 
     def _made_up(self) -> Iterator[str]:
         for content, seen in self._offsets.items():
@@ -102,10 +122,12 @@ class Delivery:
     def _skipped(self) -> Iterator[str]:
         """Polls go on where the poll before ended, but for what was deleted."""
         next_offsets: dict[str, int] = {}
+        allowed = {(seek.consumer, seek.position): seek.log_start_offset for seek in self._seeks}
         for poll in self._polls:
             (batch,) = read_batches(poll.data)
             expected = next_offsets.get(poll.consumer, 0)
-            if batch.base_offset > expected >= self.log.start:
+            start = max(self.log.start, allowed.get((poll.consumer, expected), 0))
+            if batch.base_offset > expected >= start:
                 yield f"{self.spot}: {poll.consumer} skipped {expected}..{batch.base_offset - 1}"
             if batch.next_offset <= expected:
                 yield f"{self.spot}: {poll.consumer} read {batch.base_offset} again"

@@ -75,7 +75,12 @@ def _faults_of(cluster: Cluster, spot: Spot, *, is_promised: bool) -> Iterator[s
     observations = cluster.observations
     sent = [batch for batch in observations.batches if batch.spot == spot]
     polls = [poll for poll in observations.polls if poll.spot == spot]
-    yield from delivery.Delivery(spot, sent, polls, ordered[0]).faults()
+    seeks = [seek for seek in observations.seeks if seek.spot == spot]
+    directory = f"{spot.topic}-{spot.partition}"
+    appends = [append for append in observations.appends if append.directory == directory]
+    yield from delivery.Delivery(
+        spot, sent, polls, ordered[0], seeks=seeks, appends=appends
+    ).faults()
 
 
 def partitions_of(cluster: Cluster, spot: Spot) -> dict[str, Partition]:
