@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from broker.producer_ids import PATH, ProducerIdBlock, ProducerIds
 from protocol.errors import ErrorCode
 from protocol.leases import LEASE_MARGIN_MS, LEASED_ID_END, LEASED_ID_MIN, is_leased
 from tests.fakes.memory_node_tree import MemoryNodeTree, MemoryTree
-from tests.support.in_process import Running
+from tests.support.in_process import Running, in_process
 from tests.support.native_client import NativeConnection
 
 DAY_MS = 86_400_000
@@ -79,6 +80,35 @@ async def test_a_leased_id_writes_like_any_other(native: NativeConnection, topic
     assert [answer["duplicate"] for answer in answers] == [False, True]
     state = await native.call("producer_state", topic=topic, partition=0)
     assert [entry["producer_id"] for entry in state["producers"]] == [leased["pid"]]
+
+
+async def test_a_lease_that_ended_is_known_over_a_restart(tmp_path: Path) -> None:
+    """A resend whose lease is over meets its original, where every other producer is forgotten."""
+    short: dict[str, Any] = {"producer_lease_ms": 1, "producer_id_expiration_ms": 1}
+    batch: dict[str, Any] = {
+        "topic": "orders",
+        "partition": 0,
+        "producer_epoch": 0,
+        "base_sequence": 0,
+    }
+    batch["records"] = [{"value": "one"}]
+    async with in_process(tmp_path, **short) as running:
+        native = await NativeConnection.open(running.native_address)
+        await native.call("create_topic", topic="orders")
+        leased = (await lease(native, topic="orders", partition=0))["pid"]
+        for producer_id in (7, leased):
+            await native.call("produce", producer_id=producer_id, **batch)
+        await native.close()
+    async with in_process(tmp_path, **short) as running:
+        log = running.broker.partitions["orders", 0].log
+        appended_ms = dict(log.producers.items())[leased].last_append_ms
+        log.expire_producers(appended_ms + LEASE_MARGIN_MS)
+        assert [one for one, _ in log.producers.items()] == [leased]
+        native = await NativeConnection.open(running.native_address)
+        answer = await native.call("produce", producer_id=leased, **batch)
+        assert (answer["duplicate"], answer["base_offset"]) == (True, 1)
+        await native.close()
+        assert log.expire_producers(appended_ms + LEASE_MARGIN_MS + 1) == 1
 
 
 @pytest.mark.parametrize(
