@@ -279,7 +279,7 @@ async def test_create_topic_takes_numbers_and_configurations(native: NativeConne
 
 async def test_unknown_types_and_fields(native: NativeConnection) -> None:
     """An unknown type is an error that names the known ones; unknown fields are nobody's business."""
-    answer = await native.call("lease_pid", correlation_id=4, partitions=[["t", 0]])
+    answer = await native.call("renew_pid", correlation_id=4, producer_id=7)
     assert (answer["type"], answer["correlation_id"]) == ("error", 4)
     assert code(answer) == ErrorCode.UNSUPPORTED_VERSION
     assert "init_producer_id" in answer["error"]["message"]
