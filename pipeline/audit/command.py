@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -11,7 +12,9 @@ import typer
 from rich.console import Console
 
 from pipeline.audit.audit import EXPIRATION_MS_DEFAULT, Promises, audit
+from pipeline.audit.duplicates import NoMetricsError, count_duplicates
 from pipeline.audit.promises import read_promises
+from pipeline.audit.report import ReportFacts, write_report
 from pipeline.audit.verdict import show_verdict
 from pipeline.data_directory import NotADataDirectoryError
 from pipeline.session import open_session
@@ -31,6 +34,13 @@ def audit_command(
     output: Annotated[
         Path | None, typer.Option(help="A new directory for the tables, as Parquet.")
     ] = None,
+    report: Annotated[
+        Path | None, typer.Option(help="An HTML file that shows what was found.")
+    ] = None,
+    admin_server: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT[,...]", help="Admin ports, for the duplicates avoided."),
+    ] = None,
     expiration_ms: Annotated[
         int, typer.Option(help="The brokers' producer_id_expiration_ms.")
     ] = EXPIRATION_MS_DEFAULT,
@@ -40,6 +50,7 @@ def audit_command(
     source, promises = _source(paths or [], bootstrap_server, topic)
     if output is not None and output.exists() and any(output.iterdir()):
         raise typer.BadParameter(f"{output} is not empty", param_hint="--output")
+    duplicates = None if admin_server is None else _duplicates(admin_server)
     session = open_session("echoless audit", master=master)
     with tempfile.TemporaryDirectory(prefix="echoless-audit-") as temporary:
         tables = audit(
@@ -49,9 +60,23 @@ def audit_command(
             promises=promises,
             expiration_ms=expiration_ms,
         )
+        if report is not None:
+            facts = ReportFacts(
+                source=bootstrap_server or ", ".join(paths or []),
+                made_at=datetime.now(UTC),
+                duplicates_avoided=duplicates,
+            )
+            write_report(report, tables, facts)
         console = Console(markup=False, highlight=False, emoji=False)
         if not show_verdict(tables, console):
             raise typer.Exit(_PROBLEMS_FOUND)
+
+
+def _duplicates(admin_servers: str) -> int:
+    try:
+        return count_duplicates(admin_servers)
+    except (NoMetricsError, ValueError) as error:
+        raise typer.BadParameter(str(error), param_hint="--admin-server") from error
 
 
 def _source(
