@@ -68,10 +68,6 @@ class Producer:
         self.settings = settings
         self._bootstrap_servers = bootstrap_servers
         self._state = state
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(
-            target=self._loop.run_forever, name="echoless-producer", daemon=True
-        )
         self._core: AsyncProducer | None = None
         self._batches = OpenBatches[BlockingOutcome](settings, Future, self._submit)
         self._partition_counts: dict[str, int] = {}
@@ -93,6 +89,10 @@ class Producer:
 
     def start(self) -> None:
         """Gets a producer id, or takes the one of the state. Raises `ProducerError`."""
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(
+            target=self._loop.run_forever, name="echoless-producer", daemon=True
+        )
         self._thread.start()
         try:
             self._core = self._call(self._start_core())
@@ -136,7 +136,7 @@ class Producer:
 
     def state(self) -> ProducerState:
         """Under which numbers a later run goes on; see `AsyncProducer.state`."""
-        return self._call(self._state_of_core())
+        return self._call(_state_of(self._running()))
 
     def close(self) -> None:
         """Stops at once: what is not acknowledged fails. `flush` first to send it."""
@@ -166,9 +166,6 @@ class Producer:
         core = AsyncProducer(self._bootstrap_servers, self.settings, state=self._state)
         await core.start()
         return core
-
-    async def _state_of_core(self) -> ProducerState:
-        return self._running().state()
 
     def _running(self) -> AsyncProducer:
         if self._core is None:
@@ -209,6 +206,11 @@ class Producer:
             self._outstanding_bytes -= size
             self._first_error = self._first_error or error
             self._room.notify_all()
+
+
+async def _state_of(core: AsyncProducer) -> ProducerState:
+    """Between two steps of the senders, which only the loop's thread can be sure of."""
+    return core.state()
 
 
 def _hand_over(core: AsyncProducer, batch: OpenBatch[BlockingOutcome]) -> None:

@@ -87,7 +87,9 @@ async def test_state_that_kafka_has_forgotten_is_refused(apache_kafka, topic):
     async with AsyncProducer(apache_kafka.address, QUICK) as producer:
         await send(producer, topic, VALUES, 40)
         state = producer.state()
-    text = state.to_json().replace(f'"producer_id": {state.producer_id}', '"producer_id": 987654321')
+    text = state.to_json().replace(
+        f'"producer_id": {state.producer_id}', '"producer_id": 987654321'
+    )
     producer = AsyncProducer.resume(text, apache_kafka.address, QUICK)
     await producer.start()
     with pytest.raises(DeliveryError) as caught:

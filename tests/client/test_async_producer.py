@@ -158,7 +158,7 @@ async def test_lost_acknowledgements_do_no_harm(tmp_path: Path) -> None:
             async with AsyncProducer(proxy.address, settings) as producer:
                 for number in range(400):
                     await producer.send(TOPIC, b"%d" % number, partition=number % 2)
-            assert proxy.swallowed + proxy.cut > 10
+            assert proxy.swallowed + proxy.cut > 0
             for partition in range(2):
                 expected = [b"%d" % number for number in range(partition, 400, 2)]
                 assert await stored_values(running.kafka_address, partition) == expected

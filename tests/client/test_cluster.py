@@ -1,0 +1,93 @@
+"""Which broker the client takes for a partition's leader, with brokers that say so."""
+
+from __future__ import annotations
+
+import pytest
+
+from client.cluster import Address, Cluster, NoLeaderError, parse_addresses
+from tests.support.in_process import in_process
+
+
+class Told:
+    """What metadata says, without the bytes."""
+
+    def __init__(self, **fields):
+        self.__dict__.update(fields)
+
+
+def topic(leader, leader_epoch, *, topic_id="one"):
+    code = Told(value=0, name="none")
+    partition = Told(partition_index=0, leader_id=leader, leader_epoch=leader_epoch)
+    return Told(error_code=code, topic_id=topic_id, partitions=[partition])
+
+
+def told(*topics):
+    """A cluster of brokers 1 and 2 that was told these, one after the other."""
+    cluster = Cluster([Address("127.0.0.1", 1)], timeout_s=1)
+    cluster._brokers = {1: Address("127.0.0.1", 1), 2: Address("127.0.0.1", 2)}
+    for one in topics:
+        cluster._take_topic("t", one)
+    return cluster
+
+
+def leader_of(cluster):
+    return cluster._partitions["t", 0].leader
+
+
+def test_older_leader_epoch_is_not_believed():
+    """A broker that lags behind does not send the client back to a deposed leader."""
+    assert leader_of(told(topic(1, 5), topic(2, 4))) == 1
+    assert leader_of(told(topic(1, 5), topic(2, 6))) == 2
+
+
+def test_new_topic_of_the_name_begins_anew():
+    """Its leader epochs have nothing to do with the old ones."""
+    assert leader_of(told(topic(1, 5), topic(2, 0, topic_id="two"))) == 2
+
+
+def test_hint_of_the_broker_counts_when_it_is_newer():
+    """NOT_LEADER_OR_FOLLOWER tells the leader from version 10 on; an unknown broker helps nobody."""
+    cluster = told(topic(1, 5))
+    cluster.note_leader("t", 0, 2, 5)
+    assert leader_of(cluster) == 1
+    cluster.note_leader("t", 0, 3, 6)
+    assert leader_of(cluster) == 1
+    cluster.note_leader("t", 0, 2, 6)
+    assert leader_of(cluster) == 2
+    cluster.note_leader("unknown", 0, 2, 6)
+
+
+async def test_bootstrap_goes_on_to_the_next_address(tmp_path):
+    """One of the listed brokers is enough."""
+    async with in_process(tmp_path) as running:
+        cluster = Cluster(parse_addresses(f"127.0.0.1:1,{running.kafka_address}"), timeout_s=10)
+        connection = await cluster.leader("t", 0)
+        assert connection is cluster.known_leader("t", 0)
+        assert await cluster.partition_count("t") == 1
+        with pytest.raises(NoLeaderError, match="1 partitions, none of number 3"):
+            await cluster.leader("t", 3)
+        await cluster.close()
+
+
+async def test_lost_connection_is_opened_again(tmp_path):
+    """The next request finds a new one."""
+    async with in_process(tmp_path) as running:
+        cluster = Cluster(parse_addresses(running.kafka_address), timeout_s=10)
+        first = await cluster.leader("t", 0)
+        await first.close()
+        assert cluster.known_leader("t", 0) is None
+        second = await cluster.leader("t", 0)
+        assert second is not first
+        await cluster.close()
+
+
+@pytest.mark.parametrize("text", ["", "broker", "broker:", ":9092", "broker:x", "a:1,,b:2"])
+def test_bad_addresses_are_refused(text):
+    """The whole form is told."""
+    with pytest.raises(ValueError, match="HOST:PORT"):
+        parse_addresses(text)
+
+
+def test_addresses_may_be_ipv6():
+    """In brackets, as everywhere."""
+    assert parse_addresses("[::1]:9092, b:1") == (Address("::1", 9092), Address("b", 1))
