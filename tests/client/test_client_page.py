@@ -1,0 +1,34 @@
+"""What a reader copies from `docs/client.md` works."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from tests.client.test_state import GOLDEN
+from tests.support.echoless import Echoless
+from tests.support.stored_values import read_stored_values
+
+PAGE = Path(__file__).parents[2] / "docs" / "client.md"
+
+
+def test_example_copies_each_line_once(echoless: Echoless, tmp_path: Path, monkeypatch) -> None:
+    """Run twice, the second time from an old checkpoint, it stores every line once."""
+    (example,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    program = example.replace("127.0.0.1:9092", echoless.kafka_address).replace("1000", "10")
+    monkeypatch.chdir(tmp_path)
+    lines = [b"%d" % number for number in range(45)]
+    Path("input.txt").write_bytes(b"\n".join(lines[:25]))
+    exec(compile(program, str(PAGE), "exec"), {})
+    old = Path("checkpoint.json").read_text()
+    Path("input.txt").write_bytes(b"\n".join(lines))
+    exec(compile(program, str(PAGE), "exec"), {})
+    Path("checkpoint.json").write_text(old)
+    exec(compile(program, str(PAGE), "exec"), {})
+    assert read_stored_values(echoless.kafka_address, "lines", 1) == [lines]
+
+
+def test_state_shown_is_the_real_form() -> None:
+    """The JSON of the page is what a producer writes."""
+    (shown,) = re.findall(r"```json\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    assert " ".join(shown.split()) == GOLDEN
