@@ -232,10 +232,7 @@ class LogDirectory:
             {key: log.recovery_point for key, log in self.logs.items()},
             dict(high_watermarks),
             # A log start behind what a power failure leaves would take the producers with it.
-            {
-                key: min(log.log_start_offset, log.recovery_point)
-                for key, log in self.logs.items()
-            },
+            {key: min(log.log_start_offset, log.recovery_point) for key, log in self.logs.items()},
         )
 
     def checkpoint(self, high_watermarks: dict[Partition, int]) -> None:
