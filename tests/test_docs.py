@@ -17,13 +17,13 @@ _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 _FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 _FILE = re.compile(
-    r"`((?:protocol|storage|broker|client|cli|tests|benchmarks|docs|\.ci)/[\w./-]+)(?:::(\w+))?`"
+    r"`((?:protocol|storage|broker|client|pipeline|cli|tests|benchmarks|docs|\.ci)/[\w./-]+)(?:::(\w+))?`"
 )
 """A path from the top of the tree, perhaps with the name of a test in it."""
 _MEMBER = re.compile(r"`([A-Z]\w+)\.(\w+)`")
 _PAGE = re.compile(r"docs/[\w/-]+\.md")
 _INVARIANT = re.compile(r"Invariant: (.+)")
-ROOMS = ("protocol", "storage", "broker", "client", "cli")
+ROOMS = ("protocol", "storage", "broker", "client", "pipeline", "cli")
 
 
 def prose(page: Path) -> str:

@@ -16,6 +16,7 @@ from typing import Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+from pipeline.audit.extents import FAULT_RECORD_COUNT
 from pipeline.audit.findings import Finding, Kind, Severity
 from pipeline.audit.replicas import compare_replicas
 from pipeline.audit.runs import PARTITION_KEY
@@ -80,8 +81,9 @@ def audit(
     )
     of_log = judge_extents(extents, promises.durable).cache()
     of_producers = judge_runs(runs, complete, expiration_ms)
-    of_replicas = compare_replicas(batches, partitions, promises.high_watermarks)
-    findings = excuse_hidden(of_producers, of_log).union(of_log).union(of_replicas)
+    hidden = hidden_offsets(of_log)
+    of_replicas = compare_replicas(batches, partitions, hidden, promises.high_watermarks)
+    findings = excuse_hidden(of_producers, hidden).union(of_log).union(of_replicas)
     return AuditTables(
         batches=batches,
         runs=runs,
@@ -105,27 +107,31 @@ class _Tables:
 
 def _summarise(extents: DataFrame) -> DataFrame:
     """One row for each partition of each replica; as many as there are logs."""
+    is_believed = f.col("fault").isNull() | (f.col("fault") == FAULT_RECORD_COUNT)
     return extents.groupBy(*PARTITION_KEY).agg(
-        f.min("base_offset").alias("first_offset"),
-        (f.max("last_offset") + 1).alias("end_offset"),
+        f.min(f.when(is_believed, f.col("base_offset"))).alias("first_offset"),
+        (f.max(f.when(is_believed, f.col("last_offset"))) + 1).alias("end_offset"),
         f.sum("batches").alias("batches"),
         f.sum("records").alias("records"),
         f.sum("bytes").alias("bytes"),
-        f.min("first_timestamp").alias("first_timestamp"),
-        f.max("last_timestamp").alias("last_timestamp"),
+        f.min(f.when(is_believed, f.col("first_timestamp"))).alias("first_timestamp"),
+        f.max(f.when(is_believed, f.col("last_timestamp"))).alias("last_timestamp"),
     )
 
 
-def excuse_hidden(of_producers: DataFrame, of_log: DataFrame) -> DataFrame:
-    """Gaps whose records can all lie in damaged bytes between their ends become notes."""
-    damage = of_log.where(f.col("kind").isin(Kind.CRC, Kind.DAMAGE)).select(
+def hidden_offsets(of_log: DataFrame) -> DataFrame:
+    """The offsets that damage hides, from `hidden_from` to `hidden_to`, and how many."""
+    ranges = of_log.where(f.col("kind").isin(Kind.CRC, Kind.DAMAGE)).select(
         *PARTITION_KEY,
         f.col("base_offset").alias("hidden_from"),
         f.coalesce("last_offset", f.lit(2**62)).alias("hidden_to"),
     )
-    hidden = damage.distinct().select(
-        "*", (f.col("hidden_to") - f.col("hidden_from") + 1).alias("hidden")
-    )
+    count = f.col("hidden_to") - f.col("hidden_from") + 1
+    return ranges.distinct().withColumn("hidden", count)
+
+
+def excuse_hidden(of_producers: DataFrame, hidden: DataFrame) -> DataFrame:
+    """Gaps whose records can all lie in damaged bytes between their ends become notes."""
     is_between = (
         (f.col("kind") == Kind.GAP)
         & (f.col("hidden_from") > f.col("after_offset"))

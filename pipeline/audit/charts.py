@@ -16,6 +16,7 @@ _RIGHT: Final = 16
 _TOP: Final = 14
 _BOTTOM: Final = 34
 _TICKS: Final = 5
+_RING: Final = 8
 _STEPS: Final = (1, 2, 5, 10)
 _SECOND_MS: Final = 1000
 _DAY_MS: Final = 86_400_000
@@ -33,6 +34,8 @@ class Line(NamedTuple):
     """A class of the report's style sheet."""
     title: str
     """Shown when the pointer rests on it."""
+    is_marked: bool = False
+    """Whether it must be seen however short it is."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -43,6 +46,8 @@ class _Scale:
     end: float
     page_start: float
     page_end: float
+    is_whole: bool = False
+    """Whether there is nothing between two integers."""
 
     def __call__(self, value: float) -> float:
         share = (value - self.start) / ((self.end - self.start) or 1)
@@ -51,13 +56,15 @@ class _Scale:
     def ticks(self) -> list[float]:
         """Round values for the axis."""
         step = _nice_step((self.end - self.start) / _TICKS)
+        if self.is_whole:
+            step = max(step, 1)
         first = math.ceil(self.start / step)
         return [n * step for n in range(first, math.floor(self.end / step) + 1)]
 
 
 def _nice_step(least: float) -> float:
-    """The smallest of 1, 2, 5, 10, 20 ... that is not below `least`."""
-    if least <= 1:
+    """The smallest of ... 0.5, 1, 2, 5, 10, 20 ... that is not below `least`."""
+    if least <= 0:
         return 1
     power = 10.0 ** math.floor(math.log10(least))
     return next(step * power for step in _STEPS if step * power >= least)
@@ -83,14 +90,22 @@ def line_chart(label: str, lines: Sequence[Line]) -> str:
         return _empty(label)
     xs = [value for line in lines for value in (line.x1, line.x2)]
     ys = [value for line in lines for value in (line.y1, line.y2)]
-    x = _Scale(min(xs), max(xs), _LEFT, _WIDTH - _RIGHT)
-    y = _Scale(min(ys), max(ys), _HEIGHT - _BOTTOM, _TOP)
-    body = "".join(
-        f'<g class="{escape(line.style)}"><title>{escape(line.title)}</title>'
-        f'<line x1="{x(line.x1)}" y1="{y(line.y1)}" x2="{x(line.x2)}" y2="{y(line.y2)}"/></g>'
-        for line in lines
-    )
+    x = _Scale(min(xs), max(xs), _LEFT, _WIDTH - _RIGHT, is_whole=True)
+    y = _Scale(min(ys), max(ys), _HEIGHT - _BOTTOM, _TOP, is_whole=True)
+    body = "".join(_drawn(line, x, y) for line in lines)
     return _framed(label, body, _x_axis(x, number_text) + _y_axis(y))
+
+
+def _drawn(line: Line, x: _Scale, y: _Scale) -> str:
+    """The line, and a ring around its middle where it must not be missed."""
+    ring = ""
+    if line.is_marked:
+        middle = x((line.x1 + line.x2) / 2), y((line.y1 + line.y2) / 2)
+        ring = f'<circle cx="{middle[0]}" cy="{middle[1]}" r="{_RING}"/>'
+    return (
+        f'<g class="{escape(line.style)}"><title>{escape(line.title)}</title>'
+        f'<line x1="{x(line.x1)}" y1="{y(line.y1)}" x2="{x(line.x2)}" y2="{y(line.y2)}"/>{ring}</g>'
+    )
 
 
 def _framed(label: str, body: str, axes: str) -> str:
@@ -145,6 +160,6 @@ def number_text(value: float) -> str:
     """A number in three digits or so: 1.2M."""
     for unit in ("", "k", "M", "G"):
         if abs(value) < _THOUSAND:
-            return f"{value:g}{unit}"
-        value = round(value / _THOUSAND, 3)
-    return f"{value:g}T"
+            return f"{value:.4g}{unit}"
+        value /= _THOUSAND
+    return f"{value:.4g}T"

@@ -25,17 +25,25 @@ _PARTITION: Final = ("topic", "partition")
 
 
 def compare_replicas(
-    batches: DataFrame, partitions: DataFrame, high_watermarks: Mapping[PartitionOfReplica, int]
+    batches: DataFrame,
+    partitions: DataFrame,
+    hidden: DataFrame,
+    high_watermarks: Mapping[PartitionOfReplica, int],
 ) -> DataFrame:
-    """The first difference of each partition that more than one replica holds."""
+    """The first difference of each partition that more than one replica holds.
+
+    Offsets that damage hides in one replica (`hidden`) are compared in none.
+    """
     session = batches.sparkSession
     common = _common_ranges(partitions, high_watermarks)
     if common.isEmpty():
         return session.createDataFrame([], FINDING_DDL)
+    within = batches.where("crc_ok").join(f.broadcast(common), list(_PARTITION))
+    within = within.where("base_offset >= first_common AND base_offset < end_common")
+    is_hidden = [within[name] == hidden[name] for name in _PARTITION]
+    is_hidden += [within["base_offset"].between(hidden["hidden_from"], hidden["hidden_to"])]
     compared = (
-        batches.where("crc_ok")
-        .join(f.broadcast(common), list(_PARTITION))
-        .where("base_offset >= first_common AND base_offset < end_common")
+        within.join(f.broadcast(hidden), is_hidden, "left_anti")
         .withColumn("range", f.shiftright("base_offset", _RANGE_BITS))
         .withColumn("digest", _digest())
     )

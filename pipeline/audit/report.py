@@ -6,6 +6,7 @@ import datetime
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
+from importlib import resources
 from pathlib import Path
 from string import Template
 from typing import Final
@@ -15,9 +16,10 @@ from pyspark.sql import Row
 from pipeline.audit.audit import AuditTables, shown
 from pipeline.audit.charts import Line, area_chart, line_chart
 from pipeline.audit.findings import Finding, Kind, Severity
-from pipeline.audit.timeline import SequenceTimeline, Slice, sequence_timelines, slices
+from pipeline.audit.runs import Run
+from pipeline.audit.timeline import SequenceTimeline, TimeSlices, sequence_timelines, time_slices
 
-_TEMPLATE: Final = Path(__file__).with_name("report.html")
+_TEMPLATE: Final = "report.html"
 _LOGS_MAX: Final = 500
 _SECOND_MS: Final = 1000
 
@@ -46,21 +48,16 @@ def write_report(path: Path, tables: AuditTables, facts: ReportFacts) -> None:
         "made": facts.made_at.strftime("%Y-%m-%d %H:%M:%S UTC"),
         "summary": _summary(tables),
         "counts": _table(sorted(counts, reverse=True), ("severity", "kind", "count")),
-        **_time_charts(slices(tables)),
+        **_time_charts(time_slices(tables)),
         "sequences_about": _about(timelines),
         "sequence_charts": "".join(map(_sequence_chart, timelines)),
         "duplicates": _duplicates(facts.duplicates_avoided),
         "partitions": _table(partitions.collect(), partitions.columns),
-        "findings": _table(shown(tables.findings), _FINDING_COLUMNS) or "<p>None.</p>",
+        "findings": _findings(shown(tables.findings)),
     }
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(Template(_TEMPLATE.read_text("utf-8")).substitute(values), "utf-8")
-
-
-_FINDING_COLUMNS: Final = (
-    *("severity", "kind", "topic", "partition", "producer_id", "producer_epoch", "text"),
-    *("base_offset", "replica", "file", "position"),
-)
+    template = resources.files(__package__).joinpath(_TEMPLATE).read_text("utf-8")
+    path.write_text(Template(template).substitute(values), "utf-8")
 
 
 def _summary(tables: AuditTables) -> str:
@@ -72,14 +69,19 @@ def _summary(tables: AuditTables) -> str:
     )
 
 
-def _time_charts(found: Sequence[Slice]) -> dict[str, str]:
+def _time_charts(found: TimeSlices) -> dict[str, str]:
     def per_second(name: str) -> list[tuple[float, float]]:
-        return [(s.start_ms, getattr(s, name) * _SECOND_MS / s.width_ms) for s in found]
+        rate = _SECOND_MS / found.width_ms
+        return [(s.start_ms, getattr(s, name) * rate) for s in found.slices]
 
+    outside = f"; {found.batches_outside:,} batches are far outside of what is shown"
     return {
+        "outside": outside if found.batches_outside else "",
         "records_chart": area_chart("records per second", per_second("records")),
         "bytes_chart": area_chart("bytes per second", per_second("bytes")),
-        "producers_chart": area_chart("producers", [(s.start_ms, s.producers) for s in found]),
+        "producers_chart": area_chart(
+            "producers", [(s.start_ms, s.producers) for s in found.slices]
+        ),
     }
 
 
@@ -105,10 +107,11 @@ def _sequence_chart(timeline: SequenceTimeline) -> str:
     return f"<h3>{escape(title)}</h3>{line_chart(title, lines)}"
 
 
-def _run_line(run: Row) -> Line:
-    base, last = run["base_sequence"], run["base_sequence"] + run["sequences"] - 1
-    title = f"epoch {run['producer_epoch']}: sequences {base} to {run['last_sequence']}"
-    return Line(run["base_offset"], base, run["last_offset"], last, "run", title)
+def _run_line(run: Run) -> Line:
+    base, last = run.base_sequence, run.base_sequence + run.sequences - 1
+    title = f"epoch {run.producer_epoch}: sequences {base} to {run.last_sequence}"
+    style = "run later" if run.producer_epoch % 2 else "run"
+    return Line(run.base_offset, base, run.last_offset, last, style, title)
 
 
 def _finding_line(finding: Finding) -> Line:
@@ -117,8 +120,9 @@ def _finding_line(finding: Finding) -> Line:
     offset = finding.base_offset or 0
     title = f"{finding.kind}: {finding.text}"
     if finding.kind == Kind.GAP:
-        return Line(offset, base, offset, base + records - 1, "missing", title)
-    return Line(offset, base, offset + records - 1, base + records - 1, finding.severity, title)
+        return Line(offset, base, offset, base + records - 1, "missing", title, is_marked=True)
+    end_offset, end = offset + records - 1, base + records - 1
+    return Line(offset, base, end_offset, end, finding.severity, title, is_marked=True)
 
 
 def _duplicates(count: int | None) -> str:
@@ -127,20 +131,37 @@ def _duplicates(count: int | None) -> str:
     return f"{count:,} batches came again since the brokers started, and were stored once."
 
 
-def _table(rows: Sequence[Row | Finding], columns: Sequence[str]) -> str:
+def _findings(findings: Sequence[Finding]) -> str:
+    columns = ("severity", "kind", "log", "offset", "producer", "what", "where")
+    return _table([_finding_row(one) for one in findings], columns) or "<p>None.</p>"
+
+
+def _finding_row(finding: Finding) -> dict[str, object]:
+    producer = where = ""
+    if finding.producer_id is not None:
+        producer = f"{finding.producer_id} epoch {finding.producer_epoch}"
+    if finding.file is not None:
+        where = f"{finding.replica}: {finding.file} at {finding.position}"
+    return {
+        "severity": finding.severity,
+        "kind": finding.kind.replace("_", " "),
+        "log": f"{finding.topic}-{finding.partition}",
+        "offset": finding.base_offset,
+        "producer": producer,
+        "what": finding.text,
+        "where": where,
+    }
+
+
+def _table(rows: Sequence[Row | dict[str, object]], columns: Sequence[str]) -> str:
     """Empty without rows."""
     if not rows:
         return ""
     head = "".join(f"<th>{escape(name.replace('_', ' '))}</th>" for name in columns)
     body = "".join(
-        "<tr>" + "".join(_cell(_value(row, name), name) for name in columns) + "</tr>"
-        for row in rows
+        "<tr>" + "".join(_cell(row[name], name) for name in columns) + "</tr>" for row in rows
     )
     return f'<div class="scroll"><table><tr>{head}</tr>{body}</table></div>'
-
-
-def _value(row: Row | Finding, name: str) -> object:
-    return getattr(row, name) if isinstance(row, Finding) else row[name]
 
 
 def _cell(value: object, name: str) -> str:

@@ -44,7 +44,7 @@ class EpochHistory:
     top: int
     """The next place: one above the highest that is stored."""
     holes: list[Hole] = field(default_factory=list)
-    """Ascending and disjoint, all below `top`."""
+    """Invariant: ascending and disjoint, all below `top`."""
     last_offset: int = -1
     last_timestamp: int = -1
 

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from pyspark.sql import DataFrame, Row, Window
 from pyspark.sql import functions as f
 
+from pipeline.audit.arrow_rows import batch_of, rows_of
 from pipeline.audit.audit import AuditTables
 from pipeline.audit.findings import Finding, Severity
-from pipeline.audit.runs import PRODUCER_KEY
+from pipeline.audit.runs import PRODUCER_KEY, Run, merged_runs
 
 _SLICES: Final = 200
+_MOST: Final = (0.001, 0.999)
+_MARGIN: Final = 1
+"""How far beyond `_MOST` of the batches the plots reach, in parts of their time."""
+_MARGIN_MS: Final = 60_000
 _WORST_MAX: Final = 6
 _BUSIEST_MAX: Final = 3
 _RUNS_MAX: Final = 400
@@ -20,16 +25,23 @@ _FINDINGS_MAX: Final = 200
 _PARTITION: Final = ("topic", "partition")
 
 
-@dataclass(slots=True, frozen=True, kw_only=True)
-class Slice:
+class Slice(NamedTuple):
     """A span of time, by the timestamps in the batches."""
 
     start_ms: int
-    width_ms: int
     records: int
     bytes: int
     producers: int
     """Different producer ids, counted approximately."""
+
+
+class TimeSlices(NamedTuple):
+    """The time of the logs in equal parts."""
+
+    width_ms: int
+    slices: list[Slice]
+    batches_outside: int
+    """With timestamps so far off that the plots would show nothing else."""
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -41,42 +53,54 @@ class SequenceTimeline:
     partition: int
     producer_id: int
     problems: int
-    runs: list[Row]
-    """With `producer_epoch`, `base_offset`, `last_offset`, `base_sequence`, `sequences`."""
+    runs: list[Run]
     findings: list[Finding]
 
 
-def slices(tables: AuditTables) -> list[Slice]:
-    """The whole time of the logs in at most 200 parts; every partition is counted once."""
-    ends = tables.partitions.agg(f.min("first_timestamp"), f.max("last_timestamp")).first()
-    if ends is None or ends[0] is None or ends[1] is None:
-        return []
-    first, last = int(ends[0]), int(ends[1])
+def time_slices(tables: AuditTables) -> TimeSlices:
+    """At most about 200 slices; every partition is counted once, whatever its replicas."""
+    batches = _of_longest_replica(tables).where("crc_ok AND max_timestamp >= 0")
+    first, last = _shown_time(batches)
+    if first > last:
+        return TimeSlices(1, [], 0)
     width = (last - first) // _SLICES + 1
-    rows = (
-        _of_longest_replica(tables)
-        .where("crc_ok AND max_timestamp >= 0")
+    found = {
+        row["slice"]: row
+        for row in batches.where(f.col("max_timestamp").between(first, last))
         .groupBy(f.floor((f.col("max_timestamp") - first) / width).alias("slice"))
         .agg(
             f.sum("count").alias("records"),
             f.sum("bytes").alias("bytes"),
-            f.approx_count_distinct(f.expr("nullif(greatest(producer_id, -1), -1)")).alias(
+            f.count("*").alias("batches"),
+            f.approx_count_distinct(f.when(f.col("producer_id") >= 0, f.col("producer_id"))).alias(
                 "producers"
             ),
         )
         .collect()
-    )
-    found = {int(row["slice"]): row for row in rows}
-    return [
-        Slice(
-            start_ms=first + number * width,
-            width_ms=width,
-            records=found[number]["records"] if number in found else 0,
-            bytes=found[number]["bytes"] if number in found else 0,
-            producers=found[number]["producers"] if number in found else 0,
-        )
+    }
+    slices = [
+        Slice(first + number * width, row["records"], row["bytes"], row["producers"])
+        if (row := found.get(number))
+        else Slice(first + number * width, 0, 0, 0)
         for number in range((last - first) // width + 1)
     ]
+    return TimeSlices(
+        width, slices, batches.count() - sum(row["batches"] for row in found.values())
+    )
+
+
+def _shown_time(batches: DataFrame) -> tuple[int, int]:
+    """From when to when: all of it, or nearly all where a few timestamps lie far outside."""
+    row = batches.agg(
+        f.min("max_timestamp"),
+        f.percentile_approx("max_timestamp", list(_MOST)),
+        f.max("max_timestamp"),
+    ).first()
+    if row is None or row[0] is None:
+        return 0, -1
+    first, (early, late), last = row
+    margin = (late - early) * _MARGIN + _MARGIN_MS
+    return max(first, early - margin), min(last, late + margin)
 
 
 def _of_longest_replica(tables: AuditTables) -> DataFrame:
@@ -122,7 +146,7 @@ def _timeline(tables: AuditTables, of: Row) -> SequenceTimeline:
     for name in PRODUCER_KEY:
         is_of &= f.col(name) == f.lit(of[name])
     near = f.abs(f.col("base_offset") - f.lit(of["offset"]))
-    runs = tables.runs.where(is_of).orderBy(near, "base_offset").limit(_RUNS_MAX).collect()
+    rows = tables.runs.where(is_of).orderBy(near, "base_offset").limit(_RUNS_MAX).collect()
     findings = tables.findings.where(is_of).orderBy("base_offset").limit(_FINDINGS_MAX).collect()
     return SequenceTimeline(
         replica=of["replica"],
@@ -130,6 +154,13 @@ def _timeline(tables: AuditTables, of: Row) -> SequenceTimeline:
         partition=of["partition"],
         producer_id=of["producer_id"],
         problems=of["problems"],
-        runs=sorted(runs, key=lambda run: int(run["base_offset"])),
+        runs=_merged([Run(*row) for row in rows]),
         findings=[Finding(*row) for row in findings],
     )
+
+
+def _merged(runs: list[Run]) -> list[Run]:
+    """Runs in the order of the log, those that continue each other as one."""
+    in_order = sorted(runs, key=lambda run: run.base_offset)
+    batches = merged_runs([batch_of(in_order, Run)])
+    return [run for batch in batches for run in rows_of(batch, Run)]

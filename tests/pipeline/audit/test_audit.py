@@ -46,7 +46,7 @@ def test_everything_that_was_damaged_is_found_and_nothing_else(spark, tmp_path):
     sound = sound_log("sound")
     first = write_logs(tmp_path / "a", {**logs, ("sound", 0): sound, ("flipped", 0): sound})
     other = [*sound[:60], sound[60]._replace(timestamp=7), *sound[61:]]
-    second = write_logs(tmp_path / "b", {("sound", 0): other})
+    second = write_logs(tmp_path / "b", {("sound", 0): other, ("flipped", 0): sound})
     segment = sorted((first / "flipped-0").glob("*.log"))[1]
     flip_bit(segment, 70)
 

@@ -1,0 +1,118 @@
+"""The judgement of one log's bytes and offsets, on files that were damaged on purpose."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pipeline.audit.findings import Finding, Kind, Severity
+from protocol.record_batch import leader_stamp, read_header, walk
+from tests.pipeline.audit.without_spark import judge_logs, judge_producers, read_batches
+from tests.pipeline.written_logs import Sent, encode, write_logs
+
+LOG = [Sent(7, 0, 2 * number, 2, leader_epoch=3) for number in range(6)]
+
+
+def write(data_dir: Path) -> tuple[Path, list[bytes]]:
+    """A log of one segment; returns the file and its batches."""
+    write_logs(data_dir, {("orders", 0): LOG})
+    (segment,) = (data_dir / "orders-0").glob("*.log")
+    data = segment.read_bytes()
+    return segment, [data[at : at + header.size] for at, header in walk(data)]
+
+
+def judge(data_dir: Path, promised_offset: int = 2**62) -> list[Finding]:
+    return list(judge_logs(read_batches(data_dir), lambda _: promised_offset))
+
+
+def flip(batch: bytes, at: int) -> bytes:
+    return batch[:at] + bytes([batch[at] ^ 1]) + batch[at + 1 :]
+
+
+def test_a_wrong_checksum_hides_its_offsets(tmp_path: Path):
+    """The batches around it say which."""
+    segment, batches = write(tmp_path)
+    segment.write_bytes(b"".join([*batches[:2], flip(batches[2], 70), *batches[3:]]))
+    (found,) = judge(tmp_path)
+    assert (found.kind, found.base_offset, found.last_offset) == (Kind.CRC, 4, 5)
+    assert found.position == len(batches[0]) + len(batches[1])
+
+
+def test_bytes_that_are_no_batch_hide_what_stood_there(tmp_path: Path):
+    """However many batches that were."""
+    segment, batches = write(tmp_path)
+    segment.write_bytes(b"".join([batches[0], b"\xff" * 500, *batches[4:]]))
+    (found,) = judge(tmp_path)
+    assert (found.kind, found.base_offset, found.last_offset) == (Kind.DAMAGE, 2, 7)
+    assert found.records == 6
+
+
+@pytest.mark.parametrize("field", [range(8), range(16, 61)])
+def test_every_flipped_bit_of_a_header_is_a_problem(tmp_path: Path, field: range):
+    """Also in the offset, which no checksum covers: it is not the next one then."""
+    segment, batches = write(tmp_path)
+    for at in field:
+        segment.write_bytes(b"".join([*batches[:2], flip(batches[2], at), *batches[3:]]))
+        assert {f.severity for f in judge(tmp_path)} == {Severity.PROBLEM}, f"byte {at}"
+
+
+def test_a_missing_batch_leaves_a_gap_of_offsets(tmp_path: Path):
+    """It is cut out of the file, cleanly."""
+    segment, batches = write(tmp_path)
+    segment.write_bytes(b"".join([*batches[:2], *batches[3:]]))
+    (found,) = judge(tmp_path)
+    assert (found.kind, found.base_offset, found.last_offset) == (Kind.OFFSET_GAP, 4, 5)
+
+
+def test_a_batch_that_stands_twice_repeats_its_offsets(tmp_path: Path):
+    """The same bytes, as a broken copy of a file would have them."""
+    segment, batches = write(tmp_path)
+    segment.write_bytes(b"".join([*batches[:3], batches[2], *batches[3:]]))
+    (found,) = judge(tmp_path)
+    assert (found.kind, found.base_offset, found.last_offset) == (Kind.OFFSET_REPEAT, 4, 5)
+
+
+def test_leader_epochs_never_decrease(tmp_path: Path):
+    """They tell who led when the batch was appended."""
+    segment, batches = write(tmp_path)
+    older = leader_stamp(read_header(batches[2]), 4, 2) + batches[2][16:]
+    segment.write_bytes(b"".join([*batches[:2], older, *batches[3:]]))
+    (found,) = judge(tmp_path)
+    assert (found.kind, found.base_offset) == (Kind.LEADER_EPOCH_REGRESSION, 4)
+
+
+@pytest.mark.parametrize("size", [1, 60, 100])
+def test_a_torn_tail_is_a_problem_only_where_it_was_promised(tmp_path: Path, size: int):
+    """Behind the recovery point a crash may cut a batch short; the next start cuts it off."""
+    segment, batches = write(tmp_path)
+    segment.write_bytes(b"".join(batches[:5]) + batches[5][:size])
+    (note,) = judge(tmp_path, promised_offset=10)
+    assert (note.kind, note.severity) == (Kind.TORN_TAIL, Severity.NOTE)
+    (problem,) = judge(tmp_path, promised_offset=12)
+    assert (problem.kind, problem.severity) == (Kind.DAMAGE, Severity.PROBLEM)
+
+
+def test_the_producers_of_a_damaged_batch_are_not_believed(tmp_path: Path):
+    """Its sequences are missing; that damage explains it is found by the whole audit."""
+    segment, batches = write(tmp_path)
+    segment.write_bytes(b"".join([*batches[:2], flip(batches[2], 50), *batches[3:]]))
+    (gap,) = judge_producers(read_batches(tmp_path))
+    assert (gap.kind, gap.after_offset, gap.base_offset) == (Kind.GAP, 3, 6)
+
+
+def test_the_records_that_a_header_counts_are_as_many_as_its_offsets(tmp_path: Path):
+    """Only compaction, which is not for these logs, makes fewer."""
+    segment, batches = write(tmp_path)
+    fewer = encode(LOG[2]._replace(count=1), 4)
+    fewer = fewer[:23] + (1).to_bytes(4, "big") + fewer[27:]
+    sealed = _sealed(fewer)
+    segment.write_bytes(b"".join([*batches[:2], sealed, *batches[3:]]))
+    (found,) = judge(tmp_path)
+    assert (found.kind, found.records) == (Kind.RECORD_COUNT, 1)
+
+
+def _sealed(batch: bytes) -> bytes:
+    from protocol.record_batch import compute_crc
+
+    return batch[:17] + compute_crc(batch).to_bytes(4, "big") + batch[21:]
