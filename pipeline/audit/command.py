@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,6 +21,7 @@ from pipeline.data_directory import NotADataDirectoryError
 from pipeline.session import open_session
 
 _PROBLEMS_FOUND: Final = 1
+_WIDTH_OF_SCRIPTS: Final = 200
 
 
 def audit_command(
@@ -67,7 +69,8 @@ def audit_command(
                 duplicates_avoided=duplicates,
             )
             write_report(report, tables, facts)
-        console = Console(markup=False, highlight=False, emoji=False)
+        width = None if sys.stdout.isatty() else _WIDTH_OF_SCRIPTS
+        console = Console(markup=False, highlight=False, emoji=False, width=width)
         if not show_verdict(tables, console):
             raise typer.Exit(_PROBLEMS_FOUND)
 

@@ -157,25 +157,42 @@ def _table(rows: Sequence[Row | dict[str, object]], columns: Sequence[str]) -> s
     """Empty without rows."""
     if not rows:
         return ""
-    head = "".join(f"<th>{escape(name.replace('_', ' '))}</th>" for name in columns)
+    numeric = [name for name in columns if _is_numeric(name, rows[0][name])]
+    head = "".join(
+        f"<th{_class(name in numeric)}>{escape(name.replace('_', ' '))}</th>" for name in columns
+    )
     body = "".join(
-        "<tr>" + "".join(_cell(row[name], name) for name in columns) + "</tr>" for row in rows
+        "<tr>"
+        + "".join(
+            f"<td{_class(name in numeric)}>{escape(_text(row[name], name))}</td>"
+            for name in columns
+        )
+        + "</tr>"
+        for row in rows
     )
     return f'<div class="scroll"><table><tr>{head}</tr>{body}</table></div>'
 
 
-def _cell(value: object, name: str) -> str:
+def _is_numeric(name: str, value: object) -> bool:
+    """Whether the column's values are amounts; names such as a partition's are not."""
+    return isinstance(value, int) and name != "partition"
+
+
+def _class(is_number: bool) -> str:
+    return ' class="number"' if is_number else ""
+
+
+def _text(value: object, name: str) -> str:
     if value is None:
-        return "<td></td>"
-    if isinstance(value, int) and name not in ("partition", "producer_id"):
-        text = _time_text(value) if name.endswith("timestamp") else f"{value:,}"
-        return f'<td class="number">{text}</td>'
-    return f'<td class="text">{escape(str(value))}</td>'
+        return ""
+    if not isinstance(value, int):
+        return str(value)
+    return _time_text(value) if name.endswith("timestamp") else f"{value:,}"
 
 
 def _time_text(value: int) -> str:
     try:
         moment = datetime.datetime.fromtimestamp(value / _SECOND_MS, tz=datetime.UTC)
     except (OverflowError, ValueError, OSError):
-        return str(value)
+        return str(value)  # beyond the calendar, which a producer is free to send
     return moment.strftime("%Y-%m-%d %H:%M:%S")

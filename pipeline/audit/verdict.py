@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from pyspark.sql import DataFrame, Row
+from pyspark.sql import functions as f
 from rich.console import Console
 from rich.table import Table
 
@@ -14,6 +15,7 @@ from pipeline.audit.findings import Finding, Severity
 
 _LINES_MAX: Final = 50
 _PARTITIONS_MAX: Final = 50
+_AMOUNTS: Final = ("batches", "records", "bytes")
 
 
 def show_verdict(tables: AuditTables, console: Console) -> bool:
@@ -29,15 +31,18 @@ def show_verdict(tables: AuditTables, console: Console) -> bool:
 
 
 def _show_partitions(partitions: DataFrame, console: Console) -> None:
-    columns = ("replica", "topic", "partition", "first_offset", "end_offset", "batches", "records")
-    rows = partitions.orderBy("topic", "partition", "replica").select(*columns, "bytes")
-    table = Table(*(name.replace("_", " ") for name in rows.columns))
-    for row in rows.limit(_PARTITIONS_MAX).collect():
-        table.add_row(*(f"{v:,}" if isinstance(v, int) else str(v) for v in row))
+    table = Table("log", "replica")
+    for name in ("first offset", "end offset", "batches", "records", "bytes"):
+        table.add_column(name, justify="right")
+    rows = partitions.orderBy("topic", "partition", "replica").limit(_PARTITIONS_MAX).collect()
+    for row in rows:
+        numbers = (row[name] for name in ("first_offset", "end_offset", *_AMOUNTS))
+        log = f"{row['topic']}-{row['partition']}"
+        table.add_row(log, row["replica"], *("-" if n is None else f"{n:,}" for n in numbers))
     console.print(table)
-    more = partitions.count() - _PARTITIONS_MAX
-    if more > 0:
-        console.print(f"and {more} logs more")
+    totals = partitions.groupBy().agg(f.count("*"), *(f.sum(name) for name in _AMOUNTS)).collect()
+    logs, batches, records, size = (n or 0 for n in totals[0])
+    console.print(f"{logs:,} logs, {batches:,} batches, {records:,} records, {size:,} bytes")
 
 
 def _show_findings(findings: Sequence[Finding], console: Console) -> None:

@@ -67,3 +67,109 @@ def test_everything_that_was_damaged_is_found_and_nothing_else(spark, tmp_path):
     assert diverging.kind == Kind.DIVERGENCE
     assert diverging.base_offset == sum(sent.count for sent in sound[:60])
     assert {f.topic for f in found} == {*damages, "flipped", "sound"}
+
+
+def test_replicas_agree_below_the_high_watermark(spark, tmp_path):
+    """A difference is a problem where it is committed, a note above; being behind is neither."""
+    log = sound_log("replicas")
+    other = [*log[:100], log[100]._replace(timestamp=7), *log[101:]]
+    offset = sum(sent.count for sent in log[:100])
+    end = sum(sent.count for sent in log)
+    names = ("same", "behind", "begins-later", "committed", "uncommitted", "missing")
+    first = write_logs(
+        tmp_path / "a", {(name, 0): log for name in names}, high_watermarks={("uncommitted", 0): 9}
+    )
+    second = write_logs(
+        tmp_path / "b",
+        {
+            ("same", 0): log,
+            ("behind", 0): log[:70],
+            ("begins-later", 0): log,
+            ("committed", 0): other,
+            ("uncommitted", 0): other,
+            ("missing", 0): log,
+        },
+    )
+    segments = {
+        name: sorted((second / f"{name}-0").glob("*.log")) for name in ("begins-later", "missing")
+    }
+    segments["begins-later"][0].unlink()
+    gone = segments["missing"][2]
+    gone.unlink()
+
+    found = findings_of(spark, [first, second], tmp_path / "tables")
+
+    diverging = {f.topic: f for f in found if f.kind == Kind.DIVERGENCE}
+    assert diverging.keys() == {"committed", "uncommitted", "missing"}
+    assert {diverging[name].base_offset for name in ("committed", "uncommitted")} == {offset}
+    assert diverging["committed"].severity == Severity.PROBLEM
+    assert diverging["uncommitted"].severity == Severity.NOTE
+    assert diverging["missing"].base_offset == int(gone.stem)
+    assert {f.topic for f in found} == diverging.keys()
+    assert offset < end
+
+
+def test_the_command_tells_sound_from_damaged(spark, tmp_path):
+    """Exit code 0 or 1, the verdict on the terminal, the tables and the report on disk."""
+    from typer.testing import CliRunner
+
+    from pipeline.commands import app
+
+    sound = write_logs(tmp_path / "sound", {("orders", 0): sound_log("sound")})
+    damage = damaged_log("command")
+    damaged = write_logs(tmp_path / "damaged", {("orders", 0): damage.log})
+    report = tmp_path / "report.html"
+
+    result = CliRunner().invoke(app, ["audit", str(sound), "--report", str(report)])
+    assert result.exit_code == 0, result.output
+    assert "no problems" in result.output
+    assert "no problems" in report.read_text()
+
+    tables = tmp_path / "tables"
+    arguments = ["audit", str(damaged), "--report", str(report), "--output", str(tables)]
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 1
+    assert f"{len(damage.expected)} problems" in result.output
+    text = report.read_text()
+    for kind, producer_id, _, _ in damage.expected:
+        assert kind.replace("_", " ") in text
+        assert f"producer {producer_id} on orders-0" in text
+    assert "<script" not in text
+    assert spark.read.parquet(str(tables / "batches.parquet")).count() == len(damage.log)
+
+    assert CliRunner().invoke(app, arguments).exit_code == 2, "the tables are not overwritten"
+
+
+def test_a_running_broker_is_audited(spark, echoless, tmp_path):
+    """Nothing is wrong with what an idempotent producer wrote; its metrics go into the report."""
+    from typer.testing import CliRunner
+
+    from pipeline.commands import app
+    from tests.pipeline.test_cluster_scan import produce
+
+    produce(echoless.kafka_address, "live")
+    arguments = ["audit", "--bootstrap-server", echoless.kafka_address, "--topic", "live"]
+    arguments += ["--admin-server", echoless.admin_address, "--report", str(tmp_path / "r.html")]
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 0, result.output
+    assert ", 400 records," in result.output
+    assert "0 batches came again" in (tmp_path / "r.html").read_text()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["{empty}"],
+        ["{empty}", "--bootstrap-server", "127.0.0.1:1"],
+        ["--bootstrap-server", "127.0.0.1:1", "--admin-server", "127.0.0.1:1"],
+    ],
+)
+def test_wrong_usage_is_told_before_spark_starts(tmp_path, arguments):
+    """Exit code 2 and what is wrong."""
+    from typer.testing import CliRunner
+
+    from pipeline.commands import app
+
+    given = [text.format(empty=tmp_path) for text in arguments]
+    assert CliRunner().invoke(app, ["audit", *given]).exit_code == 2
