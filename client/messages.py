@@ -18,9 +18,10 @@ from kio.schema.index import schema_name_map
 from kio.serial import entity_reader, entity_writer
 from kio.serial.errors import SerialError
 
+from client.produce_request import FLEXIBLE_FROM, encode_produce_request
 from protocol.entities import entity_builder
 from protocol.errors import DecodeError
-from protocol.headers import skip_tagged_fields
+from protocol.headers import NO_TAGS, skip_tagged_fields
 
 API_VERSIONS: Final = "api_versions"
 ANSWER_BYTES_MAX: Final = 256 * 1024 * 1024
@@ -29,6 +30,8 @@ NOT_KAFKA: Final = "does not speak the Kafka protocol; use the broker's --listen
 LENGTH: Final = struct.Struct(">i")
 
 _REQUEST_HEADER: Final = struct.Struct(">hhih")
+_CLIENT_ID_BYTES: Final = CLIENT_ID.encode()
+_PRODUCE_KEY: Final = 0
 _VERSION_MAX: Final = {"produce": 12}
 """From 13 on, a produce request names topics by ids; the names do."""
 
@@ -45,12 +48,18 @@ def served_versions(answer: Any) -> ServedVersions:
     return {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
 
 
+@functools.lru_cache(maxsize=256)
+def _known_versions(api: str) -> tuple[int, frozenset[int]]:
+    """The API's key, and the versions that are spoken here."""
+    known = schema_name_map[api]
+    key: int = _schema(api, max(known), "request").__api_key__
+    return key, frozenset(one for one in known if one <= _VERSION_MAX.get(api, one))
+
+
 def newest_version(api: str, served: ServedVersions) -> int:
     """The newest version of `api` (kio's name) that both sides know. Raises `UnservedApiError`."""
-    known = schema_name_map[api]
-    key = _schema(api, max(known), "request").__api_key__
+    key, known = _known_versions(api)
     least, most = served.get(key, (0, -1))
-    most = min(most, _VERSION_MAX.get(api, most))
     shared = [version for version in known if least <= version <= most]
     if not shared:
         raise UnservedApiError(f"does not serve {api}")
@@ -60,14 +69,29 @@ def newest_version(api: str, served: ServedVersions) -> int:
 def encode_request(api: str, version: int, correlation_id: int, fields: Mapping[str, Any]) -> bytes:
     """The whole frame, its length included."""
     cls = _schema(api, version, "request")
-    client_id = CLIENT_ID.encode()
+    is_flexible = cls.__header_schema__.__flexible__
     out = io.BytesIO()
-    out.write(_REQUEST_HEADER.pack(cls.__api_key__, version, correlation_id, len(client_id)))
-    out.write(client_id)
-    if cls.__header_schema__.__flexible__:
-        out.write(b"\0")
+    out.write(_header(cls.__api_key__, version, correlation_id, is_flexible=is_flexible))
     _writer(cls)(out, entity_builder(cls)(fields))
     return LENGTH.pack(out.tell()) + out.getvalue()
+
+
+def encode_produce(
+    version: int, correlation_id: int, topic: str, partition: int, batch: bytes, *, timeout_ms: int
+) -> tuple[bytes, bytes, bytes]:
+    """The whole frame of a Produce request in three parts, with the batch as it is."""
+    head, records, tail = encode_produce_request(
+        version, topic, partition, batch, timeout_ms=timeout_ms
+    )
+    is_flexible = version >= FLEXIBLE_FROM
+    header = _header(_PRODUCE_KEY, version, correlation_id, is_flexible=is_flexible)
+    size = len(header) + len(head) + len(records) + len(tail)
+    return LENGTH.pack(size) + header + head, records, tail
+
+
+def _header(api_key: int, version: int, correlation_id: int, *, is_flexible: bool) -> bytes:
+    fixed = _REQUEST_HEADER.pack(api_key, version, correlation_id, len(_CLIENT_ID_BYTES))
+    return fixed + _CLIENT_ID_BYTES + (NO_TAGS if is_flexible else b"")
 
 
 def decode_answer(api: str, version: int, correlation_id: int, frame: bytes) -> Any:

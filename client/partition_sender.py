@@ -41,7 +41,6 @@ from protocol.errors import ErrorCode
 from protocol.records import Record
 from protocol.sequence import increment
 
-ACKS_ALL: Final = -1
 _JITTER: Final = 0.2
 _COMMIT_SHARE: Final = 0.9
 """How much of the request timeout a broker may wait for the commit; then its answer still arrives."""
@@ -79,6 +78,7 @@ class PartitionSender:
             in_flight_max=self._settings.in_flight_max,
             after_failure=self._settings.after_failure,
         )
+        self._commit_timeout_ms = round(self._settings.request_timeout_s * _COMMIT_SHARE * 1000)
         self._loop = asyncio.get_running_loop()
         self._events: deque[tuple[SequencedBatch, asyncio.Future[Any]]] = deque()
         self._wake = asyncio.Event()
@@ -132,38 +132,37 @@ class PartitionSender:
         while True:
             self._wake.clear()
             self._take_events()
-            self._maybe_give_up()
-            step = self._next_step()
+            # One reading of the clock for all three: what is not due yet is slept for.
+            now = self._loop.time()
+            self._maybe_give_up(now)
+            step = self._next_step(now)
             if step is not None:
                 await self._do(step)
             else:
-                await self._rest()
+                await self._rest(now)
 
-    def _next_step(self) -> Step | None:
-        if self._loop.time() < self._not_before:
-            return None
-        return self._sequencer.next_step()
+    def _maybe_give_up(self, now: float) -> None:
+        sequencer = self._sequencer
+        oldest = sequencer.oldest
+        if oldest is not None and not sequencer.in_flight and oldest.payload.deadline <= now:
+            self._perform(sequencer.on_overdue())
 
-    async def _rest(self) -> None:
+    def _next_step(self, now: float) -> Step | None:
+        return self._sequencer.next_step() if now >= self._not_before else None
+
+    async def _rest(self, now: float) -> None:
         """Until something happens, the back-off is over or the oldest batch has had its time."""
         oldest = self._sequencer.oldest
         until = None
         if oldest is not None and not self._sequencer.in_flight:
             until = oldest.payload.deadline
-            if self._loop.time() < self._not_before:
+            if now < self._not_before:
                 until = min(until, self._not_before)
         try:
             async with asyncio.timeout_at(until):
                 await self._wake.wait()
         except TimeoutError:
             return
-
-    def _maybe_give_up(self) -> None:
-        sequencer = self._sequencer
-        oldest = sequencer.oldest
-        if oldest is None or sequencer.in_flight or oldest.payload.deadline > self._loop.time():
-            return
-        self._perform(sequencer.on_overdue())
 
     # --- steps ---------------------------------------------------------------------------------
 
@@ -183,7 +182,9 @@ class PartitionSender:
             if connection is None or self._must_refresh:
                 await self._find_leader()
                 connection = await cluster.leader(self.topic, self.partition)
-            future = connection.send("produce", self._request(batch))
+            future = connection.produce(
+                self.topic, self.partition, self._data(batch), timeout_ms=self._commit_timeout_ms
+            )
         except (NoLeaderError, ConnectionFailedError) as error:
             self._last_reason = str(error)
             code = getattr(error, "final_code", ErrorCode.NONE)
@@ -247,17 +248,12 @@ class PartitionSender:
             return
         self._perform(self._sequencer.on_new_id(identity))
 
-    def _request(self, batch: SequencedBatch) -> dict[str, Any]:
+    def _data(self, batch: SequencedBatch) -> bytes:
+        """The batch's bytes, built when they are first needed under these numbers."""
         piece: Piece = batch.payload
         if piece.data is None:
             piece.data = self._encode(piece, batch.identity, batch.base_sequence)
-        partition = {"index": self.partition, "records": piece.data}
-        return {
-            "transactional_id": None,
-            "acks": ACKS_ALL,
-            "timeout": round(self._settings.request_timeout_s * _COMMIT_SHARE * 1000),
-            "topic_data": [{"name": self.topic, "partition_data": [partition]}],
-        }
+        return piece.data
 
     def _encode(self, piece: Piece, identity: Identity, base_sequence: int) -> bytes:
         return encode_batch(

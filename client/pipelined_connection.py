@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Mapping
-from typing import Any, NamedTuple, Self
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple, Self
 
 from client.connection import ConnectionFailedError
 from client.messages import (
@@ -21,11 +21,14 @@ from client.messages import (
     UnservedApiError,
     answer_size,
     decode_answer,
+    encode_produce,
     encode_request,
     newest_version,
     served_versions,
 )
 from protocol.errors import DecodeError
+
+_PRODUCE: Final = "produce"
 
 
 class _Pending(NamedTuple):
@@ -55,6 +58,7 @@ class PipelinedConnection:
         self._writer = writer
         self._timeout_s = timeout_s
         self._served: ServedVersions = {}
+        self._versions: dict[str, int] = {}
         self._correlation_id = 0
         self._pending: deque[_Pending] = deque()
         self._loop = asyncio.get_running_loop()
@@ -91,16 +95,23 @@ class PipelinedConnection:
         Raises `ConnectionFailedError` when nothing was sent: the connection is closed or the broker
         does not serve the API.
         """
-        try:
-            version = newest_version(api, self._served)
-        except UnservedApiError as error:
-            raise ConnectionFailedError(f"the broker at {self.address} {error}") from error
-        return self._send(api, version, fields)
+        return self._send(api, self._version(api), fields)
+
+    def produce(
+        self, topic: str, partition: int, batch: bytes, *, timeout_ms: int
+    ) -> asyncio.Future[Any]:
+        """As `send`: one batch for one partition, with acks=all."""
+        version = self._version(_PRODUCE)
+        self._check_open()
+        parts = encode_produce(
+            version, self._correlation_id + 1, topic, partition, batch, timeout_ms=timeout_ms
+        )
+        return self._write(_PRODUCE, version, parts)
 
     def serves(self, api: str) -> bool:
         try:
-            newest_version(api, self._served)
-        except UnservedApiError:
+            self._version(api)
+        except ConnectionFailedError:
             return False
         return True
 
@@ -111,15 +122,31 @@ class PipelinedConnection:
         with contextlib.suppress(asyncio.CancelledError):
             await self._reading
 
-    def _send(self, api: str, version: int, fields: Mapping[str, Any]) -> asyncio.Future[Any]:
+    def _version(self, api: str) -> int:
+        version = self._versions.get(api)
+        if version is None:
+            try:
+                version = self._versions[api] = newest_version(api, self._served)
+            except UnservedApiError as error:
+                raise ConnectionFailedError(f"the broker at {self.address} {error}") from error
+        return version
+
+    def _check_open(self) -> None:
         if self.is_closed or self._writer.is_closing():
             raise ConnectionFailedError(f"the connection to {self.address} is closed")
+
+    def _send(self, api: str, version: int, fields: Mapping[str, Any]) -> asyncio.Future[Any]:
+        self._check_open()
+        frame = encode_request(api, version, self._correlation_id + 1, fields)
+        return self._write(api, version, (frame,))
+
+    def _write(self, api: str, version: int, parts: Sequence[bytes]) -> asyncio.Future[Any]:
+        """Sends the parts of a frame that carries the next correlation id."""
         self._correlation_id += 1
-        frame = encode_request(api, version, self._correlation_id, fields)
         future: asyncio.Future[Any] = self._loop.create_future()
         deadline = self._loop.time() + self._timeout_s
         self._pending.append(_Pending(api, version, self._correlation_id, future, deadline))
-        self._writer.write(frame)
+        self._writer.writelines(parts)
         if self._watch is None:
             self._watch = self._loop.call_at(deadline, self._check_deadline)
         return future
