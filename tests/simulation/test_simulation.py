@@ -25,6 +25,7 @@ def test_no_history_breaks_a_promise(capsys: pytest.CaptureFixture[str]) -> None
     assert verdict.failures == [], "\n".join(map(line, verdict.failures))
 
 
+@pytest.mark.slow
 def test_every_kind_of_fault_strikes() -> None:
     """A few dozen histories see every fault, and hold what makes them hard."""
     verdict = play_many(range(60), jobs=1)
