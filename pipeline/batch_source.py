@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -76,7 +77,9 @@ class DirectoryReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         for stretch in partition.value:
             assert isinstance(stretch, Stretch)
-            with SegmentScan(stretch) as scan:
+            # Retention may have taken a log's first segments since the plan; if anything else is
+            # gone, its offsets are found to be missing.
+            with suppress(FileNotFoundError), SegmentScan(stretch) as scan:
                 yield from scan.rows()
 
     def _tasks(self) -> Iterator[list[Stretch]]:

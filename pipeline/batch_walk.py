@@ -59,8 +59,10 @@ def walk(buffer: Buffer, *, is_last: bool) -> Walk:
     while total - position >= HEADER_SIZE:
         length, _, magic, crc = _FRAME.unpack_from(view, position + _FRAME_POSITION)
         end = position + LOG_OVERHEAD + length
-        found.damage = _impossible(magic, length)
-        if found.damage is not None or end > total:
+        if magic != MAGIC or length < BATCH_LENGTH_MIN:
+            found.damage = _impossible(magic, length)
+            break
+        if end > total:
             break
         crc_ok = crc32c(view[position + _CHECKED_POSITION : end]) == crc
         if not crc_ok and not begins_batch(view[end:]) and not (is_last and end == total):

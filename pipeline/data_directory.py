@@ -7,10 +7,14 @@ Kafka's, so a Kafka broker's log directory is read the same way. Nothing here wr
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from pipeline.segment_scan import Stretch
 from protocol.record_batch import HEADER_SIZE, read_header
@@ -24,6 +28,8 @@ _PARTITION: Final = re.compile(r"([a-zA-Z0-9._-]+)-(0|[1-9]\d*)")
 _INDEX_ENTRY: Final = np.dtype([("relative_offset", ">i4"), ("position", ">i4")])
 
 TopicPartition = tuple[str, int]
+Index = npt.NDArray[np.void]
+"""`_INDEX_ENTRY` by `_INDEX_ENTRY`, both fields rising."""
 
 
 class NotADataDirectoryError(Exception):
@@ -68,11 +74,11 @@ def _partition_at(path: Path) -> PartitionDirectory | None:
 
 def find_stretches(replica: str, part: PartitionDirectory, bytes_max: int) -> list[Stretch]:
     """The partition's segments, cut into pieces of about `bytes_max` where an index tells how."""
-    return [
-        stretch
-        for segment in _segments(part)
-        for stretch in _cut(_whole(replica, part, segment), bytes_max)
-    ]
+    found = []
+    for segment in _segments(part):
+        with suppress(FileNotFoundError):  # deleted by retention since it was listed
+            found += _cut(_whole(replica, part, segment), bytes_max)
+    return found
 
 
 def _segments(part: PartitionDirectory) -> list[Path]:
@@ -97,31 +103,40 @@ def _cut(whole: Stretch, bytes_max: int) -> list[Stretch]:
     """The pieces between positions of the `.index` that do begin a batch."""
     size = whole.bytes_planned
     starts = [0]
-    with Path(whole.path).open("rb") as log:
-        for relative_offset, position in _index_entries(Path(whole.path).with_suffix(".index")):
-            if starts[-1] + bytes_max <= position < size:
-                log.seek(position)
-                header = log.read(HEADER_SIZE)
-                last_offset = whole.segment_offset + relative_offset
-                if len(header) == HEADER_SIZE and read_header(header).last_offset == last_offset:
-                    starts.append(position)
+    if size > bytes_max:
+        starts += _starts_in(whole, _read_index(Path(whole.path).with_suffix(".index")), bytes_max)
     return [
         whole._replace(position=start, end=end, bytes_planned=(end or size) - start)
         for start, end in zip(starts, [*starts[1:], None], strict=True)
     ]
 
 
-def _index_entries(path: Path) -> list[tuple[int, int]]:
-    """What the index says; an absent or broken one says nothing.
+def _starts_in(whole: Stretch, index: Index, bytes_max: int) -> Iterator[int]:
+    """Starts of batches at least `bytes_max` apart, up to an entry that names none."""
+    positions = index["position"]
+    start = 0
+    with Path(whole.path).open("rb") as log:
+        while (at := bisect_left(positions, start + bytes_max)) < len(index):
+            entry = index[at]
+            start = int(entry["position"])
+            log.seek(start)
+            header = log.read(HEADER_SIZE)
+            last_offset = whole.segment_offset + int(entry["relative_offset"])
+            if len(header) < HEADER_SIZE or read_header(header).last_offset != last_offset:
+                return
+            yield start
 
-    The index of a segment that Kafka still writes is padded with zeros.
+
+def _read_index(path: Path) -> Index:
+    """The entries of an index, looked up in place; none of an absent or broken one.
+
+    Kafka writes the index of the newest segment ahead of need: zeros stand behind its entries.
     """
     try:
-        data = path.read_bytes()
-    except OSError:
-        return []
-    entries = np.frombuffer(data[: len(data) // 8 * 8], _INDEX_ENTRY)
-    return [(int(offset), int(position)) for offset, position in entries if position > 0]
+        entries = np.memmap(path, _INDEX_ENTRY, "r", shape=(path.stat().st_size // 8,))
+    except (OSError, ValueError):
+        return np.empty(0, _INDEX_ENTRY)
+    return entries[: bisect_left(entries["position"], True, key=lambda position: position == 0)]
 
 
 def read_offsets(directory: Path, name: str) -> dict[TopicPartition, int]:

@@ -156,6 +156,20 @@ def test_a_running_broker_is_audited(spark, echoless, tmp_path):
     assert "0 batches came again" in (tmp_path / "r.html").read_text()
 
 
+@pytest.mark.kafka
+def test_apache_kafkas_files_are_audited(spark, apache_kafka, tmp_path):
+    """While it runs: its producers' topic, and the logs that it keeps for itself."""
+    from tests.pipeline.test_cluster_scan import produce
+
+    produce(apache_kafka.address, "audited")
+    tables = tmp_path / "tables"
+    assert findings_of(spark, [apache_kafka.data_dir], tables) == []
+    counted = spark.read.parquet(str(tables / "partitions.parquet")).groupBy("topic").sum("records")
+    records = {row[0]: row[1] for row in counted.collect()}
+    assert records["audited"] == 400
+    assert records["__cluster_metadata"] > 0
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
