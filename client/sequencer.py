@@ -280,14 +280,16 @@ class Sequencer:
         return Send(batch)
 
     def _to_retry(self) -> SequencedBatch | None:
-        """The oldest batch that has to go again; marks those that can be skipped."""
-        for index, batch in enumerate(self._sent):
-            if batch.stored is not None or batch.is_skipped:
-                continue
-            if self._is_known_stored(batch) and index + 1 < len(self._sent) + len(self._waiting):
+        """The oldest batch that has to go again; marks those that can be skipped.
+
+        A batch is skipped only before one whose acknowledgement is still to come, and confirms it.
+        """
+        still_open = [b for b in self._sent if b.stored is None and not b.is_skipped]
+        for batch in still_open:
+            if self._is_known_stored(batch) and (self._waiting or batch is not still_open[-1]):
                 batch.is_skipped = True
-                continue
-            return batch
+            else:
+                return batch
         return None
 
     def _take_waiting(self) -> SequencedBatch | None:

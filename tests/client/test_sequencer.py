@@ -312,6 +312,23 @@ def test_skipped_batches_are_sent_when_the_leader_has_lost_them():
     assert send(one) == [first]
 
 
+def test_nothing_is_skipped_behind_the_last_acknowledgement():
+    """What no acknowledgement is left to confirm is settled by itself, not waited for."""
+    one = sequencer(is_resumed=True, asks=True)
+    (first,) = given(one, 1)
+    one.next_step()
+    one.on_found(Found(3, 8))
+    send(one)
+    (second,) = given(one, 1)
+    send(one)
+    one.on_answer(second, STORED)
+    one.on_lost(first)
+    assert send(one) == [first]
+    one.on_answer(first, Answer(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER))
+    assert one.next_step() == Ask(ME)
+    assert [done.batch for done in one.on_found(Found(3, 8))] == [first, second]
+
+
 def test_resumed_partition_with_a_newer_epoch_is_fenced():
     """Somebody went on from here under a new epoch: this state is too old to be used."""
     one = sequencer(is_resumed=True, asks=True)

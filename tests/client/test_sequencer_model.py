@@ -93,8 +93,9 @@ class SequencerMachine(RuleBasedStateMachine):
         window=st.integers(1, 6),
         in_flight_max=st.integers(1, 7),
         epoch=st.sampled_from([0, 2**15 - 2]),
+        is_known=st.booleans(),
     )
-    def begin(self, window, in_flight_max, epoch):
+    def begin(self, window, in_flight_max, epoch, is_known):
         self.partition = ModelPartition(self.personality, window)
         self.in_flight_max = in_flight_max
         self.requests: deque[InFlight] = deque()
@@ -108,6 +109,10 @@ class SequencerMachine(RuleBasedStateMachine):
         self.failed: set[int] = set()
         self.certainly_absent: set[int] = set()
         self.lost: set[int] = set()
+        if is_known:  # several batches may be in flight from the first step on
+            self.give_records(1, 1)
+            self.deliver_in_order(1)
+            self.deliver_all_answers()
 
     def _new_run(self, start, value):
         sequencer = Sequencer(
@@ -117,8 +122,14 @@ class SequencerMachine(RuleBasedStateMachine):
 
     # --- the client ---------------------------------------------------------------------------
 
-    @rule(count=st.integers(1, 4))
-    def give_records(self, count):
+    @precondition(lambda self: self.current.sequencer.phase is not Phase.STOPPED)
+    @rule(count=st.integers(1, 4), batches=st.integers(1, 4))
+    def give_records(self, count, batches):
+        for _ in range(batches):
+            self._give(count)
+        self.work(steps=batches)
+
+    def _give(self, count):
         run = self.current
         if run.sequencer.phase is not Phase.STOPPED:
             values = tuple(range(run.next_value, run.next_value + count))
@@ -173,12 +184,13 @@ class SequencerMachine(RuleBasedStateMachine):
             end = base_offset + len(values)
             assert tuple(self.partition.values[base_offset:end]) == values, "not at its offset"
 
+    @precondition(lambda self: self.after_failure is AfterFailure.STOP)
     @rule()
     def save(self):
         """What a copier does now and then: its position and the producer's numbers."""
         run = self.current
         sequencer = run.sequencer
-        if sequencer.phase is Phase.STOPPED or self.after_failure is not AfterFailure.STOP:
+        if sequencer.phase is Phase.STOPPED:
             return
         start = Start(
             identity=sequencer.identity,
@@ -188,11 +200,10 @@ class SequencerMachine(RuleBasedStateMachine):
         )
         self.saved = (start, run.first_unacknowledged)
 
+    @precondition(lambda self: self.after_failure is AfterFailure.STOP)
     @rule(is_twin=st.booleans())
     def resume(self, is_twin):
         """The run is killed and another begins; or it lives on, unseen, and both send (`is_twin`)."""
-        if self.after_failure is not AfterFailure.STOP:
-            return
         start, value = self.saved
         start = Start(
             identity=start.identity,
@@ -269,6 +280,7 @@ class SequencerMachine(RuleBasedStateMachine):
         if run is self.current and flight.connection == run.connection:
             self._perform(run, run.sequencer.on_answer(flight.batch, flight.answer))
 
+    @precondition(lambda self: self.current.sequencer.in_flight)
     @rule()
     def break_connection(self):
         """The requests stay under way; their answers are lost."""
@@ -282,24 +294,27 @@ class SequencerMachine(RuleBasedStateMachine):
         for batch in lost:
             self._perform(run, run.sequencer.on_lost(batch))
 
+    @precondition(lambda self: self.has_damage and self._may_be_overdue())
     @rule()
     def be_overdue(self):
+        self._perform(self.current, self.current.sequencer.on_overdue())
+
+    def _may_be_overdue(self):
         sequencer = self.current.sequencer
-        if self.has_damage and not sequencer.in_flight:
-            self._perform(self.current, sequencer.on_overdue())
+        return not sequencer.in_flight and not sequencer.is_idle
 
     @rule(kept=st.integers(0, 3))
     def fail_over(self, kept):
         self.leader_epoch += 1
         self.partition.fail_over(kept)
 
+    @precondition(lambda self: self.has_damage and self.partition.batches)
     @rule(batch_count=st.integers(1, 3))
     def lose_records(self, batch_count):
-        if self.has_damage:
-            before = set(self.partition.values)
-            self.leader_epoch += 1
-            self.partition.lose_records(batch_count)
-            self.lost |= before - set(self.partition.values)
+        before = set(self.partition.values)
+        self.leader_epoch += 1
+        self.partition.lose_records(batch_count)
+        self.lost |= before - set(self.partition.values)
 
     @precondition(lambda self: self.has_damage and self.requests)
     @rule(pick=st.integers(0, 100))
