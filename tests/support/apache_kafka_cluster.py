@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Self
@@ -55,13 +56,23 @@ class ApacheKafkaCluster:
         return ",".join(node.address for node in self.nodes)
 
     def start(self) -> None:
-        """All at once: a node is ready only when most controllers are there."""
+        """All at once: a node is ready only when most controllers are there.
+
+        Returns when every node knows all: librdkafka's requests fail where a broker still joins.
+        """
         starting = [threading.Thread(target=node.start) for node in self.nodes]
         for thread in starting:
             thread.start()
         for thread in starting:
             thread.join()
         assert all(node.process.is_running for node in self.nodes), self.nodes[0].process.log_tail()
+        deadline = time.monotonic() + _TOPIC_TIMEOUT_S
+        while not all(self._knows_all(node) for node in self.nodes):
+            assert time.monotonic() < deadline, self.nodes[0].process.log_tail()
+
+    def _knows_all(self, node: ApacheKafka) -> bool:
+        admin = AdminClient({"bootstrap.servers": node.address, "log_level": 2})
+        return len(admin.list_topics(timeout=_TOPIC_TIMEOUT_S).brokers) == len(self.nodes)
 
     def create_topic(self, name: str, partitions: int) -> None:
         """With a replica on every node."""
