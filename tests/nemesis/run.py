@@ -20,7 +20,7 @@ from typing import Any, Final
 from tests.compatibility.programs import JAVA, LIBRDKAFKA, REPOSITORY, Program
 from tests.nemesis.client_processes import ReaderProcess, Writer
 from tests.nemesis.faults import CUTS, Faults
-from tests.nemesis.judge import Evidence, judge
+from tests.nemesis.judge import NUMBERS_PER_PRODUCER, Evidence, judge
 from tests.nemesis.network import Network, reason_unavailable
 from tests.nemesis.plan import Kind, make_plan
 from tests.nemesis.replica_logs import first_difference, read_batches, read_numbers
@@ -150,8 +150,11 @@ class Run:
         for writer in self._writers:
             summary = writer.end()
             if "error" in summary:
+                # It may have ended by an exception; then nobody knows how much it has sent.
                 verdict.problems.append(f"{writer.name}: {summary['error']}")
-            sent[writer.producer] = int(summary.get("sent", 0))
+                verdict.fatal_errors += "FATAL" in summary["error"]
+            verdict.sent += int(summary.get("sent", 0))
+            sent[writer.producer] = int(summary.get("sent", NUMBERS_PER_PRODUCER))
             verdict.acknowledged += int(summary.get("acked", 0))
             verdict.failed_deliveries += sum(summary.get("errors", {}).values())
             if summary.get("fatal"):
@@ -159,7 +162,6 @@ class Run:
                 verdict.problems.append(f"{writer.name}: fatal: {summary['fatal']}")
             if summary.get("errors"):
                 verdict.problems.append(f"{writer.name}: {summary['errors']}")
-        verdict.sent = sum(sent.values())
         self._expect(self._cluster.is_healed, "all replicas are in sync with equal ends")
         self._reader.begin_stop()
         summary = self._reader.end()
