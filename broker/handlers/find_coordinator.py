@@ -31,19 +31,24 @@ _UNKNOWN = "this kind of coordinator is not known"
 
 
 def handle(request: Request, broker: Broker) -> Answer:
-    """The same for every key asked for: this broker, or INVALID_REQUEST with the reason."""
+    """The same for every key asked for: this broker, or the reason why not."""
     body = request.body
-    found = _coordinator(getattr(body, "key_type", _GROUP), broker, request.peer.listener)
+    found = coordinator(getattr(body, "key_type", _GROUP), broker, request.peer.listener)
     keys = getattr(body, "coordinator_keys", ())
     return {"throttle_time": 0, "coordinators": [{"key": key, **found} for key in keys], **found}
 
 
-def _coordinator(key_type: int, broker: Broker, listener: str) -> dict[str, Any]:
+def coordinator(key_type: int, broker: Broker, listener: str) -> dict[str, Any]:
+    """Who coordinates keys of this type, for a client of this listener."""
     broker_id = broker.config.broker_id
     address = broker.addresses(listener).get(broker_id)
     if key_type == _GROUP and address is not None:
         found = {"node_id": broker_id, "host": address.host, "port": address.port}
         return {"error_code": ErrorCode.NONE, "error_message": None, **found}
-    reason = _REASONS.get(key_type, _UNKNOWN)
     nobody = {"node_id": -1, "host": "", "port": -1}
-    return {"error_code": ErrorCode.INVALID_REQUEST, "error_message": reason, **nobody}
+    if key_type == _GROUP:
+        # A member of a cluster that has lost its session and joins again: the client asks again.
+        code, reason = ErrorCode.COORDINATOR_NOT_AVAILABLE, "this broker is not registered now"
+    else:
+        code, reason = ErrorCode.INVALID_REQUEST, _REASONS.get(key_type, _UNKNOWN)
+    return {"error_code": code, "error_message": reason, **nobody}

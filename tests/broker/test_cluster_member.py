@@ -24,7 +24,7 @@ from broker.coordination.node_tree import CoordinationError
 from broker.coordination.registration import BrokerIdInUseError, decode_broker
 from broker.coordination.topic import NewTopic
 from broker.environment import Environment, wall_clock_ms
-from broker.handlers import metadata
+from broker.handlers import find_coordinator, metadata
 from broker.replication.peers import TcpPeers
 from protocol.errors import ErrorCode
 from protocol.record_batch import read_header
@@ -111,6 +111,20 @@ async def test_a_topic_that_needs_more_brokers_is_worth_asking_for_again() -> No
     (topic,) = (await answer)["topics"]
     assert topic["error_code"] is ErrorCode.LEADER_NOT_AVAILABLE
     await member.broker.stop()
+
+
+async def test_a_broker_that_is_not_registered_is_no_coordinator_for_now() -> None:
+    """Between two sessions a consumer is told to ask again: any other code would end it."""
+    member = Member(MemoryTree(), MemoryFileSystem())
+    await member.start()
+    broker = member.broker
+    assert find_coordinator.coordinator(0, broker, "PLAINTEXT")["error_code"] is ErrorCode.NONE
+    await member.tree.delete("/brokers/ids/1")
+    while broker.live_brokers:
+        await member.tree.children("/brokers")
+    found = find_coordinator.coordinator(0, broker, "PLAINTEXT")
+    assert found["error_code"] is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    await broker.stop()
 
 
 async def test_an_empty_disk_is_no_replacement_for_the_last_replica() -> None:
