@@ -1,9 +1,9 @@
 """What was decided about each batch of an idempotent producer, and why.
 
 Produce reports every outcome here, so that `/metrics`, the log and `/decisions` cannot disagree.
-Memory is bounded: two rings of `capacity` outcomes, one for appended batches and one for the
-interesting rest, so that a busy producer's appends never push out the one refusal that somebody
-is looking for.
+Memory is bounded: rings of `capacity` events, one for appended batches, one for the interesting
+rest and one for injected faults, so that a busy producer's appends never push out the one refusal
+that somebody is looking for. Whoever follows has a bounded queue (`decision_stream.py`).
 
 A spurious 45 makes clients store records twice, so each one is logged with the window it was
 judged by, and so is a repeat whose bytes differ.
@@ -13,9 +13,16 @@ from __future__ import annotations
 
 import logging
 from collections import deque
+from collections.abc import Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from broker.decision_stream import (
+    EVERYTHING,
+    DecisionStream,
+    Selection,
+    Subject,
+)
 from broker.metrics import Metrics
 from broker.request import Request
 from protocol.dedup import Duplicate, Reject
@@ -43,7 +50,7 @@ class Outcome(NamedTuple):
     """One batch and what became of it."""
 
     number: int
-    """Counts the outcomes of this broker since its start."""
+    """Counts the events of this broker since its start: outcomes and faults."""
     time_ms: int
     topic: str
     partition: int
@@ -51,6 +58,8 @@ class Outcome(NamedTuple):
     client_id: str | None
     address: str
     """The client's `host:port`."""
+    connection_id: int
+    correlation_id: int
     outcome: str
     """One of the four names above."""
     base_offset: int
@@ -58,19 +67,67 @@ class Outcome(NamedTuple):
     error_code: ErrorCode = ErrorCode.NONE
     reason: str = ""
     window: Window = ()
-    """What it was judged by, where it was refused or its bytes differ."""
+    """What it was judged by: of an appended batch only where somebody followed."""
+
+    def subjects(self) -> Sequence[Subject]:
+        return ((self.header.producer_id, self.topic, self.partition),)
+
+
+class FaultedBatch(NamedTuple):
+    """One batch in a request that a fault has hit."""
+
+    topic: str
+    partition: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    last_sequence: int
+
+
+class FaultHit(NamedTuple):
+    """An injected fault that did something, to a request or to the broker."""
+
+    number: int
+    """Given by `record_fault`; in the order of the outcomes."""
+    time_ms: int
+    rule: str
+    """The rule's name."""
+    action: str
+    """The type of its action: `drop_response`."""
+    api: str
+    """The request's API: `produce`; empty where no request was hit."""
+    connection_id: int
+    correlation_id: int
+    client_id: str | None
+    address: str
+    """The client's `host:port`."""
+    batches: tuple[FaultedBatch, ...] = ()
+    """What a produce request carried."""
+
+    def subjects(self) -> Sequence[Subject]:
+        return [(batch.producer_id, batch.topic, batch.partition) for batch in self.batches]
+
+
+Event = Outcome | FaultHit
 
 
 class Decisions:
-    """The latest outcomes of one broker. Single owner: the event loop."""
+    """The latest events of one broker. Single owner: the event loop."""
 
-    __slots__ = ("_appended", "_metrics", "_number", "_others")
+    __slots__ = ("_appended", "_faults", "_metrics", "_number", "_others", "_streams")
 
     def __init__(self, metrics: Metrics, capacity: int = CAPACITY_DEFAULT) -> None:
         self._metrics = metrics
         self._number = 0
         self._appended: deque[Outcome] = deque(maxlen=capacity)
         self._others: deque[Outcome] = deque(maxlen=capacity)
+        self._faults: deque[FaultHit] = deque(maxlen=capacity)
+        self._streams: tuple[DecisionStream, ...] = ()
+
+    @property
+    def is_followed(self) -> bool:
+        """Whether somebody wants to see the window before each append, which costs a look-up."""
+        return bool(self._streams)
 
     def record(
         self,
@@ -79,31 +136,83 @@ class Decisions:
         header: BatchHeader,
         result: Appended | Duplicate | Reject,
         now_ms: int,
+        *,
+        window_before: Window = (),
     ) -> None:
-        """Keeps one outcome (the oldest of its ring goes when that is full), counts and logs it."""
-        self._number = number = self._number + 1
-        client_id, address = request.header.client_id, request.peer.address
-        topic, index = partition.topic, partition.index
-        offset = result.base_offset if isinstance(result, Appended) else -1
-        outcome = Outcome(number, now_ms, topic, index, header, client_id, address, APPEND, offset)
-        if isinstance(result, Appended):
-            self._appended.append(outcome)
-        elif isinstance(result, Duplicate):
-            self._others.append(self._repeated(outcome, result, _window(partition, header)))
-        else:
-            self._others.append(self._rejected(outcome, result, _window(partition, header)))
+        """Keeps one outcome (the oldest of its ring goes when that is full), counts and logs it.
 
-    def latest(
-        self, count: int, *, producer_id: int | None = None, topic: str | None = None
-    ) -> list[Outcome]:
-        """At most `count` outcomes, the newest first, of one producer or topic if asked for."""
-        wanted = (
-            outcome
-            for outcome in sorted([*self._appended, *self._others], reverse=True)
-            if producer_id is None or outcome.header.producer_id == producer_id
-            if topic is None or outcome.topic == topic
+        `window_before` is needed of an appended batch only, and only while `is_followed`.
+        """
+        self._number = number = self._number + 1
+        sent, peer = request.header, request.peer
+        offset = result.base_offset if isinstance(result, Appended) else -1
+        outcome = Outcome(
+            number,
+            now_ms,
+            partition.topic,
+            partition.index,
+            header,
+            sent.client_id,
+            peer.address,
+            peer.connection_id,
+            sent.correlation_id,
+            APPEND,
+            offset,
         )
-        return list(islice(wanted, count))
+        if isinstance(result, Appended):
+            if window_before:
+                outcome = outcome._replace(window=window_before)
+            self._appended.append(outcome)
+        else:
+            outcome = self._explained(outcome, result, window_of(partition, header.producer_id))
+            self._others.append(outcome)
+        if self._streams:
+            self._tell(outcome)
+
+    def record_fault(self, hit: FaultHit) -> None:
+        """Keeps one hit, in the order of the outcomes: its number is given here."""
+        self._number += 1
+        hit = hit._replace(number=self._number)
+        self._faults.append(hit)
+        self._tell(hit)
+
+    # Looking back
+
+    def latest(self, count: int, selection: Selection = EVERYTHING) -> list[Outcome]:
+        """At most `count` outcomes, the newest first."""
+        outcomes = sorted([*self._appended, *self._others], reverse=True)
+        return list(islice(filter(selection.includes, outcomes), count))
+
+    def latest_faults(self, count: int, selection: Selection = EVERYTHING) -> list[FaultHit]:
+        """At most `count` hits, the newest first."""
+        return list(islice(filter(selection.includes, reversed(self._faults)), count))
+
+    def latest_events(self, count: int, selection: Selection = EVERYTHING) -> list[Event]:
+        """At most `count` outcomes and hits, the newest last."""
+        events: list[Event] = [*self.latest(count, selection)]
+        events += self.latest_faults(count, selection)
+        return sorted(events, key=lambda event: event.number)[-count:]
+
+    # Following
+
+    def follow(self, stream: DecisionStream) -> None:
+        """Offers every event from now on to `stream`."""
+        self._streams = (*self._streams, stream)
+
+    def unfollow(self, stream: DecisionStream) -> None:
+        """Leaves `stream` alone."""
+        self._streams = tuple(one for one in self._streams if one is not stream)
+
+    def _tell(self, event: Event) -> None:
+        for stream in self._streams:
+            stream.offer(event)
+
+    # The decisions worth a word
+
+    def _explained(self, outcome: Outcome, result: Duplicate | Reject, window: Window) -> Outcome:
+        if isinstance(result, Duplicate):
+            return self._repeated(outcome, result, window)
+        return self._rejected(outcome, result, window)
 
     def _rejected(self, outcome: Outcome, reject: Reject, window: Window) -> Outcome:
         self._metrics.rejects[reject.code.name] += 1
@@ -118,19 +227,22 @@ class Decisions:
         self._metrics.duplicates_total += 1
         offset = duplicate.original.base_offset
         reason = f"stored before at offset {offset}"
-        repeated = outcome._replace(outcome=DUPLICATE, base_offset=offset, reason=reason)
+        repeated = outcome._replace(
+            outcome=DUPLICATE, base_offset=offset, reason=reason, window=window
+        )
         if not duplicate.divergent:
             return repeated
         self._metrics.divergent_duplicates_total += 1
         divergent = repeated._replace(
-            outcome=DIVERGENT_DUPLICATE, reason=f"{reason}, with other bytes", window=window
+            outcome=DIVERGENT_DUPLICATE, reason=f"{reason}, with other bytes"
         )
         _warn(divergent)
         return divergent
 
 
-def _window(partition: Partition, header: BatchHeader) -> Window:
-    entry = partition.log.producers.get(header.producer_id)
+def window_of(partition: Partition, producer_id: int) -> Window:
+    """What the partition remembers of the producer at this moment."""
+    entry = partition.log.producers.get(producer_id)
     batches = () if entry is None else entry.batches
     return tuple((batch.base_sequence, batch.last_sequence) for batch in batches)
 

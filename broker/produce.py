@@ -12,6 +12,7 @@ from __future__ import annotations
 import uuid
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from broker.decisions import window_of
 from broker.partition import Partition
 from broker.request import Request
 from protocol.batch_validation import check_batch, check_container
@@ -120,9 +121,11 @@ def _append(
     write: Write, partition: Partition, records: Buffer, header: BatchHeader
 ) -> PartitionProduced | Stored:
     index = partition.index
+    decisions = write.broker.decisions
+    before = window_of(partition, header.producer_id) if decisions.is_followed else ()
     result = partition.append(records, header, write.now_ms)
     if header.has_producer_id:
-        write.broker.decisions.record(write.request, partition, header, result, write.now_ms)
+        decisions.record(write.request, partition, header, result, write.now_ms, window_before=before)
     if isinstance(result, Reject):
         refused = _failed(index, KafkaError(result.code), partition)._replace(reason=result.reason)
         if result.code is not ErrorCode.DUPLICATE_SEQUENCE_NUMBER:

@@ -24,6 +24,7 @@ from broker.admin.documents import (
 from broker.admin.exposition import CONTENT_TYPE, Exposition
 from broker.admin.view import BrokerView, PartitionView
 from broker.config_values import INT64_MAX, integer
+from broker.decision_stream import Selection
 
 LIST_MAX: Final = 10_000
 _LIMIT_DEFAULT: Final = 1000
@@ -135,8 +136,11 @@ class _Pages:
     async def decisions(self, request: web.Request) -> web.Response:
         outcomes = self._broker.decisions.latest(
             _integer(request.query, "n", _DECISIONS_DEFAULT, LIST_MAX),
-            producer_id=_optional_integer(request.query, "producer_id"),
-            topic=request.query.get("topic"),
+            Selection(
+                _optional_integer(request.query, "producer_id"),
+                request.query.get("topic"),
+                _optional_integer(request.query, "partition"),
+            ),
         )
         return web.json_response({"decisions": [decision_document(one) for one in outcomes]})
 

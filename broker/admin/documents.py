@@ -86,6 +86,8 @@ def decision_document(outcome: Outcome) -> dict[str, Any]:
         "partition": outcome.partition,
         "client_id": outcome.client_id,
         "address": outcome.address,
+        "connection_id": outcome.connection_id,
+        "correlation_id": outcome.correlation_id,
         "producer_id": header.producer_id,
         "producer_epoch": header.producer_epoch,
         "base_sequence": header.base_sequence,

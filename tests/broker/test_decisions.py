@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import pytest
 
+from broker.decision_stream import Selection
 from broker.decisions import Decisions
 from broker.metrics import Metrics
 from broker.partition import Partition
@@ -113,5 +114,5 @@ def test_outcomes_are_newest_first_and_can_be_narrowed() -> None:
     _append(decisions, _partition("orders"), _header(8))
     _append(decisions, _partition("bills"), _header(8))
     assert [o.number for o in decisions.latest(2)] == [3, 2]
-    assert [o.number for o in decisions.latest(9, producer_id=8, topic="orders")] == [2]
-    assert [o.number for o in decisions.latest(9, topic="none")] == []
+    assert [o.number for o in decisions.latest(9, Selection(8, "orders"))] == [2]
+    assert [o.number for o in decisions.latest(9, Selection(topic="none"))] == []

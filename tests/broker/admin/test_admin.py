@@ -154,6 +154,8 @@ async def test_decisions_say_who_what_and_why(admin: _Admin) -> None:
             "partition": 0,
             "client_id": "billing",
             "address": "10.0.0.1:5000",
+            "connection_id": 1,
+            "correlation_id": 1,
             "producer_id": 7,
             "producer_epoch": 2,
             "base_sequence": 9,
