@@ -14,7 +14,8 @@ MAY_IMPORT = {
     "broker": {"broker", "storage", "protocol"},
     "client": {"client", "protocol"},
     "pipeline": {"pipeline", "client", "protocol"},
-    "cli": {"cli", "pipeline", "client", "broker", "storage", "protocol"},
+    "testkit": {"testkit", "client", "protocol"},
+    "cli": {"cli", "testkit", "pipeline", "client", "broker", "storage", "protocol"},
 }
 PURE = ("protocol", "broker/replication/core", "client/sequencer.py", "client/lease.py")
 NOT_PURE = {"asyncio", "socket", "os", "time", "random", "logging", "kazoo", "threading"}

@@ -1,0 +1,154 @@
+"""A broker in a process of its own, as a user starts it: on free ports, gone when the block ends.
+
+    with BrokerProcess({"num_partitions": "3"}) as broker:
+        broker.bootstrap_servers; broker.kill(); broker.start()
+
+Ready after 0.3 s. The first start takes free ports; later ones take the same ports and the same
+data directory. Nothing that the user configured for real brokers (ECHOLESS_...) reaches it.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import re
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final, Self
+
+_READY: Final = re.compile(
+    rb"ready broker_id=\d+ listen=(?P<listen>\S+) native=(?P<native>\S+) admin=(?P<admin>\S+)"
+)
+ANY_PORT: Final = "127.0.0.1:0"
+_START_TIMEOUT_S: Final = 60
+_STOP_TIMEOUT_S: Final = 10
+_LOG_LINES_SHOWN: Final = 20
+
+
+class BrokerStartError(Exception):
+    """The broker ended, or stayed silent, before its ready line. Carries the end of its log."""
+
+
+class BrokerProcess:
+    """`echoless serve`. Single owner: one thread starts, stops and kills it."""
+
+    def __init__(
+        self,
+        settings: Mapping[str, str] | None = None,
+        *,
+        data_dir: Path | None = None,
+        faults_file: Path | None = None,
+        arguments: Sequence[str] = (),
+        addresses: tuple[str, str, str] = (ANY_PORT, ANY_PORT, ANY_PORT),
+    ) -> None:
+        """Without `data_dir` the data is in a temporary directory and goes with the block.
+
+        `settings` are configuration names and values; `addresses` are those to listen on, for the
+        Kafka protocol, the native one and HTTP.
+        """
+        self.bootstrap_servers, self.native, self.admin = addresses
+        """`host:port`; the real ports are known once it has started."""
+        self._settings = dict(settings or {})
+        self._arguments = list(arguments)
+        if faults_file is not None:
+            self._arguments += ["--faults", str(faults_file)]
+        self._directory = tempfile.TemporaryDirectory(prefix="echoless-testkit-")
+        self.data_dir = data_dir or Path(self._directory.name) / "data"
+        self.log_path = Path(self._directory.name) / "log"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self._directory.cleanup()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            self.stop()
+        finally:
+            self._directory.cleanup()
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def start(self) -> None:
+        """Returns when the broker accepts requests. Raises `BrokerStartError`."""
+        assert not self.is_running, "already running"
+        with self.log_path.open("ab") as log:
+            self._process = subprocess.Popen(
+                self._command(),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                env={**_environment(), "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            )
+        atexit.register(self._process.kill)
+        ready = _READY.match(self._first_line())
+        if ready is None:
+            self.kill()
+            raise BrokerStartError(f"the broker did not start:\n{self.log_tail()}")
+        self.bootstrap_servers, self.native, self.admin = (
+            ready[name].decode() for name in ("listen", "native", "admin")
+        )
+
+    def stop(self) -> int:
+        """SIGTERM, and SIGKILL where that is not enough; returns the exit status."""
+        return self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """SIGKILL, as in a crash: what the operating system was given survives."""
+        self._end(signal.SIGKILL)
+
+    def wait_for_end(self, timeout_s: float = 30.0) -> int:
+        """Waits until the process ended by itself (a fault may crash it); its exit status."""
+        assert self._process is not None, "not running"
+        self._process.wait(timeout_s)
+        return self._end(signal.SIGKILL)
+
+    def log_tail(self) -> str:
+        """The last lines of what it logged, over all starts."""
+        text = self.log_path.read_text(errors="replace") if self.log_path.exists() else ""
+        return "\n".join(text.splitlines()[-_LOG_LINES_SHOWN:])
+
+    def _first_line(self) -> bytes:
+        assert self._process is not None
+        assert self._process.stdout is not None
+        readable, _, _ = select.select([self._process.stdout], [], [], _START_TIMEOUT_S)
+        return self._process.stdout.readline() if readable else b""
+
+    def _end(self, number: signal.Signals) -> int:
+        process, self._process = self._process, None
+        if process is None:
+            return 0
+        process.send_signal(number)
+        try:
+            return process.wait(_STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            return process.wait()
+        finally:
+            atexit.unregister(process.kill)
+            assert process.stdout is not None
+            process.stdout.close()
+
+    def _command(self) -> list[str]:
+        return [
+            *(sys.executable, "-m", "broker", "--listen", self.bootstrap_servers),
+            *("--native-listen", self.native, "--admin-listen", self.admin),
+            *("--data-dir", str(self.data_dir)),
+            *(part for item in self._settings.items() for part in ("--set", "=".join(item))),
+            *self._arguments,
+        ]
+
+
+def _environment() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if not name.startswith("ECHOLESS_")}
