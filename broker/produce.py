@@ -125,7 +125,9 @@ def _append(
     before = window_of(partition, header.producer_id) if decisions.is_followed else ()
     result = partition.append(records, header, write.now_ms)
     if header.has_producer_id:
-        decisions.record(write.request, partition, header, result, write.now_ms, window_before=before)
+        decisions.record(
+            write.request, partition, header, result, write.now_ms, window_before=before
+        )
     if isinstance(result, Reject):
         refused = _failed(index, KafkaError(result.code), partition)._replace(reason=result.reason)
         if result.code is not ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
