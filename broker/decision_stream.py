@@ -52,10 +52,10 @@ class Waiting(NamedTuple):
 class DecisionStream:
     """The queue of one reader."""
 
-    __slots__ = ("_capacity", "_events", "_has_news", "_is_closed", "_lost", "_selection")
+    __slots__ = ("_capacity", "_events", "_has_news", "_is_closed", "_lost", "selection")
 
     def __init__(self, selection: Selection = EVERYTHING, capacity: int = CAPACITY_DEFAULT) -> None:
-        self._selection = selection
+        self.selection = selection
         self._capacity = capacity
         self._events: list[Event] = []
         self._lost = 0
@@ -64,7 +64,7 @@ class DecisionStream:
 
     def offer(self, event: Event) -> None:
         """Keeps the event if it is wanted and there is room; never waits."""
-        if self._is_closed or not self._selection.includes(event):
+        if self._is_closed or not self.selection.includes(event):
             return
         if len(self._events) < self._capacity and not self._lost:
             self._events.append(event)

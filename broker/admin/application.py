@@ -8,27 +8,20 @@ from __future__ import annotations
 
 import logging
 import socket
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from itertools import islice
 from typing import Any, Final
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
-from broker.admin.documents import (
-    decision_document,
-    producer_document,
-    ready_document,
-    topics_document,
-)
+from broker.admin.decisions import LIST_MAX, DecisionPages
+from broker.admin.documents import producer_document, ready_document, topics_document
 from broker.admin.exposition import CONTENT_TYPE, Exposition
+from broker.admin.query import read_count, read_optional
 from broker.admin.view import BrokerView, PartitionView
-from broker.config_values import INT64_MAX, integer
-from broker.decision_stream import Selection
 
-LIST_MAX: Final = 10_000
 _LIMIT_DEFAULT: Final = 1000
-_DECISIONS_DEFAULT: Final = 100
 _SHUTDOWN_TIMEOUT_S: Final = 1.0
 
 _logger = logging.getLogger(__name__)
@@ -58,6 +51,7 @@ async def serve(listener: socket.socket, broker: BrokerView) -> web.AppRunner:
         access_log=None,
         logger=_logger,
         shutdown_timeout=_SHUTDOWN_TIMEOUT_S,
+        handler_cancellation=True,  # whoever follows decisions and goes is noticed at once
     )
     await runner.setup()
     await web.SockSite(runner, listener).start()
@@ -67,7 +61,9 @@ async def serve(listener: socket.socket, broker: BrokerView) -> web.AppRunner:
 def application(broker: BrokerView) -> web.Application:
     """The routes, bound to one broker."""
     pages = _Pages(broker)
+    decisions = DecisionPages(broker)
     app = web.Application(middlewares=[_errors_as_json])
+    app.on_shutdown.append(decisions.close)
     app.add_routes(
         [
             web.get("/", pages.index),
@@ -76,7 +72,7 @@ def application(broker: BrokerView) -> web.Application:
             web.get("/metrics", pages.metrics),
             web.get("/topics", pages.topics),
             web.get("/producers/{topic}/{partition}", pages.producers),
-            web.get("/decisions", pages.decisions),
+            web.get("/decisions", decisions.decisions),
         ]
     )
     return app
@@ -116,8 +112,8 @@ class _Pages:
     async def producers(self, request: web.Request) -> web.Response:
         topic, partition_text = request.match_info["topic"], request.match_info["partition"]
         partition = self._partition(topic, partition_text)
-        limit = _integer(request.query, "limit", _LIMIT_DEFAULT, LIST_MAX)
-        wanted = _optional_integer(request.query, "producer_id")
+        limit = read_count(request.query, "limit", _LIMIT_DEFAULT, least=1, most=LIST_MAX)
+        wanted = read_optional(request.query, "producer_id")
         producers = partition.log.producers
         if wanted is None:
             listed = list(islice(producers.items(), limit))
@@ -133,17 +129,6 @@ class _Pages:
             }
         )
 
-    async def decisions(self, request: web.Request) -> web.Response:
-        outcomes = self._broker.decisions.latest(
-            _integer(request.query, "n", _DECISIONS_DEFAULT, LIST_MAX),
-            Selection(
-                _optional_integer(request.query, "producer_id"),
-                request.query.get("topic"),
-                _optional_integer(request.query, "partition"),
-            ),
-        )
-        return web.json_response({"decisions": [decision_document(one) for one in outcomes]})
-
     def _partition(self, topic: str, index: str) -> PartitionView:
         partition = None
         if index.isdecimal():
@@ -155,21 +140,6 @@ class _Pages:
 
 def _unavailable(status: str, reason: str) -> web.Response:
     return web.json_response({"status": status, "error": reason}, status=503)
-
-
-def _integer(query: Mapping[str, str], name: str, default: int, most: int) -> int:
-    return _read_integer(query[name], name, 1, most) if name in query else default
-
-
-def _optional_integer(query: Mapping[str, str], name: str) -> int | None:
-    return _read_integer(query[name], name, 0, INT64_MAX) if name in query else None
-
-
-def _read_integer(text: str, name: str, least: int, most: int) -> int:
-    try:
-        return integer(least, most).read(text)
-    except ValueError as error:
-        raise web.HTTPBadRequest(text=f"{name}: {error}") from error
 
 
 @web.middleware

@@ -6,7 +6,7 @@ from collections import defaultdict
 from typing import Any
 
 from broker.admin.view import BrokerView, PartitionView
-from broker.decisions import Outcome
+from broker.decisions import Event, FaultHit, Outcome
 from protocol.dedup import BatchMetadata, ProducerEntry
 
 
@@ -98,3 +98,15 @@ def decision_document(outcome: Outcome) -> dict[str, Any]:
         "reason": outcome.reason,
         "window": [list(sequences) for sequences in outcome.window],
     }
+
+
+def fault_document(hit: FaultHit) -> dict[str, Any]:
+    """One hit of a fault: which rule, what it did, and to which request."""
+    return {**hit._asdict(), "batches": [batch._asdict() for batch in hit.batches]}
+
+
+def event_document(event: Event) -> dict[str, Any]:
+    """One line of the stream, which says in `event` what it is."""
+    if isinstance(event, FaultHit):
+        return {"event": "fault", **fault_document(event)}
+    return {"event": "decision", **decision_document(event)}

@@ -167,7 +167,7 @@ async def test_decisions_say_who_what_and_why(admin: _Admin) -> None:
             "window": [[0, 1]],
         }
     ]
-    assert (await admin.get("/decisions?producer_id=8"))[1] == {"decisions": []}
+    assert (await admin.get("/decisions?producer_id=8"))[1] == {"decisions": [], "faults": []}
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,102 @@
+"""`/decisions`: the latest decisions as one document, or all of them as they happen.
+
+Following is a stream of lines, one JSON object each. A reader that is too slow for its broker loses
+events and is told how many; nothing else in the broker ever waits for it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any, Final
+
+from aiohttp import web
+from aiohttp.client_exceptions import ClientConnectionError
+
+from broker.admin.documents import decision_document, event_document, fault_document
+from broker.admin.query import read_count, read_fact, read_selection
+from broker.admin.view import BrokerView
+from broker.decision_stream import DecisionStream
+from broker.decisions import Event
+
+LIST_MAX: Final = 10_000
+FOLLOWERS_MAX: Final = 16
+"""Each may have a full queue in memory."""
+_COUNT_DEFAULT: Final = 100
+
+
+class DecisionPages:
+    """The path and its readers, for one broker."""
+
+    def __init__(self, broker: BrokerView) -> None:
+        self._broker = broker
+        self._streams: list[DecisionStream] = []
+
+    async def decisions(self, request: web.Request) -> web.StreamResponse:
+        """Answers GET /decisions."""
+        is_followed = read_fact(request.query, "follow")
+        least = 0 if is_followed else 1
+        count = read_count(request.query, "n", _COUNT_DEFAULT, least=least, most=LIST_MAX)
+        selection = read_selection(request.query)
+        if is_followed:
+            return await self._follow(request, count, DecisionStream(selection))
+        decisions = self._broker.decisions
+        return web.json_response(
+            {
+                "decisions": [decision_document(o) for o in decisions.latest(count, selection)],
+                "faults": [fault_document(h) for h in decisions.latest_faults(count, selection)],
+            }
+        )
+
+    async def close(self, _: web.Application) -> None:
+        """Ends all streams, so that the port need not wait for their readers."""
+        for stream in self._streams:
+            stream.close()
+
+    async def _follow(
+        self, request: web.Request, count: int, stream: DecisionStream
+    ) -> web.StreamResponse:
+        if len(self._streams) >= FOLLOWERS_MAX:
+            raise web.HTTPServiceUnavailable(text=f"{FOLLOWERS_MAX} readers follow already")
+        # No await between looking back and following: no event is missed or told twice.
+        remembered = self._broker.decisions.latest_events(count, stream.selection)
+        self._broker.decisions.follow(stream)
+        self._streams.append(stream)
+        try:
+            return await self._send(request, self._documents(remembered), stream)
+        finally:
+            self._streams.remove(stream)
+            self._broker.decisions.unfollow(stream)
+
+    async def _send(
+        self, request: web.Request, remembered: Iterable[dict[str, Any]], stream: DecisionStream
+    ) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": "application/x-ndjson"})
+        try:
+            await response.prepare(request)
+            await _write(response, remembered)
+            while (waiting := await stream.take()) is not None:
+                await _write(response, self._documents(waiting.events))
+                if waiting.lost:
+                    await _write(response, [self._told({"event": "lost", "count": waiting.lost})])
+            await response.write_eof()
+        except ClientConnectionError:
+            pass  # the reader has gone
+        return response
+
+    def _documents(self, events: Iterable[Event]) -> Iterable[dict[str, Any]]:
+        return (self._told(event_document(event)) for event in events)
+
+    def _told(self, document: dict[str, Any]) -> dict[str, Any]:
+        """With the broker's id: whoever follows several of them merges their streams."""
+        return {
+            "event": document.pop("event"),
+            "broker_id": self._broker.config.broker_id,
+            **document,
+        }
+
+
+async def _write(response: web.StreamResponse, documents: Iterable[dict[str, Any]]) -> None:
+    """Line by line: it is here that a slow reader is waited for."""
+    for document in documents:
+        await response.write(json.dumps(document, separators=(",", ":")).encode() + b"\n")

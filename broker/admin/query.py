@@ -1,0 +1,47 @@
+"""The numbers in a path's query. Imports aiohttp: loaded with the HTTP app."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from aiohttp import web
+
+from broker.config_values import INT64_MAX, integer
+from broker.decision_stream import Selection
+
+INT32_MAX: Final = 2**31 - 1
+
+
+def read_count(query: Mapping[str, str], name: str, default: int, *, least: int, most: int) -> int:
+    """A number within bounds. Raises `HTTPBadRequest`, as all here."""
+    return _integer(query[name], name, least, most) if name in query else default
+
+
+def read_optional(query: Mapping[str, str], name: str, most: int = INT64_MAX) -> int | None:
+    """A number from 0 on; None where it is not given."""
+    return _integer(query[name], name, 0, most) if name in query else None
+
+
+def read_fact(query: Mapping[str, str], name: str) -> bool:
+    """`true` or `false`; false where it is not given."""
+    text = query.get(name, "false")
+    if text not in {"true", "false"}:
+        raise web.HTTPBadRequest(text=f"{name}: takes true or false, not {text!r}")
+    return text == "true"
+
+
+def read_selection(query: Mapping[str, str]) -> Selection:
+    """Which events: `producer_id`, `topic`, `partition`."""
+    return Selection(
+        read_optional(query, "producer_id"),
+        query.get("topic"),
+        read_optional(query, "partition", INT32_MAX),
+    )
+
+
+def _integer(text: str, name: str, least: int, most: int) -> int:
+    try:
+        return integer(least, most).read(text)
+    except ValueError as error:
+        raise web.HTTPBadRequest(text=f"{name}: {error}") from error
