@@ -1,0 +1,30 @@
+"""The admin port of a fake broker."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import aiohttp
+import pytest
+
+from broker.admin.server import AdminServer
+from broker.admin.view import BrokerView
+from broker.config_values import Address
+from broker.server import bind, bound_address
+from tests.broker.admin.admin_client import AdminClient
+from tests.broker.admin.fake_broker import FakeBroker
+
+
+@pytest.fixture
+async def admin() -> AsyncIterator[AdminClient]:
+    """Its client; `admin.broker` is what it asks."""
+    listener = bind("admin_listen", Address("127.0.0.1", 0))
+    address = bound_address(listener)
+    broker = FakeBroker()
+    view: BrokerView = broker
+    server = AdminServer(listener, view)
+    server.start()
+    async with aiohttp.ClientSession() as session:
+        client = AdminClient(broker, server, f"http://{address}", session)
+        yield client
+        await client.stop()
