@@ -10,6 +10,7 @@ While it is only in doubt (`SessionGuard`), nothing that needs leadership is ans
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -46,8 +47,10 @@ from storage.file_system import StorageError
 
 logger = logging.getLogger(__name__)
 
+SETTLE_S: Final = 1.0
+"""How long a leaving broker waits for its followers to have all that it has."""
 HAND_OVER_S: Final = 3.0
-"""How long a leaving broker waits for others to lead."""
+"""How long it then waits for others to lead."""
 TOPIC_CREATED_S: Final = 2.0
 """How long the creator of a topic waits for others to know it."""
 REJOIN_PAUSE_S: Final = 0.2
@@ -87,6 +90,9 @@ class ClusterMember:
         self._broker_id = config.broker_id
         self._info: BrokerInfo | None = None
         self._is_joined = False
+        self._is_leaving = False
+        self._doubted_s: float | None = None
+        """Since when, by the loop's time, this session's leaderships have been in doubt."""
         self._has_disk = True
         """Until it fails: from then on others have to lead and to follow."""
         self._broker_epoch = 0
@@ -112,6 +118,7 @@ class ClusterMember:
             registry,
             partitions.held,
             lag_max_s=config.replica_lag_time_max_ms / 1000,
+            is_proved=lambda: self.is_proved,
             registered_epoch=self.registered_epoch,
             read_epoch=self._read_registered_epoch,
             metrics=metrics,
@@ -133,6 +140,10 @@ class ClusterMember:
     @property
     def is_proved(self) -> bool:
         return self._is_joined and self._guard.is_proved
+
+    @property
+    def takes_records(self) -> bool:
+        return not self._is_leaving
 
     @property
     def controller_id(self) -> int:
@@ -234,6 +245,7 @@ class ClusterMember:
     def _on_doubt(self) -> None:
         if not self._is_joined:
             return
+        self._doubted_s = asyncio.get_running_loop().time()
         self._metrics.leadership_doubts_total += 1
         logger.warning("the coordinator has been silent for too long: acknowledging nothing more")
         for partition in self._partitions.held.values():
@@ -248,9 +260,14 @@ class ClusterMember:
     def _on_proof(self) -> None:
         """What became durable, or left the ISR, during the doubt could commit nothing then.
 
-        A change of an ISR whose outcome nobody knows is tried again, now that it can succeed.
+        A change of an ISR whose outcome nobody knows is tried again, now that it can succeed. No
+        follower lagged meanwhile: this broker has refused all that they asked.
         """
+        doubted_s, self._doubted_s = self._doubted_s, None
+        now_s = asyncio.get_running_loop().time()
         for partition in self._partitions.held.values():
+            if partition.in_sync is not None and doubted_s is not None:
+                partition.in_sync.excuse(now_s - doubted_s, now_s)
             partition.advance_high_watermark()
         self._isr_changes.consider_all()
 
@@ -314,9 +331,14 @@ class ClusterMember:
             self._fetchers.unfollow(partition)
 
     async def hand_over(self) -> None:
-        """Announces the departure and waits until nothing is led here that others could lead."""
+        """Announces the departure and waits until nothing is led here that others could lead.
+
+        Before, what was taken is acknowledged: the next leader could not tell its producers so.
+        """
         if not self._is_joined or self._info is None:
             return
+        self._is_leaving = True
+        await self._settle()
         handed_over = asyncio.Event()
 
         def look(_event: object = None) -> None:
@@ -334,6 +356,19 @@ class ClusterMember:
             logger.warning("leaving without having handed over everything: %s", error or "too late")
         finally:
             cancel()
+
+    async def _settle(self) -> None:
+        """Until all that is in the logs led here is committed, or for a while."""
+        led = [one for one in self._partitions.held.values() if one.is_leader]
+        waits = [
+            one.acknowledged(one.log.log_end_offset, by_all=True)
+            for one in led
+            if one.high_watermark < one.log.log_end_offset
+        ]
+        if waits:
+            settled = asyncio.gather(*waits, return_exceptions=True)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(settled, SETTLE_S)
 
     def _leads_what_others_could(self) -> bool:
         return any(

@@ -27,6 +27,10 @@ class Membership(Protocol):
         """Whether the cluster surely still counts on this broker; a leader acts only then."""
 
     @property
+    def takes_records(self) -> bool:
+        """Whether records may still be appended here: not while others are about to take over."""
+
+    @property
     def controller_id(self) -> int:
         """-1 while there is none."""
 
@@ -67,6 +71,7 @@ class StandAlone:
 
     is_proved = True
     """Nobody else can take its place."""
+    takes_records = True
 
     def __init__(self, tree: NodeTree, registry: TopicRegistry, broker_id: int) -> None:
         self.brokers: dict[int, BrokerInfo] = {}

@@ -29,6 +29,7 @@ from broker.membership import Membership
 from broker.offset_waiters import OffsetWaiters
 from broker.replication.core.divergence import Divergence, can_compare, find_divergence
 from broker.replication.core.in_sync_replicas import InSyncReplicas
+from broker.replication.core.take_over import GAP_CODES, TakeOver
 from broker.topic_config import TopicConfig
 from protocol.batch_validation import ANY_TIMESTAMP, TimestampRules
 from protocol.dedup import Duplicate, Reject
@@ -103,6 +104,8 @@ class Partition:
         self.high_watermark = min(max(high_watermark, log.log_start_offset), log.log_end_offset)
         self.in_sync: InSyncReplicas | None = None
         """What the leader knows of its followers; None unless this broker leads."""
+        self._take_over: TakeOver | None = None
+        """There where this broker leads after another one."""
         self._state_version = -1
         self._membership = membership
         self._broker_id = config.broker_id
@@ -193,6 +196,8 @@ class Partition:
             epoch_start_offset=log.log_end_offset,
             now_s=_now_s(),
         )
+        if self.leader_epoch > 0 and len(self.replicas) > 1:
+            self._take_over = TakeOver(log.log_end_offset)
         log.leader_epochs.assign(self.leader_epoch, log.log_end_offset)
         if self._flushes_before_commit and log.recovery_point < log.log_end_offset:
             self._on_dirty(self)
@@ -208,7 +213,7 @@ class Partition:
 
     def _lose_role(self) -> None:
         self.leader_id = NO_LEADER
-        self.in_sync = None
+        self.in_sync = self._take_over = None
         self.fail(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.name} has lost its leader"))
 
     def fail(self, error: KafkaError) -> None:
@@ -223,7 +228,11 @@ class Partition:
     def append(
         self, batch: Buffer, header: BatchHeader, now_ms: int
     ) -> Appended | Duplicate | Reject:
-        """Decides on and stores one validated batch. Raises `StorageError`."""
+        """Decides on and stores one validated batch. Raises `StorageError`, `KafkaError`."""
+        if not self._membership.takes_records:
+            raise KafkaError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.name} is about to have another leader"
+            )
         result = self.log.append(batch, header, self.leader_epoch, now_ms)
         if isinstance(result, Appended):
             self._on_dirty(self)
@@ -231,7 +240,20 @@ class Partition:
                 self.wake_followers()
             if not self._flushes_before_commit:
                 self.advance_high_watermark()
+        elif isinstance(result, Reject) and self._take_over is not None:
+            return self._without_early_gap(result, header, self._take_over)
         return result
+
+    def _without_early_gap(
+        self, reject: Reject, header: BatchHeader, take_over: TakeOver
+    ) -> Reject:
+        """A leader that has just taken over calls nothing a gap before it can be sure."""
+        if reject.code in GAP_CODES:
+            entry = self.log.producers.get(header.producer_id)
+            if take_over.may_be_on_its_way(entry, header, _now_s()):
+                reason = f"{reject.reason}; what is missing may be on its way from the last leader"
+                return Reject(ErrorCode.NOT_LEADER_OR_FOLLOWER, reason)
+        return reject
 
     def advance_high_watermark(self) -> None:
         """Moves the high watermark to what every in-sync replica has, and wakes who waited."""

@@ -37,15 +37,21 @@ class IsrChanges:
         held: Mapping[tuple[str, int], Partition],
         *,
         lag_max_s: float,
+        is_proved: Callable[[], bool],
         registered_epoch: Callable[[int], int | None],
         read_epoch: Callable[[int], Awaitable[int | None]],
         metrics: Metrics,
     ) -> None:
-        """`registered_epoch`: a broker's registered life as last heard; `read_epoch`: as it is now."""
+        """`registered_epoch`: a broker's registered life as last heard; `read_epoch`: as it is now.
+
+        `is_proved`: whether this broker surely leads. While it does not, it refuses what its followers
+        ask and commits nothing, so it can tell neither who lags nor who has caught up.
+        """
         self._metrics = metrics
         self._registry = registry
         self._held = held
         self._lag_max_s = lag_max_s
+        self._is_proved = is_proved
         self._registered_epoch = registered_epoch
         self._read_epoch = read_epoch
         self._changes: dict[str, asyncio.Task[None]] = {}
@@ -71,7 +77,7 @@ class IsrChanges:
 
     def consider(self, partition: Partition) -> None:
         """Begins the change that is needed, if there is one and none is under way."""
-        if self._has_ended or partition.name in self._changes:
+        if self._has_ended or partition.name in self._changes or not self._is_proved():
             return
         if self._wanted(partition) is not None:
             change = self._change(partition)

@@ -14,6 +14,7 @@ class FakeMembership:
     """Notes what it is told. `epochs`: broker id -> the registered life of it."""
 
     is_proved: bool = True
+    takes_records: bool = True
     controller_id: int = 1
     brokers: dict[int, BrokerInfo] = field(default_factory=dict)
     epochs: dict[int, int] = field(default_factory=dict)

@@ -26,7 +26,7 @@ from broker.coordination.topic import NewTopic
 from broker.environment import Environment, wall_clock_ms
 from broker.handlers import find_coordinator, metadata
 from broker.replication.peers import TcpPeers
-from protocol.errors import ErrorCode
+from protocol.errors import ErrorCode, KafkaError
 from protocol.record_batch import read_header
 from storage.file_system import StorageError
 from tests.fakes.memory_file_system import MemoryFileSystem
@@ -217,6 +217,48 @@ async def test_what_became_durable_in_doubt_is_committed_after_it() -> None:
     assert partition.high_watermark == 0
     member.tree.resume()
     await member.until(lambda: partition.high_watermark == 1)
+    await member.broker.stop()
+
+
+async def test_what_was_taken_is_acknowledged_before_others_may_lead() -> None:
+    """A leader that follows could not tell the producers; meanwhile nothing more is taken."""
+    member = Member(MemoryTree(), MemoryFileSystem(), log_flush=LogFlush.COMMIT)
+    await member.start()
+    await member.broker.create_topic(NewTopic(name="orders"))
+    await member.led("orders")
+    partition, membership = member.broker.find_partition("orders", 0), member.broker.membership
+    await member.until(lambda: membership.is_proved)
+    batch = make_batch(producer_id=1, epoch=0, sequence=0, count=1, size=20, timestamp=NOW_MS)
+    partition.log.append(batch, read_header(batch), partition.leader_epoch, NOW_MS)
+    leaving = asyncio.create_task(member.broker.hand_over())
+    await member.until(lambda: not membership.takes_records)
+    with pytest.raises(KafkaError) as refusal:
+        partition.append(batch, read_header(batch), NOW_MS)
+    assert refusal.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    await turns()
+    assert not member.is_told_to_leave()
+    partition.mark_dirty()  # only now it is flushed
+    await leaving
+    assert partition.high_watermark == 1
+    assert member.is_told_to_leave()
+    await member.broker.stop()
+
+
+async def test_followers_are_excused_for_the_time_of_a_doubt() -> None:
+    """What this broker refused them meanwhile is not their fault."""
+    member = Member(MemoryTree(), MemoryFileSystem())
+    await member.start()
+    await member.broker.create_topic(NewTopic(name="orders"))
+    await member.led("orders")
+    partition, membership = member.broker.find_partition("orders", 0), member.broker.membership
+    await member.until(lambda: membership.is_proved)
+    assert partition.in_sync is not None
+    partition.in_sync.change_replicas((1, 2), caught_up_s := asyncio.get_running_loop().time())
+    member.tree.suspend()
+    await member.until(lambda: not membership.is_proved)
+    member.tree.resume()
+    await member.until(lambda: membership.is_proved)
+    assert partition.in_sync._followers[2].caught_up_s > caught_up_s
     await member.broker.stop()
 
 

@@ -11,8 +11,10 @@ from broker.config import Config, LogFlush
 from broker.coordination.node_data import PartitionState
 from broker.partition import Partition, ProduceRules
 from broker.topic_config import TopicConfig
+from protocol.dedup import Duplicate, Reject
 from protocol.errors import ErrorCode, KafkaError
 from protocol.record_batch import read_header
+from storage.log import Appended
 from tests.broker.fake_membership import FakeMembership
 from tests.storage.log_workload import make_batch
 from tests.storage.one_log import NOW_MS, OneLog
@@ -57,11 +59,17 @@ class Led:
         )
         self.partition.update(state, self.replicas)
 
-    def append(self, sequence: int) -> None:
+    def append(self, sequence: int) -> Appended | Duplicate | Reject:
         batch = make_batch(
             producer_id=1, epoch=0, sequence=sequence, count=1, size=20, timestamp=NOW_MS
         )
-        self.partition.append(batch, read_header(batch), NOW_MS)
+        return self.partition.append(batch, read_header(batch), NOW_MS)
+
+    def refusal(self, sequence: int) -> ErrorCode:
+        """What a batch is refused with."""
+        result = self.append(sequence)
+        assert isinstance(result, Reject)
+        return result.code
 
     def flush(self) -> None:
         self.one.log.flush()
@@ -132,6 +140,22 @@ async def test_a_leader_epoch_is_led_once() -> None:
     assert not led.partition.is_leader
     led.lead(2, version=10)
     assert led.partition.is_leader
+
+
+async def test_a_new_leader_is_not_sure_of_a_gap() -> None:
+    """What is missing may be on its way from the last leader; with one replica there was none."""
+    led = Led(LogFlush.OS, replicas=(1, 2))
+    led.append(0)
+    assert led.refusal(2) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    led.lead(2)
+    assert led.refusal(2) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert isinstance(led.append(1), Appended)
+    assert isinstance(led.append(2), Appended)
+    assert led.refusal(4) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    alone = Led(LogFlush.OS)
+    alone.append(0)
+    alone.lead(2)
+    assert alone.refusal(2) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
 @pytest.mark.parametrize(

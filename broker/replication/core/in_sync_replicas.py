@@ -75,6 +75,11 @@ class InSyncReplicas:
             if broker_id != self._leader_id
         }
 
+    def excuse(self, duration_s: float, now_s: float) -> None:
+        """For so long, up to now, the leader itself kept its followers from catching up."""
+        for follower in self._followers.values():
+            follower.caught_up_s = min(follower.caught_up_s + duration_s, now_s)
+
     def _set_largest(self) -> None:
         members = dict.fromkeys((*self.isr, *(self.pending or ())))
         members.pop(self._leader_id, None)
@@ -127,20 +132,24 @@ class InSyncReplicas:
         `registered_epoch` tells the life of a broker that is registered and not about to leave.
         """
 
+        def lags(follower: FollowerProgress) -> bool:
+            is_behind = follower.log_end_offset < leader_end_offset
+            return is_behind and now_s - follower.caught_up_s > lag_max_s
+
         def stays(broker_id: int) -> bool:
             if broker_id == self._leader_id:
                 return True
             follower = self._followers.get(broker_id)
             if follower is None or registered_epoch(broker_id) is None:
                 return False
-            is_behind = follower.log_end_offset < leader_end_offset
-            return not (is_behind and now_s - follower.caught_up_s > lag_max_s)
+            return not lags(follower)
 
         def joins(broker_id: int, follower: FollowerProgress) -> bool:
             # The start of the epoch too: below it the high watermark may not be the last leader's.
             least = max(high_watermark, self.epoch_start_offset)
             return (
                 follower.log_end_offset >= least
+                and not lags(follower)  # it would have to leave again at once
                 and registered_epoch(broker_id) == follower.broker_epoch
             )
 

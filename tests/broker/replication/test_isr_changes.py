@@ -50,6 +50,7 @@ async def written(
     moving: Reassignment | None,
     *,
     has_ended: bool = False,
+    is_proved: bool = True,
     registered: int = LIFE,
 ) -> list[tuple[int, ...]]:
     """The ISRs that leader 3 writes where every follower has everything."""
@@ -77,6 +78,7 @@ async def written(
         registry,  # type: ignore[arg-type]
         {("t", 0): partition},
         lag_max_s=1e9,
+        is_proved=lambda: is_proved,
         registered_epoch=lambda _: LIFE,
         read_epoch=read_epoch,
         metrics=Metrics(),
@@ -99,6 +101,11 @@ async def test_a_life_that_has_ended_is_not_written() -> None:
     """What caught up may be lost: the leader only has not heard yet that another life began."""
     assert await written((3,), (3, 4, 1), None, registered=LIFE + 1) == []
     assert await written((3, 4), (3, 4), None, registered=LIFE + 1) == []
+
+
+async def test_a_leader_in_doubt_leaves_the_isr_alone() -> None:
+    """It refuses what followers ask, so it can tell neither who lags nor who has caught up."""
+    assert await written((3,), (3, 4, 1), None, is_proved=False) == []
 
 
 async def test_a_leader_without_a_disk_leaves_the_isr_alone() -> None:

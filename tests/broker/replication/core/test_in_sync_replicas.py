@@ -76,6 +76,26 @@ def test_an_idle_partition_loses_nobody() -> None:
     assert wanted(replicas, end=5, now_s=1000.0) == (1, 2, 3)
 
 
+def test_a_lag_that_the_leader_made_itself_does_not_count() -> None:
+    """While it refused what its followers asked their time stood still, and goes on then."""
+    replicas = in_sync()
+    replicas.note_fetch(2, 0, 5, 5, 1.0)
+    replicas.note_fetch(3, 0, 5, 5, 3.0)
+    replicas.excuse(9.0, 12.0)
+    assert wanted(replicas, end=8, now_s=19.5) == (1, 2, 3)
+    assert wanted(replicas, end=8, now_s=20.5) == (1, 3)
+    assert wanted(replicas, end=8, now_s=22.5) == (1,)  # it had caught up at 12.0, not later
+
+
+def test_who_would_have_to_leave_at_once_does_not_join() -> None:
+    """Also where the high watermark stands still: leaving and joining would take turns for ever."""
+    replicas = in_sync((1,))
+    replicas.note_fetch(2, 0, 5, 5, 1.0)
+    assert wanted(replicas, end=8, high_watermark=5, now_s=12.0) == (1,)
+    replicas.note_fetch(2, 0, 8, 8, 13.0)
+    assert wanted(replicas, end=9, high_watermark=5, now_s=13.5) == (1, 2)
+
+
 def test_a_broker_that_is_gone_leaves_at_once() -> None:
     """No registration, no place: it need not be waited for."""
     replicas = in_sync()
