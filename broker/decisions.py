@@ -66,8 +66,8 @@ class Outcome(NamedTuple):
     """Where the batch stands in the log; -1 when it was refused."""
     error_code: ErrorCode = ErrorCode.NONE
     reason: str = ""
-    window: Window = ()
-    """What it was judged by: of an appended batch only where somebody followed."""
+    window: Window | None = None
+    """What it was judged by; None for an appended batch that nobody followed."""
 
     def subjects(self) -> Sequence[Subject]:
         return ((self.header.producer_id, self.topic, self.partition),)
@@ -137,7 +137,7 @@ class Decisions:
         result: Appended | Duplicate | Reject,
         now_ms: int,
         *,
-        window_before: Window = (),
+        window_before: Window | None = None,
     ) -> None:
         """Keeps one outcome (the oldest of its ring goes when that is full), counts and logs it.
 
@@ -160,7 +160,7 @@ class Decisions:
             offset,
         )
         if isinstance(result, Appended):
-            if window_before:
+            if window_before is not None:
                 outcome = outcome._replace(window=window_before)
             self._appended.append(outcome)
         else:
@@ -260,5 +260,5 @@ def _warn(outcome: Outcome) -> None:
         header.last_sequence,
         outcome.address,
         outcome.reason,
-        list(outcome.window),
+        list(outcome.window or ()),
     )

@@ -122,7 +122,7 @@ def _append(
 ) -> PartitionProduced | Stored:
     index = partition.index
     decisions = write.broker.decisions
-    before = window_of(partition, header.producer_id) if decisions.is_followed else ()
+    before = window_of(partition, header.producer_id) if decisions.is_followed else None
     result = partition.append(records, header, write.now_ms)
     if header.has_producer_id:
         decisions.record(

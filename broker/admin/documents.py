@@ -96,7 +96,7 @@ def decision_document(outcome: Outcome) -> dict[str, Any]:
         "base_offset": outcome.base_offset,
         "error": None if outcome.error_code == 0 else outcome.error_code.name,
         "reason": outcome.reason,
-        "window": [list(sequences) for sequences in outcome.window],
+        "window": outcome.window,
     }
 
 

@@ -8,8 +8,8 @@ from typing import Any, cast
 
 import pytest
 
-from broker.decision_stream import Selection
-from broker.decisions import Decisions
+from broker.decision_stream import DecisionStream, Selection
+from broker.decisions import Decisions, FaultHit, window_of
 from broker.metrics import Metrics
 from broker.partition import Partition
 from broker.request import Peer, Request
@@ -40,6 +40,10 @@ def _append(decisions: Decisions, partition: Partition, header: BatchHeader) -> 
     decisions.record(_REQUEST, partition, header, appended, 1000)
 
 
+def _hit(number: int = 0) -> FaultHit:
+    return FaultHit(number, 1000, "slow", "freeze", "", 0, 0, None, "")
+
+
 def test_append_is_remembered_with_its_offset_and_its_client() -> None:
     """An appended batch can be looked up with where it stands and who sent it."""
     decisions = Decisions(Metrics())
@@ -48,6 +52,8 @@ def test_append_is_remembered_with_its_offset_and_its_client() -> None:
     assert (outcome.number, outcome.outcome, outcome.base_offset) == (1, "append", 4)
     assert (outcome.topic, outcome.partition, outcome.client_id) == ("orders", 2, "client")
     assert (outcome.address, outcome.time_ms) == ("10.0.0.1:5000", 1000)
+    assert (outcome.connection_id, outcome.correlation_id) == (1, 1)
+    assert outcome.window is None, "nobody follows, so nobody pays for looking it up"
 
 
 def test_gap_is_counted_and_logged_with_the_window(caplog: pytest.LogCaptureFixture) -> None:
@@ -82,6 +88,7 @@ def test_repeat_is_remembered_with_the_offset_of_the_original() -> None:
     decisions.record(_REQUEST, _partition(), _header(), duplicate, 1000)
     (outcome,) = decisions.latest(1)
     assert (outcome.outcome, outcome.base_offset) == ("duplicate", 2)
+    assert outcome.window == ()
     assert (metrics.duplicates_total, metrics.divergent_duplicates_total) == (1, 0)
 
 
@@ -116,3 +123,38 @@ def test_outcomes_are_newest_first_and_can_be_narrowed() -> None:
     assert [o.number for o in decisions.latest(2)] == [3, 2]
     assert [o.number for o in decisions.latest(9, Selection(8, "orders"))] == [2]
     assert [o.number for o in decisions.latest(9, Selection(topic="none"))] == []
+
+
+def test_fault_is_numbered_among_the_outcomes() -> None:
+    """Faults and outcomes have one order: the one in which they happened."""
+    decisions = Decisions(Metrics())
+    _append(decisions, _partition(), _header())
+    decisions.record_fault(_hit(number=99))
+    _append(decisions, _partition(), _header())
+    assert [event.number for event in decisions.latest_events(9)] == [1, 2, 3]
+    assert [event.number for event in decisions.latest_events(2)] == [2, 3]
+    assert [outcome.number for outcome in decisions.latest(9)] == [3, 1]
+    assert [hit.number for hit in decisions.latest_faults(9)] == [2]
+
+
+async def test_everybody_who_follows_is_told_until_they_leave() -> None:
+    """Each stream gets what comes while it follows, and nothing after."""
+    decisions = Decisions(Metrics())
+    first, second = DecisionStream(), DecisionStream()
+    decisions.follow(first)
+    decisions.follow(second)
+    decisions.record_fault(_hit())
+    decisions.unfollow(first)
+    assert decisions.is_followed
+    _append(decisions, _partition(), _header())
+    decisions.unfollow(second)
+    assert not decisions.is_followed
+    told = [await stream.take() for stream in (first, second)]
+    assert [[e.number for e in waiting.events] for waiting in told if waiting] == [[1], [1, 2]]
+
+
+def test_window_is_what_the_partition_remembers_at_this_moment() -> None:
+    """First and last sequences, oldest first; empty for a producer that is not known."""
+    partition = _partition(entry=_ENTRY)
+    assert window_of(partition, 7) == ((0, 1), (2, 3))
+    assert window_of(partition, 8) == ()
