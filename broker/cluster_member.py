@@ -49,7 +49,7 @@ logger = logging.getLogger(__name__)
 
 SETTLE_S: Final = 1.0
 """How long a leaving broker waits for its followers to have all that it has."""
-HAND_OVER_S: Final = 3.0
+HAND_OVER_S: Final = 2.0
 """How long it then waits for others to lead."""
 TOPIC_CREATED_S: Final = 2.0
 """How long the creator of a topic waits for others to know it."""

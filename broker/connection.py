@@ -11,6 +11,7 @@ client does not take its answers, or while the broker's request memory is spent.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections import deque
@@ -30,6 +31,10 @@ INFLIGHT_REQUESTS_MAX: Final = 64
 WRITE_BUFFER_BYTES_MAX: Final = 1024 * 1024
 LINGER_S: Final = 10.0
 """How long a closed connection may go on taking the answers that were written."""
+GOODBYE_S: Final = 0.5
+"""How long a client that has asked something of late may take to end its side."""
+_SCRATCH: Final = bytearray(64 * 1024)
+"""For bytes that nobody wants any more."""
 
 Buffers = Sequence[bytes]
 Dispatched = Buffers | Awaitable[Buffers | None] | None
@@ -77,6 +82,7 @@ class Connection(asyncio.BufferedProtocol):
         self._linger: asyncio.TimerHandle | None = None
         self._is_writing_paused = False
         self._is_draining = False
+        self._lost = asyncio.Event()
         self._is_pumping = False
         self._last_active = time.monotonic()
 
@@ -95,6 +101,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
+        self._lost.set()
         self._connections.discard(self)
         self._metrics.connections_open -= 1
         for task in self._tasks:
@@ -133,20 +140,31 @@ class Connection(asyncio.BufferedProtocol):
         return self._reserved > 0 and not self._is_reserving and self._reserved_at < moment
 
     async def drain(self) -> None:
-        """Takes no further request, answers what is in flight, then closes."""
+        """Takes no further request, answers what is in flight, then closes.
+
+        What the client goes on sending is read and thrown away until it has seen the end: for bytes
+        that nobody reads the kernel resets the connection, and drops answers that have not left yet.
+        """
+        was_active = not self.is_idle_since(time.monotonic() - GOODBYE_S)
         self._is_draining = True
         self._flush_slots()
         self._update_reading()
         if self._tasks:
             await asyncio.wait(self._tasks)
+        if was_active and self._transport is not None and not self._transport.is_closing():
+            self._transport.write_eof()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._lost.wait(), GOODBYE_S)
         self.close()
 
     # --- reading ---
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - asyncio's signature
-        return self._receiver.writable()
+        return memoryview(_SCRATCH) if self._is_draining else self._receiver.writable()
 
     def buffer_updated(self, nbytes: int) -> None:
+        if self._is_draining:
+            return
         self._last_active = time.monotonic()
         self._receiver.received(nbytes)
         self._pump()
@@ -185,7 +203,7 @@ class Connection(asyncio.BufferedProtocol):
         transport = self._transport
         if transport is None or transport.is_closing():
             return
-        if self._may_read():
+        if self._may_read() or self._is_draining:
             transport.resume_reading()
         else:
             transport.pause_reading()

@@ -27,7 +27,7 @@ from protocol.framing import Frame
 logger = logging.getLogger(__name__)
 
 BACKLOG: Final = 512
-DRAIN_TIMEOUT_S: Final = 3.0
+DRAIN_TIMEOUT_S: Final = 1.5
 LARGE_REQUEST_TIMEOUT_S: Final = 30.0
 """How long a large request may take to arrive while others wait for its memory."""
 

@@ -224,10 +224,44 @@ async def test_draining_answers_what_is_in_flight():
         drain = asyncio.ensure_future(connection.drain())
         await asyncio.sleep(0)
         harness.held.popleft().set_result(None)
-        await drain
         assert await read_frame(reader) == b"hold 1"
         async with asyncio.timeout(10):
             assert await reader.read() == b""
+        writer.close()
+        await drain
+
+
+async def test_draining_resets_no_connection():
+    """A client that goes on sending still gets the answers, and then the end: no reset takes them."""
+    async with serving() as (harness, connect):
+        reader, writer = await connect()
+        writer.write(framed(b"hold 1"))
+        await until(lambda: harness.held)
+        (connection,) = harness.connections
+        drain = asyncio.ensure_future(connection.drain())
+        await asyncio.sleep(0)
+        writer.write(framed(bytes(100_000)))
+        await writer.drain()
+        harness.held[0].set_result(None)
+        assert await read_frame(reader) == b"hold 1"
+        writer.write(framed(b"more"))
+        assert await reader.read() == b""
+        writer.close()
+        await drain
+        assert harness.requests == [b"hold 1"]
+        assert not harness.connections
+
+
+async def test_draining_waits_for_nobody_who_is_idle():
+    """A client that asks for nothing need not see that the broker leaves; one that sleeps may not."""
+    async with serving() as (harness, connect):
+        await connect()
+        await until(lambda: harness.connections)
+        (connection,) = harness.connections
+        connection._last_active -= 10
+        drain = asyncio.ensure_future(connection.drain())
+        await asyncio.sleep(0)
+        assert drain.done()
 
 
 async def test_answers_wait_outside_the_socket_while_the_client_takes_none():
