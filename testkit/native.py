@@ -1,0 +1,78 @@
+"""A broker's native port for tests: one msgpack message, one answer (`docs/native.md`).
+
+Each call opens a connection of its own, so there is nothing to close, and no state.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+from typing import Any, Final
+
+import msgpack
+
+_LENGTH: Final = struct.Struct(">i")
+_TIMEOUT_S: Final = 40.0
+
+
+class NativeError(Exception):
+    """The broker did not answer, or answered with an error: `code` is Kafka's number, or None."""
+
+    def __init__(self, said: str, code: int | None = None) -> None:
+        super().__init__(said)
+        self.code = code
+
+
+class Native:
+    """The native port at `address` (`host:port`)."""
+
+    def __init__(self, address: str, *, timeout_s: float = _TIMEOUT_S) -> None:
+        self.address = address
+        self._timeout_s = timeout_s
+
+    def call(self, message_type: str, **fields: Any) -> dict[str, Any]:
+        """The answer to one message. Raises `NativeError`."""
+        host, _, port = self.address.rpartition(":")
+        try:
+            with socket.create_connection((host, int(port)), self._timeout_s) as sock:
+                frame = msgpack.packb({"type": message_type, **fields})
+                sock.sendall(_LENGTH.pack(len(frame)) + frame)
+                with sock.makefile("rb") as stream:
+                    (size,) = _LENGTH.unpack(stream.read(_LENGTH.size))
+                    answer: dict[str, Any] = msgpack.unpackb(stream.read(size))
+        except (OSError, struct.error, ValueError) as error:
+            raise NativeError(f"{self.address}: {message_type}: {error}") from error
+        refusal = answer["error"]
+        if refusal["code"]:
+            said = f"{self.address}: {message_type}: {refusal['name']} {refusal['message']}"
+            raise NativeError(said, refusal["code"])
+        return answer
+
+    def init_producer_id(self) -> int:
+        """An id that nobody has used yet; its epoch is 0."""
+        return int(self.call("init_producer_id")["producer_id"])
+
+    def create_topic(
+        self, topic: str, partitions: int = 1, replicas: int = 1, **configs: str
+    ) -> None:
+        """Returns when its partitions take records; `_` stands for `.` in the names of configs."""
+        self.call(
+            "create_topic",
+            topic=topic,
+            partitions=partitions,
+            replication_factor=replicas,
+            configs={name.replace("_", "."): value for name, value in configs.items()},
+        )
+
+    def values(self, topic: str, partition: int) -> list[bytes]:
+        """Every committed record's value, in the order of the log. To be asked of the leader."""
+        found: list[bytes] = []
+        where = {"topic": topic, "partition": partition}
+        answer = self.call("fetch", **where, offset=0, max_wait_ms=0, min_bytes=0)
+        end, offset = answer["high_watermark"], answer["next_offset"]
+        found += [record["value"] for record in answer["records"]]
+        while offset < end:
+            answer = self.call("fetch", **where, offset=offset, max_wait_ms=0, min_bytes=0)
+            found += [record["value"] for record in answer["records"]]
+            offset = answer["next_offset"]
+        return found
