@@ -12,18 +12,19 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator
 from types import TracebackType
 from typing import Any, Self
 
+from client.acknowledgements import Acknowledgement, Acknowledgements
 from client.batch import (
-    Acknowledgement,
     Delivery,
     Outcome,
+    Records,
     key_that_decides,
     now_ms,
     partition_of,
-    record_size,
+    size_of,
 )
 from client.cluster import Cluster, NoLeaderError, parse_addresses
 from client.errors import DeliveryError, ProducerError
@@ -35,7 +36,7 @@ from client.settings import DEFAULT_SETTINGS, Settings
 from client.state import ProducerState
 from protocol.records import Headers, Record
 
-AsyncOutcome = asyncio.Future[list[Acknowledgement]]
+AsyncOutcome = asyncio.Future[Acknowledgements]
 
 
 class RecordDelivery:
@@ -158,12 +159,11 @@ class AsyncProducer:
         batch, index = self._batches.add(topic, partition, record)
         return RecordDelivery(batch, index, self._batches.cut)
 
-    async def send_batch(
-        self, topic: str, partition: int, records: Sequence[Record]
-    ) -> list[Acknowledgement]:
+    async def send_batch(self, topic: str, partition: int, records: Records) -> Acknowledgements:
         """Sends exactly these records as one batch, and waits for it. Raises `DeliveryError`.
 
         The records' offsets are not looked at. What was sent to the partition before goes first.
+        Records that are encoded already come as a `ReadyBatch` (`client.column_batch`).
         """
         await self._wait_for_room()
         self._batches.cut_partition(topic, partition)
@@ -171,17 +171,15 @@ class AsyncProducer:
         self.submit(topic, partition, records, outcome)
         return await asyncio.shield(outcome)
 
-    def submit(
-        self, topic: str, partition: int, records: Sequence[Record], outcome: Outcome
-    ) -> None:
+    def submit(self, topic: str, partition: int, records: Records, outcome: Outcome) -> None:
         """Sends exactly these records as one batch; `outcome` gets the acknowledgements.
 
         What cannot be encoded raises here, and fails the outcome too.
         """
         around = self._running()
-        if not records:
+        if not len(records):
             raise ValueError("a batch holds at least one record")
-        delivery = Delivery(outcome, len(records), sum(map(record_size, records)))
+        delivery = Delivery(outcome, len(records), size_of(records))
         sender = self._senders.get((topic, partition))
         if sender is None:
             sender = PartitionSender(topic, partition, self._start_of(topic, partition), around)

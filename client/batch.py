@@ -9,34 +9,25 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, Protocol
 
 from aiokafka.partitioner import murmur2
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
+from client.acknowledgements import AcknowledgedBatch, Acknowledgements
+from client.ready_batch import ReadyBatch
 from protocol.compression import compress
 from protocol.record_batch import HEADER_SIZE, Codec, read_header, seal_batch
 from protocol.records import Record, build_batch
 
-_RECORD_BYTES: Final = 21
+RECORD_BYTES: Final = 21
 """What a record takes besides its key, value and headers, at most (Kafka's own bound)."""
 _HEADER_BYTES: Final = 10
 _NO_LIMIT: Final = 2**31 - 1
 _MAGIC: Final = 2
 
-
-class Acknowledgement(NamedTuple):
-    """Where one record is stored, and under which number."""
-
-    topic: str
-    partition: int
-    offset: int | None
-    """None where a repeat was so old that the broker no longer knows."""
-    producer_id: int
-    producer_epoch: int
-    sequence: int
-    is_duplicate: bool | None
-    """Whether an earlier attempt or run had stored it; None where that cannot be known."""
+Records = Sequence[Record] | ReadyBatch
+"""What is sent as one batch; at least one record."""
 
 
 class Outcome(Protocol):
@@ -53,18 +44,18 @@ class Delivery:
     """A whole batch as its sender gave it; it may have been sent in several pieces."""
 
     outcome: Outcome
-    """Its result: one `Acknowledgement` per record, in their order."""
+    """Its result: `Acknowledgements`."""
     record_count: int
     size: int
-    acknowledgements: list[Acknowledgement] = field(default_factory=list)
+    acknowledged: list[AcknowledgedBatch] = field(default_factory=list)
 
-    def acknowledge(self, acknowledgements: Sequence[Acknowledgement]) -> bool:
+    def acknowledge(self, acknowledged: AcknowledgedBatch) -> bool:
         """The next records; whether these were the last."""
-        self.acknowledgements.extend(acknowledgements)
-        if len(self.acknowledgements) < self.record_count:
+        self.acknowledged.append(acknowledged)
+        if sum(batch.record_count for batch in self.acknowledged) < self.record_count:
             return False
         if not self.outcome.done():
-            self.outcome.set_result(self.acknowledgements)
+            self.outcome.set_result(Acknowledgements(self.acknowledged))
         return True
 
     def fail(self, error: Exception) -> bool:
@@ -81,20 +72,24 @@ class Piece:
     """What a sequenced batch carries: records of one delivery, and their bytes once built."""
 
     delivery: Delivery
-    records: Sequence[Record]
+    records: Records
     deadline: float
     """In the loop's time."""
     max_timestamp: int = -1
     data: bytes | None = None
 
     def __post_init__(self) -> None:
-        self.max_timestamp = max(record.timestamp for record in self.records)
+        if isinstance(self.records, ReadyBatch):
+            self.max_timestamp = self.records.header.max_timestamp
+        else:
+            self.max_timestamp = max(record.timestamp for record in self.records)
 
     def divide(self, count: int) -> tuple[Piece, Piece]:
         """The first `count` records and the others."""
+        records = self.records.records() if isinstance(self.records, ReadyBatch) else self.records
         return (
-            Piece(self.delivery, self.records[:count], self.deadline),
-            Piece(self.delivery, self.records[count:], self.deadline),
+            Piece(self.delivery, records[:count], self.deadline),
+            Piece(self.delivery, records[count:], self.deadline),
         )
 
 
@@ -118,21 +113,33 @@ def partition_of(key: bytes, partition_count: int) -> int:
 
 def record_size(record: Record) -> int:
     """An upper bound of the bytes that the record takes in a batch, from its own fields alone."""
-    size = _RECORD_BYTES + len(record.key or b"") + len(record.value or b"")
+    size = RECORD_BYTES + len(record.key or b"") + len(record.value or b"")
     for key, value in record.headers:
         size += _HEADER_BYTES + 3 * len(key) + len(value or b"")
     return size
 
 
+def size_of(records: Records) -> int:
+    """The sum of `record_size`."""
+    return records.size if isinstance(records, ReadyBatch) else sum(map(record_size, records))
+
+
 def encode_batch(
-    records: Sequence[Record],
+    records: Records,
     codec: Codec,
     *,
     producer_id: int,
     producer_epoch: int,
     base_sequence: int,
 ) -> bytes:
-    """The batch, with aiokafka's C builder where it can; `build_batch` makes the same bytes."""
+    """The batch, with aiokafka's C builder where it can; `build_batch` makes the same bytes.
+
+    A `ReadyBatch` keeps the codec that it has.
+    """
+    if isinstance(records, ReadyBatch):
+        return records.stamped(
+            producer_id=producer_id, producer_epoch=producer_epoch, base_sequence=base_sequence
+        )
     if records[0].timestamp < 0:  # which aiokafka takes for "not set"
         return build_batch(
             records,

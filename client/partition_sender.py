@@ -13,11 +13,13 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, Final
 
+from client.acknowledgements import AcknowledgedBatch
 from client.answers import Answer
-from client.batch import Acknowledgement, Delivery, Piece, encode_batch
+from client.batch import Delivery, Piece, Records, encode_batch
 from client.cluster import Cluster, NoLeaderError
 from client.connection import ConnectionFailedError
 from client.errors import DeliveryError
+from client.ready_batch import ReadyBatch
 from client.sequencer import (
     Acknowledged,
     Action,
@@ -38,7 +40,6 @@ from client.sequencer import (
 from client.settings import Settings
 from client.state import PartitionState
 from protocol.errors import ErrorCode
-from protocol.records import Record
 from protocol.sequence import increment
 
 _JITTER: Final = 0.2
@@ -90,7 +91,7 @@ class PartitionSender:
         self._task = self._loop.create_task(self._run())
         self._task.add_done_callback(self._on_end)
 
-    def add(self, records: Sequence[Record], delivery: Delivery) -> None:
+    def add(self, records: Records, delivery: Delivery) -> None:
         """The next records. On a stopped partition the delivery fails at once.
 
         Raises what the encoding raises for values that are no bytes.
@@ -101,8 +102,9 @@ class PartitionSender:
             return
         sequencer = self._sequencer
         piece = Piece(delivery, records, self._loop.time() + self._settings.delivery_timeout_s)
-        # Records that cannot be encoded fail here, before they have numbers.
-        piece.data = self._encode(piece, sequencer.identity, sequencer.next_sequence)
+        if not isinstance(records, ReadyBatch):
+            # What cannot be encoded fails here, before it has numbers.
+            piece.data = self._encode(piece, sequencer.identity, sequencer.next_sequence)
         sequencer.add(len(records), piece)
         self._wake.set()
 
@@ -317,19 +319,17 @@ class PartitionSender:
         batch, base_offset, is_duplicate = action
         producer_id, epoch = batch.identity
         delivery: Delivery = batch.payload.delivery
-        acknowledgements = [
-            Acknowledgement(
-                self.topic,
-                self.partition,
-                None if base_offset is None else base_offset + index,
-                producer_id,
-                epoch,
-                increment(batch.base_sequence, index),
-                is_duplicate,
-            )
-            for index in range(batch.record_count)
-        ]
-        if delivery.acknowledge(acknowledgements):
+        acknowledged = AcknowledgedBatch(
+            self.topic,
+            self.partition,
+            base_offset,
+            producer_id,
+            epoch,
+            batch.base_sequence,
+            is_duplicate,
+            batch.record_count,
+        )
+        if delivery.acknowledge(acknowledged):
             self._around.on_delivered(delivery)
 
     def _back_off(self, *, elsewhere: bool) -> None:

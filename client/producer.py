@@ -12,20 +12,22 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from client.acknowledgements import Acknowledgement, Acknowledgements
 from client.async_producer import AsyncProducer
-from client.batch import Acknowledgement, key_that_decides, now_ms, partition_of
+from client.batch import Records, key_that_decides, now_ms, partition_of, size_of
 from client.errors import ProducerError
 from client.open_batches import OpenBatch, OpenBatches
+from client.ready_batch import ReadyBatch
 from client.settings import DEFAULT_SETTINGS, Settings
 from client.state import ProducerState
 from protocol.records import Headers, Record
 
-BlockingOutcome = Future[list[Acknowledgement]]
+BlockingOutcome = Future[Acknowledgements]
 _T = TypeVar("_T")
 
 
@@ -69,7 +71,7 @@ class Producer:
         self._bootstrap_servers = bootstrap_servers
         self._state = state
         self._core: AsyncProducer | None = None
-        self._batches = OpenBatches[BlockingOutcome](settings, Future, self._submit)
+        self._batches = OpenBatches[BlockingOutcome](settings, Future, self._submit_open)
         self._partition_counts: dict[str, int] = {}
         self._room = threading.Condition()
         self._outstanding = self._outstanding_bytes = 0
@@ -118,12 +120,16 @@ class Producer:
         batch, index = self._batches.add(topic, partition, record)
         return BlockingDelivery(batch, index, self._batches.cut)
 
-    def send_batch(self, topic: str, partition: int, records: Sequence[Record]) -> BlockingOutcome:
-        """Sends exactly these records as one batch; the future has their acknowledgements."""
+    def send_batch(self, topic: str, partition: int, records: Records) -> BlockingOutcome:
+        """Sends exactly these records as one batch; the future has their acknowledgements.
+
+        Records that are encoded already come as a `ReadyBatch` (`client.column_batch`).
+        """
         self._batches.cut_partition(topic, partition)
-        batch = OpenBatch(topic, partition, BlockingOutcome(), list(records), is_cut=True)
-        self._submit(batch)
-        return batch.outcome
+        outcome = BlockingOutcome()
+        given = records if isinstance(records, ReadyBatch) else list(records)
+        self._submit(topic, partition, given, size_of(given), outcome)
+        return outcome
 
     def flush(self) -> None:
         """Sends everything and waits for it. Raises the first failure since the last flush."""
@@ -188,15 +194,20 @@ class Producer:
             count = self._partition_counts[topic] = self._call(core.count_partitions(topic))
         return partition_of(key, count)
 
-    def _submit(self, batch: OpenBatch[BlockingOutcome]) -> None:
+    def _submit_open(self, batch: OpenBatch[BlockingOutcome]) -> None:
+        self._submit(batch.topic, batch.partition, batch.records, batch.size, batch.outcome)
+
+    def _submit(
+        self, topic: str, partition: int, records: Records, size: int, outcome: BlockingOutcome
+    ) -> None:
         """Hands the batch over; waits for room in the buffer."""
         core = self._running()
         with self._room:
             self._room.wait_for(lambda: self._outstanding_bytes < self.settings.buffer_bytes_max)
             self._outstanding += 1
-            self._outstanding_bytes += batch.size
-        batch.outcome.add_done_callback(lambda outcome: self._on_done(outcome, batch.size))
-        self._loop.call_soon_threadsafe(_hand_over, core, batch)
+            self._outstanding_bytes += size
+        outcome.add_done_callback(lambda done: self._on_done(done, size))
+        self._loop.call_soon_threadsafe(_hand_over, core, topic, partition, records, outcome)
 
     def _on_done(self, outcome: BlockingOutcome, size: int) -> None:
         """In the loop's thread."""
@@ -213,10 +224,12 @@ async def _state_of(core: AsyncProducer) -> ProducerState:
     return core.state()
 
 
-def _hand_over(core: AsyncProducer, batch: OpenBatch[BlockingOutcome]) -> None:
+def _hand_over(
+    core: AsyncProducer, topic: str, partition: int, records: Records, outcome: BlockingOutcome
+) -> None:
     """In the loop's thread, where nobody but the outcome can be told of a failure."""
     try:
-        core.submit(batch.topic, batch.partition, batch.records, batch.outcome)
+        core.submit(topic, partition, records, outcome)
     except Exception as error:  # noqa: BLE001  whatever it is, the sender shall see it
-        if not batch.outcome.done():
-            batch.outcome.set_exception(error)
+        if not outcome.done():
+            outcome.set_exception(error)

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from client.acknowledgements import AcknowledgedBatch, Acknowledgements
 from client.batch import Delivery, Piece, encode_batch, record_size
 from client.open_batches import OpenBatches
 from client.settings import Settings
@@ -72,15 +73,15 @@ def test_partitions_are_collected_apart():
 
 def test_delivery_of_pieces_is_one_outcome():
     """A batch that had to be divided is done with its last piece."""
-    outcome: Future[list[str]] = Future()
+    outcome: Future[Acknowledgements] = Future()
     delivery = Delivery(outcome, 3, 100)
     records = [Record(-1, time, None, b"v") for time in (5, 9, 2)]
     first, second = Piece(delivery, records, 0.0).divide(2)
     assert (first.max_timestamp, second.max_timestamp) == (9, 2)
-    assert not delivery.acknowledge(["a", "b"])
+    assert not delivery.acknowledge(AcknowledgedBatch("t", 0, 70, 7, 0, 5, False, 2))
     assert not outcome.done()
-    assert delivery.acknowledge(["c"])
-    assert outcome.result(0) == ["a", "b", "c"]
+    assert delivery.acknowledge(AcknowledgedBatch("t", 0, 90, 7, 0, 7, True, 1))
+    assert [(one.offset, one.sequence) for one in outcome.result(0)] == [(70, 5), (71, 6), (90, 7)]
 
 
 def test_first_failure_of_a_delivery_counts():

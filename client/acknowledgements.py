@@ -1,0 +1,83 @@
+"""Where records are stored, and under which numbers.
+
+A batch is acknowledged as a whole; what it means for each of its records is worked out when somebody
+looks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, overload
+
+from protocol.sequence import increment
+
+
+class Acknowledgement(NamedTuple):
+    """Of one record."""
+
+    topic: str
+    partition: int
+    offset: int | None
+    """None where a repeat was so old that the broker no longer knows."""
+    producer_id: int
+    producer_epoch: int
+    sequence: int
+    is_duplicate: bool | None
+    """Whether an earlier attempt or run had stored it; None where that cannot be known."""
+
+
+class AcknowledgedBatch(NamedTuple):
+    """Of consecutive records; the fields mean what they mean in `Acknowledgement`."""
+
+    topic: str
+    partition: int
+    base_offset: int | None
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    is_duplicate: bool | None
+    record_count: int
+
+    def of_record(self, index: int) -> Acknowledgement:
+        return Acknowledgement(
+            self.topic,
+            self.partition,
+            None if self.base_offset is None else self.base_offset + index,
+            self.producer_id,
+            self.producer_epoch,
+            increment(self.base_sequence, index),
+            self.is_duplicate,
+        )
+
+
+class Acknowledgements(Sequence[Acknowledgement]):
+    """One per record, in their order. `batches`: the same in short; several where a batch was divided."""
+
+    __slots__ = ("batches",)
+
+    def __init__(self, batches: Sequence[AcknowledgedBatch]) -> None:
+        self.batches = batches
+
+    def __len__(self) -> int:
+        return sum(batch.record_count for batch in self.batches)
+
+    def __iter__(self) -> Iterator[Acknowledgement]:
+        for batch in self.batches:
+            yield from map(batch.of_record, range(batch.record_count))
+
+    @overload
+    def __getitem__(self, index: int) -> Acknowledgement: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Acknowledgement]: ...
+    def __getitem__(self, index: int | slice) -> Acknowledgement | list[Acknowledgement]:
+        indices = range(len(self))[index]
+        if isinstance(indices, range):
+            return [self._at(one) for one in indices]
+        return self._at(indices)
+
+    def _at(self, index: int) -> Acknowledgement:
+        for batch in self.batches:
+            if index < batch.record_count:
+                return batch.of_record(index)
+            index -= batch.record_count
+        raise IndexError(index)

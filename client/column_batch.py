@@ -1,0 +1,157 @@
+"""Batches from Arrow columns: what `encode_batch` makes of the same records, byte for byte, many times faster.
+
+No Python object is made for a record. numpy writes the numbers of all records as varints, Arrow's
+`binary_join_element_wise` puts keys and values between them, and what comes out is the records of all
+batches, one behind the other:
+
+    length, attributes, timestamp delta, offset delta, key length | key | value length | value | 0
+
+The 0 says that there are no headers: records that have some go the other way (`encode_batch`).
+Where a batch ends is decided as in `open_batches.py`, by the records and the settings alone, however the
+rows are spread over the calls of `ColumnBatches.add`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from client.column_varints import varints, widths, zigzag
+from client.columns import Columns, Int64s, byte_counts, bytes_of, joined, lengths_of
+from client.ready_batch import ReadyBatch
+from client.settings import DEFAULT_SETTINGS, Settings
+from protocol.compression import compress
+from protocol.record_batch import MAGIC, NO_LEADER_EPOCH, BatchHeader, Codec
+from protocol.sequence import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
+
+_FIXED_BYTES: Final = 2
+"""Of each record: its attributes and the number of its headers, both 0."""
+_NO_HEADERS: Final = pa.scalar(b"\x00", pa.large_binary())
+_NO_SEPARATOR: Final = pa.scalar(b"", pa.large_binary())
+
+
+class ColumnBatches:
+    """Cuts and encodes the rows of one partition, in their order."""
+
+    def __init__(self, settings: Settings = DEFAULT_SETTINGS) -> None:
+        self._settings = settings
+        self._open: list[Columns] = []
+        """Rows of the batch that has not ended yet, none of them empty."""
+        self._open_count = 0
+        self._open_bytes = 0
+
+    def add(self, rows: Columns) -> list[ReadyBatch]:
+        """The next rows; returns the batches that have ended with them."""
+        self._keep(rows)
+        if not self._may_have_ended():
+            return []
+        together = self._take()
+        ends = batch_ends(together.sizes(), self._settings)
+        end = ends[-1] if ends else 0
+        self._keep(together.rows(end, together.row_count))
+        return encode_columns(together.rows(0, end), ends, self._settings.compression)
+
+    def finish(self) -> list[ReadyBatch]:
+        """Ends the last batch, if one was begun; the next rows begin another."""
+        if not self._open:
+            return []
+        rest = self._take()
+        return encode_columns(rest, [rest.row_count], self._settings.compression)
+
+    def _may_have_ended(self) -> bool:
+        settings = self._settings
+        is_full = self._open_count >= settings.batch_records_max
+        return is_full or self._open_bytes > settings.batch_bytes_max
+
+    def _keep(self, rows: Columns) -> None:
+        if rows.row_count:
+            self._open.append(rows)
+            self._open_count += rows.row_count
+            self._open_bytes += int(rows.sizes().sum())
+
+    def _take(self) -> Columns:
+        taken, self._open, self._open_count, self._open_bytes = self._open, [], 0, 0
+        return joined(taken)
+
+
+def batch_ends(sizes: Int64s, settings: Settings) -> list[int]:
+    """The row behind the last one of each batch that has ended; rows behind them may get more.
+
+    `sizes`: of each record, as `Columns.sizes`.
+    """
+    through = np.cumsum(sizes)
+    ends: list[int] = []
+    start = bytes_before = 0
+    while start < len(sizes):
+        limit = bytes_before + settings.batch_bytes_max
+        full = start + settings.batch_records_max
+        end = min(max(int(np.searchsorted(through, limit, "right")), start + 1), full)
+        if end >= len(sizes) and end < full:
+            break
+        ends.append(end)
+        start, bytes_before = end, int(through[end - 1])
+    return ends
+
+
+def encode_columns(rows: Columns, ends: Sequence[int], codec: Codec) -> list[ReadyBatch]:
+    """One batch up to each of `ends`, the last of which is the number of rows."""
+    if not ends:
+        return []
+    starts = np.array([0, *ends[:-1]])
+    body, positions = bytes_of(_records(rows, starts))
+    batches = []
+    for start, end, base_timestamp, max_timestamp, size in zip(
+        starts.tolist(),
+        ends,
+        rows.timestamps[starts].tolist(),
+        np.maximum.reduceat(rows.timestamps, starts).tolist(),
+        np.add.reduceat(rows.sizes(), starts).tolist(),
+        strict=True,
+    ):
+        header = _header(end - start, base_timestamp, max_timestamp, codec)
+        records = memoryview(body)[positions[start] : positions[end]]
+        compressed = records if codec is Codec.NONE else compress(codec, records)
+        batches.append(ReadyBatch(header=header, body=compressed, size=size))
+    return batches
+
+
+def _header(count: int, base_timestamp: int, max_timestamp: int, codec: Codec) -> BatchHeader:
+    return BatchHeader(
+        base_offset=0,
+        batch_length=0,
+        partition_leader_epoch=NO_LEADER_EPOCH,
+        magic=MAGIC,
+        crc=0,
+        attributes=codec,
+        last_offset_delta=count - 1,
+        base_timestamp=base_timestamp,
+        max_timestamp=max_timestamp,
+        producer_id=NO_PRODUCER_ID,
+        producer_epoch=NO_PRODUCER_EPOCH,
+        base_sequence=NO_SEQUENCE,
+        record_count=count,
+    )
+
+
+def _records(rows: Columns, starts: Int64s) -> Any:
+    """An Arrow array: the bytes of each record. A batch begins at each of `starts`."""
+    counts = np.diff(starts, append=rows.row_count)
+    key_lengths, value_lengths = lengths_of(rows.keys), lengths_of(rows.values)
+    timestamp_deltas = zigzag(rows.timestamps - np.repeat(rows.timestamps[starts], counts))
+    offset_deltas = zigzag(np.arange(rows.row_count) - np.repeat(starts, counts))
+    key_sizes, value_sizes = zigzag(key_lengths), zigzag(value_lengths)
+    numbers = (timestamp_deltas, offset_deltas, key_sizes, value_sizes)
+    lengths = _FIXED_BYTES + byte_counts(key_lengths) + byte_counts(value_lengths)
+    lengths += sum(map(widths, numbers))
+    attributes = np.zeros(rows.row_count, np.uint64)
+    heads = (zigzag(lengths), attributes, timestamp_deltas, offset_deltas, key_sizes)
+    return pc.binary_join_element_wise(
+        *(varints(heads), rows.keys, varints((value_sizes,)), rows.values, _NO_HEADERS),
+        _NO_SEPARATOR,
+        null_handling="replace",
+        null_replacement=b"",
+    )
