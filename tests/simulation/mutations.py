@@ -19,6 +19,7 @@ from broker.coordination.session_guard import SessionGuard
 from broker.partition import Partition
 from broker.replication import follower
 from broker.replication.core.in_sync_replicas import InSyncReplicas
+from broker.replication.core.take_over import TakeOver
 from protocol import dedup
 from storage import log
 from storage.log import Log
@@ -135,6 +136,11 @@ def _deleted_epochs_compare() -> Patches:
     return [patch.object(partition, "can_compare", lambda *_: True)]
 
 
+def _gaps_at_once() -> Patches:
+    """A leader that has just taken over is sure of every gap."""
+    return [patch.object(TakeOver, "may_be_on_its_way", lambda *_: False)]
+
+
 def _no_controller_epoch_check() -> Patches:
     """A controller writes as if it were still in office."""
 
@@ -156,6 +162,7 @@ MUTATIONS: Final[dict[str, Callable[[], Patches]]] = {
     "no broker epoch check": _no_broker_epoch_check,
     "old repeats at once": _old_repeats_at_once,
     "deleted epochs compare": _deleted_epochs_compare,
+    "gaps at once": _gaps_at_once,
     "no controller epoch check": _no_controller_epoch_check,
 }
 

@@ -20,6 +20,7 @@ FOUND_BY_HISTORIES: dict[str, tuple[str, ...] | None] = {
     "no state transfer": None,
     "no session fence": ("cut from coordinator", "pause", "isolate"),
     "shrunken isr counts": ("isolate",),
+    "gaps at once": None,
 }
 """Random histories find these soon, among faults of all kinds (None) or of these kinds."""
 
@@ -35,6 +36,7 @@ FOUND_BY_SCENARIOS: dict[str, tuple[Callable[[], list[str]], str]] = {
     "no broker epoch check": (isolation.a_fetch_of_an_earlier_life, "lost"),
     "old repeats at once": (failover.an_old_repeat_above_the_high_watermark, "spurious 45"),
     "deleted epochs compare": (lifetimes.the_log_start_hides_an_epoch, "of producer"),
+    "gaps at once": (failover.a_batch_overtakes_another, "a gap"),
     "no controller epoch check": (isolation.an_old_controller_writes_late, "another epoch"),
 }
 """The scenario, and a word of what the checkers say."""

@@ -25,7 +25,7 @@ HAZARDS: Final[dict[int, tuple[Scenario, ...]]] = {
         failover.a_repeat_above_the_high_watermark,
         failover.an_old_repeat_above_the_high_watermark,
     ),
-    9: (failover.a_retry_before_the_original,),
+    9: (failover.a_retry_before_the_original, failover.a_batch_overtakes_another),
     10: (lifetimes.a_fresh_replica_leads,),
     11: (lifetimes.clocks_differ_by_hours,),
     12: (lifetimes.a_topic_comes_again,),

@@ -182,3 +182,24 @@ def a_retry_before_the_original() -> list[str]:
         assert ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER not in codes
         stage.start(leader)
         return stage.findings()
+
+
+def a_batch_overtakes_another() -> list[str]:
+    """9. A batch reaches the new leader before the one in front of it, which only the old leader had."""
+    with Stage() as stage:
+        producer = stage.producer()
+        stage.consumer()
+        producer.send(2)
+        leader = stage.leader
+        for follower in stage.followers:
+            stage.cut(leader, follower)
+        batches = producer.begin(3)
+        stage.until(lambda: stage.end_of(leader) == 5)
+        stage.part(producer.client.name, leader)
+        stage.kill(leader)
+        stage.until(lambda: stage.is_led_by_another_than(leader))
+        hasty = stage.producer("q").ask(stage.leader, batches[2])
+        stage.until(hasty.done)
+        assert hasty.result() == ErrorCode.NOT_LEADER_OR_FOLLOWER, "it was called a gap"
+        stage.until(lambda: all(one.acknowledged_at is not None for one in batches))
+        return stage.findings()
