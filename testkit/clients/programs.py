@@ -1,0 +1,80 @@
+"""The real clients by name: how the driver of each is started, and what must be there for it."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from dataclasses import dataclass
+from typing import Final
+
+from testkit.clients import build
+from testkit.clients.build import Build, BuildError
+
+JAVA_VERSIONS: Final = {"java-3": "3.9.1", "java-4": "4.4.0"}
+_JVM: Final = (
+    *("-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"),
+    "-Dorg.slf4j.simpleLogger.defaultLogLevel=off",
+)
+_PIPELINED: Final = 5
+_ONE_BY_ONE: Final = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """One real client."""
+
+    name: str
+    client: str
+    """What it is called by its makers."""
+    batches_under_way: int
+    """How many batches of a partition it sends without an answer."""
+    build: Build | None = None
+    module: str = ""
+    """A Python module that must be there instead of something built."""
+
+    def command(self) -> list[str]:
+        """The driver, built if need be. Raises `BuildError` where it cannot be had."""
+        if self.module:
+            if importlib.util.find_spec(self.module) is None:
+                raise BuildError(f"{self.name}: the Python module {self.module} is not installed")
+            return [sys.executable, "-m", f"testkit.clients.{self.name}_driver"]
+        assert self.build is not None
+        if not self.build.is_there:
+            self.build.make()
+        return _built_command(self.build)
+
+
+def _built_command(built: Build) -> list[str]:
+    place = built.directory
+    if built.language == "java":
+        return ["java", *_JVM, "-cp", f"{place}/*", "echoless.Driver"]
+    if built.language == "node":
+        return ["node", str(place / "driver.js")]
+    return [str(place / "driver")]
+
+
+PROGRAMS: Final = {
+    program.name: program
+    for program in (
+        Program(
+            name="librdkafka",
+            client="librdkafka (confluent-kafka)",
+            batches_under_way=_PIPELINED,
+            module="confluent_kafka",
+        ),
+        *(
+            Program(
+                name=name,
+                client=f"kafka-clients {version} (Java)",
+                batches_under_way=_PIPELINED,
+                build=build.java(version),
+            )
+            for name, version in JAVA_VERSIONS.items()
+        ),
+        Program(name="franz-go", client="franz-go", batches_under_way=_PIPELINED, build=build.GO),
+        Program(name="kafkajs", client="kafkajs", batches_under_way=_ONE_BY_ONE, build=build.NODE),
+        Program(
+            name="aiokafka", client="aiokafka", batches_under_way=_ONE_BY_ONE, module="aiokafka"
+        ),
+    )
+}
