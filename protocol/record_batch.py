@@ -168,10 +168,10 @@ def compute_crc(batch: Buffer) -> int:
 def seal_batch(header: BatchHeader, records: Buffer) -> bytes:
     """One whole batch: `header` with the right length and CRC, and the (compressed) `records`."""
     length = BATCH_LENGTH_MIN + len(records)
-    batch = bytearray(BATCH_HEADER.pack(*header._replace(batch_length=length, crc=0)))
-    batch += records
-    _CRC.pack_into(batch, _CRC_POSITION, compute_crc(batch))
-    return bytes(batch)
+    unsealed = BATCH_HEADER.pack(*header._replace(batch_length=length, crc=0))
+    crc = crc32c(records, crc32c(unsealed[_ATTRIBUTES_POSITION:]))
+    sealed = unsealed[:_CRC_POSITION] + _CRC.pack(crc) + unsealed[_ATTRIBUTES_POSITION:]
+    return b"".join((sealed, records))  # the records are copied once
 
 
 def leader_stamp(header: BatchHeader, base_offset: int, leader_epoch: int) -> bytes:
