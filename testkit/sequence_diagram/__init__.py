@@ -1,0 +1,35 @@
+"""A recorded run as a sequence diagram (`echoless trace`; `docs/trace.md`).
+
+    events = list(Admin(broker.admin).follow_decisions(...))
+    Path("run.svg").write_text(render_svg(events))
+
+An event is a line of `/decisions?follow=true`, or a note of one's own:
+`{"event": "note", "time_ms": ..., "text": "the producer restarts"}`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from testkit.sequence_diagram import mermaid, svg
+from testkit.sequence_diagram.folding import fold
+from testkit.sequence_diagram.model import Event, build_diagram
+from testkit.sequence_diagram.steps import Diagram
+
+__all__ = ["render_mermaid", "render_svg"]
+
+
+def render_svg(events: Iterable[Event], title: str = "") -> str:
+    """An SVG file, for light and dark pages."""
+    return svg.render(_folded(events), title)
+
+
+def render_mermaid(events: Iterable[Event]) -> str:
+    """Mermaid text, without the fence that Markdown puts around it."""
+    return mermaid.render(_folded(events))
+
+
+def _folded(events: Iterable[Event]) -> Diagram:
+    diagram = build_diagram(events)
+    diagram.steps = fold(diagram.steps)
+    return diagram

@@ -1,0 +1,97 @@
+"""SVG elements, collected in the order of drawing. Knows nothing of diagrams.
+
+Sizes are in pixels. Widths of text are estimated, for nothing here can measure a font: monospace
+text is 0.6 of its size wide in every usual font, other text is taken for wider than it mostly is.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+from xml.sax.saxutils import escape, quoteattr
+
+_MONOSPACE: Final = 0.602
+_PROPORTIONAL: Final = 0.56
+
+
+def text_width(text: str, size: float = 12, *, is_number: bool = False) -> float:
+    """About how wide the text will be."""
+    return len(text) * size * (_MONOSPACE if is_number else _PROPORTIONAL)
+
+
+class Canvas:
+    """Draws; `document` gives the file."""
+
+    def __init__(self) -> None:
+        self._elements: list[str] = []
+        self.width = 0.0
+        """How far to the right the drawing goes."""
+
+    def text(
+        self, x: float, y: float, text: str, classes: str = "", *, anchor: str = "start"
+    ) -> None:
+        """A line of text whose base line begins (ends, has its middle) at `x`."""
+        where = "" if anchor == "start" else f' text-anchor="{anchor}"'
+        self._add(f'<text x="{_n(x)}" y="{_n(y)}"{_class(classes)}{where}>{escape(text)}</text>')
+
+    def fitted_text(self, x: float, y: float, text: str, classes: str, width: float) -> None:
+        """Text that is exactly as wide as told, in whatever font."""
+        self._add(
+            f'<text x="{_n(x)}" y="{_n(y)}"{_class(classes)} textLength="{_n(width)}" '
+            f'lengthAdjust="spacingAndGlyphs">{escape(text)}</text>'
+        )
+
+    def line(self, x1: float, y1: float, x2: float, y2: float, classes: str) -> None:
+        self._add(
+            f'<line x1="{_n(x1)}" y1="{_n(y1)}" x2="{_n(x2)}" y2="{_n(y2)}"{_class(classes)}/>'
+        )
+
+    def box(
+        self, x: float, y: float, width: float, height: float, classes: str, *, radius: float = 4
+    ) -> None:
+        self.reach(x + width)
+        self._add(
+            f'<rect x="{_n(x)}" y="{_n(y)}" width="{_n(width)}" height="{_n(height)}" '
+            f'rx="{_n(radius)}"{_class(classes)}/>'
+        )
+
+    def path(self, commands: str, classes: str) -> None:
+        self._add(f'<path d="{commands}"{_class(classes)}/>')
+
+    def dot(self, x: float, y: float, radius: float, classes: str) -> None:
+        self._add(f'<circle cx="{_n(x)}" cy="{_n(y)}" r="{_n(radius)}"{_class(classes)}/>')
+
+    def reach(self, x: float) -> None:
+        """The picture goes at least this far to the right."""
+        self.width = max(self.width, x)
+
+    def document(self, height: float, *, title: str, description: str, style: str) -> str:
+        """The whole file: a picture with a name and a description for those who cannot see it."""
+        size = f"{_n(self.width)} {_n(height)}"
+        head = (
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {size}" '
+            f'width="{_n(self.width)}" height="{_n(height)}" role="img" '
+            f'aria-labelledby="title description">'
+        )
+        return "\n".join(
+            [
+                head,
+                f'<title id="title">{escape(title)}</title>',
+                f'<desc id="description">{escape(description)}</desc>',
+                f"<style>{escape(style)}</style>",
+                '<rect width="100%" height="100%" rx="8" class="paper"/>',
+                *self._elements,
+                "</svg>\n",
+            ]
+        )
+
+    def _add(self, element: str) -> None:
+        self._elements.append(element)
+
+
+def _class(classes: str) -> str:
+    return f" class={quoteattr(classes)}" if classes else ""
+
+
+def _n(number: float) -> str:
+    """A coordinate, to a tenth of a pixel."""
+    return f"{number:.1f}".removesuffix(".0")

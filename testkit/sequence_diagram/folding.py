@@ -1,0 +1,49 @@
+"""Long runs in which nothing happened but appends, told in one step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import groupby
+from typing import Final
+
+from testkit.sequence_diagram.steps import Exchange, Folded, Step, Verdict
+
+KEPT: Final = 3
+"""Exchanges that stay in full at either end of a folded run."""
+_RUN_MIN: Final = 2 * KEPT + 3
+
+
+def fold(steps: Iterable[Step]) -> list[Step]:
+    """The same run with its uneventful middles folded; order and everything else stay."""
+    folded: list[Step] = []
+    for line, group in groupby(steps, _quiet_line):
+        run = list(group)
+        folded += run if line is None else _folded(run)
+    return folded
+
+
+def _quiet_line(step: Step) -> tuple[int, int] | None:
+    """Producer and broker of an exchange that only appended; None for any other step."""
+    if not isinstance(step, Exchange) or step.faults or not step.sent:
+        return None
+    if all(one.verdict is Verdict.APPENDED and one.attempt == 1 for one in step.sent):
+        return step.producer, step.broker
+    return None
+
+
+def _folded(run: list[Step]) -> list[Step]:
+    if len(run) < _RUN_MIN:
+        return run
+    middle = [step for step in run[KEPT:-KEPT] if isinstance(step, Exchange)]
+    batches = [one.batch for exchange in middle for one in exchange.sent]
+    is_one = len({batch[:4] for batch in batches}) == 1
+    summary = Folded(
+        time_ms=middle[0].time_ms,
+        producer=middle[0].producer,
+        broker=middle[0].broker,
+        exchanges=len(middle),
+        batches=len(batches),
+        base_sequence=batches[0].base_sequence if is_one else None,
+        last_sequence=batches[-1].last_sequence if is_one else None,
+    )
+    return [*run[:KEPT], summary, *run[-KEPT:]]

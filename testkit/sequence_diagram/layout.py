@@ -1,0 +1,75 @@
+"""Where things stand: the columns of a picture, and how high each exchange is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from testkit.sequence_diagram.arrows import request_label_width
+from testkit.sequence_diagram.canvas import text_width
+from testkit.sequence_diagram.steps import Diagram, Exchange, Line
+from testkit.sequence_diagram.verdicts import verdicts_height
+from testkit.sequence_diagram.wording import answer_text, fate_text, has_answer
+
+_TIME_WIDTH: Final = 84
+_LINE_GAP: Final = 34
+_REACH_MIN: Final = 250
+"""From the last producer to the first broker."""
+_VERDICT_GAP: Final = 26
+
+
+@dataclass(slots=True, kw_only=True)
+class Columns:
+    """Horizontal positions."""
+
+    time: float
+    """Where times end."""
+    producers: list[float]
+    brokers: list[float]
+    verdicts: float
+    """Where what was decided begins."""
+
+    def exchange_height(self, exchange: Exchange) -> float:
+        arrows = 90 if has_answer(exchange) else 60
+        if exchange.faults:
+            arrows += 16
+        return max(arrows, 34 + verdicts_height(exchange) + 14)
+
+
+def arrange(diagram: Diagram) -> Columns:
+    """Columns wide enough for their names and for the labels between them."""
+    producers, end = _stand(diagram.producers, _TIME_WIDTH + _LINE_GAP)
+    last = producers[-1] if producers else end
+    widest = max(
+        (_label_width(s, diagram) for s in diagram.steps if isinstance(s, Exchange)), default=0
+    )
+    first_half = head_width(diagram.brokers[0]) / 2
+    start = max(last + max(_REACH_MIN, widest + 56) - first_half, end + _LINE_GAP)
+    brokers, _ = _stand(diagram.brokers, start)
+    verdicts = brokers[-1] + _VERDICT_GAP
+    return Columns(time=_TIME_WIDTH, producers=producers, brokers=brokers, verdicts=verdicts)
+
+
+def head_width(line: Line) -> float:
+    """Of the box with a line's name."""
+    return max(text_width(line.name, 13), text_width(line.detail, 11), 70) + 24
+
+
+def _stand(lines: list[Line], start: float) -> tuple[list[float], float]:
+    """The middle of each line's head, side by side, and where the last head ends."""
+    middles = []
+    x = start
+    for line in lines:
+        width = head_width(line)
+        middles.append(x + width / 2)
+        x += width + _LINE_GAP
+    return middles, x - _LINE_GAP if lines else start
+
+
+def _label_width(exchange: Exchange, diagram: Diagram) -> float:
+    """The widest of what stands above and below the arrows."""
+    return max(
+        request_label_width(exchange, diagram),
+        text_width(answer_text(exchange), 11, is_number=True),
+        text_width(fate_text(exchange), 11),
+    )

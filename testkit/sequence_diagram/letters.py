@@ -1,0 +1,52 @@
+"""Short names for batches: A, B, C ... in the order in which the recording met them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from testkit.sequence_diagram.steps import Batch, Remembered
+
+_ALPHABET: Final = 26
+
+_Numbers = tuple[str, int, int, int, int]
+"""Topic, partition, producer id, first and last sequence: a batch without its epoch."""
+
+
+class Letters:
+    """Gives each batch its letter, counts its attempts, and finds it again in windows."""
+
+    def __init__(self) -> None:
+        self._by_batch: dict[Batch, str] = {}
+        self._attempts: dict[Batch, int] = {}
+        self._stored: dict[_Numbers, str] = {}
+
+    def of(self, batch: Batch) -> str:
+        """Its letter; a new one where it has none yet. A new epoch makes another batch."""
+        return self._by_batch.setdefault(batch, _letter(len(self._by_batch)))
+
+    def next_attempt(self, batch: Batch) -> int:
+        """How often it has been sent, this time included."""
+        self._attempts[batch] = attempt = self._attempts.get(batch, 0) + 1
+        return attempt
+
+    def store(self, batch: Batch) -> None:
+        """Notes that it has been appended: windows mean this one."""
+        self._stored[_numbers(batch, batch.base_sequence, batch.last_sequence)] = self.of(batch)
+
+    def remembered(self, batch: Batch, sequences: tuple[int, int]) -> Remembered:
+        """An item of the window that `batch` was judged by."""
+        return Remembered(self._stored.get(_numbers(batch, *sequences), ""), *sequences)
+
+
+def _numbers(batch: Batch, base_sequence: int, last_sequence: int) -> _Numbers:
+    return batch.topic, batch.partition, batch.producer_id, base_sequence, last_sequence
+
+
+def _letter(index: int) -> str:
+    """A to Z, then AA, AB, ..."""
+    text = ""
+    index += 1
+    while index:
+        index, rest = divmod(index - 1, _ALPHABET)
+        text = chr(ord("A") + rest) + text
+    return text

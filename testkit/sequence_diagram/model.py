@@ -1,0 +1,188 @@
+"""From recorded events to a diagram. Pure: the same events make the same diagram.
+
+An event is one line of `/decisions?follow=true`: a decision or a fault, as `docs/admin.md` has it.
+Whoever records may add `{"event": "note", "time_ms": ..., "text": ...}`. Decisions and faults about
+one request are one exchange: they share broker, connection and correlation id. Where the
+correlation id says nothing (0, on the native port), a fault belongs to the exchange that has its
+batches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from testkit.sequence_diagram.letters import Letters
+from testkit.sequence_diagram.producer_lines import ProducerLines, is_request
+from testkit.sequence_diagram.steps import (
+    Batch,
+    Diagram,
+    Exchange,
+    Fate,
+    Fault,
+    Line,
+    Note,
+    Sent,
+    Step,
+    Stored,
+    Verdict,
+)
+from testkit.sequence_diagram.wording import action_text
+
+Event = Mapping[str, Any]
+
+_UNKNOWN_CORRELATION: Final = 0
+_REQUEST_FATES: Final = {"drop_request": Fate.LOST, "close_before": Fate.BROKEN}
+_RESPONSE_FATES: Final = {
+    "drop_response": Fate.LOST,
+    "close_after": Fate.BROKEN,
+    "close_within": Fate.BROKEN,
+    "crash": Fate.BROKEN,
+}
+_NEVER_JUDGED: Final = {"drop_request", "close_before", "error"}
+
+
+def build_diagram(events: Iterable[Event]) -> Diagram:
+    """The whole recording, one step after the other."""
+    recorded = list(events)
+    brokers = sorted({event["broker_id"] for event in recorded if "broker_id" in event}) or [0]
+    if len(brokers) > 1:
+        recorded.sort(key=lambda event: event["time_ms"])
+    return _Builder(recorded, brokers).build()
+
+
+class _Builder:
+    def __init__(self, events: list[Event], brokers: list[int]) -> None:
+        self._events = events
+        self._brokers = brokers
+        self._lines = ProducerLines(events)
+        self._letters = Letters()
+        self._steps: list[Step] = []
+        self._stored: list[Stored] = []
+        self._latest: dict[tuple[int, int, int], Exchange] = {}
+        """The latest exchange of each broker, connection and correlation id."""
+
+    def build(self) -> Diagram:
+        for event in self._events:
+            if not is_request(event):
+                self._note(event)
+            elif event["event"] == "decision":
+                self._decide(event)
+            else:
+                self._hit(event)
+        return Diagram(
+            producers=self._lines.lines,
+            brokers=[
+                Line(f"broker {number}" if number else "broker", "") for number in self._brokers
+            ],
+            steps=self._steps,
+            partitions=sorted({(one.batch.topic, one.batch.partition) for one in self._all_sent()}),
+            stored=self._stored,
+        )
+
+    def _all_sent(self) -> Iterable[Sent]:
+        return (one for step in self._steps if isinstance(step, Exchange) for one in step.sent)
+
+    # One event each
+
+    def _decide(self, event: Event) -> None:
+        batch = _batch(event)
+        exchange = self._latest.get(_key(event))
+        if exchange is None or not _takes_decision(exchange, batch, event):
+            exchange = self._begin(event, "produce")
+        undecided = [
+            s for s in exchange.sent if s.batch == batch and s.verdict is Verdict.NOT_JUDGED
+        ]
+        sent = undecided[0] if undecided else self._send(exchange, batch)
+        sent.verdict = Verdict(event["decision"])
+        sent.base_offset = event["base_offset"]
+        sent.error, sent.reason = event["error"] or "", event["reason"]
+        if event["window"] is not None:
+            window = [self._letters.remembered(batch, tuple(item)) for item in event["window"]]
+            sent.window = tuple(window)
+        if sent.verdict is Verdict.APPENDED:
+            self._letters.store(batch)
+            self._stored.append(Stored(sent.letter, batch, sent.base_offset))
+
+    def _hit(self, event: Event) -> None:
+        batches = [_batch(batch) for batch in event["batches"]]
+        exchange = self._latest.get(_key(event))
+        if exchange is None or not _takes_fault(exchange, batches):
+            exchange = self._begin(event, event["api"])
+            for batch in batches:
+                self._send(exchange, batch)
+        action = event["action"]
+        exchange.faults.append(Fault(event["rule"], action))
+        exchange.request = _REQUEST_FATES.get(action, exchange.request)
+        exchange.response = _RESPONSE_FATES.get(action, exchange.response)
+        if action == "crash":
+            self._note(event)
+
+    def _note(self, event: Event) -> None:
+        is_fault = event["event"] == "fault"
+        text = f"{action_text(event['action'])} ({event['rule']})" if is_fault else _said(event)
+        self._steps.append(
+            Note(
+                time_ms=event.get("time_ms", self._steps[-1].time_ms if self._steps else 0),
+                broker=self._broker(event),
+                text=text,
+                is_fault=is_fault,
+            )
+        )
+
+    # Exchanges
+
+    def _begin(self, event: Event, api: str) -> Exchange:
+        exchange = Exchange(
+            time_ms=event["time_ms"],
+            producer=self._lines.index(event),
+            broker=self._broker(event),
+            api=api,
+            sent=[],
+            faults=[],
+        )
+        self._latest[_key(event)] = exchange
+        self._steps.append(exchange)
+        return exchange
+
+    def _send(self, exchange: Exchange, batch: Batch) -> Sent:
+        letter, attempt = self._letters.of(batch), self._letters.next_attempt(batch)
+        sent = Sent(batch=batch, letter=letter, attempt=attempt)
+        exchange.sent.append(sent)
+        return sent
+
+    def _broker(self, event: Event) -> int:
+        return self._brokers.index(event.get("broker_id", self._brokers[0]))
+
+
+def _takes_decision(exchange: Exchange, batch: Batch, event: Event) -> bool:
+    """Whether the decision is about this exchange, and not about a later request."""
+    actions = {fault.action for fault in exchange.faults}
+    if actions & _NEVER_JUDGED:
+        return False
+    if any(one.batch == batch and one.verdict is Verdict.NOT_JUDGED for one in exchange.sent):
+        return True
+    if event["correlation_id"] == _UNKNOWN_CORRELATION:
+        return False
+    place = batch.topic, batch.partition
+    is_other = all((one.batch.topic, one.batch.partition) != place for one in exchange.sent)
+    return is_other or "twice" in actions
+
+
+def _takes_fault(exchange: Exchange, batches: list[Batch]) -> bool:
+    known = {one.batch for one in exchange.sent}
+    return all(batch in known for batch in batches)
+
+
+def _key(event: Event) -> tuple[int, int, int]:
+    return event.get("broker_id", 0), event["connection_id"], event["correlation_id"]
+
+
+def _batch(event: Event) -> Batch:
+    return Batch(*(event[field] for field in Batch._fields))
+
+
+def _said(event: Event) -> str:
+    if event["event"] == "lost":
+        return f"{event['count']} events were not recorded: the reader was too slow"
+    return str(event["text"])

@@ -1,0 +1,103 @@
+"""Which of the diagram's producer lines a request comes from.
+
+A client is known by its name and by the producer id that it uses: so a client that connects again
+after a lost acknowledgement stays on its line, and one that restarts with a new id gets another.
+Two live clients with the same name and id (a zombie and its successor) are told apart by their
+connections, which take turns: first one, then the other, then the first again.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from testkit.sequence_diagram.steps import Line
+
+Event = Mapping[str, Any]
+
+_Identity = tuple[str, int]
+"""Client id (or address) and producer id; -1 for a request that carries none."""
+_Connection = tuple[int, int]
+"""Broker id and connection id."""
+
+NO_PRODUCER: Final = -1
+
+
+class ProducerLines:
+    """The lines of one recording, in the order of their first request."""
+
+    def __init__(self, events: Sequence[Event]) -> None:
+        requests = [event for event in events if is_request(event)]
+        self._by_connection = _identities(requests)
+        self._taking_turns = _taking_turns(requests)
+        self._indexes: dict[tuple[_Identity, _Connection | None], int] = {}
+        self.lines: list[Line] = []
+
+    def index(self, event: Event) -> int:
+        """The line of the request that the event is about."""
+        identity = self._identity(event)
+        connection = _connection(event) if identity in self._taking_turns else None
+        key = identity, connection
+        if key not in self._indexes:
+            self._indexes[key] = len(self.lines)
+            self.lines.append(_line(identity, connection))
+        return self._indexes[key]
+
+    def _identity(self, event: Event) -> _Identity:
+        """Of a request without a batch: the one that its connection has shown by others."""
+        identity = _identity(event)
+        if identity[1] == NO_PRODUCER:
+            return self._by_connection.get(_connection(event), identity)
+        return identity
+
+
+def is_request(event: Event) -> bool:
+    """Whether the event is about a request: a decision, or a fault that hit one."""
+    return event["event"] == "decision" or (event["event"] == "fault" and bool(event["api"]))
+
+
+def _identities(requests: Sequence[Event]) -> dict[_Connection, _Identity]:
+    found: dict[_Connection, _Identity] = {}
+    for event in requests:
+        identity = _identity(event)
+        if identity[1] != NO_PRODUCER:
+            found.setdefault(_connection(event), identity)
+    return found
+
+
+def _taking_turns(requests: Sequence[Event]) -> set[_Identity]:
+    """Identities that went back to a connection after they had used another one of that broker."""
+    current: dict[tuple[_Identity, int], int] = {}
+    left: defaultdict[tuple[_Identity, int], set[int]] = defaultdict(set)
+    found = set()
+    for event in requests:
+        identity, (broker, connection) = _identity(event), _connection(event)
+        key = identity, broker
+        if connection in left[key]:
+            found.add(identity)
+        before = current.get(key, connection)
+        if before != connection:
+            left[key].add(before)
+        current[key] = connection
+    return found
+
+
+def _identity(event: Event) -> _Identity:
+    producer_id = event.get("producer_id")
+    if producer_id is None:
+        batches = event.get("batches") or [{"producer_id": NO_PRODUCER}]
+        producer_id = batches[0]["producer_id"]
+    return event.get("client_id") or event.get("address") or "client", producer_id
+
+
+def _connection(event: Event) -> _Connection:
+    return event.get("broker_id", 0), event["connection_id"]
+
+
+def _line(identity: _Identity, connection: _Connection | None) -> Line:
+    name, producer_id = identity
+    details = [] if producer_id == NO_PRODUCER else [f"producer id {producer_id}"]
+    if connection is not None:
+        details.append(f"connection {connection[1]}")
+    return Line(name, ", ".join(details))

@@ -1,0 +1,156 @@
+"""The words of a diagram, the same in every rendering."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from protocol.errors import ErrorCode
+from testkit.sequence_diagram.steps import Diagram, Exchange, Fate, Folded, Sent, Step, Verdict
+
+_ACTIONS: Final = {
+    "drop_request": "request lost",
+    "drop_response": "answer lost",
+    "delay_request": "request held back",
+    "delay_response": "answer held back",
+    "error": "answered with an error, not processed",
+    "error_after": "processed, answered with an error",
+    "close_before": "connection closed before processing",
+    "close_after": "connection closed instead of an answer",
+    "close_within": "connection closed within the answer",
+    "trickle": "answer sent in small pieces",
+    "swap": "overtaken by the next request",
+    "twice": "processed twice",
+    "freeze": "frozen",
+    "cut_replica_link": "replica link cut",
+    "expire_session": "coordination session expired",
+    "fail_write": "write failed",
+    "slow_write": "write slowed down",
+    "fail_fsync": "fsync failed",
+    "slow_fsync": "fsync slowed down",
+    "crash": "broker killed",
+}
+
+
+def action_text(action: str) -> str:
+    """What a fault's action did."""
+    return _ACTIONS.get(action, action.replace("_", " "))
+
+
+def range_text(base_sequence: int, last_sequence: int) -> str:
+    """`114-120`, or `114` for one record; with an en dash, as numbers want it."""
+    if base_sequence == last_sequence:
+        return str(base_sequence)
+    return f"{base_sequence}\N{EN DASH}{last_sequence}"
+
+
+def attempt_text(sent: Sent) -> str:
+    """Empty for the first attempt."""
+    return {1: "", 2: "again"}.get(sent.attempt, f"attempt {sent.attempt}")
+
+
+def epoch_text(sent: Sent) -> str:
+    """Empty for epoch 0, where every producer begins."""
+    return f"epoch {sent.batch.producer_epoch}" if sent.batch.producer_epoch > 0 else ""
+
+
+def error_text(name: str) -> str:
+    """`45 OUT_OF_ORDER_SEQUENCE_NUMBER`."""
+    return f"{ErrorCode[name].value} {name}" if name in ErrorCode.__members__ else name
+
+
+def is_old_repeat(sent: Sent) -> bool:
+    """Whether it was refused only because it was stored long ago: success, to every client."""
+    return sent.error == ErrorCode.DUPLICATE_SEQUENCE_NUMBER.name
+
+
+def verdict_text(sent: Sent) -> str:
+    """What was decided: one line."""
+    if is_old_repeat(sent):
+        return f"stored before, older than the window: {error_text(sent.error)}"
+    match sent.verdict:
+        case Verdict.APPENDED:
+            return f"appended at offset {sent.base_offset}"
+        case Verdict.DUPLICATE:
+            return f"duplicate, stored before at offset {sent.base_offset}"
+        case Verdict.DIVERGENT:
+            return f"duplicate with other bytes, stored before at offset {sent.base_offset}"
+        case Verdict.REJECTED:
+            return f"refused: {error_text(sent.error)}"
+        case Verdict.NOT_JUDGED:
+            return "never judged"
+
+
+def answer_text(exchange: Exchange) -> str:
+    """What the broker answers, or would have."""
+    actions = {fault.action for fault in exchange.faults}
+    if actions & {"error", "error_after"}:
+        return "error"
+    if len(exchange.sent) > 1:
+        refused = sum(one.verdict is Verdict.REJECTED for one in exchange.sent)
+        return f"{refused} of {len(exchange.sent)} refused" if refused else "all stored"
+    if not exchange.sent or exchange.sent[0].verdict is Verdict.NOT_JUDGED:
+        return ""
+    sent = exchange.sent[0]
+    return error_text(sent.error) if sent.error else f"offset {sent.base_offset}"
+
+
+def is_success(exchange: Exchange) -> bool:
+    """Whether the answer tells the client that everything is stored."""
+    actions = {fault.action for fault in exchange.faults}
+    refused = any(one.error and not is_old_repeat(one) for one in exchange.sent)
+    return not refused and not actions & {"error", "error_after"}
+
+
+def fate_text(exchange: Exchange) -> str:
+    """What befell the request or the answer, with the rules that did it.
+
+    A crash befalls the broker: it has a note of its own.
+    """
+    faults = [fault for fault in exchange.faults if fault.action != "crash"]
+    return ", ".join(f"{action_text(fault.action)} ({fault.rule})" for fault in faults)
+
+
+def has_answer(exchange: Exchange) -> bool:
+    """Whether the broker began to answer."""
+    return exchange.request is Fate.ARRIVED and (
+        bool(answer_text(exchange)) or exchange.response is not Fate.ARRIVED
+    )
+
+
+def place_text(sent: Sent, diagram: Diagram) -> str:
+    """The batch's partition, where the diagram has more than one."""
+    if len(diagram.partitions) == 1:
+        return ""
+    return f"{sent.batch.topic}-{sent.batch.partition}"
+
+
+def folded_text(folded: Folded) -> str:
+    """What a folded step stands for."""
+    what = f"{folded.batches} batches appended"
+    if folded.base_sequence is None or folded.last_sequence is None:
+        return what
+    return f"{what}, {range_text(folded.base_sequence, folded.last_sequence)}"
+
+
+def counts_text(diagram: Diagram) -> str:
+    """The run in one line: where, how many requests, how many faults."""
+    places = ", ".join(f"{topic}-{partition}" for topic, partition in diagram.partitions[:4])
+    rest = len(diagram.partitions) - 4
+    requests = sum(_requests(step) for step in diagram.steps)
+    faults = sum(len(step.faults) for step in diagram.steps if isinstance(step, Exchange))
+    parts = [
+        f"{places} and {rest} more" if rest > 0 else places,
+        _counted(requests, "request"),
+        _counted(faults, "fault") if faults else "no faults",
+    ]
+    return " \N{MIDDLE DOT} ".join(part for part in parts if part)
+
+
+def _requests(step: Step) -> int:
+    if isinstance(step, Folded):
+        return step.exchanges
+    return int(isinstance(step, Exchange))
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
