@@ -136,15 +136,32 @@ class IsrChanges:
             return False
         if before.leader_epoch != partition.leader_epoch:
             return False
-        if not await self._are_registered(in_sync, wanted) or in_sync is not partition.in_sync:
+        if not await self._announce(partition, in_sync, wanted):
             return False
-        in_sync.begin_change(wanted)
         logger.info("%s: in-sync replicas %s -> %s", partition.name, in_sync.isr, wanted)
         change = StateChange(partition.topic, partition.index, before, replace(before, isr=wanted))
         await self._registry.change_states([change])
         self._metrics.isr_shrinks_total += len(set(before.isr) - set(wanted))
         self._metrics.isr_expands_total += len(set(wanted) - set(before.isr))
         return True
+
+    async def _announce(
+        self, partition: Partition, in_sync: InSyncReplicas, wanted: tuple[int, ...]
+    ) -> bool:
+        """Lets newcomers count from now on, when they have just been found to have caught up.
+
+        While the coordinator is asked, nothing may be committed that they lack. False: they must not
+        join after all, or somebody else leads.
+        """
+        pending, is_sure = in_sync.pending, False
+        in_sync.begin_change(wanted)
+        try:
+            is_sure = await self._are_registered(in_sync, wanted)
+        finally:
+            if not is_sure:
+                in_sync.take_back_change(pending)
+                partition.advance_high_watermark()
+        return is_sure and in_sync is partition.in_sync
 
     async def _are_registered(self, in_sync: InSyncReplicas, wanted: tuple[int, ...]) -> bool:
         """Whether the lives of the newcomers that have caught up are those that are registered.

@@ -20,6 +20,7 @@ from broker.partition import Partition
 from broker.replication import follower
 from broker.replication.core.in_sync_replicas import InSyncReplicas
 from broker.replication.core.take_over import TakeOver
+from broker.replication.isr_changes import IsrChanges
 from protocol import dedup
 from storage import log
 from storage.log import Log
@@ -114,6 +115,20 @@ def _no_epoch_start_rule() -> Patches:
     return [patch.object(InSyncReplicas, "wanted", lenient)]
 
 
+def _newcomers_count_late() -> Patches:
+    """A follower that has caught up counts when the coordinator has been asked about it."""
+
+    async def announce(
+        self: IsrChanges, partition: Partition, in_sync: InSyncReplicas, wanted: tuple[int, ...]
+    ) -> bool:
+        is_sure = await self._are_registered(in_sync, wanted) and in_sync is partition.in_sync
+        if is_sure:
+            in_sync.begin_change(wanted)
+        return is_sure
+
+    return [patch.object(IsrChanges, "_announce", announce)]
+
+
 def _no_broker_epoch_check() -> Patches:
     """Any life of a follower counts."""
     fetch = Partition.fetch_as_replica
@@ -159,6 +174,7 @@ MUTATIONS: Final[dict[str, Callable[[], Patches]]] = {
     "no session fence": _no_session_fence,
     "shrunken isr counts": _shrunken_isr_counts,
     "no epoch start rule": _no_epoch_start_rule,
+    "newcomers count late": _newcomers_count_late,
     "no broker epoch check": _no_broker_epoch_check,
     "old repeats at once": _old_repeats_at_once,
     "deleted epochs compare": _deleted_epochs_compare,

@@ -33,6 +33,7 @@ FOUND_BY_SCENARIOS: dict[str, tuple[Callable[[], list[str]], str]] = {
     "no session fence": (isolation.a_paused_leader_wakes, "its session had ended"),
     "shrunken isr counts": (isolation.a_leader_alone_shrinks, "lost"),
     "no epoch start rule": (failover.a_follower_below_the_epoch_start, "lost"),
+    "newcomers count late": (failover.a_newcomer_falls_behind_again, "lost"),
     "no broker epoch check": (isolation.a_fetch_of_an_earlier_life, "lost"),
     "old repeats at once": (failover.an_old_repeat_above_the_high_watermark, "spurious 45"),
     "deleted epochs compare": (lifetimes.the_log_start_hides_an_epoch, "of producer"),

@@ -162,9 +162,18 @@ class InSyncReplicas:
         return (*kept, *new)
 
     def begin_change(self, isr: tuple[int, ...]) -> None:
-        """`isr` is about to be written: from now on either may be in force."""
+        """`isr` is about to be written: from now on either may be in force.
+
+        In the same moment as it was `wanted`: a newcomer that does not count yet falls behind again.
+        """
         self.pending = tuple(dict.fromkeys((*(self.pending or ()), *isr)))
         self._set_largest()
+
+    def take_back_change(self, pending: tuple[int, ...] | None) -> None:
+        """What `begin_change` has announced will not be written: `pending` is what was before."""
+        if self.pending is not None:  # else it has been settled meanwhile
+            self.pending = pending
+            self._set_largest()
 
     def settle(self, isr: tuple[int, ...]) -> None:
         """The state node has this ISR, and no earlier write of this leader can land any more."""

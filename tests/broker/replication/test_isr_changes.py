@@ -68,10 +68,12 @@ async def written(
         high_watermark=END,
         in_sync=in_sync,
         log=SimpleNamespace(log_end_offset=END),
+        advance_high_watermark=lambda: None,
     )
     registry.partition = partition
 
-    async def read_epoch(_: int) -> int:
+    async def read_epoch(broker_id: int) -> int:
+        assert broker_id in in_sync.largest, "what is committed now, it may lack"
         return registered
 
     changes = IsrChanges(
@@ -88,6 +90,7 @@ async def written(
     changes.consider_all()
     while changes._changes:  # noqa: ASYNC110 - as many turns as the writes take
         await asyncio.sleep(0)
+    assert in_sync.pending is None
     return registry.written
 
 

@@ -18,7 +18,7 @@ HAZARDS: Final[dict[int, tuple[Scenario, ...]]] = {
     2: (isolation.a_leader_alone_shrinks,),
     3: (isolation.a_paused_leader_wakes,),
     4: (isolation.an_old_controller_writes_late,),
-    5: (failover.a_follower_below_the_epoch_start,),
+    5: (failover.a_follower_below_the_epoch_start, failover.a_newcomer_falls_behind_again),
     6: (failover.the_last_replica_loses_power,),
     7: (failover.a_checkpoint_above_the_log,),
     8: (

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+
+from broker.cluster_member import ClusterMember
 from broker.config import LogFlush
+from broker.replication.isr_changes import IsrChanges
 from protocol.errors import ErrorCode
+from tests.simulation.machine import Machine
 from tests.simulation.stage import COORDINATOR, SPOT, Stage
 
 
@@ -67,6 +72,45 @@ def a_follower_below_the_epoch_start() -> list[str]:
         stage.kill(new, silent)
         stage.run(8.0)
         return stage.findings()
+
+
+def a_newcomer_falls_behind_again() -> list[str]:
+    """5. A follower has caught up; while the coordinator is asked about it, more is committed.
+
+    Then it is in the ISR, and all others die: it must have what was acknowledged.
+    """
+    with Stage() as stage:
+        producer = stage.producer()
+        stage.consumer()
+        leader, (other, newcomer) = stage.leader, stage.followers
+        stage.cut(newcomer, leader)
+        producer.send(2)
+        stage.until(lambda: newcomer.broker_id not in stage.state["isr"])
+        changes = _with_slow_questions(leader)
+        stage.mend(newcomer, leader)
+        stage.until(lambda: bool(changes._changes))
+        stage.cut(newcomer, leader)
+        producer.begin(2)
+        stage.until(lambda: newcomer.broker_id in stage.state["isr"])
+        stage.kill(leader, other)
+        stage.until(lambda: stage.is_led_by_another_than(leader))
+        return stage.findings()
+
+
+def _with_slow_questions(leader: Machine) -> IsrChanges:
+    """The leader's changes of the ISR, each of which now waits for the coordinator."""
+    assert leader.broker is not None
+    member = leader.broker.membership
+    assert isinstance(member, ClusterMember)
+    changes = member._isr_changes
+    ask = changes._read_epoch
+
+    async def ask_slowly(broker_id: int) -> int | None:
+        await asyncio.sleep(0.3)
+        return await ask(broker_id)
+
+    changes._read_epoch = ask_slowly
+    return changes
 
 
 def the_last_replica_loses_power() -> list[str]:
