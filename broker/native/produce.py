@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from broker.acknowledgement import acknowledged, answer_nothing, unacknowledged
 from broker.handlers.produce import API
@@ -24,8 +24,6 @@ from protocol.produce import PartitionProduced, TopicProduced
 
 if TYPE_CHECKING:
     from broker.broker import Broker
-
-_NO_CORRELATION: Final = 0
 
 
 def handle(
@@ -49,7 +47,7 @@ def handle(
 def _produce(message: Produce, peer: Peer, broker: Broker) -> PartitionProduced | Stored:
     if is_transactional(message.batch):
         return TRANSACTIONS_REFUSED._replace(partition=message.partition)
-    header = RequestHeader(API.key, API.version_max, _NO_CORRELATION, peer.client_id, 0)
+    header = RequestHeader(API.key, API.version_max, message.correlation_id, peer.client_id, 0)
     write = Write(broker, Request(header, message, peer), message.acks, broker.now_ms())
     return produce_batch(write, message.topic, message.partition, message.batch)
 

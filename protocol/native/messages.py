@@ -22,6 +22,7 @@ VERSION_MAX: Final = 1
 
 _INT64_MIN: Final = -(2**63)
 _INT64_MAX: Final = 2**63 - 1
+_UINT64_MAX: Final = 2**64 - 1
 _CODECS: Final = {codec.name.lower(): codec for codec in Codec}
 _IDENTITY: Final = ("producer_id", "producer_epoch", "base_sequence")
 ANY_PRODUCER: Final = -1
@@ -96,6 +97,8 @@ class Produce:
     timeout_ms: int
     batch: Buffer
     """As on the Kafka port: complete, with its CRC, and its producer id, epoch and sequence."""
+    correlation_id: int = 0
+    """For the decisions that are told about it."""
 
     @classmethod
     def read(cls, fields: Fields) -> Produce:
@@ -107,6 +110,7 @@ class Produce:
             acks=fields.integer("acks", -1),
             timeout_ms=fields.integer("timeout_ms", 30_000),
             batch=_ready_made(fields) if "batch" in fields else _built(fields),
+            correlation_id=fields.integer("correlation_id", 0, least=_INT64_MIN, most=_UINT64_MAX),
         )
 
 

@@ -60,14 +60,15 @@ async def test_hello_agrees_on_a_version(native: NativeConnection, running: Runn
     assert "only 1 to 1" in refused["error"]["message"]
 
 
-async def test_the_client_id_of_a_hello_is_remembered(
+async def test_decisions_name_the_client_of_a_hello_and_the_message(
     native: NativeConnection, running: Running, topic: str
 ) -> None:
-    """Decisions name the client, as they do on the Kafka port."""
+    """Client id, connection and correlation id are told, as they are on the Kafka port."""
     await native.call("hello", client_id="tester")
-    await native.call("produce", **produce(0))
+    await native.call("produce", **produce(0), correlation_id=9)
     (outcome,) = running.broker.decisions.latest(1)
     assert (outcome.client_id, outcome.topic) == ("tester", topic)
+    assert (outcome.correlation_id, outcome.connection_id > 0) == (9, True)
 
 
 async def test_producer_ids_come_from_the_broker_s_blocks(
