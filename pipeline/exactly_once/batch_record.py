@@ -1,0 +1,71 @@
+"""What the ledger knows of a batch as a whole: the number of its Spark partitions.
+
+    batches/batch-00000000000000000012.json     {"version": 1, "query_id": ..., "spark_partitions": 8}
+
+A batch that runs again with another number would give a Spark partition other rows, and some of them
+would be stored by one that has nothing stored yet, and sees no difference. It is refused.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Final
+
+from pipeline.exactly_once.errors import LedgerError
+from pipeline.exactly_once.ledger import BATCHES_KEPT
+from pipeline.exactly_once.ledger_files import LedgerFiles
+
+VERSION: Final = 1
+_NAME: Final = re.compile(r"batch-(\d{20})\.json")
+
+
+class BatchRecord:
+    """Of one batch."""
+
+    def __init__(self, files: LedgerFiles, sink: str, query_id: str, batch_id: int) -> None:
+        self._files = files
+        self._what = f"sink {sink}, batch {batch_id}"
+        self._directory = f"{sink}/batches"
+        self._query_id = query_id
+        self._batch_id = batch_id
+        self._name = f"{self._directory}/batch-{batch_id:020}.json"
+
+    def agree(self, spark_partitions: int) -> None:
+        """Puts the number down, or holds it against the one that is there. Raises `LedgerError`."""
+        fields = {
+            "version": VERSION,
+            "query_id": self._query_id,
+            "spark_partitions": spark_partitions,
+        }
+        if self._files.create(self._name, json.dumps(fields).encode()):
+            self._clean()
+            return
+        found = self._read()
+        if found["query_id"] != self._query_id:
+            raise LedgerError(
+                f"{self._what}: the ledger belongs to query {found['query_id'] or '(none)'}, this is "
+                f"{self._query_id or '(none)'}. A new checkpoint needs a new sink name or another ledger"
+            )
+        if found["spark_partitions"] != spark_partitions:
+            raise LedgerError(
+                f"{self._what} has {spark_partitions} Spark partitions now and had "
+                f"{found['spark_partitions']} when it was begun: rows would be stored twice. Run it as "
+                "it ran before, and fix the number for the time to come (repartition, or the "
+                "source's settings)"
+            )
+
+    def _read(self) -> dict[str, object]:
+        try:
+            fields = json.loads(self._files.read(self._name))
+            if fields["version"] != VERSION:
+                raise LedgerError(f"{self._name}: version {fields['version']}, not {VERSION}")
+        except (KeyError, TypeError, ValueError) as error:
+            raise LedgerError(f"{self._name}: no record of a batch: {error!r}") from error
+        return {key: fields[key] for key in ("query_id", "spark_partitions")}
+
+    def _clean(self) -> None:
+        for name in self._files.list(self._directory):
+            found = _NAME.fullmatch(name)
+            if found is not None and int(found[1]) <= self._batch_id - BATCHES_KEPT:
+                self._files.delete(f"{self._directory}/{name}")

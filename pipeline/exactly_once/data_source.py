@@ -1,0 +1,143 @@
+"""The sink as Spark's data source `echoless`, for streams and for jobs, on Arrow batches.
+
+    register(spark)
+    frame.writeStream.format("echoless").options(**options).start()
+    frame.write.format("echoless").options(**options).mode("append").save()
+
+Spark tells a Python data source neither batch nor query; a task finds both among the local properties that
+Spark sets for its own use. How many Spark partitions a batch has is known only when all have been written
+(`commit`), so a batch that is divided otherwise when it runs again is noticed late; the sink for
+`foreachBatch` refuses it beforehand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pyspark import TaskContext
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+from pyspark.sql.types import StructType
+
+from pipeline.exactly_once.batch_record import BatchRecord
+from pipeline.exactly_once.columns import check_columns
+from pipeline.exactly_once.errors import OptionError, SinkError
+from pipeline.exactly_once.ledger import Place
+from pipeline.exactly_once.ledger_files import open_ledger_files
+from pipeline.exactly_once.options import CHECKPOINT_LOCATION, SinkOptions, read_options
+from pipeline.exactly_once.partition_writer import Written, write_partition
+
+FORMAT: Final = "echoless"
+QUERY_ID_PROPERTY: Final = "sql.streaming.queryId"
+BATCH_ID_PROPERTY: Final = "streaming.sql.batchId"
+"""Spark's own names; `tests/pipeline/exactly_once/test_data_source.py` notices when they change."""
+LEDGER_DIRECTORY: Final = "echoless-ledger"
+"""Of a stream, in its checkpoint."""
+STREAM_NAME: Final = "stream"
+"""What a stream's sink is called that has its ledger to itself."""
+
+
+@dataclass
+class TaskMessage(WriterCommitMessage):
+    """What a task tells the driver."""
+
+    query_id: str
+    written: Written
+
+
+class ExactlyOnceDataSource(DataSource):
+    """Writes only."""
+
+    @classmethod
+    def name(cls) -> str:
+        return FORMAT
+
+    def writer(self, schema: StructType, overwrite: bool) -> ExactlyOnceJobWriter:
+        if overwrite:
+            raise OptionError('a topic cannot be overwritten: use mode("append")')
+        check_columns(schema, has_topic="topic" in self.options)
+        return ExactlyOnceJobWriter(read_options(_plain(self.options), name=None, ledger=None))
+
+    def streamWriter(  # noqa: N802  Spark's name
+        self,
+        schema: StructType,
+        overwrite: bool,  # noqa: ARG002  of output modes Spark knows itself
+    ) -> ExactlyOnceStreamWriter:
+        check_columns(schema, has_topic="topic" in self.options)
+        checkpoint = self.options.get(CHECKPOINT_LOCATION)
+        ledger = f"{checkpoint.rstrip('/')}/{LEDGER_DIRECTORY}" if checkpoint else None
+        name = STREAM_NAME if ledger else None
+        return ExactlyOnceStreamWriter(read_options(_plain(self.options), name=name, ledger=ledger))
+
+
+class ExactlyOnceStreamWriter(DataSourceStreamArrowWriter):
+    """Pickled with its options to every task."""
+
+    def __init__(self, options: SinkOptions) -> None:
+        self._options = options
+
+    def write(self, iterator: Iterator[Any]) -> TaskMessage:
+        context = _task_context()
+        batch_id = context.getLocalProperty(BATCH_ID_PROPERTY)
+        query_id = context.getLocalProperty(QUERY_ID_PROPERTY)
+        if not batch_id or not query_id:
+            raise SinkError(
+                f"Spark does not tell its tasks {BATCH_ID_PROPERTY} and {QUERY_ID_PROPERTY}: this "
+                "version of Spark is not known to the sink; use ExactlyOnceSink with foreachBatch"
+            )
+        place = Place(self._options.name, query_id, int(batch_id), context.partitionId())
+        return TaskMessage(query_id, write_partition(self._options, place, iterator))
+
+    def commit(
+        self,
+        messages: list[WriterCommitMessage | None],
+        batchId: int,  # noqa: N803  Spark's name
+    ) -> None:
+        _agree(self._options, messages, batchId)
+
+
+class ExactlyOnceJobWriter(DataSourceArrowWriter):
+    """As the stream's; which batch it is the options say."""
+
+    def __init__(self, options: SinkOptions) -> None:
+        self._options = options
+
+    def write(self, iterator: Iterator[Any]) -> TaskMessage:
+        options = self._options
+        place = Place(options.name, "", options.batch_id, _task_context().partitionId())
+        return TaskMessage("", write_partition(options, place, iterator))
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        _agree(self._options, messages, self._options.batch_id)
+
+
+def register(spark: SparkSession) -> None:
+    """Makes `format("echoless")` known to the session."""
+    spark.dataSource.register(ExactlyOnceDataSource)
+
+
+def _agree(options: SinkOptions, messages: list[WriterCommitMessage | None], batch_id: int) -> None:
+    """Raises `LedgerError` where the batch was divided otherwise before."""
+    query_ids = {one.query_id for one in messages if isinstance(one, TaskMessage)}
+    for query_id in query_ids:
+        files = open_ledger_files(
+            options.ledger, has_single_writer=options.ledger_has_single_writer
+        )
+        BatchRecord(files, options.name, query_id, batch_id).agree(len(messages))
+
+
+def _plain(options: Mapping[str, str]) -> dict[str, str]:
+    return dict(options.items())
+
+
+def _task_context() -> TaskContext:
+    context = TaskContext.get()
+    assert context is not None, "Spark runs this in a task"
+    return context

@@ -1,0 +1,143 @@
+"""The entries of the ledger as JSON; `docs/formats/ledger.md` has an example of each.
+
+`begin` is created before the first record is sent under its numbers, `end` when all are acknowledged.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Final, NamedTuple
+
+from client.sequencer import Identity
+from client.state import ProducerState
+
+VERSION: Final = 1
+
+
+class TopicPartition(NamedTuple):
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class Stretch:
+    """Rows of one topic and partition that are sent under consecutive numbers."""
+
+    topic: str
+    partition: int
+    sequence: int
+    """Of its first record."""
+    rows_before: int
+    """How many of the batch's rows for this partition were stored under older numbers."""
+    log_end_offset: int
+    """Where the log ended before anything of it was sent: its records are not below."""
+
+    @property
+    def target(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition)
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class Begin:
+    """The numbers of the stretches, all under one producer id and epoch."""
+
+    query_id: str
+    identity: Identity
+    timestamp_ms: int
+    """What rows without a timestamp get."""
+    partition_counts: Mapping[str, int]
+    """Of each topic in it, as it was: keys are spread over so many."""
+    stretches: tuple[Stretch, ...]
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class Target:
+    """What one topic and partition has got in this batch."""
+
+    topic: str
+    partition: int
+    rows: int
+    fingerprint: str
+    """Of the rows (`fingerprint.py`)."""
+
+    @property
+    def target(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition)
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class End:
+    """Everything is stored. The next batch goes on from `state`."""
+
+    query_id: str
+    rows: int
+    targets: tuple[Target, ...]
+    state: ProducerState
+
+
+Entry = Begin | End
+
+
+class EntryError(ValueError):
+    """The text is no entry of a ledger."""
+
+
+def encode_entry(entry: Entry) -> bytes:
+    """The content of the entry's file."""
+    fields: dict[str, Any] = {"version": VERSION, "kind": type(entry).__name__.lower()}
+    fields |= asdict(entry)
+    if isinstance(entry, Begin):
+        fields["identity"] = entry.identity._asdict()
+    else:
+        fields["state"] = json.loads(entry.state.to_json())
+    return json.dumps(fields, indent=1).encode()
+
+
+def decode_entry(data: bytes) -> Entry:
+    """Raises `EntryError`."""
+    try:
+        fields = json.loads(data)
+        if fields["version"] != VERSION:
+            raise EntryError(f"version {fields['version']}; this is version {VERSION}")
+        return _Reader(fields).entry()
+    except (KeyError, TypeError, ValueError) as error:
+        raise EntryError(f"no entry of a ledger: {error!r}") from error
+
+
+class _Reader:
+    """Takes an entry out of decoded JSON."""
+
+    def __init__(self, fields: Mapping[str, Any]) -> None:
+        self._fields = fields
+
+    def entry(self) -> Entry:
+        match self._fields["kind"]:
+            case "begin":
+                return self._begin()
+            case "end":
+                return self._end()
+        raise EntryError(f"kind {self._fields['kind']!r}")
+
+    def _begin(self) -> Begin:
+        fields = self._fields
+        return Begin(
+            query_id=fields["query_id"],
+            identity=Identity(**fields["identity"]),
+            timestamp_ms=fields["timestamp_ms"],
+            partition_counts=fields["partition_counts"],
+            stretches=tuple(Stretch(**one) for one in fields["stretches"]),
+        )
+
+    def _end(self) -> End:
+        fields = self._fields
+        return End(
+            query_id=fields["query_id"],
+            rows=fields["rows"],
+            targets=tuple(Target(**one) for one in fields["targets"]),
+            state=ProducerState.from_json(json.dumps(fields["state"])),
+        )

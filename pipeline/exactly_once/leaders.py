@@ -1,0 +1,156 @@
+"""What the leaders of partitions know: where the log ends, and how far a producer came.
+
+Blocking calls on connections that stay open. Questions to one broker go in one request, and are asked
+again, after a while and perhaps elsewhere, until the delivery timeout.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, Final, NamedTuple, Self, TypeVar
+
+from client.cluster import Cluster, NoLeaderError, parse_addresses
+from client.connection import ConnectionFailedError
+from client.pipelined_connection import PipelinedConnection
+from client.producer_ids import new_identity
+from client.sequencer import Found, Identity
+from client.settings import Settings
+from pipeline.exactly_once.entries import TopicPartition
+from pipeline.exactly_once.errors import SinkError
+from protocol.errors import ErrorCode
+
+_LATEST: Final = -1
+_FINAL: Final = (ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.UNSUPPORTED_VERSION)
+_T = TypeVar("_T")
+
+
+class Standing(NamedTuple):
+    """What a leader says about its partition."""
+
+    log_end_offset: int
+    """As far as consumers see: records that are sent from now on lie at or behind it."""
+    found: Found | None
+    """The producer's entry; None: the leader does not know it."""
+
+
+class Leaders:
+    """Of one cluster. Use it in a `with` block."""
+
+    def __init__(self, bootstrap_servers: str, settings: Settings) -> None:
+        self._settings = settings
+        self._runner = asyncio.Runner()
+        self._cluster = Cluster(
+            parse_addresses(bootstrap_servers),
+            timeout_s=settings.request_timeout_s,
+            auto_create_topics=settings.auto_create_topics,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._runner.run(self._cluster.close())
+        self._runner.close()
+
+    def partition_count(self, topic: str) -> int:
+        """Raises `SinkError`."""
+        return self._run(lambda: self._cluster.partition_count(topic), topic)
+
+    def new_identity(self) -> Identity:
+        """A producer id that nobody has. Raises `SinkError`."""
+        return self._run(lambda: new_identity(self._cluster), "a producer id")
+
+    def ask(
+        self, targets: Iterable[TopicPartition], producer_id: int
+    ) -> dict[TopicPartition, Standing]:
+        """Where each target stands, with the entry of `producer_id`. Raises `SinkError`."""
+        wanted = list(targets)
+        what = ", ".join(map(str, wanted))
+        return self._run(lambda: self._ask(wanted, producer_id), what) if wanted else {}
+
+    def _run(self, question: Callable[[], Awaitable[_T]], what: str) -> _T:
+        return self._runner.run(self._until_answered(question, what))
+
+    async def _until_answered(self, question: Callable[[], Awaitable[_T]], what: str) -> _T:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._settings.delivery_timeout_s
+        delay = self._settings.retry_backoff_s
+        while True:
+            try:
+                return await question()
+            except (NoLeaderError, ConnectionFailedError) as error:
+                is_final = getattr(error, "final_code", ErrorCode.NONE)
+                if is_final or loop.time() + delay > deadline:
+                    raise SinkError(f"{what}: {error}") from error
+            await asyncio.sleep(delay)
+            delay = min(2 * delay, self._settings.retry_backoff_max_s)
+
+    async def _ask(
+        self, targets: list[TopicPartition], producer_id: int
+    ) -> dict[TopicPartition, Standing]:
+        by_leader: dict[PipelinedConnection, list[TopicPartition]] = {}
+        for target in targets:
+            by_leader.setdefault(await self._cluster.leader(*target), []).append(target)
+        questions = (_ask_leader(leader, own, producer_id) for leader, own in by_leader.items())
+        try:
+            answers = await asyncio.gather(*questions)
+        except (NoLeaderError, ConnectionFailedError):
+            for topic in {target.topic: None for target in targets}:
+                await self._cluster.refresh(topic)
+            raise
+        return {target: standing for answer in answers for target, standing in answer.items()}
+
+
+async def _ask_leader(
+    leader: PipelinedConnection, targets: list[TopicPartition], producer_id: int
+) -> dict[TopicPartition, Standing]:
+    """The order matters: what is stored when the producer is described may lie behind the offset."""
+    offsets, described = await asyncio.gather(
+        leader.send("list_offsets", _offset_question(targets)),
+        leader.send("describe_producers", {"topics": _by_topic(targets, "partition_indexes")}),
+    )
+    ends = _by_target(offsets.topics, "list_offsets")
+    producers = _by_target(described.topics, "describe_producers")
+    return {
+        target: Standing(int(ends[target].offset), _entry(producers[target], producer_id))
+        for target in targets
+    }
+
+
+def _entry(described: Any, producer_id: int) -> Found | None:
+    for one in described.active_producers:
+        if one.producer_id == producer_id:
+            return Found(int(one.producer_epoch), int(one.last_sequence))
+    return None
+
+
+def _offset_question(targets: Iterable[TopicPartition]) -> Mapping[str, Any]:
+    topics = _by_topic(targets, "partitions")
+    for topic in topics:
+        topic["partitions"] = [
+            {"partition_index": index, "current_leader_epoch": -1, "timestamp": _LATEST}
+            for index in topic["partitions"]
+        ]
+    return {"replica_id": -1, "isolation_level": 0, "timeout": 30_000, "topics": topics}
+
+
+def _by_topic(targets: Iterable[TopicPartition], field: str) -> list[dict[str, Any]]:
+    found: dict[str, list[int]] = {}
+    for topic, partition in targets:
+        found.setdefault(topic, []).append(partition)
+    return [{"name": topic, field: partitions} for topic, partitions in found.items()]
+
+
+def _by_target(topics: Iterable[Any], api: str) -> dict[TopicPartition, Any]:
+    """Raises `NoLeaderError` for the first partition that has no answer but a code."""
+    found = {}
+    for topic in topics:
+        for one in topic.partitions:
+            code = one.error_code
+            if code.value != ErrorCode.NONE:
+                right = " (it needs the right to read)" if code.value in _FINAL else ""
+                text = f"{topic.name}-{one.partition_index}: {api}: {code.name.upper()}{right}"
+                raise NoLeaderError(text, code.value)
+            found[TopicPartition(topic.name, one.partition_index)] = one
+    return found

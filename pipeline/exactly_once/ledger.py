@@ -1,0 +1,160 @@
+"""What one Spark partition of one batch has promised to send, and under which numbers.
+
+A small log of entries, each a file that is created once (`docs/formats/ledger.md`):
+
+    partition-00003/batch-00000000000000000012.0.json     begin: the first numbers
+    partition-00003/batch-00000000000000000012.1.json     begin: more partitions, or other numbers
+    partition-00003/batch-00000000000000000012.2.json     end: everything is acknowledged
+
+An attempt that finds an entry in the place of its own takes it for its own. So all attempts at a batch
+send the same numbers, however many run, one after the other or at once.
+
+Invariant: a record is sent only after the entry with its topic and partition was created.
+Invariant: nothing follows an end, and a batch is begun only where the one before it has ended.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NamedTuple
+
+from pipeline.exactly_once.entries import (
+    Begin,
+    End,
+    Entry,
+    EntryError,
+    decode_entry,
+    encode_entry,
+)
+from pipeline.exactly_once.errors import LedgerError
+from pipeline.exactly_once.ledger_files import LedgerFiles
+
+BATCHES_KEPT: Final = 10
+"""Batches whose entries stay when they are done: a replay needs the last one, a reader some more."""
+_NAME: Final = re.compile(r"batch-(\d{20})\.(\d+)\.json")
+
+
+class Place(NamedTuple):
+    """Which rows: those of one Spark partition of one batch of one sink."""
+
+    sink: str
+    query_id: str
+    """Spark's; empty in a job that is no stream."""
+    batch_id: int
+    spark_partition: int
+
+    def __str__(self) -> str:
+        return f"sink {self.sink}, batch {self.batch_id}, Spark partition {self.spark_partition}"
+
+    @property
+    def directory(self) -> str:
+        return f"{self.sink}/partition-{self.spark_partition:05}"
+
+
+class _Key(NamedTuple):
+    batch_id: int
+    number: int
+
+    @property
+    def name(self) -> str:
+        return f"batch-{self.batch_id:020}.{self.number}.json"
+
+
+class Ledger:
+    """The entries of one place, as far as they are known here."""
+
+    def __init__(self, files: LedgerFiles, place: Place) -> None:
+        """Raises `LedgerError`."""
+        self._files = files
+        self.place = place
+        self._keys = self._list()
+        self.previous = self._read_previous()
+        """How the batch before this one has ended, if there was one."""
+        self.begins: list[Begin] = []
+        self.end: End | None = None
+        self._check_order()
+        self._take_known()
+
+    def refresh(self) -> None:
+        """Takes in what other attempts have added."""
+        self._keys = self._list()
+        self._take_known()
+
+    def add(self, entry: Entry) -> bool:
+        """Creates the entry; False: another attempt was faster, and its entries are here now."""
+        key = self._next_key()
+        if not self._files.create(self._path(key), encode_entry(entry)):
+            self.refresh()
+            return False
+        self._keys.append(key)
+        self._take(entry)
+        return True
+
+    def clean(self, batches_kept: int = BATCHES_KEPT) -> None:
+        """Deletes the entries of old batches; only behind an end, which the next batch needs."""
+        assert self.end is not None
+        for key in self._keys:
+            if key.batch_id <= self.place.batch_id - batches_kept:
+                self._files.delete(self._path(key))
+
+    def _list(self) -> list[_Key]:
+        names = self._files.list(self.place.directory)
+        found = (_NAME.fullmatch(name) for name in names)
+        return sorted(_Key(int(one[1]), int(one[2])) for one in found if one is not None)
+
+    def _read_previous(self) -> End | None:
+        """Raises `LedgerError` where the batch before this one has not ended."""
+        key = max((key for key in self._keys if key.batch_id < self.place.batch_id), default=None)
+        if key is None:
+            return None
+        entry = self._read(key)
+        if not isinstance(entry, End):
+            raise LedgerError(
+                f"{self.place}: batch {key.batch_id} has begun and not ended. It ran with more Spark "
+                "partitions than later; a batch has to be replayed with the partitions it began with"
+            )
+        return entry
+
+    def _check_order(self) -> None:
+        """An attempt that was left behind must not begin anew what was done and cleaned away."""
+        batch_id = self.place.batch_id
+        is_known = any(key.batch_id == batch_id for key in self._keys)
+        if self._keys and self._keys[-1].batch_id > batch_id and not is_known:
+            raise LedgerError(
+                f"{self.place}: the ledger is at batch {self._keys[-1].batch_id} already. A new "
+                "checkpoint needs a new sink name or another ledger"
+            )
+        if self.previous is not None:
+            self._check_query(self.previous)
+
+    def _take_known(self) -> None:
+        while self.end is None and (key := self._next_key()) in self._keys:
+            self._take(self._read(key))
+
+    def _take(self, entry: Entry) -> None:
+        self._check_query(entry)
+        if isinstance(entry, End):
+            self.end = entry
+        else:
+            self.begins.append(entry)
+
+    def _check_query(self, entry: Entry) -> None:
+        if entry.query_id != self.place.query_id:
+            raise LedgerError(
+                f"{self.place}: the ledger belongs to query {entry.query_id or '(none)'}, this is "
+                f"{self.place.query_id or '(none)'}. A new checkpoint needs a new sink name or "
+                "another ledger"
+            )
+
+    def _next_key(self) -> _Key:
+        return _Key(self.place.batch_id, len(self.begins))
+
+    def _read(self, key: _Key) -> Entry:
+        path = self._path(key)
+        try:
+            return decode_entry(self._files.read(path))
+        except EntryError as error:
+            raise LedgerError(f"{path}: {error}") from error
+
+    def _path(self, key: _Key) -> str:
+        return f"{self.place.directory}/{key.name}"

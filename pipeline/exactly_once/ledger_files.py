@@ -1,0 +1,183 @@
+"""The ledger's files on any file system: listed, read, created once, deleted.
+
+Everything rests on `create`: of several that create the same file exactly one succeeds, and a file that
+can be read is complete. What promises this, and how:
+
+* a local or mounted directory: the content is written and synced under another name, which is then
+  linked to its own; a link never replaces a file;
+* HDFS: the same with a rename, which HDFS refuses where the target exists.
+
+Object stores cannot do it through pyarrow, and are refused, unless the caller vouches that no two attempts
+ever run at once. Tasks have no JVM, so this is pyarrow's file system, not Hadoop's.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from pyarrow import fs
+
+from pipeline.exactly_once.errors import LedgerError, OptionError
+
+_RENAMES_WITHOUT_REPLACING: Final = ("hdfs", "viewfs")
+_LOCAL: Final = "file"
+
+
+class LedgerFiles(Protocol):
+    """Names are relative, with slashes. All raise `LedgerError` when the file system fails."""
+
+    def list(self, directory: str) -> list[str]:
+        """The names of the files in it, in order; nothing where there is no such directory."""
+
+    def read(self, name: str) -> bytes: ...
+
+    def create(self, name: str, data: bytes) -> bool:
+        """Whether the file was made; False: there is one of this name, which stays as it is."""
+
+    def delete(self, name: str) -> None:
+        """Does nothing where it is gone."""
+
+
+def open_ledger_files(uri: str, *, has_single_writer: bool = False) -> LedgerFiles:
+    """For a path or a URI. Raises `OptionError` where files cannot be created conditionally."""
+    scheme, separator, rest = uri.partition(":")
+    if not separator or "/" in scheme or scheme == _LOCAL:
+        return LocalFiles(Path(_local_path(rest) if scheme == _LOCAL else uri))
+    if scheme not in _RENAMES_WITHOUT_REPLACING and not has_single_writer:
+        raise OptionError(
+            f"ledger {uri}: {scheme} cannot create a file only where there is none, and two attempts "
+            "at once would both go on; use HDFS or a mounted directory, or, where speculation is off "
+            "and nobody starts the query twice, set ledgerSingleWriter=true"
+        )
+    try:
+        system, path = fs.FileSystem.from_uri(uri)
+    except (OSError, ValueError) as error:
+        raise OptionError(f"ledger {uri}: {error}") from error
+    return RemoteFiles(system, path)
+
+
+def _local_path(rest: str) -> str:
+    """`/a` and `///a` are one place."""
+    return "/" + rest.lstrip("/")
+
+
+class LocalFiles:
+    """A directory of this machine, or one that every machine has mounted."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def list(self, directory: str) -> list[str]:
+        try:
+            found = os.scandir(self._root / directory)
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise _failed(error) from error
+        with found:
+            return sorted(entry.name for entry in found if not entry.name.startswith("."))
+
+    def read(self, name: str) -> bytes:
+        try:
+            return (self._root / name).read_bytes()
+        except OSError as error:
+            raise _failed(error) from error
+
+    def create(self, name: str, data: bytes) -> bool:
+        target = self._root / name
+        unique = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            _write_synced(unique, data)
+            try:
+                target.hardlink_to(unique)
+            except FileExistsError:
+                return False
+            finally:
+                unique.unlink()
+            _sync_directory(target.parent)
+        except OSError as error:
+            raise _failed(error) from error
+        return True
+
+    def delete(self, name: str) -> None:
+        with suppress(OSError):
+            (self._root / name).unlink()
+
+
+class RemoteFiles:
+    """A file system of pyarrow's."""
+
+    def __init__(self, system: Any, root: str) -> None:
+        self._system = system
+        self._root = root.rstrip("/")
+
+    def list(self, directory: str) -> list[str]:
+        selector = fs.FileSelector(f"{self._root}/{directory}", allow_not_found=True)
+        try:
+            found = self._system.get_file_info(selector)
+        except OSError as error:
+            raise _failed(error) from error
+        return sorted(one.base_name for one in found if not one.base_name.startswith("."))
+
+    def read(self, name: str) -> bytes:
+        try:
+            with self._system.open_input_stream(f"{self._root}/{name}") as file:
+                return bytes(file.read())
+        except OSError as error:
+            raise _failed(error) from error
+
+    def create(self, name: str, data: bytes) -> bool:
+        target = f"{self._root}/{name}"
+        directory, _, base = target.rpartition("/")
+        unique = f"{directory}/.{base}.{uuid.uuid4().hex}"
+        try:
+            if self._exists(target):
+                return False
+            self._system.create_dir(directory, recursive=True)
+            with self._system.open_output_stream(unique) as file:
+                file.write(data)
+            return self._rename(unique, target)
+        except OSError as error:
+            raise _failed(error) from error
+
+    def delete(self, name: str) -> None:
+        with suppress(OSError):
+            self._system.delete_file(f"{self._root}/{name}")
+
+    def _rename(self, unique: str, target: str) -> bool:
+        try:
+            self._system.move(unique, target)
+        except OSError:
+            with suppress(OSError):
+                self._system.delete_file(unique)
+            if self._exists(target):
+                return False
+            raise
+        return True
+
+    def _exists(self, path: str) -> bool:
+        return bool(self._system.get_file_info(path).type is not fs.FileType.NotFound)
+
+
+def _write_synced(path: Path, data: bytes) -> None:
+    with path.open("xb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _sync_directory(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _failed(error: OSError) -> LedgerError:
+    return LedgerError(f"the ledger cannot be reached: {error}")

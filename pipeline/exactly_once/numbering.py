@@ -1,0 +1,296 @@
+"""Under which numbers a Spark partition's rows are sent: the ledger's entries, and new ones.
+
+The first attempt at a batch goes on where the batch before it ended, if all leaders agree; if one has
+forgotten the producer, everything begins at 0 under its next epoch. Any later attempt takes up what is in
+the ledger, and asks the leaders how far it came. Where one has forgotten, what is stored is counted in the
+log itself, and the rest goes on under the next epoch, which the ledger gets to know first. An epoch, and
+not another id, because it also ends an attempt that is still alive somewhere.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, NamedTuple
+
+from client.sequencer import BAD_NEWS_MAX, EPOCH_MAX, Found, Identity
+from client.state import PartitionState, ProducerState
+from pipeline.exactly_once.entries import Begin, End, Stretch, TopicPartition
+from pipeline.exactly_once.errors import SinkError
+from pipeline.exactly_once.leaders import Leaders, Standing
+from pipeline.exactly_once.ledger import Ledger
+from protocol.sequence import DISTANCE_MAX, SEQUENCE_MAX, increment
+
+BAD_NEWS_PAUSE_S: Final = 0.5
+
+CountStored = Callable[[Stretch, Identity, int], int]
+"""Counts in the log how many records of a stretch there are before an offset."""
+
+
+class Portion(NamedTuple):
+    """Rows of a stretch that are stored."""
+
+    stretch: Stretch
+    identity: Identity
+    rows: int
+
+
+class Numbering:
+    """Of one attempt. `open` first."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        leaders: Leaders,
+        count_stored: CountStored,
+        *,
+        now_ms: int,
+    ) -> None:
+        self._ledger = ledger
+        self._leaders = leaders
+        self._count_stored = count_stored
+        self._now_ms = now_ms
+        self._counts: dict[str, int] = {}
+        self._stored: dict[TopicPartition, int] = {}
+        """Of each target, the rows that were there when this attempt began."""
+        self._identity: Identity | None = None
+        """What this attempt sends under, once that is settled."""
+
+    @property
+    def timestamp_ms(self) -> int:
+        begins = self._ledger.begins
+        return begins[0].timestamp_ms if begins else self._now_ms
+
+    def partition_count(self, topic: str) -> int:
+        """As it was when the batch was begun."""
+        for begin in self._ledger.begins:
+            if topic in begin.partition_counts:
+                return begin.partition_counts[topic]
+        if topic not in self._counts:
+            self._counts[topic] = self._leaders.partition_count(topic)
+        return self._counts[topic]
+
+    def open(self) -> None:
+        """Takes up what earlier attempts have begun. Raises `SinkError`."""
+        while self._ledger.begins and self._ledger.end is None and self._identity is None:
+            self._take_up()
+
+    def cover(self, targets: Iterable[TopicPartition]) -> bool:
+        """Sees to it that the ledger has numbers for all targets, before anything is sent there.
+
+        False: another attempt was faster, and what it has written holds; look again where the rows go.
+        """
+        if self._ledger.end is not None:
+            return True
+        known = self._current_stretches()
+        new = [target for target in targets if target not in known]
+        if not new:
+            return True
+        if self._ledger.begins:
+            assert self._identity is not None
+            return self._add(self._identity, self._leaders.ask(new, self._identity.producer_id))
+        return self._begin(new)
+
+    def stored(self) -> dict[TopicPartition, list[Portion]]:
+        """What was stored when this attempt began; only targets with any."""
+        return self.portions(self._stored)
+
+    def portions(self, rows: Mapping[TopicPartition, int]) -> dict[TopicPartition, list[Portion]]:
+        """Under which numbers the first `rows` of each target are stored, in their order."""
+        by_target: dict[TopicPartition, list[tuple[Identity, Stretch]]] = {}
+        for begin in self._ledger.begins:
+            for stretch in begin.stretches:
+                by_target.setdefault(stretch.target, []).append((begin.identity, stretch))
+        found = {}
+        for target, parts in by_target.items():
+            ends = [stretch.rows_before for _, stretch in parts[1:]] + [rows.get(target, 0)]
+            portions = [
+                Portion(stretch, identity, end - stretch.rows_before)
+                for (identity, stretch), end in zip(parts, ends, strict=True)
+                if end > stretch.rows_before
+            ]
+            if portions:
+                found[target] = portions
+        return found
+
+    def state(self) -> ProducerState:
+        """Where a producer begins that is given the rows behind the stored ones."""
+        return self.state_behind(self._stored)
+
+    def state_behind(self, rows: Mapping[TopicPartition, int]) -> ProducerState:
+        """Where the next record goes, when so many of the batch's rows are stored."""
+        assert self._identity is not None
+        sequences = self._previous_sequences(self._identity)
+        for target, stretch in self._current_stretches().items():
+            count = rows.get(target, stretch.rows_before) - stretch.rows_before
+            sequences[target] = increment(stretch.sequence, count)
+        producer_id, epoch = self._identity
+        return ProducerState(
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            partitions=tuple(
+                PartitionState(
+                    topic=target.topic,
+                    partition=target.partition,
+                    producer_id=producer_id,
+                    producer_epoch=epoch,
+                    next_sequence=sequences[target],
+                )
+                for target in sorted(sequences)
+            ),
+        )
+
+    # --- the first attempt -----------------------------------------------------------------------
+
+    def _begin(self, targets: list[TopicPartition]) -> bool:
+        previous = self._ledger.previous
+        if previous is None:
+            identity = self._leaders.new_identity()
+            return self._add(identity, self._leaders.ask(targets, identity.producer_id))
+        identity = _identity_of(previous)
+        sequences = self._previous_sequences(identity)
+        standings = self._leaders.ask({*sequences, *targets}, identity.producer_id)
+        expected = {target: sequences.get(target, 0) for target in standings}
+        if not all(_agrees(standings[t].found, identity, expected[t]) for t in standings):
+            identity = self._next_identity(identity)
+        return self._add(identity, {target: standings[target] for target in targets})
+
+    def _previous_sequences(self, identity: Identity) -> dict[TopicPartition, int]:
+        """Where the batch before this one left the partitions, under this identity."""
+        previous = self._ledger.previous
+        if previous is None or _identity_of(previous) != identity:
+            return {}
+        return {
+            TopicPartition(one.topic, one.partition): one.next_sequence
+            for one in previous.state.partitions
+        }
+
+    def _add(
+        self,
+        identity: Identity,
+        standings: Mapping[TopicPartition, Standing],
+        rows_before: Mapping[TopicPartition, int] | None = None,
+    ) -> bool:
+        """Records the numbers for the targets; False: another attempt was faster."""
+        sequences = self._previous_sequences(identity)
+        begin = Begin(
+            query_id=self._ledger.place.query_id,
+            identity=identity,
+            timestamp_ms=self.timestamp_ms,
+            partition_counts={
+                t: self.partition_count(t) for t in {t.topic: None for t in standings}
+            },
+            stretches=tuple(
+                Stretch(
+                    topic=target.topic,
+                    partition=target.partition,
+                    sequence=sequences.get(target, 0),
+                    rows_before=(rows_before or {}).get(target, 0),
+                    log_end_offset=standings[target].log_end_offset,
+                )
+                for target in sorted(standings)
+            ),
+        )
+        if self._ledger.add(begin):
+            self._identity = identity
+            return True
+        if self._identity is None:
+            self.open()
+        elif self._ledger.end is None and self._ledger.begins[-1].identity != self._identity:
+            raise SinkError(f"{self._ledger.place}: another attempt goes on under other numbers")
+        return False
+
+    # --- a later attempt -------------------------------------------------------------------------
+
+    def _take_up(self) -> None:
+        """How far the attempts before this one came."""
+        identity = self._ledger.begins[-1].identity
+        for attempt in range(BAD_NEWS_MAX):
+            if attempt:  # a leader that has just become one may not know better
+                time.sleep(BAD_NEWS_PAUSE_S)
+            stretches = self._current_stretches()
+            expected = self._previous_sequences(identity)
+            standings = self._leaders.ask({*stretches, *expected}, identity.producer_id)
+            self._check_not_fenced(standings, identity)
+            idle = [t for t in expected if t not in stretches]
+            counts = {t: _count(standings[t].found, identity, s) for t, s in stretches.items()}
+            is_known = all(_agrees(standings[t].found, identity, expected[t]) for t in idle)
+            if is_known and None not in counts.values():
+                break
+        self._settle(identity, standings, counts, is_known=is_known)
+
+    def _settle(
+        self,
+        identity: Identity,
+        standings: Mapping[TopicPartition, Standing],
+        counts: Mapping[TopicPartition, int | None],
+        *,
+        is_known: bool,
+    ) -> None:
+        stretches = self._current_stretches()
+        for target, count in counts.items():
+            stretch = stretches[target]
+            if count is None:
+                end = standings[target].log_end_offset
+                count = self._count_stored(stretch, identity, end)  # noqa: PLW2901
+                is_known &= not count and not stretch.sequence
+            self._stored[target] = stretch.rows_before + count
+        if is_known:
+            self._identity = identity
+        else:
+            own = {target: standings[target] for target in stretches}
+            self._add(self._next_identity(identity), own, self._stored)
+
+    def _check_not_fenced(
+        self, standings: Mapping[TopicPartition, Standing], identity: Identity
+    ) -> None:
+        for target, standing in standings.items():
+            found = standing.found
+            if found is not None and found.producer_epoch > identity.producer_epoch:
+                raise SinkError(
+                    f"{self._ledger.place}: {target} knows epoch {found.producer_epoch} of producer "
+                    f"{identity.producer_id}, the ledger {identity.producer_epoch}: another attempt "
+                    "has gone on, or the ledger is an old copy"
+                )
+
+    def _current_stretches(self) -> dict[TopicPartition, Stretch]:
+        begins = self._ledger.begins
+        return {
+            stretch.target: stretch
+            for begin in begins
+            if begin.identity == begins[-1].identity
+            for stretch in begin.stretches
+        }
+
+    def _next_identity(self, identity: Identity) -> Identity:
+        producer_id, epoch = identity
+        if epoch == EPOCH_MAX:
+            return self._leaders.new_identity()
+        return Identity(producer_id, epoch + 1)
+
+
+def _identity_of(end: End) -> Identity:
+    return Identity(end.state.producer_id, end.state.producer_epoch)
+
+
+def _agrees(found: Found | None, identity: Identity, next_sequence: int) -> bool:
+    """Whether a leader has exactly what is known to be acknowledged."""
+    if found is None or found.producer_epoch < identity.producer_epoch:
+        return next_sequence == 0
+    is_same_epoch = found.producer_epoch == identity.producer_epoch
+    return is_same_epoch and increment(found.last_sequence, 1) == next_sequence
+
+
+def _count(found: Found | None, identity: Identity, stretch: Stretch) -> int | None:
+    """How many records of the stretch the leader has; None where it cannot tell."""
+    if found is None:
+        return None
+    if found.producer_epoch < identity.producer_epoch or found.last_sequence < 0:
+        return None if stretch.sequence else 0
+    count = distance(found.last_sequence, stretch.sequence) + 1
+    return count if count >= 0 else None
+
+
+def distance(sequence: int, other: int) -> int:
+    """How far `sequence` lies behind `other`; negative: before it."""
+    return (sequence - other + DISTANCE_MAX) % (SEQUENCE_MAX + 1) - DISTANCE_MAX

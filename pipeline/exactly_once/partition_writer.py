@@ -1,0 +1,186 @@
+"""Writes the rows of one Spark partition of one batch: the work of a task, without Spark.
+
+1. The ledger is read. Numbers that an earlier attempt has taken are taken again; how far it came is asked
+   of the leaders, and what it stored is read back and held against the rows. A crash before this: nothing
+   has happened.
+2. Before the first record is sent to a partition, its numbers stand in the ledger. A crash behind this:
+   the next attempt sends the same numbers.
+3. All records are sent and acknowledged. Where another attempt may have been at it too, everything is read
+   back once more. A crash behind this: the next attempt finds all rows stored.
+4. The end is created: what the next batch goes on from. A crash behind this: the next attempt compares
+   fingerprints and does nothing.
+
+Not a byte goes out before the rows are known to begin as those that were sent before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from typing import Any, NamedTuple
+
+from client.batch import now_ms
+from client.sequencer import Identity
+from pipeline.exactly_once.entries import End, Stretch, Target, TopicPartition
+from pipeline.exactly_once.errors import SinkError
+from pipeline.exactly_once.fingerprint import Fingerprint
+from pipeline.exactly_once.leaders import Leaders
+from pipeline.exactly_once.ledger import Ledger, Place
+from pipeline.exactly_once.ledger_files import open_ledger_files
+from pipeline.exactly_once.numbering import Numbering
+from pipeline.exactly_once.options import SinkOptions
+from pipeline.exactly_once.read_back import ReadBack
+from pipeline.exactly_once.rows import Router, Slice, chunks
+from pipeline.exactly_once.slice_sender import SliceSender
+from pipeline.exactly_once.verification import StoredPrefix, fingerprint_of, mismatch
+from pipeline.partition_leader import PartitionLeader
+
+
+class Written(NamedTuple):
+    """What a task did."""
+
+    spark_partition: int
+    rows: int
+    rows_found: int
+    """Of them, those that an earlier attempt had stored."""
+
+
+def write_partition(
+    options: SinkOptions,
+    place: Place,
+    batches: Iterable[Any],
+    clock_ms: Callable[[], int] = now_ms,
+) -> Written:
+    """Writes Arrow batches. Raises `SinkError`, `DeliveryError`."""
+    files = open_ledger_files(options.ledger, has_single_writer=options.ledger_has_single_writer)
+    ledger = Ledger(files, place)
+    with ExitStack() as stack:
+        leaders = stack.enter_context(Leaders(options.bootstrap_servers, options.settings))
+        return _Attempt(options, ledger, leaders, stack, clock_ms()).run(batches)
+
+
+class _Attempt:
+    def __init__(
+        self,
+        options: SinkOptions,
+        ledger: Ledger,
+        leaders: Leaders,
+        stack: ExitStack,
+        start_ms: int,
+    ) -> None:
+        self._options = options
+        self._ledger = ledger
+        self._place = ledger.place
+        self._stack = stack
+        self._numbering = Numbering(ledger, leaders, self._count_stored, now_ms=start_ms)
+        self._fingerprints: dict[TopicPartition, Fingerprint] = {}
+        self._read_backs: dict[TopicPartition, ReadBack] = {}
+        self._sender: SliceSender | None = None
+        self._rows = 0
+
+    def run(self, batches: Iterable[Any]) -> Written:
+        self._numbering.open()
+        found = self._numbering.stored()
+        counts = {target: sum(one.rows for one in found[target]) for target in found}
+        prefix = StoredPrefix(
+            self._place, counts, {t: self._read_back(t).rows(found[t]) for t in found}
+        )
+        for chunk in chunks(batches):
+            slices = self._route(chunk)
+            for rows in slices:
+                self._fingerprints.setdefault(rows.target, Fingerprint()).add(rows)
+            if self._ledger.end is None:
+                self._send(prefix.admit(slices))
+        if self._ledger.end is None:
+            prefix.finish()
+        return self._finish(sum(counts.values()))
+
+    def _route(self, chunk: Any) -> list[Slice]:
+        """Which rows go where, once the ledger has numbers for it."""
+        while True:
+            router = Router(
+                topic=self._options.topic,
+                timestamp_ms=self._numbering.timestamp_ms,
+                partition_count=self._numbering.partition_count,
+                first_partition=self._place.batch_id + self._place.spark_partition,
+                first_row=self._rows,
+            )
+            slices = router.route(chunk)
+            if self._numbering.cover(rows.target for rows in slices):
+                self._rows += chunk.num_rows
+                return slices
+
+    def _send(self, slices: list[Slice]) -> None:
+        if self._sender is None and slices:
+            options = self._options
+            state = self._numbering.state()
+            sender = SliceSender(options.bootstrap_servers, options.settings, state)
+            self._sender = self._stack.enter_context(sender)
+        for rows in slices:
+            assert self._sender is not None
+            self._sender.send(rows)
+
+    # --- the end -----------------------------------------------------------------------------------
+
+    def _finish(self, rows_found: int) -> Written:
+        if self._sender is not None:
+            self._sender.finish()
+            self._verify(self._sender.doubtful)
+        if self._ledger.end is None and self._ledger.begins:
+            self._add_end()
+        if self._ledger.end is not None:
+            self._compare(self._ledger.end)
+            rows_found = rows_found if self._sender is not None else self._rows
+            self._ledger.clean()
+        return Written(self._place.spark_partition, self._rows, rows_found)
+
+    def _add_end(self) -> None:
+        counts = {target: found.rows for target, found in self._fingerprints.items()}
+        end = End(
+            query_id=self._place.query_id,
+            rows=self._rows,
+            targets=tuple(
+                Target(topic=t.topic, partition=t.partition, rows=f.rows, fingerprint=str(f))
+                for t, f in sorted(self._fingerprints.items())
+            ),
+            state=self._numbering.state_behind(counts),
+        )
+        if not self._ledger.add(end) and self._ledger.end is None:
+            raise SinkError(f"{self._place}: another attempt goes on under other numbers")
+
+    def _compare(self, end: End) -> None:
+        """With what the first attempt that was done has put down. Raises `ReplayMismatchError`."""
+        if end.rows != self._rows:
+            raise mismatch(self._place, f"there are {self._rows} rows, and {end.rows} are stored")
+        for one in end.targets:
+            own = self._fingerprints.get(one.target)
+            if own is None or own.rows != one.rows:
+                rows = own.rows if own is not None else 0
+                what = f"{rows} rows go to {one.target}, and {one.rows} are stored there"
+                raise mismatch(self._place, what)
+            if not own.matches(one.fingerprint):
+                raise mismatch(self._place, f"the rows of {one.target} differ from those stored")
+
+    def _verify(self, targets: Iterable[TopicPartition]) -> None:
+        """Reads back what another attempt may have sent at the same time."""
+        counts = {target: self._fingerprints[target].rows for target in targets}
+        portions = self._numbering.portions(counts)
+        for target in sorted(counts):
+            stored, own = fingerprint_of(target, self._read_back(target).rows(portions[target]))
+            if not self._fingerprints[target].matches(stored, compares_timestamps=own):
+                what = f"another attempt at the same time has sent other rows to {target}"
+                raise mismatch(self._place, what)
+
+    # --- reading back ------------------------------------------------------------------------------
+
+    def _read_back(self, target: TopicPartition) -> ReadBack:
+        found = self._read_backs.get(target)
+        if found is None:
+            servers = self._options.bootstrap_servers
+            leader = self._stack.enter_context(PartitionLeader(servers, *target))
+            timeout_s = self._options.settings.delivery_timeout_s
+            found = self._read_backs[target] = ReadBack(leader, timeout_s=timeout_s)
+        return found
+
+    def _count_stored(self, stretch: Stretch, identity: Identity, end: int) -> int:
+        return self._read_back(stretch.target).count(stretch, identity, end)

@@ -1,0 +1,110 @@
+"""Reading back what a producer has stored: the log is fetched as a consumer does, and its batches picked.
+
+Only what is committed can be fetched, so what was read back stays. A record is known by its number, not
+by its place: batches may have been cut otherwise, and a compacted log lacks some.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from client.sequencer import Identity
+from pipeline.exactly_once.entries import Stretch
+from pipeline.exactly_once.errors import SinkError
+from pipeline.exactly_once.numbering import Portion, distance
+from pipeline.partition_leader import ClusterReadError, PartitionLeader
+from protocol.record_batch import HEADER_SIZE, BatchHeader, read_header
+from protocol.records import Record, read_records
+
+
+class StoredRow(NamedTuple):
+    row: int
+    """Its number among the rows that the batch has for this partition."""
+    record: Record
+    has_own_timestamp: bool
+    """False: the broker has given it one."""
+
+
+class ReadBack:
+    """One partition's log. `timeout_s`: how long a record that the leader has may stay uncommitted."""
+
+    def __init__(
+        self,
+        leader: PartitionLeader,
+        *,
+        timeout_s: float,
+        clock_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._leader = leader
+        self._timeout_s = timeout_s
+        self._clock_s = clock_s
+
+    def rows(self, portions: Sequence[Portion]) -> Iterator[StoredRow]:
+        """The stored rows in their order. Raises `SinkError` where they cannot be read any more."""
+        for portion in portions:
+            yield from self._portion(portion)
+
+    def count(self, stretch: Stretch, identity: Identity, end: int) -> int:
+        """How many records of the stretch stand below the offset `end`."""
+        count = 0
+        for header, _ in self._batches(stretch.log_end_offset, end):
+            if is_under(header, identity):
+                count = max(count, distance(header.last_sequence, stretch.sequence) + 1)
+        return count
+
+    def _portion(self, portion: Portion) -> Iterator[StoredRow]:
+        stretch, identity, wanted = portion
+        row = 0
+        for header, batch in self._batches(stretch.log_end_offset, None):
+            if not is_under(header, identity):
+                continue
+            first = distance(header.base_sequence, stretch.sequence)
+            for record in read_records(batch):
+                index = first + record.offset - header.base_offset
+                if row <= index < wanted:
+                    row = index + 1
+                    own = not header.is_log_append_time
+                    yield StoredRow(stretch.rows_before + index, record, own)
+            if first + header.last_offset_delta + 1 >= wanted:
+                return
+
+    def _batches(self, start: int, end: int | None) -> Iterator[tuple[BatchHeader, bytes]]:
+        """From the offset `start` on, up to `end`, or as long as somebody takes them."""
+        offset = start
+        deadline = self._clock_s() + self._timeout_s
+        while end is None or offset < end:
+            data = self._fetch(offset)
+            for header, batch in split(data):
+                if header.next_offset > offset:
+                    offset = header.next_offset
+                    deadline = self._clock_s() + self._timeout_s
+                    yield header, batch
+            if self._clock_s() > deadline:
+                raise SinkError(f"records behind offset {offset} were not committed in time")
+
+    def _fetch(self, offset: int) -> bytes:
+        try:
+            return self._leader.fetch(offset)
+        except ClusterReadError as error:
+            raise SinkError(
+                f"what an earlier attempt stored cannot be read back: {error}"
+            ) from error
+
+
+def is_under(header: BatchHeader, identity: Identity) -> bool:
+    """Whether a batch has records of this producer and epoch."""
+    return (header.producer_id, header.producer_epoch) == identity and not header.is_control
+
+
+def split(data: bytes) -> Iterator[tuple[BatchHeader, bytes]]:
+    """The whole batches in an answer; the last one may be cut off."""
+    position = 0
+    while len(data) - position >= HEADER_SIZE:
+        header = read_header(data, position)
+        end = position + header.size
+        if end > len(data):
+            return
+        yield header, data[position:end]
+        position = end

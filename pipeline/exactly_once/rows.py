@@ -1,0 +1,231 @@
+"""Rows of a data frame as records: which columns there are, and which row goes to which partition.
+
+The columns are those of Spark's Kafka sink (`key`, `value`, `topic`, `partition`, `headers`) and
+`timestamp`; others are not looked at. Where a row goes depends on the row, its number in its Spark
+partition and the number of partitions of its topic alone, so every attempt sends it to the same place:
+
+1. its column `partition`, where that is not null;
+2. its key, as Kafka's own client spreads keys;
+3. without either, its number: `KEYLESS_RUN` rows to one partition, the next to the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from client.batch import record_size
+from client.column_partitions import partitions_of
+from client.columns import Columns, columns
+from pipeline.exactly_once.entries import TopicPartition
+from pipeline.exactly_once.errors import RowError
+from protocol.records import Record
+
+Int64s = npt.NDArray[np.int64]
+
+CHUNK_ROWS: Final = 50_000
+CHUNK_BYTES: Final = 32 * 1024 * 1024
+"""How much is taken in at once: enough that each partition gets full batches."""
+KEYLESS_RUN: Final = 1000
+NAMES: Final = ("key", "value", "topic", "partition", "headers", "timestamp")
+
+
+class Slice(NamedTuple):
+    """Rows for one partition, in the order in which they are sent."""
+
+    target: TopicPartition
+    columns: Columns
+    headers: Any
+    """Arrow's list of (key, value); None where the rows have no headers."""
+    numbers: Int64s
+    """Of the rows within their Spark partition."""
+
+    @property
+    def row_count(self) -> int:
+        return len(self.numbers)
+
+    def rows(self, start: int, end: int) -> Slice:
+        headers = None if self.headers is None else self.headers[start:end]
+        return Slice(self.target, self.columns.rows(start, end), headers, self.numbers[start:end])
+
+    def records(self) -> list[Record]:
+        """Each row as an object; for rows with headers, and for comparing."""
+        keys, values = self.columns.keys.to_pylist(), self.columns.values.to_pylist()
+        timestamps = self.columns.timestamps.tolist()
+        headers = self.header_tuples() or [()] * self.row_count
+        return [Record(-1, *row) for row in zip(timestamps, keys, values, headers, strict=True)]
+
+    def header_tuples(self) -> list[tuple[tuple[str, bytes | None], ...]]:
+        """Of each row; empty where no row has headers."""
+        if self.headers is None:
+            return []
+        return [
+            tuple((one["key"], one["value"]) for one in found or ())
+            for found in self.headers.to_pylist()
+        ]
+
+
+def slice_of(target: TopicPartition, records: Sequence[Record], first_number: int = 0) -> Slice:
+    """Records as rows."""
+    keys = pa.array([record.key for record in records], pa.binary())
+    values = pa.array([record.value for record in records], pa.binary())
+    timestamps = pa.array([record.timestamp for record in records], pa.int64())
+    headers = None
+    if any(record.headers for record in records):
+        rows = [[{"key": key, "value": value} for key, value in r.headers] for r in records]
+        headers = pa.array(rows, pa.list_(pa.struct({"key": pa.string(), "value": pa.binary()})))
+    numbers = np.arange(first_number, first_number + len(records))
+    return Slice(target, columns(keys, values, timestamps), headers, numbers)
+
+
+class Router:
+    """Cuts a chunk of rows into slices, one for each partition."""
+
+    def __init__(
+        self,
+        *,
+        topic: str | None,
+        timestamp_ms: int,
+        partition_count: Callable[[str], int],
+        first_partition: int,
+        first_row: int,
+    ) -> None:
+        """`first_partition`: of rows with neither key nor partition; `first_row`: its number."""
+        self._topic = topic
+        self._timestamp_ms = timestamp_ms
+        self._partition_count = partition_count
+        self._first_partition = first_partition
+        self._first_row = first_row
+
+    def route(self, chunk: Any) -> list[Slice]:
+        """Of an Arrow table. Raises `RowError`."""
+        numbers = np.arange(self._first_row, self._first_row + chunk.num_rows)
+        slices: list[Slice] = []
+        for topic, places in self._by_topic(chunk, numbers):
+            rows = chunk if places is None else chunk.take(pa.array(places))
+            own = numbers if places is None else numbers[places]
+            slices += self._route_topic(topic, rows, own)
+        return slices
+
+    def _by_topic(self, chunk: Any, numbers: Int64s) -> Iterator[tuple[str, Int64s | None]]:
+        """Each topic, and the places of its rows; None: all of them."""
+        if self._topic is not None:
+            yield self._topic, None
+            return
+        topics = _column(chunk, "topic")
+        if topics is None:
+            raise RowError("rows need a column topic, or the sink the option topic")
+        if topics.null_count:
+            place = int(np.flatnonzero(topics.is_null())[0])
+            raise RowError(f"row {numbers[place]} has no topic")
+        found = topics.dictionary_encode()
+        indices = found.indices.to_numpy()
+        names = found.dictionary.to_pylist()
+        for index, name in enumerate(names):
+            yield name, None if len(names) == 1 else np.flatnonzero(indices == index)
+
+    def _route_topic(self, topic: str, rows: Any, numbers: Int64s) -> list[Slice]:
+        keys = _column(rows, "key")
+        partitions = self._partitions(topic, rows, keys, numbers)
+        order = np.argsort(partitions, kind="stable")
+        ordered = partitions[order]
+        starts = np.flatnonzero(np.diff(ordered, prepend=-1))
+        whole = self._columns(rows, keys, order)
+        headers = _column(rows, "headers")
+        if headers is not None:
+            headers = headers.take(pa.array(order))
+            headers = headers if pc.max(pc.list_value_length(headers)).as_py() else None
+        all_rows = Slice(TopicPartition(topic, -1), whole, headers, numbers[order])
+        ends = [*starts[1:].tolist(), len(ordered)]
+        return [
+            all_rows.rows(start, end)._replace(target=TopicPartition(topic, int(ordered[start])))
+            for start, end in zip(starts.tolist(), ends, strict=True)
+        ]
+
+    def _columns(self, rows: Any, keys: Any, order: Int64s) -> Columns:
+        places = pa.array(order)
+        values = _column(rows, "value")
+        if values is None:
+            raise RowError("rows need a column value")
+        if keys is None:
+            keys = pa.nulls(len(values), pa.binary())
+        return columns(keys.take(places), values.take(places), self._timestamps(rows).take(places))
+
+    def _timestamps(self, rows: Any) -> Any:
+        found = _column(rows, "timestamp")
+        if found is None:
+            return pa.array(np.full(rows.num_rows, self._timestamp_ms))
+        if pa.types.is_timestamp(found.type):
+            found = pc.floor_temporal(found, unit="millisecond").cast(pa.timestamp("ms"))
+        return found.cast(pa.int64()).fill_null(self._timestamp_ms)
+
+    def _partitions(self, topic: str, rows: Any, keys: Any, numbers: Int64s) -> Int64s:
+        count = self._partition_count(topic)
+        partitions = (self._first_partition + numbers // KEYLESS_RUN) % count
+        if keys is not None and keys.null_count < len(keys):
+            has_key = np.asarray(keys.is_valid())
+            partitions[has_key] = partitions_of(keys.drop_null(), count)
+        given = _column(rows, "partition")
+        if given is not None and given.null_count < len(given):
+            is_given = np.asarray(given.is_valid())
+            partitions[is_given] = given.drop_null().to_numpy()
+        wrong = np.flatnonzero((partitions < 0) | (partitions >= count))
+        if len(wrong):
+            place = wrong[0]
+            raise RowError(
+                f"row {numbers[place]}: partition {partitions[place]} of {topic}, which has {count}"
+            )
+        return partitions
+
+
+def chunks(batches: Iterable[Any]) -> Iterator[Any]:
+    """Arrow batches put together to tables of a size that is worth sorting into partitions."""
+    kept: list[Any] = []
+    rows = size = 0
+    for batch in batches:
+        if not batch.num_rows:
+            continue
+        kept.append(batch)
+        rows += batch.num_rows
+        size += batch.nbytes
+        if rows >= CHUNK_ROWS or size >= CHUNK_BYTES:
+            yield _table(kept)
+            kept, rows, size = [], 0, 0
+    if kept:
+        yield _table(kept)
+
+
+def cut_records(
+    records: Sequence[Record], bytes_max: int, count_max: int
+) -> Iterator[list[Record]]:
+    """Rows with headers in batches, as `client.open_batches` cuts them."""
+    batch: list[Record] = []
+    total = 0
+    for record in records:
+        size = record_size(record)
+        if batch and (total + size > bytes_max or len(batch) >= count_max):
+            yield batch
+            batch, total = [], 0
+        batch.append(record)
+        total += size
+    if batch:
+        yield batch
+
+
+def _table(batches: list[Any]) -> Any:
+    table = pa.Table.from_batches(batches)
+    wanted = [name for name in table.column_names if name.lower() in NAMES]
+    return table.select(wanted).rename_columns([name.lower() for name in wanted]).combine_chunks()
+
+
+def _column(rows: Any, name: str) -> Any:
+    """As one array; None where the rows have no such column."""
+    if name not in rows.column_names:
+        return None
+    found = rows.column(name).combine_chunks()
+    return found.chunk(0) if isinstance(found, pa.ChunkedArray) else found

@@ -1,0 +1,116 @@
+"""The sink for `foreachBatch`, and for jobs that are no streams.
+
+    sink = ExactlyOnceSink("broker:9092", name="orders", ledger="/data/ledgers", topic="orders")
+    query = frame.writeStream.foreachBatch(sink).option("checkpointLocation", ...).start()
+
+Every task writes its own Spark partition (`partition_writer.py`); here stands what has to be known of a
+batch as a whole: into how many Spark partitions it was divided, because rows that move from one to another
+would be stored under both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql import DataFrame
+
+from pipeline.exactly_once.batch_record import BatchRecord
+from pipeline.exactly_once.columns import check_columns
+from pipeline.exactly_once.data_source import QUERY_ID_PROPERTY
+from pipeline.exactly_once.ledger import Place
+from pipeline.exactly_once.ledger_files import open_ledger_files
+from pipeline.exactly_once.options import (
+    BOOTSTRAP_SERVERS,
+    TOPIC,
+    SinkOptions,
+    read_options,
+)
+from pipeline.exactly_once.partition_writer import Written, write_partition
+from pipeline.exactly_once.rows import NAMES
+
+_WRITTEN: Final = "spark_partition int, rows long, rows_found long"
+
+
+class ExactlyOnceSink:
+    """Stores each row of each batch once, however often the batch is run."""
+
+    def __init__(
+        self,
+        options: str | Mapping[str, str],
+        *,
+        name: str | None = None,
+        ledger: str | None = None,
+        topic: str | None = None,
+        sort_within_partitions: bool | Sequence[str] = False,
+    ) -> None:
+        """`options`: the bootstrap servers, or options as of the data source.
+
+        `sort_within_partitions`: gives the rows of a Spark partition an order that is the same each
+        time; by these columns first, where some are named. Raises `OptionError`.
+        """
+        if isinstance(options, str):
+            options = {BOOTSTRAP_SERVERS: options}
+        if topic is not None:
+            options = {**options, TOPIC: topic}
+        self.options = read_options(options, name=name, ledger=ledger)
+        self._sort_columns = _sort_columns(sort_within_partitions, self.options.sort_columns)
+
+    def __call__(self, frame: DataFrame, batch_id: int) -> None:
+        """Of `foreachBatch`."""
+        self.write(frame, batch_id)
+
+    def write(self, frame: DataFrame, batch_id: int = 0) -> list[Written]:
+        """Writes one batch; the same again with the same `batch_id` stores nothing.
+
+        Raises `SinkError` before anything is sent where the batch cannot be written.
+        """
+        check_columns(frame.schema, has_topic=self.options.topic is not None)
+        context = frame.sparkSession.sparkContext
+        query_id = context.getLocalProperty(QUERY_ID_PROPERTY) or ""
+        rows = self._ordered(frame)
+        written = rows.mapInArrow(_task(self.options, query_id, batch_id), _WRITTEN)
+        # The plan is made, and shuffles are run, when its partitions are counted; `collect` goes on
+        # from there.
+        spark_partitions = written.rdd.getNumPartitions()
+        files = open_ledger_files(
+            self.options.ledger, has_single_writer=self.options.ledger_has_single_writer
+        )
+        record = BatchRecord(files, self.options.name, query_id, batch_id)
+        record.agree(spark_partitions)
+        return [Written(*row) for row in written.collect()]
+
+    def _ordered(self, frame: DataFrame) -> DataFrame:
+        wanted = [column for column in frame.columns if column.lower() in NAMES]
+        if self._sort_columns is not None:
+            others = [column for column in wanted if column not in self._sort_columns]
+            frame = frame.sortWithinPartitions(*self._sort_columns, *others)
+        return frame.select(*(f"`{column}`" for column in wanted))
+
+
+def _sort_columns(
+    argument: bool | Sequence[str], option: tuple[str, ...] | None
+) -> tuple[str, ...] | None:
+    if argument is False:
+        return option
+    return () if argument is True else tuple(argument)
+
+
+def _task(
+    options: SinkOptions, query_id: str, batch_id: int
+) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    def write(batches: Iterator[Any]) -> Iterator[Any]:
+        context = TaskContext.get()
+        assert context is not None, "Spark runs this in a task"
+        place = Place(options.name, query_id, batch_id, context.partitionId())
+        written = write_partition(options, place, batches)
+        yield pa.RecordBatch.from_pylist([written._asdict()], _ARROW_WRITTEN)
+
+    return write
+
+
+_ARROW_WRITTEN: Final = pa.schema(
+    [("spark_partition", pa.int32()), ("rows", pa.int64()), ("rows_found", pa.int64())]
+)

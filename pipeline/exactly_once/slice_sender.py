@@ -1,0 +1,85 @@
+"""Gives slices of rows to the resumable producer, batch by batch, and keeps what came of them.
+
+Rows without headers are encoded as columns; rows with headers one by one. What waits for acknowledgements
+is bounded by the producer's own `buffer_bytes_max`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from concurrent.futures import Future
+from types import TracebackType
+from typing import Self
+
+from client.acknowledgements import Acknowledgements
+from client.column_batch import ColumnBatches
+from client.producer import Producer
+from client.ready_batch import ReadyBatch
+from client.settings import Settings
+from client.state import ProducerState
+from pipeline.exactly_once.entries import TopicPartition
+from pipeline.exactly_once.rows import Slice, cut_records
+from protocol.records import Record
+
+Records = ReadyBatch | list[Record]
+
+
+class SliceSender:
+    """One producer, from `state` on. Use it in a `with` block."""
+
+    def __init__(self, bootstrap_servers: str, settings: Settings, state: ProducerState) -> None:
+        self._settings = settings
+        self._producer = Producer(bootstrap_servers, settings, state=state)
+        self._open: dict[TopicPartition, ColumnBatches] = {}
+        self._waiting: deque[tuple[TopicPartition, Future[Acknowledgements]]] = deque()
+        self.doubtful: set[TopicPartition] = set()
+        """Where another attempt has stored, or may have stored, what was sent here."""
+
+    def __enter__(self) -> Self:
+        self._producer.start()
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._producer.close()
+
+    def send(self, rows: Slice) -> None:
+        """Waits for room; raises `DeliveryError` where something before has failed."""
+        target = rows.target
+        batches = self._open.get(target)
+        if batches is None:
+            batches = self._open[target] = ColumnBatches(self._settings)
+        if rows.headers is None:
+            for batch in batches.add(rows.columns):
+                self._submit(target, batch)
+            return
+        for batch in batches.finish():
+            self._submit(target, batch)
+        settings = self._settings
+        for records in cut_records(
+            rows.records(), settings.batch_bytes_max, settings.batch_records_max
+        ):
+            self._submit(target, records)
+
+    def finish(self) -> None:
+        """Sends the rest and waits until everything is acknowledged. Raises `DeliveryError`."""
+        for target, batches in self._open.items():
+            for batch in batches.finish():
+                self._submit(target, batch)
+        while self._waiting:
+            self._take_oldest()
+
+    def _submit(self, target: TopicPartition, records: Records) -> None:
+        future = self._producer.send_batch(target.topic, target.partition, records)
+        self._waiting.append((target, future))
+        while self._waiting and self._waiting[0][1].done():
+            self._take_oldest()
+
+    def _take_oldest(self) -> None:
+        target, future = self._waiting.popleft()
+        if any(batch.is_duplicate is not False for batch in future.result().batches):
+            self.doubtful.add(target)

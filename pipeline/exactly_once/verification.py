@@ -1,0 +1,121 @@
+"""A replay's rows held against those that an earlier attempt has stored.
+
+The stored rows of a partition are the first that an attempt has sent there, so a replay has to begin with
+the same. Rows behind them are kept back until every stored row was met: a replay that turns out to be
+another one has sent nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from pipeline.exactly_once.entries import TopicPartition
+from pipeline.exactly_once.errors import ReplayMismatchError
+from pipeline.exactly_once.fingerprint import Fingerprint
+from pipeline.exactly_once.ledger import Place
+from pipeline.exactly_once.read_back import StoredRow
+from pipeline.exactly_once.rows import Slice, slice_of
+from protocol.records import Record
+
+REMEDY = (
+    "The rows of a batch have to come in the same order each time: sort within partitions "
+    "(sort_within_partitions=True, or the option sortWithinPartitions), and let nothing in the query "
+    "depend on time or chance"
+)
+_COMPARED_AT_ONCE = 10_000
+
+
+class StoredPrefix:
+    """What is stored already, target by target."""
+
+    def __init__(
+        self,
+        place: Place,
+        counts: Mapping[TopicPartition, int],
+        stored: Mapping[TopicPartition, Iterator[StoredRow]],
+    ) -> None:
+        """`counts`: how many rows of each target are stored; `stored`: these rows."""
+        self._place = place
+        self._left = {target: count for target, count in counts.items() if count}
+        self._stored = stored
+        self._given = dict.fromkeys(counts, 0)
+        self._next = {target: next(rows, None) for target, rows in stored.items()}
+        self._held: list[Slice] = []
+
+    def admit(self, slices: list[Slice]) -> list[Slice]:
+        """Takes the next rows; returns those that may be sent. Raises `ReplayMismatchError`."""
+        if not self._left:
+            return slices
+        for rows in slices:
+            rest = self._compare(rows)
+            if rest.row_count:
+                self._held.append(rest)
+        if self._left:
+            return []
+        admitted, self._held = self._held, []
+        return admitted
+
+    def finish(self) -> None:
+        """There are no more rows. Raises `ReplayMismatchError` where more are stored."""
+        for target, left in self._left.items():
+            raise mismatch(
+                self._place,
+                f"there are {self._given[target]} rows for {target}, and {left} more are stored",
+            )
+
+    def _compare(self, rows: Slice) -> Slice:
+        """Those behind the stored ones."""
+        target = rows.target
+        count = min(self._left.get(target, 0), rows.row_count)
+        for start in range(0, count, _COMPARED_AT_ONCE):
+            self._compare_some(rows.rows(start, min(start + _COMPARED_AT_ONCE, count)))
+        if count:
+            self._left[target] -= count
+            if not self._left[target]:
+                del self._left[target]
+        return rows.rows(count, rows.row_count)
+
+    def _compare_some(self, rows: Slice) -> None:
+        target = rows.target
+        for number, record in zip(rows.numbers.tolist(), rows.records(), strict=True):
+            stored = self._next[target]
+            if stored is not None and stored.row == self._given[target]:
+                if not is_same(record, stored):
+                    raise mismatch(
+                        self._place,
+                        f"row {number} is not the one that was stored in {target} "
+                        f"at offset {stored.record.offset}",
+                    )
+                self._next[target] = next(self._stored[target], None)
+            self._given[target] += 1
+
+
+def is_same(record: Record, stored: StoredRow) -> bool:
+    """Whether the row that a replay sends is the stored one."""
+    found = stored.record
+    if stored.has_own_timestamp and record.timestamp != found.timestamp:
+        return False
+    given = (record.key, record.value, tuple(record.headers))
+    return given == (found.key, found.value, tuple(found.headers))
+
+
+def fingerprint_of(target: TopicPartition, stored: Iterator[StoredRow]) -> tuple[str, bool]:
+    """Of stored rows, and whether their timestamps are their own."""
+    found = Fingerprint()
+    has_own_timestamps = True
+    records: list[Record] = []
+    for row in stored:
+        has_own_timestamps &= row.has_own_timestamp
+        records.append(row.record)
+        if len(records) >= _COMPARED_AT_ONCE:
+            found.add(slice_of(target, records))
+            records = []
+    found.add(slice_of(target, records))
+    return str(found), has_own_timestamps
+
+
+def mismatch(place: Place, what: str) -> ReplayMismatchError:
+    """The refusal of a replay, with the remedy."""
+    return ReplayMismatchError(
+        f"{place}: this is not what an earlier attempt sent: {what}. {REMEDY}"
+    )
