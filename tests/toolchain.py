@@ -37,6 +37,21 @@ def _fetch_zookeeper_jars() -> None:
     _copy_jars(_MAVEN / "zookeeper" / "pom.xml", ZooKeeperVersion.V3_9.jars)
 
 
+def _has_spark_kafka_jars() -> bool:
+    from pipeline.kafka_connector import has_jars
+
+    return has_jars()
+
+
+def _fetch_spark_kafka_jars() -> None:
+    from pipeline.kafka_connector import ConnectorError, fetch_jars
+
+    try:
+        fetch_jars()
+    except ConnectorError as error:
+        raise ToolError(str(error)) from error
+
+
 def _copy_jars(pom: Path, directory: Path) -> None:
     goal = "dependency:copy-dependencies"
     run(["mvn", "-q", "-B", "-f", str(pom), goal, f"-DoutputDirectory={directory}"])
@@ -65,6 +80,13 @@ _OWN_TOOLS = (
         used_by="the tests of several brokers and every other test marked `cluster`",
         is_present=lambda: ZooKeeperVersion.V3_9.is_there,
         prepare=_fetch_zookeeper_jars,
+        needs=("java", "mvn"),
+    ),
+    Tool(
+        name="spark-kafka",
+        used_by="the mirror, and Spark's own Kafka sink beside ours",
+        is_present=_has_spark_kafka_jars,
+        prepare=_fetch_spark_kafka_jars,
         needs=("java", "mvn"),
     ),
 )
