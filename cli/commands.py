@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from cli import demo, dump, producers, topics, verify
+from cli import decisions, demo, dump, producers, topics, trace, verify
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -51,4 +51,6 @@ app.add_typer(topics.app, name="topics")
 app.command("producers")(producers.producers)
 app.command("dump")(dump.dump)
 app.command("verify")(verify.verify)
+app.command("decisions")(decisions.decisions)
+app.command("trace")(trace.trace)
 app.command("demo")(demo.demo)

@@ -1,0 +1,125 @@
+"""Decisions as a table that grows: each row is printed when its decision comes.
+
+So the columns have fixed widths, and what does not fit is folded within its column.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from rich.table import Table
+from rich.text import Text
+
+from cli.output import console
+
+Event = Mapping[str, Any]
+
+_COLUMNS: Final = {
+    "time (UTC)": 12,
+    "client": 20,
+    "producer": 10,
+    "partition": 14,
+    "sequences": 15,
+    "verdict": 12,
+    "offset": 8,
+    "window before, reason": None,
+}
+"""Widths; None takes the rest."""
+_WIDTH_MIN: Final = 130
+_TO_THE_RIGHT: Final = {"producer", "sequences", "offset"}
+_STYLES: Final = {
+    "append": "green",
+    "duplicate": "yellow",
+    "divergent_duplicate": "bold yellow",
+    "reject": "bold red",
+    "fault": "magenta",
+}
+
+
+def print_growing_table(events: Iterable[Event]) -> None:
+    """Ends when the events do."""
+    out = console()
+    out.width = max(out.width, _WIDTH_MIN)
+    out.print(_row([Text(name, style="bold") for name in _COLUMNS]))
+    for event in events:
+        out.print(_row(_cells(event)))
+
+
+def _row(cells: list[Text]) -> Table:
+    table = Table.grid(padding=(0, 2, 0, 0), expand=True)
+    for name, width in _COLUMNS.items():
+        table.add_column(
+            width=width,
+            ratio=1 if width is None else None,
+            justify="right" if name in _TO_THE_RIGHT else "left",
+            overflow="fold",
+        )
+    table.add_row(*cells)
+    return table
+
+
+def _cells(event: Event) -> list[Text]:
+    match event["event"]:
+        case "decision":
+            return _decision(event)
+        case "fault":
+            return _fault(event)
+        case _:
+            words = f"{event['count']} events were lost: this reader was too slow"
+            return [*map(Text, [""] * 5), Text("lost", style="bold red"), Text(""), Text(words)]
+
+
+def _decision(event: Event) -> list[Text]:
+    verdict = event["decision"]
+    offset = "" if event["base_offset"] < 0 else str(event["base_offset"])
+    return [
+        *_origin(event),
+        *_batch(event),
+        Text(verdict.replace("_", " "), style=_STYLES.get(verdict, "")),
+        Text(offset),
+        _explanation(event),
+    ]
+
+
+def _fault(event: Event) -> list[Text]:
+    batches = event["batches"]
+    batch = _batch(batches[0]) if batches else [Text(""), Text(""), Text("")]
+    rest = f" and {len(batches) - 1} more batches" if len(batches) > 1 else ""
+    words = f"{event['action'].replace('_', ' ')} ({event['rule']}) {event['api']}{rest}"
+    return [
+        *_origin(event),
+        *batch,
+        Text("fault", style=_STYLES["fault"]),
+        Text(""),
+        Text(words.rstrip(), style=_STYLES["fault"]),
+    ]
+
+
+def _origin(event: Event) -> list[Text]:
+    """When and who: client id or address, and the connection."""
+    moment = datetime.datetime.fromtimestamp(event["time_ms"] / 1000, tz=datetime.UTC)
+    client = event["client_id"] or event["address"]
+    connection = f" #{event['connection_id']}" if event["connection_id"] else ""
+    return [Text(f"{moment:%H:%M:%S}.{event['time_ms'] % 1000:03d}"), Text(f"{client}{connection}")]
+
+
+def _batch(batch: Event) -> list[Text]:
+    return [
+        Text(f"{batch['producer_id']}:{batch['producer_epoch']}"),
+        Text(f"{batch['topic']}-{batch['partition']}"),
+        Text(f"{batch['base_sequence']}-{batch['last_sequence']}"),
+    ]
+
+
+def _explanation(event: Event) -> Text:
+    """The window, and why it was not simply appended."""
+    words = Text()
+    if event["window"] is not None:
+        ranges = " ".join(f"{first}-{last}" for first, last in event["window"])
+        words.append(f"[{ranges}]", style="dim")
+    if event["reason"]:
+        error = f"{event['error']}: " if event["error"] else ""
+        words.append(f" {error}{event['reason']}")
+    return words

@@ -1,0 +1,62 @@
+"""`echoless decisions`: what the broker decided about each batch, as a table or as JSON lines."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from cli.options import ADMIN_DEFAULT, AdminAddress, PartitionFilter, ProducerFilter, TopicFilter
+
+if TYPE_CHECKING:
+    from testkit.admin import Admin
+
+_SHOWN_MAX: Final = 2000
+
+
+def decisions(  # noqa: PLR0917 - typer makes options of them
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what comes.")] = False,
+    last: Annotated[
+        int, typer.Option("--last", "-n", min=0, max=_SHOWN_MAX, help="How many of the past.")
+    ] = 20,
+    producer_id: ProducerFilter = None,
+    topic: TopicFilter = None,
+    partition: PartitionFilter = None,
+    admin: AdminAddress = ADMIN_DEFAULT,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object a line instead of a table.")
+    ] = False,
+) -> None:
+    """Show each batch with its verdict, the reason and the window it was judged by."""
+    from cli.admin import admin_port
+    from cli.decision_table import print_growing_table
+
+    selection: dict[str, Any] = {"producer_id": producer_id, "topic": topic, "partition": partition}
+    show = _print_lines if as_json else print_growing_table
+    with admin_port(admin) as port:
+        try:
+            show(
+                port.follow_decisions(n=last, **selection)
+                if follow
+                else _latest(port, last, selection)
+            )
+        except KeyboardInterrupt:
+            return  # how following ends
+
+
+def _latest(port: Admin, last: int, selection: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
+    """Decisions and faults of the past, oldest first, as they would have been followed."""
+    answer = port.get("/decisions", n=max(last, 1), **selection)
+    events = [{"event": "decision", **one} for one in answer["decisions"]]
+    events += [{"event": "fault", **one} for one in answer["faults"]]
+    events.sort(key=lambda event: int(event["number"]))
+    return events[len(events) - min(last, len(events)) :]
+
+
+def _print_lines(events: Iterable[Mapping[str, Any]]) -> None:
+    for event in events:
+        sys.stdout.write(json.dumps(event, separators=(",", ":")) + "\n")
+        sys.stdout.flush()

@@ -1,0 +1,146 @@
+"""`echoless trace`: a recorded run as a sequence diagram.
+
+Records from now on, or reads what `echoless decisions --json` or `--record` has written.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from cli.errors import CommandError
+from cli.options import ADMIN_DEFAULT, PartitionFilter, ProducerFilter, TopicFilter
+
+_LOOK_EVERY_S: Final = 0.05
+_LAST_MAX: Final = 3000
+
+Event = dict[str, Any]
+
+
+def trace(  # noqa: PLR0917 - typer makes options of them
+    file: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[FILE.jsonl]", help="A recorded run instead of a broker; -: stdin."
+        ),
+    ] = None,
+    admin: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="HOST:PORT",
+            help="A broker's admin port; once for each.",
+            envvar="ECHOLESS_ADMIN",
+        ),
+    ] = None,
+    follow_for: Annotated[
+        float | None, typer.Option(metavar="SECONDS", min=0, help="Otherwise until Ctrl-C.")
+    ] = None,
+    last: Annotated[
+        int, typer.Option("--last", "-n", min=0, max=_LAST_MAX, help="How many of the past too.")
+    ] = 0,
+    producer_id: ProducerFilter = None,
+    topic: TopicFilter = None,
+    partition: PartitionFilter = None,
+    svg: Annotated[Path | None, typer.Option(help="Write a picture here.")] = None,
+    mermaid: Annotated[
+        Path | None, typer.Option(help="Write Mermaid text here; fenced where it ends in .md.")
+    ] = None,
+    record: Annotated[Path | None, typer.Option(help="Write the events here, one a line.")] = None,
+    title: Annotated[str, typer.Option(help="Above the picture.")] = "",
+) -> None:
+    """Draw what producers sent, what was lost, and what the broker decided, step by step."""
+    selection = {"producer_id": producer_id, "topic": topic, "partition": partition}
+    if file is not None:
+        events = _chosen(_read(file), selection)
+    else:
+        events = _record(admin or [ADMIN_DEFAULT], follow_for, last, selection)
+    if not events:
+        raise CommandError("nothing was decided: there is nothing to draw")
+    _write(events, svg, mermaid, record, title)
+
+
+def _record(
+    addresses: list[str], seconds: float | None, last: int, selection: dict[str, Any]
+) -> list[Event]:
+    """Everything until the time is over, Ctrl-C is pressed or the brokers have ended."""
+    from cli.admin import check_admin_address
+    from testkit.admin import AdminError
+    from testkit.recorder import Recorder
+
+    for address in addresses:
+        check_admin_address(address)
+    end = None if seconds is None else time.monotonic() + seconds
+    try:
+        with Recorder(addresses, last=last, **selection) as recorder:
+            if end is None:
+                typer.echo("recording; Ctrl-C ends it", err=True)
+            try:
+                while not recorder.has_ended and (end is None or time.monotonic() < end):
+                    time.sleep(_LOOK_EVERY_S)
+            except KeyboardInterrupt:
+                typer.echo(f"{len(recorder.events)} events", err=True)
+    except AdminError as error:
+        raise CommandError(str(error)) from error
+    return recorder.events
+
+
+def _read(file: Path) -> list[Event]:
+    try:
+        text = sys.stdin.read() if str(file) == "-" else file.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise CommandError(f"{file}: {error}") from error
+    return [_event(file, number, line) for number, line in enumerate(text.splitlines(), 1) if line]
+
+
+def _event(file: Path, number: int, line: str) -> Event:
+    try:
+        event = json.loads(line)
+    except ValueError as error:
+        raise CommandError(f"{file}, line {number}: {error}") from error
+    if not isinstance(event, dict) or "event" not in event:
+        raise CommandError(
+            f"{file}, line {number}: no event; echoless decisions --json writes them"
+        )
+    return event
+
+
+def _chosen(events: list[Event], selection: dict[str, Any]) -> list[Event]:
+    """As the broker chooses: an event without a batch concerns everybody."""
+    wanted = {name: value for name, value in selection.items() if value is not None}
+
+    def fits(batch: Event) -> bool:
+        return all(batch.get(name) == value for name, value in wanted.items())
+
+    def is_chosen(event: Event) -> bool:
+        batches = [event] if event["event"] == "decision" else event.get("batches")
+        return not batches or any(fits(batch) for batch in batches)
+
+    return [event for event in events if is_chosen(event)]
+
+
+def _write(
+    events: list[Event],
+    svg: Path | None,
+    mermaid: Path | None,
+    record: Path | None,
+    title: str,
+) -> None:
+    from testkit.sequence_diagram import render_mermaid, render_svg
+
+    if record is not None:
+        record.write_text("".join(json.dumps(event) + "\n" for event in events))
+    if svg is not None:
+        svg.write_text(render_svg(events, title))
+    if mermaid is not None:
+        text = render_mermaid(events)
+        mermaid.write_text(f"```mermaid\n{text}```\n" if mermaid.suffix == ".md" else text)
+    if svg is None and mermaid is None and record is None:
+        sys.stdout.write(render_mermaid(events))
+    for written in (record, svg, mermaid):
+        if written is not None:
+            typer.echo(f"wrote {written}", err=True)

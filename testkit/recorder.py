@@ -1,0 +1,167 @@
+"""Records what one or several brokers decide while a block runs.
+
+    with Recorder([broker.admin]) as recorder:
+        ...
+    Path("run.svg").write_text(render_svg(recorder.events))
+
+It follows from before the block's first line until everything that happened in the block has
+arrived. What happened before is left out, unless `last` asks for it.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+import threading
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from types import TracebackType
+from typing import Any, Final, Self
+from urllib.parse import urlencode
+
+from testkit.admin import Admin, AdminError
+
+Event = dict[str, Any]
+
+_SETTLE_S: Final = 10.0
+_CONNECT_S: Final = 10.0
+
+
+class Recorder:
+    """Follows every broker in a thread of its own; `events` are in the order of their arrival."""
+
+    def __init__(self, addresses: Sequence[str], *, last: int = 0, **selection: object) -> None:
+        """`addresses` are admin ports; `selection`: producer_id, topic, partition."""
+        self._selection = {name: value for name, value in selection.items() if value is not None}
+        self._changed = threading.Condition()
+        self._events: list[Event] = []
+        query = {**self._selection, "n": last, "follow": "true"}
+        self._streams = [_Stream(address, query, self._take) for address in addresses]
+
+    @property
+    def events(self) -> list[Event]:
+        """What has arrived so far; may be read while it goes on."""
+        with self._changed:
+            return list(self._events)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether every broker has ended its stream."""
+        return not any(stream.is_alive for stream in self._streams)
+
+    def note(self, text: str, broker_id: int | None = None) -> None:
+        """Something to be shown between the decisions."""
+        note: Event = {"event": "note", "time_ms": time.time_ns() // 1_000_000, "text": text}
+        self._take(note if broker_id is None else {**note, "broker_id": broker_id})
+
+    def __enter__(self) -> Self:
+        """Raises `AdminError` where a broker does not answer."""
+        try:
+            for stream in self._streams:
+                stream.start()
+        except BaseException:
+            self._close()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        try:
+            self.settle()
+        finally:
+            self._close()
+
+    def settle(self) -> None:
+        """Waits until everything that has happened by now has arrived, from brokers that live."""
+        for stream in self._streams:
+            has_arrived = partial(stream.has_seen, _latest_number(stream.address, self._selection))
+            with self._changed:
+                self._changed.wait_for(has_arrived, _SETTLE_S)
+
+    def _close(self) -> None:
+        for stream in self._streams:
+            stream.close()
+
+    def _take(self, event: Event | None) -> None:
+        """Keeps an event; None says that a stream has ended."""
+        with self._changed:
+            if event is not None:
+                self._events.append(event)
+            self._changed.notify_all()
+
+
+class _Stream:
+    """The connection to one broker, and the thread that reads it."""
+
+    def __init__(
+        self, address: str, query: dict[str, Any], take: Callable[[Event | None], None]
+    ) -> None:
+        self.address = address
+        self.seen = 0
+        self.is_alive = False
+        self._path = f"/decisions?{urlencode(query)}"
+        self._take = take
+        self._connection = http.client.HTTPConnection(address, timeout=_CONNECT_S)
+        self._socket: socket.socket | None = None
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Returns when the broker has begun to answer."""
+        url = f"http://{self.address}{self._path}"
+        try:
+            self._connection.request("GET", self._path)
+            self._socket = self._connection.sock
+            answer = self._connection.getresponse()
+        except (OSError, http.client.HTTPException) as error:
+            raise AdminError(url, str(error) or repr(error)) from error
+        if answer.status != http.HTTPStatus.OK:
+            raise AdminError(url, answer.read().decode(errors="replace"), answer.status)
+        self._socket.settimeout(None)
+        self.is_alive = True
+        self._thread = threading.Thread(target=self._read, args=[answer], daemon=True)
+        self._thread.start()
+
+    def has_seen(self, number: int) -> bool:
+        """Whether the event of that number has arrived, or none will any more."""
+        return self.seen >= number or not self.is_alive
+
+    def close(self) -> None:
+        if self._thread is not None:
+            self._shut_down()
+            self._thread.join()
+        self._connection.close()
+
+    def _shut_down(self) -> None:
+        """Wakes the thread, which may be reading."""
+        assert self._socket is not None
+        try:
+            self._socket.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            return  # the broker was faster
+
+    def _read(self, answer: http.client.HTTPResponse) -> None:
+        try:
+            while line := answer.readline():
+                event: Event = json.loads(line)
+                self.seen = event.get("number", self.seen)
+                self._take(event)
+        except (OSError, ValueError, http.client.HTTPException):
+            pass  # it was killed, perhaps within a line
+        finally:
+            self.is_alive = False
+            self._take(None)
+
+
+def _latest_number(address: str, selection: dict[str, Any]) -> int:
+    """Of what has happened so far; 0 where the broker has gone."""
+    try:
+        answer = Admin(address).get("/decisions", n=1, **selection)
+    except AdminError:
+        return 0
+    return max((event["number"] for event in answer["decisions"] + answer["faults"]), default=0)
