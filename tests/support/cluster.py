@@ -55,7 +55,10 @@ class PartitionRow(NamedTuple):
 
 
 class Cluster:
-    """Brokers 1 to `brokers` with one ZooKeeper. `data_dirs` replaces the place of a broker's data."""
+    """Brokers 1 to `brokers` with one ZooKeeper. `data_dirs` replaces the place of a broker's data.
+
+    `advertised` names what clients are told to connect to, such as a proxy before the broker.
+    """
 
     def __init__(
         self,
@@ -65,8 +68,10 @@ class Cluster:
         brokers: int = 3,
         hosts: Hosts | None = None,
         data_dirs: Mapping[int, Path] | None = None,
+        advertised: Mapping[int, str] | None = None,
     ) -> None:
         self.directory = directory
+        self._advertised = dict(advertised or {})
         self._settings = dict(settings or {})
         self._hosts = hosts
         self.zookeeper = ZooKeeper(directory / ZOOKEEPER, self._zookeeper_settings())
@@ -230,13 +235,14 @@ class Cluster:
     def _broker(self, broker_id: int) -> Echoless:
         name = f"broker-{broker_id}"
         host = LOOPBACK if self._hosts is None else self._hosts.address(name)
+        arguments = ["--broker-id", str(broker_id)]
+        arguments += ["--coordinator", f"zookeeper://{self.zookeeper.hosts('/echoless')}"]
+        if broker_id in self._advertised:
+            arguments += ["--advertise", self._advertised[broker_id]]
         broker = Echoless(
             self.directory / name,
             {"default_replication_factor": "3", **self._settings},
-            arguments=[
-                *("--broker-id", str(broker_id)),
-                *("--coordinator", f"zookeeper://{self.zookeeper.hosts('/echoless')}"),
-            ],
+            arguments=arguments,
             host=host,
         )
         # Below the ephemeral ports: a connection going out must not take one between two starts.

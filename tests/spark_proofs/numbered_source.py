@@ -1,0 +1,90 @@
+"""The source of a run: Parquet files of numbered records, and what each number promises.
+
+A record is known by its number. Source s has the numbers from `first_number(s)` on, ascending over
+its files; the number also says which target partition it goes to. So a target that holds every
+number once, and those of one source ascending in each partition, has kept the promise.
+
+A batch of the query takes the next file of every source, and one file is one Spark partition, so
+that a replay cuts the rows as they were cut before.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+SOURCES: Final = 4
+PARTITIONS: Final = 3
+"""Of the target: each source writes to all of them."""
+NUMBERS_PER_SOURCE: Final = 100_000_000
+VALUE_BYTES: Final = 100
+"""The number, eight bytes, and filler."""
+_FIRST_FILE_S: Final = 1_763_685_000
+SCHEMA: Final = pa.schema(
+    [
+        ("number", pa.int64()),
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("partition", pa.int32()),
+    ]
+)
+
+
+def first_number(source: int) -> int:
+    return source * NUMBERS_PER_SOURCE
+
+
+def sources_of(numbers: np.ndarray) -> np.ndarray:
+    return numbers // NUMBERS_PER_SOURCE
+
+
+def partitions_of(numbers: np.ndarray) -> np.ndarray:
+    """The target partition of each number."""
+    return numbers % PARTITIONS
+
+
+def number_of(value: bytes) -> int:
+    """The number of a stored record."""
+    return int.from_bytes(value[:8], "big")
+
+
+def write_source(directory: Path, *, batches: int, rows_per_file: int) -> int:
+    """One file for each source and batch; returns how many records there are in all."""
+    directory.mkdir(parents=True)
+    for batch in range(batches):
+        for source in range(SOURCES):
+            begin = first_number(source) + batch * rows_per_file
+            path = directory / f"batch-{batch:05d}-source-{source}.parquet"
+            pq.write_table(_rows(np.arange(begin, begin + rows_per_file)), path)
+            # Spark takes the oldest files first.
+            time_s = _FIRST_FILE_S + batch * SOURCES + source
+            os.utime(path, (time_s, time_s))
+    return batches * SOURCES * rows_per_file
+
+
+def _rows(numbers: np.ndarray) -> pa.Table:
+    count = len(numbers)
+    keys = numbers.astype(">i8").view(np.uint8).reshape(count, 8)
+    values = np.zeros((count, VALUE_BYTES), np.uint8)
+    values[:, :8] = keys
+    return pa.table(
+        [
+            pa.array(numbers),
+            _binary(np.ascontiguousarray(keys)),
+            _binary(values),
+            pa.array(partitions_of(numbers).astype(np.int32)),
+        ],
+        SCHEMA,
+    )
+
+
+def _binary(rows: np.ndarray) -> pa.Array:
+    """One value for each row of a matrix of bytes."""
+    count, size = rows.shape
+    ends = np.arange(0, (count + 1) * size, size, dtype=np.int32)
+    return pa.Array.from_buffers(pa.binary(), count, [None, pa.py_buffer(ends), pa.py_buffer(rows)])

@@ -1,0 +1,97 @@
+"""What happens to a run, from a seed: which fault, in which batch of the query. Pure.
+
+A step belongs to a batch: it comes `delay_ms` after that batch began, whichever driver runs it.
+"""
+
+from __future__ import annotations
+
+import enum
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from tests.spark_proofs.numbered_source import SOURCES
+
+
+class Kind(enum.StrEnum):
+    """One way in which things break."""
+
+    KILL_DRIVER = "SIGKILL of the driver, and a restart"
+    SPLIT_BRAIN = "driver paused, a second one started, the first woken"
+    FAIL_TASK = "task failed on purpose"
+    SLOW_TASK = "task made slow"
+    KILL_WORKER = "SIGKILL of a Python worker"
+    KILL_EXECUTOR = "SIGKILL of an executor"
+    LOSE_ANSWERS = "acknowledgements lost for a while"
+    KILL_BROKER = "SIGKILL of a broker, and a restart"
+
+
+IN_TASKS: Final = (Kind.FAIL_TASK, Kind.SLOW_TASK)
+"""These lie in wait at a record."""
+LONG_PLAN: Final = {
+    Kind.SPLIT_BRAIN: 2,
+    Kind.FAIL_TASK: 20,
+    Kind.SLOW_TASK: 8,
+    Kind.KILL_WORKER: 20,
+    Kind.KILL_EXECUTOR: 4,
+    Kind.LOSE_ANSWERS: 10,
+    Kind.KILL_BROKER: 5,
+}
+"""How many of each, beside the restarts of the driver."""
+SHORT_PLAN: Final = {
+    Kind.FAIL_TASK: 4,
+    Kind.SLOW_TASK: 1,
+    Kind.KILL_WORKER: 4,
+    Kind.LOSE_ANSWERS: 2,
+    Kind.KILL_BROKER: 1,
+}
+_DELAY_MS_MAX: Final = 1500
+_LASTS_MS: Final = {Kind.SPLIT_BRAIN: (8_000, 12_000), Kind.LOSE_ANSWERS: (500, 3000)}
+_OTHER_LASTS_MS: Final = (0, 1500)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One fault."""
+
+    kind: Kind
+    batch: int
+    delay_ms: int
+    lasts_ms: int
+    choice: int
+    """Any number: which broker, which worker."""
+    source: int
+    row: int
+    """Where a fault of a task lies: the row of the batch's file of that source."""
+
+
+def make_plan(
+    seed: int, counts: Mapping[Kind, int], *, batches: int, rows_per_file: int
+) -> list[Step]:
+    """Steps by their batches. The driver goes at most once in a batch, and not in the first."""
+    dice = random.Random(seed)
+    ends = [
+        kind for kind in (Kind.KILL_DRIVER, Kind.SPLIT_BRAIN) for _ in range(counts.get(kind, 0))
+    ]
+    steps = [
+        _step(dice, kind, batch, rows_per_file)
+        for kind, batch in zip(ends, dice.sample(range(1, batches), len(ends)), strict=True)
+    ]
+    others = [kind for kind in Kind if kind not in ends for _ in range(counts.get(kind, 0))]
+    steps += [_step(dice, kind, dice.randrange(batches), rows_per_file) for kind in others]
+    return sorted(steps, key=lambda step: (step.batch, step.delay_ms))
+
+
+def _step(dice: random.Random, kind: Kind, batch: int, rows_per_file: int) -> Step:
+    # A slow task must stay so for long enough to get a twin.
+    row_end = rows_per_file // 4 if kind is Kind.SLOW_TASK else rows_per_file
+    return Step(
+        kind=kind,
+        batch=batch,
+        delay_ms=dice.randrange(_DELAY_MS_MAX),
+        lasts_ms=dice.randint(*_LASTS_MS.get(kind, _OTHER_LASTS_MS)),
+        choice=dice.randrange(2**16),
+        source=dice.randrange(SOURCES),
+        row=dice.randrange(row_end),
+    )

@@ -1,0 +1,97 @@
+"""The query of a run, in a process of its own: `python -m tests.spark_proofs.query JSON`.
+
+Reads the numbered source from the checkpoint on, and ends when all of it was written. Started anew
+after any end, it does what is left.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import DataStreamWriter
+
+from pipeline.session import open_session
+from tests.spark_proofs import trip_wires
+from tests.spark_proofs.numbered_source import SOURCES
+
+SCHEMA: Final = "number long, key binary, value binary, partition int"
+STOCK, DATA_SOURCE, FOREACH_BATCH = SINKS = ("kafka", "echoless", "foreach-batch")
+"""Spark's own sink; ours as a data source; ours through foreachBatch."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """Everything that a life of the query needs. Paths are texts, to go through JSON."""
+
+    master: str
+    sink: str
+    bootstrap_servers: str
+    topic: str
+    source: str
+    wires: str
+    checkpoint: str
+    settings: dict[str, str]
+    """Spark's."""
+    sink_options: dict[str, str]
+    """By `kafka.` names."""
+
+
+def run(options: Options) -> None:
+    """Returns when everything was written; raises when the query fails."""
+    spark = open_session("proof", master=options.master, settings=options.settings)
+    rows = (
+        spark.readStream.schema(SCHEMA)
+        .option("maxFilesPerTrigger", SOURCES)
+        .parquet(options.source)
+        .mapInArrow(_watched(options.wires), SCHEMA)
+        .select("key", "value", "partition")
+    )
+    query = (
+        _into_sink(spark, rows, options)
+        .option("checkpointLocation", options.checkpoint)
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+
+
+def _watched(wires: str) -> Any:
+    """Pickled by the name of its module, which the workers import."""
+    return partial(_watch, wires)
+
+
+def _watch(wires: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    return trip_wires.watch(batches, Path(wires))
+
+
+def _into_sink(spark: SparkSession, rows: DataFrame, options: Options) -> DataStreamWriter:
+    servers = {"kafka.bootstrap.servers": options.bootstrap_servers, **options.sink_options}
+    if options.sink == STOCK:
+        return rows.writeStream.format("kafka").options(topic=options.topic, **servers)
+    from pipeline import exactly_once
+
+    if options.sink == DATA_SOURCE:
+        exactly_once.register(spark)
+        return rows.writeStream.format("echoless").options(
+            topic=options.topic, sinkName="proof", **servers
+        )
+    sink = exactly_once.ExactlyOnceSink(
+        servers,
+        name="proof",
+        ledger=f"{options.checkpoint}/echoless-ledger",
+        topic=options.topic,
+    )
+    return rows.writeStream.foreachBatch(sink)
+
+
+if __name__ == "__main__":
+    run(Options(**json.loads(sys.argv[1])))
+    sys.exit(0)

@@ -1,0 +1,126 @@
+"""A real Spark cluster of one master and two workers, and drivers, each a process of its own.
+
+The workers stand at two addresses: Spark starts a speculative twin only on another host. Executors
+outlive their driver for a moment, as they do on every cluster; in `local[*]` they could not.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import pyspark
+
+from tests.spark_proofs.process_tree import executors_below, kill, python_workers_below
+from tests.support.server_process import ServerProcess, free_port
+
+HOSTS: Final = ("127.0.0.2", "127.0.0.3")
+_REPOSITORY: Final = Path(__file__).parents[2]
+_SPARK_HOME: Final = Path(pyspark.__file__).parent
+_MASTER_READY: Final = re.compile(r"Master: I have been elected leader")
+_WORKER_READY: Final = re.compile(r"Worker: Successfully registered with master")
+_CORES: Final = 4
+"""Of each worker: two for each of two drivers, which may be there at once."""
+_DAEMON_OPTIONS: Final = "-Dspark.master.rest.enabled=false -XX:+UseSerialGC"
+EXECUTOR_SETTINGS: Final = {
+    "spark.executor.cores": "2",
+    "spark.cores.max": "4",
+    "spark.executor.memory": "512m",
+    "spark.driver.memory": "700m",
+    "spark.executor.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+}
+
+
+class SparkCluster:
+    """Until `close`. Python workers run this interpreter and see this tree."""
+
+    def __init__(self, directory: Path) -> None:
+        directory.mkdir(parents=True)
+        self._directory = directory
+        self._port = free_port()
+        self._master = ServerProcess(_MASTER_READY, directory / "master.log")
+        self._workers = [ServerProcess(_WORKER_READY, directory / f"{h}.log") for h in HOSTS]
+
+    @property
+    def master(self) -> str:
+        return f"spark://127.0.0.1:{self._port}"
+
+    def start(self) -> None:
+        """Returns when both workers are known to the master."""
+        options = ["--host", "127.0.0.1", "--port", str(self._port), "--webui-port", "0"]
+        self._start(self._master, "master.Master", options)
+        for host, worker in zip(HOSTS, self._workers, strict=True):
+            options = ["--host", host, "--cores", str(_CORES), "--memory", "4g"]
+            options += ["--webui-port", "0", "--work-dir", str(self._directory / host)]
+            self._start(worker, "worker.Worker", [*options, self.master])
+
+    def close(self) -> None:
+        """SIGKILL to the daemons and what runs below them."""
+        for worker in self._workers:
+            below = executors_below(worker.pid) if worker.is_running else []
+            worker.kill()
+            for pid in below:
+                kill(pid)
+        self._master.kill()
+
+    def executors(self) -> list[int]:
+        return [pid for worker in self._workers for pid in executors_below(worker.pid)]
+
+    def python_workers(self) -> list[int]:
+        return [pid for worker in self._workers for pid in python_workers_below(worker.pid)]
+
+    def _start(self, process: ServerProcess, name: str, options: list[str]) -> None:
+        command = [str(_SPARK_HOME / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}"]
+        environment = {
+            "SPARK_HOME": str(_SPARK_HOME),
+            "SPARK_DAEMON_JAVA_OPTS": _DAEMON_OPTIONS,
+            "SPARK_DAEMON_MEMORY": "256m",
+            "PYSPARK_PYTHON": sys.executable,
+            "PYTHONPATH": str(_REPOSITORY),
+        }
+        process.start([*command, *options], environment=environment)
+
+
+class Driver:
+    """One life of the query: a Python process and its JVM, in a process group of their own."""
+
+    def __init__(self, log: Path, options: Mapping[str, object]) -> None:
+        self._log = log
+        with log.open("ab") as output:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "tests.spark_proofs.query", json.dumps(options)],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                cwd=_REPOSITORY,
+                start_new_session=True,
+            )
+
+    @property
+    def is_running(self) -> bool:
+        return self._process.poll() is None
+
+    @property
+    def exit_status(self) -> int | None:
+        return self._process.poll()
+
+    def pause(self) -> None:
+        """SIGSTOP to both; its executors go on."""
+        os.killpg(self._process.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        os.killpg(self._process.pid, signal.SIGCONT)
+
+    def kill(self) -> None:
+        """SIGKILL to both at once. May be called again."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()

@@ -1,0 +1,64 @@
+"""The judge finds what it is there to find, and nothing in a sound target."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tests.spark_proofs.judge import Fault, judge
+from tests.spark_proofs.numbered_source import PARTITIONS, SOURCES, first_number
+
+RECORDS = 6
+"""Of each source."""
+
+
+def _sound() -> list[list[int]]:
+    numbers = [first_number(s) + n for n in range(RECORDS) for s in range(SOURCES)]
+    return [[n for n in numbers if n % PARTITIONS == p] for p in range(PARTITIONS)]
+
+
+def _found(stored: list[list[int]]) -> dict[Fault, int]:
+    counts = judge([np.array(part, np.int64) for part in stored], RECORDS)
+    return {fault: count for fault, count in counts.items() if count}
+
+
+def test_a_sound_target_is_acquitted() -> None:
+    """Each record once, those of a source ascending, where the source said."""
+    assert _found(_sound()) == {}
+
+
+def test_a_missing_record_is_lost() -> None:
+    """Whether it is the last one or one in the middle, or all of a partition."""
+    stored = _sound()
+    del stored[0][2]
+    assert _found(stored) == {Fault.LOST: 1}
+    stored[1] = []
+    assert _found(stored) == {Fault.LOST: 1 + SOURCES * RECORDS // PARTITIONS}
+
+
+def test_each_further_copy_is_a_duplicate_and_not_out_of_order() -> None:
+    """A batch that is written again stands behind later records, and is counted once for each."""
+    stored = _sound()
+    stored[1] += stored[1][:3] + stored[1][:1]
+    assert _found(stored) == {Fault.DUPLICATED: 4}
+
+
+def test_a_record_behind_a_later_one_of_its_source_is_out_of_order() -> None:
+    """Sources may mix as they like."""
+    stored = _sound()
+    mixed = [sorted(part) for part in stored]
+    assert _found(mixed) == {}
+    source_0 = [n for n in stored[0] if n < first_number(1)]
+    rest = [n for n in stored[0] if n >= first_number(1)]
+    stored[0] = rest + source_0[::-1]
+    assert _found(stored) == {Fault.OUT_OF_ORDER: 1}
+
+
+def test_a_record_elsewhere_or_from_nowhere_is_found() -> None:
+    """In a partition that is not its own; with a number that no source has."""
+    stored = _sound()
+    stored[2].append(stored[0].pop())
+    assert _found(stored)[Fault.MISPLACED] == 1
+    nowhere = first_number(0) + RECORDS
+    stored = _sound()
+    stored[nowhere % PARTITIONS].append(nowhere)
+    assert _found(stored) == {Fault.INVENTED: 1}
