@@ -32,8 +32,8 @@ _SENT_AGAIN: Final = frozenset({Meaning.AGAIN, Meaning.AGAIN_ELSEWHERE, Meaning.
 class Scripted:
     """`identity` and `sequences` can be set: to resume a producer, or to pretend to be one."""
 
-    name: Final = "scripted"
-    batches_under_way: Final = 6
+    name: str = "scripted"
+    batches_under_way: int = 6
 
     def __init__(self, *, request_timeout_ms: int = REQUEST_TIMEOUT_MS // 2) -> None:
         self.deliveries = Deliveries()

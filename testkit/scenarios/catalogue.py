@@ -1,0 +1,19 @@
+"""Every scenario by its name, in the order in which they are read."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from testkit.scenarios import crashes, identity, pipelining
+
+_ORDER: Final = (
+    *("success", "missing-acknowledgements", "missing-record-batch", "window-missed"),
+    *("producer-restarted", "other-partition", "zombie"),
+    *("leader-killed", "follower-promoted", "expired-producer-id"),
+    *("pipelined-failure", "id-block-race", "restored-snapshot"),
+)
+_ALL: Final = {
+    scenario.name: scenario
+    for scenario in (*pipelining.SCENARIOS, *identity.SCENARIOS, *crashes.SCENARIOS)
+}
+SCENARIOS: Final = {name: _ALL[name] for name in _ORDER}

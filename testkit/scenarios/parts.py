@@ -1,0 +1,47 @@
+"""Which client can play which part, and where one is known to end otherwise; with the reasons."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from testkit.clients.programs import PROGRAMS
+from testkit.scenarios.scenario import Scenario
+from testkit.scenarios.verdict import Outcome
+
+SCRIPTED: Final = "scripted"
+CLIENTS: Final = (SCRIPTED, *PROGRAMS)
+
+_ONE_BATCH: Final = (
+    "it sends one batch of a partition at a time, so that none can overtake another or fall out of "
+    "the window"
+)
+
+
+class Limitation(NamedTuple):
+    """How a client is known to end a scenario, where that is not what Echoless would have it."""
+
+    outcome: Outcome
+    is_fatal: bool
+    """Whether the producer takes no more records afterwards."""
+    reason: str
+
+
+NO_PART: Final[dict[tuple[str, str], str]] = {
+    ("window-missed", "kafkajs"): _ONE_BATCH,
+    ("window-missed", "aiokafka"): _ONE_BATCH,
+    **{
+        ("id-block-race", name): "a producer asks for one id; the race is between brokers"
+        for name in PROGRAMS
+    },
+}
+"""By scenario and client: why the client has no part in it."""
+
+LIMITATIONS: Final[dict[tuple[str, str], Limitation]] = {}
+
+
+def expected(scenario: Scenario, client: str) -> tuple[Outcome, bool]:
+    """The outcome, and whether the client is done with afterwards."""
+    limitation = LIMITATIONS.get((scenario.name, client))
+    if limitation is None:
+        return scenario.expected, False
+    return limitation.outcome, limitation.is_fatal

@@ -1,0 +1,172 @@
+"""Scenarios of several batches under way on one partition, with one broker."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from testkit.scenarios.scenario import Scenario
+from testkit.scenarios.spans import A, B, C, D, E, F, Span
+from testkit.scenarios.stage import Stage
+
+_NOT_STORED: Final = "NOT_ENOUGH_REPLICAS"
+_ELSEWHERE: Final = "NOT_LEADER_OR_FOLLOWER"
+
+
+def _play_success(stage: Stage) -> None:
+    stage.create_topic()
+    stage.begin()
+    stage.say(f"{A}, {B} and {C} are sent without waiting for an answer")
+    stage.send(A, B, C)
+    stage.wait()
+    stage.say(f"then {D} and {E}")
+    stage.send(D, E)
+    stage.wait()
+
+
+def _play_missing_acknowledgements(stage: Stage) -> None:
+    stage.create_topic()
+    stage.begin()
+    stage.say(f"{A}, {B} and {C} are stored and acknowledged")
+    stage.send(A, B, C)
+    stage.wait()
+    stage.say("the answers to D and E are lost; after its request timeout the producer sends again")
+    with stage.lost_answers(D, E):
+        stage.send(D, E)
+        stage.wait()
+    repeats = [one["base_sequence"] for one in stage.decisions() if one["decision"] == "duplicate"]
+    found = {D.first, E.first} <= set(repeats)
+    stage.require("D and E are found in the window", holds=found, seen=repeats)
+
+
+def _play_missing_record_batch(stage: Stage) -> None:
+    stage.create_topic()
+    stage.begin()
+    if stage.scripted is not None or not stage.is_pipelined:
+        stage.say("C is lost on its way to the broker; D and E behind it arrive")
+        action: str | dict[str, str] = "drop_request"
+    else:
+        stage.say("C is refused, not stored; D and E are on their way already")
+        action = {"type": "error", "code": _NOT_STORED}
+    with stage.fault(action, C, times=1):
+        stage.send(A, B, C, D, E)
+        stage.wait()
+    if stage.is_pipelined:
+        _require_gap_seen(stage)
+
+
+def _play_pipelined_failure(stage: Stage) -> None:
+    first, second, third = (
+        Span(name, span.first, span.last)
+        for name, span in zip(("M1", "M2", "M3"), (A, B, C), strict=True)
+    )
+    stage.create_topic()
+    stage.begin()
+    stage.say(f"{first}, {second} and {third} are under way; M2 is answered with {_ELSEWHERE}")
+    with stage.fault({"type": "error", "code": _ELSEWHERE}, second, times=1):
+        stage.send(first, second, third)
+        stage.wait()
+    if stage.is_pipelined:
+        _require_gap_seen(stage)
+
+
+def _require_gap_seen(stage: Stage) -> None:
+    errors = {one["error"] for one in stage.decisions()}
+    stage.require(
+        "what overtook the missing batch is answered OUT_OF_ORDER_SEQUENCE_NUMBER",
+        holds="OUT_OF_ORDER_SEQUENCE_NUMBER" in errors,
+        seen=errors,
+    )
+
+
+def _play_window_missed(stage: Stage) -> None:
+    if stage.scripted is None:
+        _play_small_window(stage)
+        return
+    stage.create_topic()
+    stage.begin()
+    stage.say(
+        "six batches under way, the answer to A lost: its repeat is older than the window of 5"
+    )
+    with stage.lost_answers(A):
+        stage.send(A, B, C, D, E, F)
+        stage.wait()
+    _require_answer(stage, A, "DUPLICATE_SEQUENCE_NUMBER")
+    stage.create_topic("-window-8", producer_state_batches_to_retain="8")
+    stage.begin()
+    stage.say("the same with producer.state.batches.to.retain=8: A is found, with its offset")
+    with stage.lost_answers(A):
+        stage.send(A, B, C, D, E, F)
+        stage.wait()
+    _require_answer(stage, A, None)
+
+
+def _play_small_window(stage: Stage) -> None:
+    """No client has six batches under way; with a window of one, five miss it as well."""
+    stage.create_topic(producer_state_batches_to_retain="1")
+    stage.begin()
+    stage.say("a window of 1, five batches under way, all answers lost")
+    with stage.lost_answers(A, B, C, D, E):
+        stage.send(A, B, C, D, E)
+        stage.wait()
+    _require_answer(stage, A, "DUPLICATE_SEQUENCE_NUMBER")
+
+
+def _require_answer(stage: Stage, span: Span, error: str | None) -> None:
+    """That the last decision on the batch was this, and no new append."""
+    about = [
+        one
+        for one in stage.decisions()
+        if one["topic"] == stage.topic and one["base_sequence"] == span.first
+    ]
+    last = about[-1]
+    stage.require(
+        f"the repeat of {span} is answered {error or 'with its first offset'}",
+        holds=last["decision"] != "append" and last["error"] == error,
+        seen=(last["decision"], last["error"], last["reason"]),
+    )
+
+
+SCENARIOS: Final = (
+    Scenario(
+        name="success",
+        shows="Batches of one producer follow each other without a gap, and each is stored once.",
+        faults="none",
+        holds="A to E are stored once, in order, each acknowledged with its offset.",
+        play=_play_success,
+    ),
+    Scenario(
+        name="missing-acknowledgements",
+        shows="What was stored and not acknowledged is sent again, and recognised.",
+        faults="the answers to D and E are lost (`drop_response`)",
+        holds="The repeats of D and E are found in the window and acknowledged with the offsets of "
+        "the first copies.",
+        play=_play_missing_acknowledgements,
+    ),
+    Scenario(
+        name="missing-record-batch",
+        shows="A batch that is missing keeps those behind it out of the log.",
+        faults="C never arrives (`drop_request`); for clients that send several batches at a time "
+        "it is refused with NOT_ENOUGH_REPLICAS instead, as one connection cannot lose a request "
+        "and carry the next",
+        holds="D and E are answered OUT_OF_ORDER_SEQUENCE_NUMBER until C is there; then all are "
+        "stored once, in order.",
+        play=_play_missing_record_batch,
+    ),
+    Scenario(
+        name="window-missed",
+        shows="A repeat that is older than the window is a repeat all the same.",
+        faults="six batches under way and the answer to A lost (`drop_response`); real clients have "
+        "five under way, so for them the window is set to 1 and all answers are lost",
+        holds="The repeat of A is answered DUPLICATE_SEQUENCE_NUMBER (Kafka: "
+        "OUT_OF_ORDER_SEQUENCE_NUMBER, and some clients then store it twice); with "
+        "`producer.state.batches.to.retain=8` it is answered with its first offset.",
+        play=_play_window_missed,
+    ),
+    Scenario(
+        name="pipelined-failure",
+        shows="Of three batches under way the second fails, and the third does not overtake it.",
+        faults="M2 is answered with NOT_LEADER_OR_FOLLOWER, not processed (`error`)",
+        holds="M3 is refused until M2 is stored; M1, M2, M3 are stored once, in order.",
+        play=_play_pipelined_failure,
+    ),
+)

@@ -1,0 +1,74 @@
+"""One run of one scenario by one producer, from the start of the brokers to the verdict."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from testkit.clients.client import Client
+from testkit.clients.driver import Driver
+from testkit.clients.programs import PROGRAMS
+from testkit.clients.scripted import Scripted
+from testkit.scenarios.parts import SCRIPTED, expected
+from testkit.scenarios.scenario import Scenario
+from testkit.scenarios.servers import Servers
+from testkit.scenarios.stage import ScenarioFailedError, Stage
+from testkit.scenarios.verdict import Verdict, judge
+
+
+class Run(NamedTuple):
+    """What was seen."""
+
+    scenario: str
+    client: str
+    version: str
+    steps: list[str]
+    verdict: Verdict
+    events: list[dict[str, Any]]
+    """Decisions, faults and notes, in the order of their times."""
+    problem: str | None
+    """Why this is not what must hold; None where it is."""
+
+
+def new_client(name: str) -> Client:
+    """Raises `BuildError` where the client cannot be had, `KeyError` where there is none."""
+    return Scripted() if name == SCRIPTED else Driver(PROGRAMS[name])
+
+
+def run(scenario: Scenario, client: Client, servers: Servers, *, topic: str | None = None) -> Run:
+    """Plays on brokers that run. The client is left closed, and can play again."""
+    client.deliveries = type(client.deliveries)()
+    stage = Stage(servers, client, topic or scenario.name)
+    problem = None
+    try:
+        scenario.play(stage)
+    except (ScenarioFailedError, TimeoutError) as error:
+        problem = str(error)
+    client.close()
+    _start_all(stage)
+    verdict = judge(client.deliveries, stage.stored())
+    stage.decisions()  # so that the record is complete
+    return Run(
+        scenario.name,
+        client.name,
+        getattr(client, "version", ""),
+        stage.steps,
+        verdict,
+        stage.recorder.events(set(stage.topics)),
+        problem or _complaint(scenario, client.name, verdict),
+    )
+
+
+def _start_all(stage: Stage) -> None:
+    """A play that failed may have left a broker dead."""
+    for broker_id, broker in stage.servers.brokers.items():
+        if not broker.is_running:
+            stage.start(broker_id)
+
+
+def _complaint(scenario: Scenario, client: str, verdict: Verdict) -> str | None:
+    outcome, may_be_fatal = expected(scenario, client)
+    if verdict.outcome is not outcome:
+        return f"{verdict.outcome.value}, where it should be {outcome.value}: {verdict}"
+    if verdict.fatal is not None and not may_be_fatal:
+        return f"the client cannot go on: {verdict.fatal}"
+    return None

@@ -1,0 +1,27 @@
+"""What a scenario is: a name, what it shows, and the play itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from testkit.scenarios.stage import Stage
+from testkit.scenarios.verdict import Outcome
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scenario:
+    """One flow of the protocol."""
+
+    name: str
+    shows: str
+    """One sentence."""
+    faults: str
+    """What goes wrong, in words."""
+    holds: str
+    """What must hold at the end."""
+    play: Callable[[Stage], None]
+    brokers: int = 1
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """Of the brokers."""
+    expected: Outcome = Outcome.ONCE

@@ -1,0 +1,229 @@
+"""What a scenario plays on: brokers, one producer, faults, and a record of what happens.
+
+A play says what it does (`say`), sends batches, sets faults, kills brokers, and states what must hold
+(`require`). It knows nothing of the kind of producer but whether it sends several batches at a time.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any, Final
+
+from testkit.admin import Admin, AdminError
+from testkit.broker_process import BrokerProcess
+from testkit.clients.client import Client
+from testkit.clients.scripted import Scripted
+from testkit.faults import Faults, Rule
+from testkit.native import Native
+from testkit.scenarios.recorder import Recorder
+from testkit.scenarios.servers import Servers
+from testkit.scenarios.spans import PRELUDE, Span
+
+_PAUSE_S: Final = 0.03
+"""Between two batches: longer than a client lingers, so that it does not make one of them."""
+_WAIT_S: Final = 30.0
+_ASK_AGAIN_S: Final = 0.02
+
+
+class ScenarioFailedError(Exception):
+    """What must hold did not; says what, and what was seen instead."""
+
+
+class Stage:
+    """One play of one scenario. `topic` is made by the first `create_topic`, others after it."""
+
+    def __init__(self, servers: Servers, client: Client, name: str) -> None:
+        self.servers = servers
+        self.client = client
+        self.topic = name
+        self.topics: list[str] = []
+        self.steps: list[str] = []
+        self.recorder = Recorder()
+        self._waiting: list[Span] = []
+        self.deleted: dict[tuple[str, int], list[int]] = {}
+        """Numbers that were stored and then deleted on purpose."""
+        for broker in servers.brokers.values():
+            self.recorder.follow(broker.admin)
+
+    @property
+    def scripted(self) -> Scripted | None:
+        """The scripted producer, which can do what no client does; None for a real client."""
+        return self.client if isinstance(self.client, Scripted) else None
+
+    @property
+    def is_pipelined(self) -> bool:
+        """Whether the producer sends a batch before the last one is answered."""
+        return self.client.batches_under_way > 1
+
+    def say(self, text: str) -> None:
+        """A step of the story."""
+        self.steps.append(text)
+        self.recorder.note(text)
+
+    def require(self, what: str, *, holds: bool, seen: object = "") -> None:
+        """Raises `ScenarioFailedError` where it does not hold."""
+        if not holds:
+            raise ScenarioFailedError(f"not so: {what}" + (f"; seen: {seen}" if seen else ""))
+
+    def create_topic(self, suffix: str = "", *, partitions: int = 1, **configs: str) -> str:
+        """A topic with a replica on every broker; sends go there from now on."""
+        name = self.topic.removesuffix(suffix) + suffix
+        replicas = len(self.servers.brokers)
+        Native(self.broker().native).create_topic(name, partitions, replicas, **configs)
+        self.topic = name
+        self.topics.append(name)
+        self.wait_until("every replica is in sync", lambda: len(self.isr()) == replicas)
+        return name
+
+    # --- the producer
+
+    def open(self) -> None:
+        """A producer with an id of its own."""
+        self.client.open(self.servers.bootstrap_servers)
+
+    def begin(self) -> None:
+        """A new producer that has stored records 0 to 113, so that batch A begins at 114."""
+        self.open()
+        self.send(PRELUDE)
+        self.wait()
+
+    def send(self, *spans: Span, partition: int = 0) -> None:
+        """Batch by batch without waiting, or one by one where the client cannot do otherwise."""
+        for span in spans:
+            self.client.send(self.topic, partition, span.numbers)
+            if not self.is_pipelined:
+                self.wait()
+            elif self.scripted is None:
+                time.sleep(_PAUSE_S)
+
+    def send_unanswered(self, *spans: Span) -> None:
+        """Batches whose answers do not come; returns when the leader's log has them.
+
+        A producer that sends one batch at a time sends the first; the others wait with it.
+        """
+        for span in spans[: None if self.is_pipelined else 1]:
+            self.client.send(self.topic, 0, span.numbers)
+            end = span.last + 1
+            self.wait_until(f"{span} is in the log", lambda end=end: self._log_end() >= end)  # type: ignore[misc]
+        if not self.is_pipelined:
+            self._waiting += spans[1:]
+
+    def wait(self) -> None:
+        """Until the producer knows what became of everything."""
+        self.client.wait()
+        waiting, self._waiting = self._waiting, []
+        self.send(*waiting)
+
+    # --- the brokers
+
+    def broker(self) -> BrokerProcess:
+        """Any that runs."""
+        return next(one for one in self.servers.brokers.values() if one.is_running)
+
+    def leader(self) -> int:
+        """Of partition 0 of the topic, by its own account."""
+        found: int = self.wait_until("somebody leads", self._find_leader)
+        return found
+
+    def isr(self) -> list[int]:
+        row = self.partition_row()
+        return [] if row is None else list(row["isr"])
+
+    def partition_row(self) -> dict[str, Any] | None:
+        """What the leader says of partition 0 of the topic; None where nobody leads it."""
+        leader = self._find_leader()
+        return None if leader == 0 else self._row(leader)
+
+    def _log_end(self) -> int:
+        row = self.partition_row()
+        return 0 if row is None else int(row["log_end_offset"])
+
+    def kill(self, broker_id: int) -> None:
+        """SIGKILL."""
+        self._catch_up(broker_id)
+        self.servers.brokers[broker_id].kill()
+
+    def start(self, broker_id: int) -> None:
+        """The same broker again, on the same ports and data."""
+        broker = self.servers.brokers[broker_id]
+        broker.start()
+        self.recorder.follow(broker.admin)
+
+    def wait_until(self, what: str, condition: Callable[[], Any]) -> Any:
+        """What the condition gives, once it is true."""
+        deadline = time.monotonic() + _WAIT_S
+        while not (found := condition()):
+            if time.monotonic() > deadline:
+                raise ScenarioFailedError(f"not within {_WAIT_S:g} s: {what}")
+            time.sleep(_ASK_AGAIN_S)
+        return found
+
+    # --- faults
+
+    def faults(self) -> Faults:
+        """Those of the topic's leader."""
+        return Faults(Admin(self.servers.brokers[self.leader()].admin))
+
+    @contextmanager
+    def fault(self, action: str | dict[str, Any], *spans: Span, **schedule: Any) -> Iterator[Rule]:
+        """One rule for each of the batches, or for every produce request; the first is given."""
+        faults = self.faults()
+        match = {"api": "produce", "topic": self.topic}
+        matches = [{**match, "base_sequence": span.sequences} for span in spans] or [match]
+        with ExitStack() as stack:
+            rules = [
+                stack.enter_context(faults.rule(action, name=None, match=one, **schedule))
+                for one in matches
+            ]
+            yield rules[0]
+
+    @contextmanager
+    def lost_answers(self, *spans: Span, **schedule: Any) -> Iterator[Rule]:
+        """The batches are stored; the producer does not hear of it the first time."""
+        with self.fault("drop_response", *spans, **{"times": 1, **schedule}) as rule:
+            yield rule
+
+    # --- what became of it
+
+    def decisions(self) -> list[dict[str, Any]]:
+        """Every decision on the play's topics so far, oldest first."""
+        for broker_id, broker in self.servers.brokers.items():
+            if broker.is_running:
+                self._catch_up(broker_id)
+        events = self.recorder.events(set(self.topics))
+        return [event for event in events if event["event"] == "decision"]
+
+    def stored(self) -> dict[tuple[str, int], list[int]]:
+        """By topic and partition, what the log holds, behind what was deleted on purpose."""
+        found = {}
+        for topic in self.topics:
+            self.topic = topic
+            native = Native(self.servers.brokers[self.leader()].native)
+            rows = native.call("metadata", topics=[topic])["topics"][0]["partitions"]
+            for partition in range(len(rows)):
+                before = self.deleted.get((topic, partition), [])
+                found[topic, partition] = before + [int(v) for v in native.values(topic, partition)]
+        return found
+
+    def _catch_up(self, broker_id: int) -> None:
+        self.recorder.catch_up(self.servers.brokers[broker_id].admin)
+
+    def _find_leader(self) -> int:
+        """0 where nobody leads."""
+        for broker_id, broker in self.servers.brokers.items():
+            row = self._row(broker_id) if broker.is_running else None
+            if row is not None and row["leader"] == broker_id:
+                return broker_id
+        return 0
+
+    def _row(self, broker_id: int) -> dict[str, Any] | None:
+        try:
+            topics = Admin(self.servers.brokers[broker_id].admin).get("/topics")["topics"]
+        except AdminError:
+            return None  # it is about to end
+        for topic in topics:
+            if topic["name"] == self.topic:
+                return next((row for row in topic["partitions"] if row["partition"] == 0), None)
+        return None
