@@ -38,15 +38,14 @@ def run(scenario: Scenario, client: Client, servers: Servers, *, topic: str | No
     """Plays on brokers that run. The client is left closed, and can play again."""
     client.deliveries = type(client.deliveries)()
     stage = Stage(servers, client, topic or scenario.name)
-    problem = None
     try:
-        scenario.play(stage)
-    except (ScenarioFailedError, TimeoutError) as error:
-        problem = str(error)
-    client.close()
-    _start_all(stage)
-    verdict = judge(client.deliveries, stage.stored())
-    stage.decisions()  # so that the record is complete
+        problem = _play(scenario, stage)
+        client.close()
+        _start_all(stage)
+        verdict = judge(client.deliveries, stage.stored())
+        stage.recorder.settle()
+    finally:
+        stage.recorder.close()
     return Run(
         scenario.name,
         client.name,
@@ -56,6 +55,15 @@ def run(scenario: Scenario, client: Client, servers: Servers, *, topic: str | No
         stage.recorder.events(set(stage.topics)),
         problem or _complaint(scenario, client.name, verdict),
     )
+
+
+def _play(scenario: Scenario, stage: Stage) -> str | None:
+    """What went wrong."""
+    try:
+        scenario.play(stage)
+    except (ScenarioFailedError, TimeoutError) as error:
+        return str(error)
+    return None
 
 
 def _start_all(stage: Stage) -> None:

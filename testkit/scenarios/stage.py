@@ -17,7 +17,7 @@ from testkit.clients.client import Client
 from testkit.clients.scripted import Scripted
 from testkit.faults import Faults, Rule
 from testkit.native import Native
-from testkit.scenarios.recorder import Recorder
+from testkit.scenarios.recorder import PlayRecorder
 from testkit.scenarios.servers import Servers
 from testkit.scenarios.spans import PRELUDE, Span
 
@@ -40,7 +40,7 @@ class Stage:
         self.topic = name
         self.topics: list[str] = []
         self.steps: list[str] = []
-        self.recorder = Recorder()
+        self.recorder = PlayRecorder()
         self._waiting: list[Span] = []
         self.deleted: dict[tuple[str, int], list[int]] = {}
         """Numbers that were stored and then deleted on purpose."""
@@ -142,7 +142,7 @@ class Stage:
 
     def kill(self, broker_id: int) -> None:
         """SIGKILL."""
-        self._catch_up(broker_id)
+        self.recorder.settle()
         self.servers.brokers[broker_id].kill()
 
     def start(self, broker_id: int) -> None:
@@ -189,9 +189,7 @@ class Stage:
 
     def decisions(self) -> list[dict[str, Any]]:
         """Every decision on the play's topics so far, oldest first."""
-        for broker_id, broker in self.servers.brokers.items():
-            if broker.is_running:
-                self._catch_up(broker_id)
+        self.recorder.settle()
         events = self.recorder.events(set(self.topics))
         return [event for event in events if event["event"] == "decision"]
 
@@ -206,9 +204,6 @@ class Stage:
                 before = self.deleted.get((topic, partition), [])
                 found[topic, partition] = before + [int(v) for v in native.values(topic, partition)]
         return found
-
-    def _catch_up(self, broker_id: int) -> None:
-        self.recorder.catch_up(self.servers.brokers[broker_id].admin)
 
     def _find_leader(self) -> int:
         """0 where nobody leads."""
