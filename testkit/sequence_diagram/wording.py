@@ -37,10 +37,10 @@ def action_text(action: str) -> str:
 
 
 def range_text(base_sequence: int, last_sequence: int) -> str:
-    """`114-120`, or `114` for one record; with an en dash, as numbers want it."""
+    """`114-120`, or `114` for one record."""
     if base_sequence == last_sequence:
         return str(base_sequence)
-    return f"{base_sequence}\N{EN DASH}{last_sequence}"
+    return f"{base_sequence}-{last_sequence}"
 
 
 def attempt_text(sent: Sent) -> str:

@@ -1,0 +1,235 @@
+"""From events to the steps of a diagram."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from testkit.sequence_diagram.folding import KEPT, fold
+from testkit.sequence_diagram.model import build_diagram
+from testkit.sequence_diagram.steps import (
+    Diagram,
+    Exchange,
+    Fate,
+    Folded,
+    Note,
+    Remembered,
+    Verdict,
+)
+from tests.testkit.sequence_diagram.recording import A, B, C, D, Recording
+
+
+def _exchanges(diagram: Diagram) -> list[Exchange]:
+    return [step for step in diagram.steps if isinstance(step, Exchange)]
+
+
+def test_batches_get_letters_in_the_order_in_which_they_are_met() -> None:
+    """A lost batch has its letter from the fault; sent again, it has the same one."""
+    recording = Recording()
+    recording.append(A)
+    recording.hit("drop_request", B)
+    recording.refuse(C)
+    recording.append(B)
+    sent = [exchange.sent[0] for exchange in _exchanges(build_diagram(recording.events))]
+    assert [(one.letter, one.attempt) for one in sent] == [("A", 1), ("B", 1), ("C", 1), ("B", 2)]
+
+
+def test_letters_go_on_behind_z() -> None:
+    """Long runs have letters for all batches."""
+    recording = Recording()
+    for number in range(28):
+        recording.append((number, number))
+    letters = [e.sent[0].letter for e in _exchanges(build_diagram(recording.events))]
+    assert letters[25:] == ["Z", "AA", "AB"]
+
+
+def test_lost_request_was_never_judged() -> None:
+    """A dropped request ends before the broker, and has no verdict."""
+    recording = Recording()
+    recording.hit("drop_request", A)
+    (exchange,) = _exchanges(build_diagram(recording.events))
+    assert (exchange.request, exchange.sent[0].verdict) == (Fate.LOST, Verdict.NOT_JUDGED)
+
+
+def test_lost_answer_belongs_to_the_request_that_was_decided() -> None:
+    """Decision and fault of one request are one exchange, whichever comes first."""
+    for fault_first in (False, True):
+        recording = Recording()
+        if fault_first:
+            recording.hit("drop_response", A, correlation_id=7)
+        recording.append(A, correlation_id=7)
+        if not fault_first:
+            recording.hit("drop_response", A, correlation_id=7)
+        (exchange,) = _exchanges(build_diagram(recording.events))
+        assert (exchange.response, exchange.sent[0].verdict) == (Fate.LOST, Verdict.APPENDED)
+        assert [fault.action for fault in exchange.faults] == ["drop_response"]
+
+
+def test_partitions_of_one_request_are_one_exchange() -> None:
+    """A request with batches for several partitions is drawn as one arrow."""
+    recording = Recording()
+    recording.append(A, correlation_id=3)
+    recording.append(A, correlation_id=3, partition=1)
+    diagram = build_diagram(recording.events)
+    (exchange,) = _exchanges(diagram)
+    assert [one.letter for one in exchange.sent] == ["A", "B"]
+    assert diagram.partitions == [("orders", 0), ("orders", 1)]
+
+
+def test_requests_without_a_correlation_id_are_told_apart() -> None:
+    """On a port where it says nothing (0), each decision is a request of its own."""
+    recording = Recording()
+    recording.append(A, correlation_id=0)
+    recording.append(B, correlation_id=0)
+    recording.hit("drop_response", B, correlation_id=0)
+    recording.repeat(B, [A, B], correlation_id=0)
+    exchanges = _exchanges(build_diagram(recording.events))
+    assert [e.response for e in exchanges] == [Fate.ARRIVED, Fate.LOST, Fate.ARRIVED]
+
+
+def test_request_processed_twice_is_one_exchange_with_two_verdicts() -> None:
+    """Both decisions about it are shown at the one arrow."""
+    recording = Recording()
+    recording.hit("twice", A, correlation_id=2)
+    recording.append(A, correlation_id=2)
+    recording.repeat(A, [A], correlation_id=2)
+    (exchange,) = _exchanges(build_diagram(recording.events))
+    assert [one.verdict for one in exchange.sent] == [Verdict.APPENDED, Verdict.DUPLICATE]
+
+
+def test_window_shows_the_letters_of_what_is_in_it() -> None:
+    """Batches that the recording saw stored are known; older ones have only their numbers."""
+    recording = Recording()
+    recording.append(A, window=[(100, 113)])
+    recording.append(B, window=[(100, 113), A])
+    sent = _exchanges(build_diagram(recording.events))[1].sent[0]
+    assert sent.window == (Remembered("", 100, 113), Remembered("A", *A))
+
+
+def test_unknown_window_is_not_an_empty_one() -> None:
+    """Where nobody followed, the diagram does not claim that there was nothing."""
+    recording = Recording()
+    recording.append(A, window=None)
+    recording.append(B, window=[])
+    windows = [e.sent[0].window for e in _exchanges(build_diagram(recording.events))]
+    assert windows == [None, ()]
+
+
+def test_client_that_connects_again_stays_on_its_line() -> None:
+    """After a lost acknowledgement clients open a new connection: the same producer."""
+    recording = Recording()
+    recording.append(A)
+    recording.repeat(A, [A], connection_id=2)
+    diagram = build_diagram(recording.events)
+    assert [line.name for line in diagram.producers] == ["app"]
+
+
+def test_restarted_producer_gets_a_line_of_its_own() -> None:
+    """A new producer id is another producer, whatever its client is called."""
+    recording = Recording()
+    recording.append(A)
+    recording.append(A, producer_id=4001, connection_id=2)
+    details = [line.detail for line in build_diagram(recording.events).producers]
+    assert details == ["producer id 4000", "producer id 4001"]
+
+
+def test_two_that_live_at_once_are_told_apart_by_their_connections() -> None:
+    """A zombie and its successor have one id, and take turns."""
+    recording = Recording()
+    recording.append(A, connection_id=1)
+    recording.append(B, connection_id=2, producer_epoch=1)
+    recording.refuse(B, "INVALID_PRODUCER_EPOCH", connection_id=1)
+    diagram = build_diagram(recording.events)
+    assert [exchange.producer for exchange in _exchanges(diagram)] == [0, 1, 0]
+    assert diagram.producers[1].detail == "producer id 4000, connection 2"
+
+
+def test_request_without_a_batch_is_on_the_line_of_its_connection() -> None:
+    """A faulted metadata request does not make another producer."""
+    recording = Recording()
+    recording.hit("delay_response", api="metadata")
+    recording.append(A)
+    diagram = build_diagram(recording.events)
+    assert (len(diagram.producers), _exchanges(diagram)[0].api) == (1, "metadata")
+
+
+def test_client_without_a_name_is_its_address() -> None:
+    """Somebody has to be on the line."""
+    recording = Recording(client_id=None)
+    recording.append(A)
+    assert build_diagram(recording.events).producers[0].name == "127.0.0.1:5000"
+
+
+def test_brokers_are_merged_by_time() -> None:
+    """Streams of several brokers become one run."""
+    recording = Recording()
+    recording.append(B, broker_id=2, time_ms=20)
+    recording.append(A, broker_id=1, time_ms=10)
+    diagram = build_diagram(recording.events)
+    assert [line.name for line in diagram.brokers] == ["broker 1", "broker 2"]
+    assert [(e.broker, e.sent[0].batch.base_sequence) for e in _exchanges(diagram)] == [
+        (0, A[0]),
+        (1, B[0]),
+    ]
+
+
+def test_faults_of_the_broker_and_notes_stand_between_the_exchanges() -> None:
+    """What hit no request is a note where it happened; so is what was lost to the reader."""
+    recording = Recording()
+    recording.append(A)
+    recording.hit("freeze", api="")
+    recording.note("the producer restarts")
+    recording.events.append({"event": "lost", "broker_id": 1, "count": 3})
+    notes = [step for step in build_diagram(recording.events).steps if isinstance(step, Note)]
+    assert [(note.text, note.is_fault) for note in notes] == [
+        ("frozen (rule-1)", True),
+        ("the producer restarts", False),
+        ("3 events were not recorded: the reader was too slow", False),
+    ]
+
+
+def test_crash_takes_the_answer_with_it() -> None:
+    """The request that a broker died of is answered by nobody, and the death is noted."""
+    recording = Recording()
+    recording.append(A, correlation_id=4)
+    recording.hit("crash", A, correlation_id=4)
+    exchange, note = build_diagram(recording.events).steps
+    assert isinstance(exchange, Exchange)
+    assert exchange.response is Fate.BROKEN
+    assert isinstance(note, Note)
+    assert note.text == "broker killed (rule-1)"
+
+
+def test_stored_batches_are_in_the_order_of_their_offsets() -> None:
+    """What the recording saw appended, and nothing that was refused or repeated."""
+    recording = Recording()
+    recording.append(A)
+    recording.repeat(A, [A])
+    recording.refuse(C)
+    recording.append(B)
+    assert [one.letter for one in build_diagram(recording.events).stored] == ["A", "C"]
+
+
+def _quiet_run(length: int) -> list[dict[str, Any]]:
+    recording = Recording()
+    for number in range(length):
+        recording.append((2 * number, 2 * number + 1))
+    return recording.events
+
+
+def test_long_quiet_runs_are_folded() -> None:
+    """The middle of many appends is told in one step, with its sequences."""
+    steps = fold(build_diagram(_quiet_run(100)).steps)
+    assert len(steps) == 2 * KEPT + 1
+    (folded,) = [step for step in steps if isinstance(step, Folded)]
+    assert (folded.batches, folded.base_sequence, folded.last_sequence) == (94, 6, 193)
+
+
+def test_short_runs_and_what_is_not_quiet_stay_whole() -> None:
+    """A repeat in the middle of appends is never folded away."""
+    assert len(fold(build_diagram(_quiet_run(2 * KEPT + 2)).steps)) == 2 * KEPT + 2
+    recording = Recording()
+    recording.append(A)
+    recording.repeat(A, [A])
+    recording.refuse(D)
+    steps = build_diagram([*_quiet_run(40), *recording.events]).steps
+    assert sum(isinstance(step, Exchange) for step in fold(steps)[-3:]) == 3

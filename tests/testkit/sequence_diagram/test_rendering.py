@@ -1,0 +1,143 @@
+"""The same diagram as SVG and as Mermaid text."""
+
+from __future__ import annotations
+
+import re
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from testkit.sequence_diagram import render_mermaid, render_svg
+from testkit.sequence_diagram.wording import action_text
+from tests.testkit.sequence_diagram.recording import A, B, C, D, E, Recording
+
+_SVG = "{http://www.w3.org/2000/svg}"
+
+
+def _missing_batch() -> Recording:
+    """C is lost on its way; D and E are refused, and all three sent again."""
+    recording = Recording()
+    recording.append(A, window=[])
+    recording.append(B, window=[A])
+    recording.hit("drop_request", C)
+    recording.refuse(D, window=[A, B])
+    recording.refuse(E, window=[A, B])
+    recording.append(C, window=[A, B])
+    recording.append(D, window=[A, B, C])
+    recording.append(E, window=[A, B, C, D])
+    recording.hit("drop_response", E, is_new=False)
+    recording.repeat(E, window=[A, B, C, D, E])
+    return recording
+
+
+def _texts(svg: str) -> list[str]:
+    return [element.text or "" for element in ET.fromstring(svg).iter(f"{_SVG}text")]
+
+
+def test_mermaid_tells_the_whole_story() -> None:
+    """Arrows, losses, verdicts, reasons and windows, in order."""
+    window = "window before: A 114-120, B 121-124"
+    assert render_mermaid(_missing_batch().events).splitlines()[:12] == [
+        "sequenceDiagram",
+        "    participant P0 as app<br/>producer id 4000",
+        "    participant B0 as broker 1",
+        "    P0->>B0: A 114-120",
+        "    Note right of B0: appended at offset 114<br/>window before: empty",
+        "    B0-->>P0: offset 114",
+        "    P0->>B0: B 121-124",
+        "    Note right of B0: appended at offset 121<br/>window before: A 114-120",
+        "    B0-->>P0: offset 121",
+        "    P0-xB0: C 125-132: request lost (rule-1)",
+        "    P0->>B0: D 133-142",
+        f"    Note right of B0: refused: 45 OUT_OF_ORDER_SEQUENCE_NUMBER<br/>it does not fit<br/>{window}",
+    ]
+
+
+def test_mermaid_shows_lost_answers_and_the_log() -> None:
+    """An answer that is lost ends in a cross; the last note is what is stored."""
+    lines = render_mermaid(_missing_batch().events).splitlines()
+    assert "    B0--xP0: offset 143, answer lost (rule-1)" in lines
+    assert "    P0->>B0: E 143-150 attempt 3" in lines
+    assert lines[-1] == "    Note over B0: appended, by offset:<br/>orders-0: A B C D E"
+
+
+def test_mermaid_takes_nothing_from_outside_for_its_own() -> None:
+    """Names with line ends, `;`, `#` or tags cannot break out of their place."""
+    recording = Recording(client_id="a;b\nNote over P0: #1 <script>")
+    recording.append(A, topic="x<y>")
+    text = render_mermaid(recording.events)
+    assert "a#59;b Note over P0: #35;1 #lt;script#gt;" in text
+    assert all(line.startswith(("sequenceDiagram", "    ")) for line in text.splitlines())
+
+
+def test_svg_is_well_formed_and_says_what_it_is() -> None:
+    """A name and a description for those who cannot see it, and nothing from elsewhere."""
+    svg = render_svg(_missing_batch().events, "A batch is lost")
+    root = ET.fromstring(svg)
+    assert root.get("role") == "img"
+    assert root.findtext(f"{_SVG}title") == "A batch is lost"
+    description = root.findtext(f"{_SVG}desc") or ""
+    assert "request lost (rule-1)" in description
+    assert "appended, in order: A B C D E" in description
+    assert "prefers-color-scheme: dark" in svg
+    assert not re.search(r"<script|href|url\(|http://(?!www\.w3\.org/2000/svg)", svg)
+
+
+def test_svg_shows_every_verdict_window_and_fault() -> None:
+    """The numbers that matter can be read in it."""
+    texts = _texts(render_svg(_missing_batch().events))
+    assert texts.count("refused: 45 OUT_OF_ORDER_SEQUENCE_NUMBER") == 2
+    assert "duplicate, stored before at offset 143" in texts
+    assert "request lost (rule-1)" in texts
+    assert "answer lost (rule-1)" in texts
+    assert texts.count("A 114-120") == 9, "in eight windows after it was stored, and in the log"
+
+
+def test_svg_crosses_stand_where_messages_were_lost() -> None:
+    """One cross for each lost message."""
+    root = ET.fromstring(render_svg(_missing_batch().events))
+    assert sum(path.get("class") == "cross" for path in root.iter(f"{_SVG}path")) == 2
+
+
+def test_svg_escapes_what_comes_from_outside() -> None:
+    """Client ids are text, never markup."""
+    recording = Recording(client_id='<b>&"')
+    recording.append(A)
+    assert '<b>&"' in _texts(render_svg(recording.events))
+
+
+def test_everything_stands_within_the_picture() -> None:
+    """No box lies beyond the edge, however many partitions and however large the numbers."""
+    recording = Recording(client_id="a-client-with-quite-a-long-name")
+    big = [(10**9 + 1000 * n, 10**9 + 1000 * n + 999) for n in range(6)]
+    for partition in range(9):
+        recording.append(big[5], window=big[:5], partition=partition, correlation_id=1)
+    root = ET.fromstring(render_svg(recording.events))
+    width, height = float(root.get("width", 0)), float(root.get("height", 0))
+    for box in root.iter(f"{_SVG}rect"):
+        if box.get("width") != "100%":
+            assert float(box.get("x", 0)) + float(box.get("width", 0)) <= width
+            assert float(box.get("y", 0)) + float(box.get("height", 0)) <= height
+
+
+@pytest.mark.parametrize(
+    "action",
+    ["drop_request", "drop_response", "delay_request", "delay_response", "error", "error_after",
+     "close_before", "close_after", "close_within", "trickle", "swap", "twice", "crash", "new_one"],
+)  # fmt: skip
+def test_every_fault_can_be_drawn(action: str) -> None:
+    """Each action has words, also one that is newer than the diagram; Mermaid needs some on every arrow."""
+    recording = Recording()
+    recording.hit(action, A)
+    if action not in {"drop_request", "close_before", "error"}:
+        recording.append(A, correlation_id=1)
+    text = render_mermaid(recording.events)
+    assert action_text(action) in text
+    assert action_text(action) in render_svg(recording.events)
+    assert not [line for line in text.splitlines()[1:] if line.rstrip().endswith(":")]
+
+
+def test_nothing_recorded_is_still_a_picture() -> None:
+    """A run without events has no steps, and breaks nothing."""
+    assert render_mermaid([]).startswith("sequenceDiagram\n")
+    ET.fromstring(render_svg([]))
