@@ -27,6 +27,7 @@ from broker.coordination.topic_registry import TopicRegistry
 from broker.decisions import Decisions
 from broker.environment import Environment
 from broker.essential_task import essential_task
+from broker.faults.faults import Faults
 from broker.flusher import Flusher
 from broker.membership import Membership, StandAlone
 from broker.metrics import Metrics
@@ -60,6 +61,7 @@ class Broker:
         self.environment = environment
         self.metrics = Metrics()
         self.decisions = Decisions(self.metrics)
+        self.faults = Faults(self)
         self.partitions: dict[tuple[str, int], Partition] = {}
         """The replicas on this broker, by topic and index."""
         self.now_ms = environment.now_ms
@@ -289,6 +291,7 @@ class Broker:
     def begin_stop(self) -> None:
         """Lets no fetch wait any longer, so that the connections can be closed soon."""
         self.is_stopping = True
+        self.faults.stop()
         for partition in self.partitions.values():
             partition.wake_fetches()
             partition.wake_followers()

@@ -16,7 +16,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final, cast
+from typing import Final, Self, cast
 
 from broker.listener_names import PLAINTEXT
 from broker.memory_budget import MemoryBudget
@@ -39,6 +39,26 @@ _SCRATCH: Final = bytearray(64 * 1024)
 Buffers = Sequence[bytes]
 Dispatched = Buffers | Awaitable[Buffers | None] | None
 """A framed answer, one that is still to come, or None where the client expects none."""
+Dispatch = Callable[[Frame, Peer], Dispatched]
+"""Raises `DecodeError` or `CloseConnectionError` where the connection has to end."""
+
+
+class Pieces(tuple[bytes]):  # noqa: SLOT001 - a tuple can have no slots of its own
+    """An answer that is written `piece_bytes` at a time, with a pause before each next piece.
+
+    Only a fault asks for this. With `closes` the connection ends behind the last piece.
+    """
+
+    piece_bytes: int
+    pause_s: float
+    closes: bool
+
+    def __new__(
+        cls, data: bytes, piece_bytes: int, pause_s: float, *, closes: bool = False
+    ) -> Self:
+        pieces = super().__new__(cls, (data,))
+        pieces.piece_bytes, pieces.pause_s, pieces.closes = piece_bytes, pause_s, closes
+        return pieces
 
 
 class _Slot:
@@ -56,7 +76,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def __init__(
         self,
-        dispatch: Callable[[Frame, Peer], Dispatched],
+        dispatch: Dispatch,
         *,
         connection_id: int,
         listener_name: str = PLAINTEXT,
@@ -65,7 +85,8 @@ class Connection(asyncio.BufferedProtocol):
         connections: set[Connection],
         metrics: Metrics,
     ) -> None:
-        self._dispatch = dispatch
+        self.dispatch = dispatch
+        """What answers the frames; replaced while there are faults."""
         self._receiver = FrameReceiver(frame_size_max)
         self._budget = budget
         self._connections = connections
@@ -234,7 +255,7 @@ class Connection(asyncio.BufferedProtocol):
     # --- answering ---
 
     def _handle(self, frame: Frame) -> None:
-        dispatched = self._dispatch(frame, self._peer)
+        dispatched = self.dispatch(frame, self._peer)
         if dispatched is None:
             self._release()
         elif isinstance(dispatched, Sequence):  # before Awaitable: nearly always, and cheaper
@@ -286,10 +307,32 @@ class Connection(asyncio.BufferedProtocol):
         """Writes the answers whose turn it is, as far as the client takes them."""
         slots = self._slots
         while slots and slots[0].ready and (self._is_draining or not self._is_writing_paused):
-            buffers = slots.popleft().buffers
+            buffers = slots[0].buffers
+            if isinstance(buffers, Pieces):
+                slots[0].ready = False  # it keeps its place until the last piece is out
+                self._write_piece(buffers, 0)
+                return
+            slots.popleft()
             self._count_unsent(-_size(buffers))
             if buffers is not None:
                 self._write(buffers)
+
+    def _write_piece(self, pieces: Pieces, position: int) -> None:
+        if self._transport is None:
+            return
+        (data,) = pieces
+        end = position + pieces.piece_bytes
+        self._transport.write(data[position:end])
+        if end < len(data):
+            loop = asyncio.get_running_loop()
+            loop.call_later(pieces.pause_s, self._write_piece, pieces, end)
+        elif pieces.closes:
+            self.close("a fault ends it within an answer")
+        else:
+            self._slots.popleft()
+            self._count_unsent(-len(data))
+            self._flush_slots()
+            self._pump()
 
     def _write(self, buffers: Buffers) -> None:
         if self._transport is None:

@@ -90,7 +90,7 @@ class KafkaDispatcher:
         header = read_request_header(frame)
         api, handle = self._route(header)
         if api is api_versions.API and not api.serves(header.api_version):
-            return _framed(api, header, 0, api_versions.unsupported_version())
+            return framed(api, header, 0, api_versions.unsupported_version())
         flexible = api.is_flexible(header.api_version)
         position = header.body_position
         if flexible:
@@ -99,8 +99,8 @@ class KafkaDispatcher:
         self._broker.metrics.requests[api.name] += 1
         outcome = handle(Request(header, body, peer), self._broker)
         if not isinstance(outcome, bytes) and isinstance(outcome, Awaitable):
-            return _framed_later(api, header, outcome)
-        return _framed(api, header, header.api_version, outcome)
+            return framed_later(api, header, outcome)
+        return framed(api, header, header.api_version, outcome)
 
     def _route(self, header: RequestHeader) -> tuple[Api, Handler]:
         found = HANDLERS.get(header.api_key)
@@ -115,13 +115,15 @@ class KafkaDispatcher:
         return found
 
 
-async def _framed_later(
+async def framed_later(
     api: Api, header: RequestHeader, outcome: Awaitable[Answer]
 ) -> Buffers | None:
-    return _framed(api, header, header.api_version, await outcome)
+    """The same of an answer that is still to come."""
+    return framed(api, header, header.api_version, await outcome)
 
 
-def _framed(api: Api, header: RequestHeader, version: int, answer: Answer) -> Buffers | None:
+def framed(api: Api, header: RequestHeader, version: int, answer: Answer) -> Buffers | None:
+    """The answer behind its length and its header."""
     # ApiVersions keeps response header 0 in all versions, so that any client can read it (KIP-511).
     flexible = api.is_flexible(version) and api is not api_versions.API
     if isinstance(answer, bytes):
@@ -130,6 +132,6 @@ def _framed(api: Api, header: RequestHeader, version: int, answer: Answer) -> Bu
     if isinstance(answer, NoResponse):
         return None
     if isinstance(answer, Mapping):
-        return _framed(api, header, version, api.encode_response(version, answer))
+        return framed(api, header, version, api.encode_response(version, answer))
     size = sum(map(len, answer))
     return (response_prefix(header.correlation_id, size, flexible=flexible), *answer)

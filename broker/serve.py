@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import itertools
 import logging
 import os
 import signal
@@ -75,6 +76,7 @@ async def _serve(config: Config) -> int:
     await broker.start({one.name: one.advertised for one in listeners})
     budget = MemoryBudget(REQUEST_MEMORY_FRAMES * config.request_size_max)
     kafka, native = KafkaDispatcher(broker), NativeDispatcher(broker)
+    connection_ids = itertools.count(1)
     servers = [
         Server(
             one.socket,
@@ -83,9 +85,11 @@ async def _serve(config: Config) -> int:
             config=config,
             budget=budget,
             metrics=broker.metrics,
+            connection_ids=connection_ids,
         )
         for one in listeners
     ]
+    broker.faults.watch(servers)
     for server in servers:
         await server.start()
     admin = AdminServer(admin_socket, broker)

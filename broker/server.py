@@ -13,16 +13,14 @@ import logging
 import resource
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from broker.config import Address, Config
-from broker.connection import Connection, Dispatched
+from broker.connection import Connection, Dispatch
 from broker.listener_names import PLAINTEXT
 from broker.memory_budget import MemoryBudget
 from broker.metrics import Metrics
-from broker.request import Peer
-from protocol.framing import Frame
 
 logger = logging.getLogger(__name__)
 
@@ -76,21 +74,26 @@ class Server:
     def __init__(
         self,
         listener: socket.socket,
-        dispatch: Callable[[Frame, Peer], Dispatched],
+        dispatch: Dispatch,
         *,
         listener_name: str = PLAINTEXT,
         config: Config,
         budget: MemoryBudget,
         metrics: Metrics,
+        connection_ids: Iterator[int] | None = None,
     ) -> None:
+        """`connection_ids`: shared by the ports of a broker, so that each id names one connection."""
         self._listener = listener
         self._listener_name = listener_name
-        self._dispatch = dispatch
+        self.dispatch = dispatch
+        self.route: Callable[[Connection], Dispatch] | None = None
+        """Chooses the dispatcher of a new connection; None: `dispatch`. Set while there are faults."""
         self._config = config
         self._budget = budget
         self._metrics = metrics
-        self._connections: set[Connection] = set()
-        self._connection_ids = itertools.count(1)
+        self.connections: set[Connection] = set()
+        """Those that are open. Nothing may depend on their order."""
+        self._connection_ids = itertools.count(1) if connection_ids is None else connection_ids
         self._connections_max = most_connections(config.connections_max)
         self._server: asyncio.Server | None = None
 
@@ -105,15 +108,18 @@ class Server:
             metrics.connections_refused_total += 1
             return _Refusal(f"{self._connections_max} are open")
         metrics.connections_accepted_total += 1
-        return Connection(
-            self._dispatch,
+        connection = Connection(
+            self.dispatch,
             connection_id=next(self._connection_ids),
             listener_name=self._listener_name,
             frame_size_max=self._config.request_size_max,
             budget=self._budget,
-            connections=self._connections,
+            connections=self.connections,
             metrics=metrics,
         )
+        if self.route is not None:
+            connection.dispatch = self.route(connection)
+        return connection
 
     def close_idle(self) -> None:
         """Closes connections that have been silent for longer than `connections_max_idle_ms`."""
@@ -121,7 +127,7 @@ class Server:
         if idle_ms < 0:
             return
         oldest = time.monotonic() - idle_ms / 1000
-        for connection in [one for one in self._connections if one.is_idle_since(oldest)]:
+        for connection in [one for one in self.connections if one.is_idle_since(oldest)]:
             self._metrics.connections_idle_closed_total += 1
             connection.close(f"silent for more than {idle_ms} ms")
 
@@ -130,7 +136,7 @@ class Server:
         if not self._budget.is_awaited:
             return
         oldest = time.monotonic() - LARGE_REQUEST_TIMEOUT_S
-        for connection in [one for one in self._connections if one.holds_memory_since(oldest)]:
+        for connection in [one for one in self.connections if one.holds_memory_since(oldest)]:
             connection.close(
                 f"a large request did not arrive within {LARGE_REQUEST_TIMEOUT_S:.0f} s, "
                 "and others wait for its memory"
@@ -140,7 +146,7 @@ class Server:
         """Accepts nobody any more, answers what is in flight, closes what is left after a while."""
         if self._server is not None:
             self._server.close()
-        connections = list(self._connections)
+        connections = list(self.connections)
         if not connections:
             return
         drains = [asyncio.ensure_future(connection.drain()) for connection in connections]

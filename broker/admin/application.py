@@ -18,6 +18,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 from broker.admin.decisions import LIST_MAX, DecisionPages
 from broker.admin.documents import producer_document, ready_document, topics_document
 from broker.admin.exposition import CONTENT_TYPE, Exposition
+from broker.admin.faults import FaultPages
 from broker.admin.query import read_count, read_optional
 from broker.admin.view import BrokerView, PartitionView
 
@@ -73,6 +74,7 @@ def application(broker: BrokerView) -> web.Application:
             web.get("/topics", pages.topics),
             web.get("/producers/{topic}/{partition}", pages.producers),
             web.get("/decisions", decisions.decisions),
+            *FaultPages(broker).routes(),
         ]
     )
     return app

@@ -12,6 +12,7 @@ from typing import Protocol
 
 from broker.config import Config
 from broker.decisions import Decisions
+from broker.faults.faults import Faults
 from broker.metrics import Metrics
 from storage.producer_state import ProducerStates
 
@@ -68,6 +69,8 @@ class BrokerView(Protocol):
     def metrics(self) -> Metrics: ...
     @property
     def decisions(self) -> Decisions: ...
+    @property
+    def faults(self) -> Faults: ...
     @property
     def partitions(self) -> Mapping[tuple[str, int], PartitionView]: ...
     @property

@@ -10,7 +10,7 @@ with fields, at once or later; what it raises as `KafkaError` becomes the error.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from broker.connection import Buffers, Dispatched
@@ -68,24 +68,24 @@ class Exchange:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         replica_fetch = (replication.ReplicaFetch.read, ReplicaFetches().handle)
-        self._handlers: Handlers = {**HANDLERS, "replica_fetch": replica_fetch}
+        self.handlers: Handlers = {**HANDLERS, "replica_fetch": replica_fetch}
 
     def answer(self, frame: Frame, peer: Peer) -> Dispatched:
         """Raises `CloseConnectionError` as acks=0 asks for."""
         head: dict[str, Any] = {"type": _UNREADABLE, "correlation_id": None}
         try:
-            fields = _read_head(frame, head, self._handlers)
-            read, handle = self._handlers[head["type"]]
+            fields = read_head(frame, head, self.handlers)
+            read, handle = self.handlers[head["type"]]
             self._broker.metrics.requests[f"native_{head['type']}"] += 1
             outcome = handle(read(fields), peer, self._broker)
         except KafkaError as error:
-            return _framed(head, failure(error))
+            return framed(head, failure(error))
         if isinstance(outcome, Awaitable):
             return _framed_later(head, outcome)
-        return _framed(head, outcome)
+        return framed(head, outcome)
 
 
-def _read_head(frame: Frame, head: dict[str, Any], handlers: Handlers) -> Fields:
+def read_head(frame: Frame, head: dict[str, Any], handlers: Collection[str]) -> Fields:
     """Fills `head` as far as it can be read, so that also a complaint finds its message.
 
     Raises `KafkaError`: INVALID_REQUEST, and UNSUPPORTED_VERSION for an unknown type.
@@ -113,12 +113,13 @@ async def _framed_later(
     head: Mapping[str, Any], outcome: Awaitable[AnswerFields]
 ) -> Buffers | None:
     try:
-        return _framed(head, await outcome)
+        return framed(head, await outcome)
     except KafkaError as error:
-        return _framed(head, failure(error))
+        return framed(head, failure(error))
 
 
-def _framed(head: Mapping[str, Any], answer: AnswerFields) -> Buffers | None:
+def framed(head: Mapping[str, Any], answer: AnswerFields) -> Buffers | None:
+    """The answer to the message of this head."""
     if isinstance(answer, NoResponse):
         return None
     body = encode_message({**head, **SUCCESS, **answer})

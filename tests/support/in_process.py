@@ -6,6 +6,7 @@ async with in_process(tmp_path, log_flush=LogFlush.COMMIT) as running:
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -49,6 +50,7 @@ async def in_process(
     await broker.start({one.name: one.advertised for one in listeners})
     kafka, native = KafkaDispatcher(broker), NativeDispatcher(broker)
     budget = MemoryBudget(config.request_size_max)
+    connection_ids = itertools.count(1)
     servers = [
         Server(
             one.socket,
@@ -57,9 +59,11 @@ async def in_process(
             config=config,
             budget=budget,
             metrics=broker.metrics,
+            connection_ids=connection_ids,
         )
         for one in listeners
     ]
+    broker.faults.watch(servers)
     for server in servers:
         await server.start()
     try:

@@ -1,0 +1,74 @@
+"""The dispatcher of one connection while there are rules for requests.
+
+It stands in front of the port's own dispatcher, and is taken away with the last rule. A request
+that a rule delays or freezes keeps those behind it waiting: a connection is worked on in order. It
+is processed when its time comes even if the client has gone by then, like a packet that is late.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+from broker.connection import Buffers, Connection, Dispatched
+from broker.faults.requests import finished
+from broker.request import Peer
+from protocol.framing import Frame
+
+if TYPE_CHECKING:
+    from broker.faults.port import FaultyPort
+
+
+class Plan(NamedTuple):
+    """What is to be done with one request."""
+
+    process: Callable[[], Dispatched]
+    wait: Callable[[], Awaitable[object]] | None = None
+    """What has to pass before it."""
+
+
+class FaultyDispatcher:
+    """Asks the rules about every request of one connection."""
+
+    def __init__(self, connection: Connection, port: FaultyPort) -> None:
+        self._connection = connection
+        self._port = port
+        self._last: asyncio.Event | None = None
+        """Set when the last of the requests that wait has begun to be processed."""
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether requests wait for their turn, so that no other dispatcher may pass them."""
+        return self._last is not None
+
+    def __call__(self, frame: Frame, peer: Peer) -> Dispatched:
+        """Raises as the port's own dispatcher does."""
+        if self._last is not None:
+            return self._late(lambda: self._port.plan(frame, peer))
+        plan = self._port.plan(frame, peer)
+        return plan.process() if plan.wait is None else self._late(lambda: plan)
+
+    def _late(self, make_plan: Callable[[], Plan]) -> Awaitable[Buffers | None]:
+        before, begun = self._last, asyncio.Event()
+        self._last = begun
+        task = asyncio.ensure_future(self._in_turn(make_plan, before, begun))
+        self._port.keep(task)
+        return asyncio.shield(task)
+
+    async def _in_turn(
+        self, make_plan: Callable[[], Plan], before: asyncio.Event | None, begun: asyncio.Event
+    ) -> Buffers | None:
+        try:
+            if before is not None:
+                await before.wait()
+            plan = make_plan()
+            if plan.wait is not None:
+                await plan.wait()
+            dispatched = plan.process()
+        finally:
+            begun.set()
+            if self._last is begun:
+                self._last = None
+                self._port.settle(self._connection)
+        return await finished(dispatched)

@@ -1,0 +1,93 @@
+"""The fields of one JSON object of a rule: read by name, checked, and none left over.
+
+Every complaint is a `RuleError` of one sentence that names the field, its value, and what it takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Self
+
+INT32_MAX: Final = 2**31 - 1
+INT64_MAX: Final = 2**63 - 1
+
+
+class RuleError(Exception):
+    """The rule cannot be used; the message says why in one sentence."""
+
+
+class Fields:
+    """What somebody sent. `close` complains about the fields that nobody asked for."""
+
+    def __init__(self, where: str, given: object) -> None:
+        """`where`: the path of the object in the rule, for complaints; empty at the top."""
+        if not isinstance(given, Mapping):
+            raise RuleError(f"{where or 'a rule'} takes an object, not {given!r}")
+        self._where = where
+        self._given: Mapping[str, Any] = given
+        self._asked: dict[str, None] = {}
+
+    def __contains__(self, name: str) -> bool:
+        return self._given.get(name) is not None
+
+    def value(self, name: str) -> Any:
+        """As it was sent; None where it is missing."""
+        self._asked[name] = None
+        return self._given.get(name)
+
+    def integer(
+        self, name: str, default: int | None = None, *, least: int = 0, most: int = INT64_MAX
+    ) -> int | None:
+        """A whole number from `least` to `most`, both included."""
+        value = self.value(name)
+        if value is None:
+            return default
+        if type(value) is not int or not least <= value <= most:
+            raise self.wrong(name, f"a whole number from {least} to {most}")
+        return value
+
+    def number(self, name: str, default: float, *, least: float, most: float) -> float:
+        value = self.value(name)
+        if value is None:
+            return default
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise self.wrong(name, f"a number from {least:g} to {most:g}")
+        if not least <= value <= most:
+            raise self.wrong(name, f"a number from {least:g} to {most:g}")
+        return float(value)
+
+    def text(self, name: str, default: str | None = None) -> str | None:
+        value = self.value(name)
+        if value is None:
+            return default
+        if not isinstance(value, str) or not value:
+            raise self.wrong(name, "a text")
+        return value
+
+    def needed(self, name: str, takes: str) -> Any:
+        """The value. Raises `RuleError` where it is missing."""
+        value = self.value(name)
+        if value is None:
+            raise RuleError(f"{self.path(name)} is missing: it takes {takes}")
+        return value
+
+    def inside(self, name: str) -> Self:
+        """The fields of a nested object; none where it is missing."""
+        value = self.value(name)
+        return type(self)(self.path(name), {} if value is None else value)
+
+    def close(self) -> None:
+        """Raises `RuleError` for a field that nobody has asked for."""
+        for name in self._given:
+            if name not in self._asked:
+                takes = ", ".join(self._asked) or "no fields"
+                raise RuleError(f"{self.path(str(name))}: there is no such field, only {takes}")
+
+    def path(self, name: str) -> str:
+        return f"{self._where}.{name}" if self._where else name
+
+    def wrong(self, name: str, takes: str) -> RuleError:
+        return RuleError(f"{self.path(name)} takes {takes}, not {self._given.get(name)!r}")
+
+
+Reader = Callable[[Fields], Any]

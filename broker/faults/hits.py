@@ -1,0 +1,77 @@
+"""Hits become events: each is kept among the decisions, and followed like them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from broker.decisions import FaultedBatch, FaultHit
+from broker.faults.match import Part
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from broker.decisions import Decisions
+    from broker.faults.requests import ReadRequest
+    from broker.faults.rule import Rule
+
+_NUMBER_TO_COME: Final = 0
+_NOBODY: Final = 0
+
+
+class Hits:
+    """Writes hits into the decisions. Single owner: the event loop."""
+
+    def __init__(self, decisions: Decisions, now_ms: Callable[[], int]) -> None:
+        self._decisions = decisions
+        self._now_ms = now_ms
+
+    def on_request(self, rule: Rule, request: ReadRequest, parts: Sequence[Part]) -> None:
+        """`parts` are those that the rule has picked."""
+        facts, peer = request.facts, request.peer
+        self._decisions.record_fault(
+            FaultHit(
+                number=_NUMBER_TO_COME,
+                time_ms=self._now_ms(),
+                rule=rule.name,
+                action=rule.action.type,
+                api=facts.api,
+                connection_id=peer.connection_id,
+                correlation_id=facts.correlation_id,
+                client_id=facts.client_id,
+                address=peer.address,
+                batches=_batches(parts),
+            )
+        )
+
+    def on_broker(self, rule: Rule, where: str = "", parts: Sequence[Part] = ()) -> None:
+        """What hit no request: a file, a link, the session. `where` says which one."""
+        self._decisions.record_fault(
+            FaultHit(
+                number=_NUMBER_TO_COME,
+                time_ms=self._now_ms(),
+                rule=rule.name,
+                action=rule.action.type,
+                api="",
+                connection_id=_NOBODY,
+                correlation_id=_NOBODY,
+                client_id=None,
+                address=where,
+                batches=_batches(parts),
+            )
+        )
+
+
+def _batches(parts: Sequence[Part]) -> tuple[FaultedBatch, ...]:
+    return tuple(
+        FaultedBatch(
+            part.topic,
+            part.partition,
+            part.producer_id,
+            part.producer_epoch,
+            part.base_sequence,
+            part.last_sequence,
+        )
+        for part in parts
+        if part.has_batch
+    )

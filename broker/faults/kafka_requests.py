@@ -1,0 +1,181 @@
+"""Requests of the Kafka port: read for the rules, and refused with the response of their API."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from broker.connection import Dispatched
+from broker.dispatch import HANDLERS, Handler, framed, framed_later
+from broker.faults import error_responses
+from broker.faults.match import NO_PARTITION, Part, RequestFacts
+from broker.faults.requests import ReadRequest
+from broker.produce import ACKS_NONE
+from broker.request import Answer, CloseConnectionError, NoResponse, Outcome, Peer, Request
+from protocol.errors import DecodeError, KafkaError
+from protocol.framing import Frame
+from protocol.headers import RequestHeader, read_request_header, skip_tagged_fields
+from protocol.record_batch import Buffer, read_header
+from protocol.registry import Api
+
+if TYPE_CHECKING:
+    from broker.broker import Broker
+
+
+class _Inside(NamedTuple):
+    """A decoded request and its handler."""
+
+    api: Api
+    handle: Handler
+    header: RequestHeader
+    body: Any
+
+
+class KafkaRequests:
+    """`Requests` for one broker."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    def read(self, frame: Frame, peer: Peer) -> ReadRequest | None:
+        """None for what the dispatcher will refuse."""
+        try:
+            inside = _read(frame)
+        except DecodeError:
+            return None
+        if inside is None:
+            return None
+        api, header = inside.api, inside.header
+        parts = tuple(self._parts(api.name, inside.body))
+        facts = RequestFacts(
+            api.name, header.api_version, header.client_id, header.correlation_id, parts
+        )
+        return ReadRequest(facts, frame, peer, inside)
+
+    def refuse(self, request: ReadRequest, parts: Sequence[Part], error: KafkaError) -> Dispatched:
+        """Only what is left of the request, if anything, is processed."""
+        inside: _Inside = request.inside
+        _check_answered(inside, error)
+        refused = self._refused(request, parts, error)
+        if len(parts) == len(request.facts.parts):
+            return self._framed(inside, refused)
+        rest = error_responses.without(
+            inside.body, lambda key, index: self._is_in(parts, key, index)
+        )
+        return self._merged(inside, self._handle(request, rest), refused)
+
+    def refuse_after(
+        self, request: ReadRequest, parts: Sequence[Part], error: KafkaError
+    ) -> Dispatched:
+        """All of it is processed; the rows of the error take the place of the others."""
+        inside: _Inside = request.inside
+        outcome = self._handle(request, inside.body)
+        _check_answered(inside, error)
+        return self._merged(inside, outcome, self._refused(request, parts, error))
+
+    def _handle(self, request: ReadRequest, body: Any) -> Outcome:
+        inside: _Inside = request.inside
+        self._broker.metrics.requests[inside.api.name] += 1
+        return inside.handle(Request(inside.header, body, request.peer), self._broker)
+
+    def _refused(self, request: ReadRequest, parts: Sequence[Part], error: KafkaError) -> Answer:
+        inside: _Inside = request.inside
+        refusal = error_responses.Refusal(
+            request=Request(inside.header, inside.body, request.peer),
+            error=error,
+            is_refused=lambda key, index: self._is_in(parts, key, index),
+            topics=list(dict.fromkeys(part.topic for part in parts)),
+        )
+        return error_responses.BUILDERS[inside.api.name](refusal, self._broker)
+
+    def _framed(self, inside: _Inside, answer: Answer) -> Dispatched:
+        return framed(inside.api, inside.header, inside.header.api_version, answer)
+
+    def _merged(self, inside: _Inside, outcome: Outcome, refused: Answer) -> Dispatched:
+        if not isinstance(outcome, bytes) and isinstance(outcome, Awaitable):
+            later = self._merge_later(inside, outcome, refused)
+            return framed_later(inside.api, inside.header, later)
+        return self._framed(inside, _merge(inside, outcome, refused))
+
+    async def _merge_later(
+        self, inside: _Inside, outcome: Awaitable[Answer], refused: Answer
+    ) -> Answer:
+        return _merge(inside, await outcome, refused)
+
+    # --- what a request is about ---
+
+    def _is_in(self, parts: Sequence[Part], key: object, index: int) -> bool:
+        topic = self._name(key)
+        return any(
+            part.topic == topic and part.partition in {index, NO_PARTITION} for part in parts
+        )
+
+    def _name(self, key: object) -> str:
+        """Newer versions name topics by id."""
+        if isinstance(key, str):
+            return key
+        topic = self._broker.registry.topics_by_id.get(key)  # type: ignore[call-overload]
+        return "" if topic is None else str(topic.name)
+
+    def _parts(self, api: str, body: Any) -> Iterator[Part]:
+        if api == "metadata" and not body.topics:
+            yield from map(Part, self._broker.registry.topics)
+            return
+        for key, indexes, records in error_responses.topics_of(body):
+            name = self._name(key)
+            if not indexes:
+                yield Part(name)
+            for index, batch in zip(indexes, records, strict=True):
+                yield with_batch(name, index, batch)
+
+
+def with_batch(topic: str, partition: int, batch: Buffer | None) -> Part:
+    """A part and what its batch says, as far as there is one that can be read."""
+    if batch is None:
+        return Part(topic, partition)
+    try:
+        header = read_header(batch)
+    except DecodeError:
+        return Part(topic, partition)
+    return Part(
+        topic,
+        partition,
+        header.producer_id,
+        header.producer_epoch,
+        header.base_sequence,
+        header.last_sequence,
+        has_batch=True,
+    )
+
+
+def _read(frame: Frame) -> _Inside | None:
+    header = read_request_header(frame)
+    found = HANDLERS.get(header.api_key)
+    if found is None or not found[0].serves(header.api_version):
+        return None
+    api, handle = found
+    position = header.body_position
+    if api.is_flexible(header.api_version):
+        position = skip_tagged_fields(frame, position)
+    return _Inside(api, handle, header, api.decode_request(header.api_version, frame, position))
+
+
+def _check_answered(inside: _Inside, error: KafkaError) -> None:
+    """acks=0: nobody can be told, so the connection ends, as after any error."""
+    if getattr(inside.body, "acks", None) == ACKS_NONE:
+        raise CloseConnectionError(str(error))
+
+
+def _merge(inside: _Inside, answer: Answer, refused: Answer) -> Answer:
+    version = inside.header.api_version
+    assert not isinstance(answer, NoResponse)
+    return error_responses.merge(inside.api, version, _body(inside, answer), _body(inside, refused))
+
+
+def _body(inside: _Inside, answer: Answer) -> bytes:
+    assert not isinstance(answer, NoResponse)
+    if isinstance(answer, bytes):
+        return answer
+    if isinstance(answer, Mapping):
+        return inside.api.encode_response(inside.header.api_version, answer)
+    return b"".join(answer)

@@ -1,0 +1,159 @@
+"""What a rule applies to: every field that is given must hold.
+
+Fields of a partition (topic, partition, producer, sequence) must hold together for one partition of
+the request; those partitions are the ones that the rule has picked. Knows nothing of bytes: what a
+request is about arrives as `RequestFacts`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from broker.faults.fields import INT32_MAX, Fields, RuleError
+from broker.request import Peer
+
+_RANGE: Final = re.compile(r"(\d+)(?:-(\d+))?")
+_CAMEL_CASE: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
+BATCH_FIELDS: Final = ("producer_id", "producer_epoch", "base_sequence")
+PARTITION_FIELDS: Final = ("topic", "partition", *BATCH_FIELDS)
+REQUEST_FIELDS: Final = ("api", "api_version", "client_id", "connection")
+NO_PARTITION: Final = -1
+NO_VERSION: Final = -1
+
+
+class Part(NamedTuple):
+    """One partition that a request is about, and the batch for it if there is one."""
+
+    topic: str
+    partition: int = NO_PARTITION
+    """-1 where the request names the topic alone."""
+    producer_id: int = -1
+    producer_epoch: int = -1
+    base_sequence: int = -1
+    last_sequence: int = -1
+    has_batch: bool = False
+
+
+class RequestFacts(NamedTuple):
+    """What a rule can match of one request."""
+
+    api: str
+    api_version: int
+    """-1 on the native port, whose messages have none."""
+    client_id: str | None
+    correlation_id: int
+    parts: Sequence[Part] = ()
+    is_between_brokers: bool = False
+    from_broker: int | None = None
+    """The broker that asks, of a message between brokers."""
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class Match:
+    """The conditions; None holds for anything."""
+
+    api: str | None = None
+    api_version: int | None = None
+    client_id: str | None = None
+    producer_id: int | None = None
+    producer_epoch: int | None = None
+    topic: str | None = None
+    partition: int | None = None
+    base_sequence: tuple[int, int] | None = None
+    """From the first to the last, both included."""
+    connection: int | None = None
+
+    @classmethod
+    def read(cls, fields: Fields) -> Match:
+        """Raises `RuleError`."""
+        return cls(
+            api=_api(fields),
+            api_version=fields.integer("api_version", most=2**15 - 1),
+            client_id=fields.text("client_id"),
+            producer_id=fields.integer("producer_id"),
+            producer_epoch=fields.integer("producer_epoch", most=2**15 - 1),
+            topic=fields.text("topic"),
+            partition=fields.integer("partition", most=INT32_MAX),
+            base_sequence=_sequences(fields),
+            connection=fields.integer("connection", least=1),
+        )
+
+    @property
+    def given(self) -> list[str]:
+        """The names of the fields that are conditions."""
+        return [name for name in self.__slots__ if getattr(self, name) is not None]
+
+    @property
+    def names_partitions(self) -> bool:
+        return any(getattr(self, name) is not None for name in PARTITION_FIELDS)
+
+    def pick(self, facts: RequestFacts, peer: Peer) -> Sequence[Part] | None:
+        """The partitions that the rule applies to; None where it does not apply at all."""
+        if (
+            not self._is(self.api, facts.api)
+            or not self._is(self.api_version, facts.api_version)
+            or not self._is(self.client_id, facts.client_id)
+            or not self._is(self.connection, peer.connection_id)
+        ):
+            return None
+        if not self.names_partitions:
+            return facts.parts
+        return [part for part in facts.parts if self.picks_part(part)] or None
+
+    def picks_part(self, part: Part) -> bool:
+        """Whether everything about partitions holds for this one."""
+        return (
+            self._is(self.topic, part.topic)
+            and self._is(self.partition, part.partition)
+            and self._is(self.producer_id, part.producer_id)
+            and self._is(self.producer_epoch, part.producer_epoch)
+            and self._has_sequence(part)
+        )
+
+    def _has_sequence(self, part: Part) -> bool:
+        if self.base_sequence is None:
+            return True
+        first, last = self.base_sequence
+        return part.has_batch and first <= part.base_sequence <= last
+
+    @staticmethod
+    def _is(wanted: object, found: object) -> bool:
+        return wanted is None or wanted == found
+
+    def document(self) -> dict[str, Any]:
+        """The conditions, for JSON."""
+        shown = {name: getattr(self, name) for name in self.given}
+        if self.base_sequence is not None:
+            first, last = self.base_sequence
+            shown["base_sequence"] = first if first == last else f"{first}-{last}"
+        return shown
+
+
+def _api(fields: Fields) -> str | None:
+    """`produce`, or as Kafka writes it: `Produce`, `InitProducerId`."""
+    name = fields.text("api")
+    return None if name is None else _CAMEL_CASE.sub("_", name).lower()
+
+
+def _sequences(fields: Fields) -> tuple[int, int] | None:
+    value = fields.value("base_sequence")
+    if value is None:
+        return None
+    if type(value) is int and 0 <= value <= INT32_MAX:
+        return value, value
+    found = _RANGE.fullmatch(value) if isinstance(value, str) else None
+    first = int(found[1]) if found else -1
+    last = int(found[2] or found[1]) if found else -1
+    if not 0 <= first <= last <= INT32_MAX:
+        raise fields.wrong("base_sequence", "a sequence (114) or a range of them ('114-120')")
+    return first, last
+
+
+def refuse_fields(match: Match, names: Sequence[str], why: str) -> None:
+    """Raises `RuleError` for the first condition among `names`."""
+    for name in match.given:
+        if name in names:
+            raise RuleError(f"match.{name}: {why}")

@@ -1,0 +1,104 @@
+"""Messages of the native port: read for the rules, and refused with the `error` of their answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from broker.connection import Buffers, Dispatched
+from broker.faults.kafka_requests import with_batch
+from broker.faults.match import NO_VERSION, Part, RequestFacts
+from broker.faults.requests import Dispatch, ReadRequest, finished
+from broker.faults.served import BETWEEN_BROKERS
+from broker.native.exchange import HANDLERS, framed, read_head
+from broker.native.failure import failure
+from broker.produce import ACKS_NONE
+from broker.request import CloseConnectionError, Peer
+from protocol.errors import KafkaError
+from protocol.framing import Frame
+from protocol.native import messages, replication
+
+if TYPE_CHECKING:
+    from broker.broker import Broker
+
+_READERS: Final = {
+    "replica_fetch": replication.ReplicaFetch.read,
+    **{name: read for name, (read, _) in HANDLERS.items()},
+}
+_KAFKA_NAMES: Final = {"create_topic": "create_topics"}
+"""Messages that are another port's API by another name."""
+_NO_CORRELATION: Final = 0
+
+
+class _Inside(NamedTuple):
+    """A decoded message."""
+
+    head: dict[str, Any]
+    message: Any
+
+
+class NativeRequests:
+    """`Requests` for one broker. `process` is the port's own dispatcher."""
+
+    def __init__(self, broker: Broker, process: Dispatch) -> None:
+        self._broker = broker
+        self._process = process
+
+    def read(self, frame: Frame, peer: Peer) -> ReadRequest | None:
+        """None for what the dispatcher will refuse."""
+        head: dict[str, Any] = {"type": "error", "correlation_id": None}
+        try:
+            fields = read_head(frame, head, _READERS)
+            message = _READERS[head["type"]](fields)
+        except KafkaError:
+            return None
+        name = head["type"]
+        facts = RequestFacts(
+            api=_KAFKA_NAMES.get(name, name),
+            api_version=NO_VERSION,
+            client_id=peer.client_id,
+            correlation_id=head["correlation_id"] or _NO_CORRELATION,
+            parts=tuple(self._parts(message)),
+            is_between_brokers=name in BETWEEN_BROKERS,
+            from_broker=getattr(message, "broker_id", None),
+        )
+        return ReadRequest(facts, frame, peer, _Inside(head, message))
+
+    def refuse(self, request: ReadRequest, _parts: Sequence[Part], error: KafkaError) -> Dispatched:
+        """A message has one error for all of it."""
+        inside: _Inside = request.inside
+        _check_answered(inside, error)
+        return framed(inside.head, failure(error))
+
+    def refuse_after(
+        self, request: ReadRequest, _parts: Sequence[Part], error: KafkaError
+    ) -> Dispatched:
+        """The answer is the error alone."""
+        inside: _Inside = request.inside
+        answer = self._process(request.frame, request.peer)
+        _check_answered(inside, error)
+        return _in_place_of(answer, inside, error)
+
+    def _parts(self, message: Any) -> Iterator[Part]:
+        match message:
+            case messages.Produce():
+                yield with_batch(message.topic, message.partition, message.batch)
+            case messages.Metadata():
+                yield from map(Part, message.topics or self._broker.registry.topics)
+            case replication.ReplicaFetch() | messages.LeasePid():
+                for wanted in message.partitions:
+                    yield Part(wanted.topic, wanted.partition)
+            case messages.CreateTopic() | replication.AwaitTopic():
+                yield Part(message.topic)
+            case messages.Fetch() | messages.ProducerState() | replication.ReplicaSnapshot():
+                yield Part(message.topic, message.partition)
+
+
+async def _in_place_of(answer: Dispatched, inside: _Inside, error: KafkaError) -> Buffers | None:
+    await finished(answer)
+    return framed(inside.head, failure(error))
+
+
+def _check_answered(inside: _Inside, error: KafkaError) -> None:
+    if getattr(inside.message, "acks", None) == ACKS_NONE:
+        raise CloseConnectionError(str(error))

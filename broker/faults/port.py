@@ -1,0 +1,124 @@
+"""One port with rules: which rule acts on a request, and which connections ask at all.
+
+While there are rules for requests every connection of the port has a `FaultyDispatcher`; without
+them each has the port's own dispatcher, and nothing of this file runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final
+
+from broker.connection import Buffers, Connection
+from broker.faults.dispatcher import FaultyDispatcher, Plan
+from broker.faults.hits import Hits
+from broker.faults.match import Part
+from broker.faults.request_actions import Hit, RequestActions
+from broker.faults.requests import Dispatch, ReadRequest, Requests
+from broker.faults.rule import Rule
+from broker.request import Peer
+from broker.server import Server
+from protocol.framing import Frame
+
+_CUT: Final = "cut_replica_link"
+_FREEZE: Final = "freeze"
+
+
+class FaultyPort:
+    """One server, its own dispatcher, and the rules in front of it."""
+
+    def __init__(
+        self, server: Server, requests: Requests, hits: Hits, actions: RequestActions
+    ) -> None:
+        self._server = server
+        self._inner = server.dispatch
+        self._requests = requests
+        self._hits = hits
+        self._actions = actions
+        self._rules: Sequence[Rule] = ()
+        self._tasks: dict[asyncio.Future[Buffers | None], None] = {}
+
+    # --- with rules, or without ---
+
+    def use(self, rules: Sequence[Rule]) -> None:
+        """These rules from now on; with none, requests go past this file again."""
+        self._rules = rules
+        self._actions.forget_all_but(rules)
+        self._server.route = self._route if rules else None
+        for connection in self._server.connections:
+            self.settle(connection)
+
+    def settle(self, connection: Connection) -> None:
+        """Gives the connection the dispatcher that it should have now."""
+        now = connection.dispatch
+        if not isinstance(now, FaultyDispatcher):
+            if self._rules:
+                connection.dispatch = self._route(connection)
+        elif not self._rules and not now.is_waiting:
+            connection.dispatch = self._inner
+
+    def _route(self, connection: Connection) -> Dispatch:
+        return FaultyDispatcher(connection, self)
+
+    def keep(self, task: asyncio.Future[Buffers | None]) -> None:
+        """Remembers what goes on without its client, until it is done."""
+        self._tasks[task] = None
+        task.add_done_callback(self._on_done)
+
+    def _on_done(self, task: asyncio.Future[Buffers | None]) -> None:
+        self._tasks.pop(task, None)
+        error = None if task.cancelled() else task.exception()
+        if isinstance(error, AssertionError):
+            context = {"message": "a request under a fault failed", "exception": error}
+            task.get_loop().call_exception_handler(context)
+
+    def stop(self) -> None:
+        """Lets nothing hold back an answer, or the end of a connection, any longer."""
+        for task in list(self._tasks):
+            task.cancel()
+        self._actions.stop()
+
+    # --- one request ---
+
+    def plan(self, frame: Frame, peer: Peer) -> Plan:
+        """What the rules make of a request."""
+        hit = self._hit(frame, peer)
+        if hit is None:
+            return Plan(lambda: self._inner(frame, peer))
+        rule = hit.rule
+        if rule.action.type == _FREEZE:
+            return Plan(lambda: self._inner(frame, peer), rule.has_ended.wait)
+        if rule.action.type == "delay_request":
+            delay_s = rule.action.draw_s(rule.turns.rng)
+            return Plan(lambda: self._inner(frame, peer), lambda: asyncio.sleep(delay_s))
+        return Plan(lambda: self._actions.act(hit))
+
+    def _hit(self, frame: Frame, peer: Peer) -> Hit | None:
+        """The first rule that acts, counted."""
+        request = self._requests.read(frame, peer)
+        if request is None:
+            return None
+        now_s = asyncio.get_running_loop().time()
+        for rule in self._rules:
+            parts = _pick(rule, request)
+            if parts is None:
+                continue
+            hit = Hit(rule, request, parts)
+            if self._actions.awaits_second(rule):
+                return hit  # the first of the two has been counted
+            if rule.turns.take(now_s):
+                self._hits.on_request(rule, request, parts)
+                return hit
+        return None
+
+
+def _pick(rule: Rule, request: ReadRequest) -> Sequence[Part] | None:
+    """The parts of the request that the rule applies to; None for a request that it leaves alone."""
+    facts = request.facts
+    if rule.action.type == _CUT:
+        return facts.parts if facts.from_broker == rule.action.broker_id else None
+    is_meant = rule.match.api == facts.api or rule.action.type == _FREEZE
+    if facts.is_between_brokers and not is_meant:
+        return None
+    return rule.match.pick(facts, request.peer)

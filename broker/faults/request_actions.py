@@ -1,0 +1,220 @@
+"""What each action does to a request and its answer.
+
+Processing is the port's own dispatcher; what stands around it is here. An answer that is lost holds
+its place in the connection: what comes behind it waits, because a Kafka client that gets the answer
+to its second request first takes the broker for broken.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, NamedTuple
+
+from broker.connection import Buffers, Dispatched, Pieces
+from broker.faults.action import Later
+from broker.faults.match import Part
+from broker.faults.requests import Dispatch, ReadRequest, Requests, finished
+from broker.faults.rule import Rule
+from broker.request import CloseConnectionError
+from protocol.errors import KafkaError
+
+Crash = Callable[[Rule], None]
+"""Ends the process at once, and says why in the log. A simulation may return from it."""
+
+
+class Hit(NamedTuple):
+    """A rule that acts on a request."""
+
+    rule: Rule
+    request: ReadRequest
+    parts: Sequence[Part]
+    """What the rule has picked of it."""
+
+
+class _Held(NamedTuple):
+    """The first of two requests to be swapped."""
+
+    hit: Hit
+    answer: asyncio.Future[Dispatched]
+
+
+class RequestActions:
+    """The actions on one port."""
+
+    def __init__(self, process: Dispatch, requests: Requests, crash: Crash) -> None:
+        self._process_frame = process
+        self._requests = requests
+        self._crash = crash
+        self._held: dict[str, _Held] = {}
+        """By the name of the rule that swaps."""
+        self._silences: dict[asyncio.Future[None], None] = {}
+        self._actions: Final[dict[str, Callable[[Hit], Dispatched]]] = {
+            "drop_request": self._drop_request,
+            "drop_response": self._drop_response,
+            "delay_response": self._delay_response,
+            "error": lambda hit: requests.refuse(hit.request, hit.parts, _error(hit)),
+            "error_after": lambda hit: requests.refuse_after(hit.request, hit.parts, _error(hit)),
+            "close_before": self._close_before,
+            "close_after": self._close_after,
+            "close_within": self._in_pieces,
+            "trickle": self._in_pieces,
+            "swap": self._swap,
+            "twice": self._twice,
+            "crash": self._crash_before_response,
+            "cut_replica_link": self._drop_request,
+        }
+
+    def act(self, hit: Hit) -> Dispatched:
+        """The answer, if there is to be one. Raises `CloseConnectionError`."""
+        return self._actions[hit.rule.action.type](hit)
+
+    def forget_all_but(self, rules: Sequence[Rule]) -> None:
+        """Lets the requests go on that wait for a rule which is no more."""
+        names = {rule.name for rule in rules}
+        for name in [name for name in self._held if name not in names]:
+            self._release(name)
+
+    def stop(self) -> None:
+        """Ends every wait."""
+        self.forget_all_but(())
+        for silence in list(self._silences):
+            silence.cancel()
+
+    def _process(self, hit: Hit) -> Dispatched:
+        return self._process_frame(hit.request.frame, hit.request.peer)
+
+    # --- lost ---
+
+    def _drop_request(self, hit: Hit) -> Dispatched:
+        return None if hit.rule.action.later is Later.SEND else self._silence(None)
+
+    def _drop_response(self, hit: Hit) -> Dispatched:
+        answer = self._process(hit)
+        if answer is None:
+            return None  # the client expects none
+        return _nothing(answer) if hit.rule.action.later is Later.SEND else self._silence(answer)
+
+    async def _silence(self, answer: Dispatched) -> Buffers | None:
+        """Never answers; ends with the connection."""
+        await finished(answer)
+        silence: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._silences[silence] = None
+        try:
+            await silence
+        finally:
+            self._silences.pop(silence, None)
+        raise AssertionError("a lost answer never comes")
+
+    # --- late, or in pieces ---
+
+    async def _delayed(self, hit: Hit, answer: Dispatched) -> Buffers | None:
+        buffers = await finished(answer)
+        await asyncio.sleep(hit.rule.action.draw_s(hit.rule.turns.rng))
+        return buffers
+
+    def _delay_response(self, hit: Hit) -> Dispatched:
+        answer = self._process(hit)
+        return None if answer is None else self._delayed(hit, answer)
+
+    def _in_pieces(self, hit: Hit) -> Dispatched:
+        answer = self._process(hit)
+        return None if answer is None else self._cut_up(hit, answer)
+
+    async def _cut_up(self, hit: Hit, answer: Dispatched) -> Buffers | None:
+        buffers = await finished(answer)
+        if buffers is None:
+            return None
+        data, action = b"".join(buffers), hit.rule.action
+        if action.bytes is None:
+            return Pieces(data[: len(data) // 2], len(data), 0.0, closes=True)
+        return Pieces(data, action.bytes, action.draw_s(hit.rule.turns.rng))
+
+    # --- the end of the connection ---
+
+    def _close_before(self, hit: Hit) -> Dispatched:
+        raise _closed(hit)
+
+    def _close_after(self, hit: Hit) -> Dispatched:
+        return self._close_when(hit, self._process(hit))
+
+    async def _close_when(self, hit: Hit, answer: Dispatched) -> Buffers | None:
+        await finished(answer)
+        raise _closed(hit)
+
+    # --- order and number ---
+
+    def awaits_second(self, rule: Rule) -> bool:
+        """Whether a request waits for the next one that this rule matches."""
+        return rule.name in self._held
+
+    def _swap(self, hit: Hit) -> Dispatched:
+        name = hit.rule.name
+        if name in self._held:
+            answer = self._process(hit)
+            self._release(name)
+            return answer
+        loop = asyncio.get_running_loop()
+        wait_s = hit.rule.action.draw_s(hit.rule.turns.rng)
+        held = _Held(hit, loop.create_future())
+        self._held[name] = held
+        loop.call_later(wait_s, self._give_up, held)
+        return self._answer_of(held)
+
+    async def _answer_of(self, held: _Held) -> Buffers | None:
+        await asyncio.wait((held.answer,))
+        return await finished(held.answer.result())
+
+    def _give_up(self, held: _Held) -> None:
+        """There was no second one: the first is processed alone."""
+        name = held.hit.rule.name
+        if self._held.get(name) is held:
+            self._release(name)
+
+    def _release(self, name: str) -> None:
+        """Processes the request that was held back, whether its client is still there or not."""
+        hit, answer = self._held.pop(name)
+        try:
+            dispatched = self._process(hit)
+        except Exception as error:  # noqa: BLE001 - it belongs to the connection of the first
+            answer.set_exception(error)
+            answer.exception()  # looked at, in case nobody else does
+        else:
+            if isinstance(dispatched, Awaitable):
+                dispatched = asyncio.ensure_future(dispatched)
+            answer.set_result(dispatched)
+
+    def _twice(self, hit: Hit) -> Dispatched:
+        answer = self._process(hit)
+        return self._and_again(answer, self._process(hit))
+
+    async def _and_again(self, answer: Dispatched, again: Dispatched) -> Buffers | None:
+        first, _ = await asyncio.gather(finished(answer), finished(again), return_exceptions=True)
+        if isinstance(first, BaseException):
+            raise first
+        return first
+
+    # --- the end of the process ---
+
+    def _crash_before_response(self, hit: Hit) -> Dispatched:
+        return self._crash_when(hit, self._process(hit))
+
+    async def _crash_when(self, hit: Hit, answer: Dispatched) -> Buffers | None:
+        buffers = await finished(answer)
+        self._crash(hit.rule)
+        return buffers
+
+
+async def _nothing(answer: Dispatched) -> Buffers | None:
+    await finished(answer)
+    return None
+
+
+def _error(hit: Hit) -> KafkaError:
+    code = hit.rule.action.code
+    assert code is not None
+    return KafkaError(code, f"the fault rule {hit.rule.name} says so")
+
+
+def _closed(hit: Hit) -> CloseConnectionError:
+    return CloseConnectionError(f"the fault rule {hit.rule.name} says so")

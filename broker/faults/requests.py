@@ -1,0 +1,53 @@
+"""What the faults need of a port: to read what a request is about, and to refuse it properly.
+
+`kafka_requests.py` and `native_requests.py` implement it. A request is read a second time here, so
+that a broker without rules never pays for the possibility.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from broker.connection import Buffers, Dispatch, Dispatched
+from broker.faults.match import Part, RequestFacts
+from broker.request import Peer
+from protocol.errors import KafkaError
+from protocol.framing import Frame
+
+__all__ = ["Dispatch", "ReadRequest", "Requests", "finished"]
+
+
+class ReadRequest(NamedTuple):
+    """A request that could be read."""
+
+    facts: RequestFacts
+    frame: Frame
+    peer: Peer
+    inside: Any
+    """What the port needs to answer it."""
+
+
+class Requests(Protocol):
+    """The requests of one port."""
+
+    def read(self, frame: Frame, peer: Peer) -> ReadRequest | None:
+        """None for what cannot be read, or is not served: the port itself says so."""
+
+    def refuse(self, request: ReadRequest, parts: Sequence[Part], error: KafkaError) -> Dispatched:
+        """Answers these parts with the error and does not process them; processes the others.
+
+        Raises `CloseConnectionError` where the client expects no answer.
+        """
+
+    def refuse_after(
+        self, request: ReadRequest, parts: Sequence[Part], error: KafkaError
+    ) -> Dispatched:
+        """Processes all of it, and tells these parts the error in place of what came of them."""
+
+
+async def finished(dispatched: Dispatched) -> Buffers | None:
+    """The framed answer, now or later."""
+    if isinstance(dispatched, Awaitable):
+        return await dispatched
+    return dispatched
