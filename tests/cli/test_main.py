@@ -25,7 +25,7 @@ def test_help_lists_every_command(echoless: Command) -> None:
     """`--help` names all subcommands, `serve` among them."""
     ran = echoless("--help")
     assert ran.code == 0
-    for command in ("serve", "topics", "producers", "dump", "verify", "demo"):
+    for command in ("serve", "topics", "producers", "dump", "verify", "demo", "decisions", "trace"):
         assert command in ran.out
 
 

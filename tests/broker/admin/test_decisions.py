@@ -35,7 +35,7 @@ async def _next(lines: aiohttp.StreamReader) -> dict[str, Any]:
 async def test_decisions_say_who_what_and_why(admin: AdminClient) -> None:
     """A refusal can be looked up by its producer, with reason, window, client and connection."""
     admin.broker.partitions["orders", 0].log.producers.put(7, _ENTRY)
-    admin.refuse()
+    admin.decider.refuse()
     status, body = await admin.get("/decisions?n=5&producer_id=7&topic=orders&partition=0")
     assert status == 200
     assert body["decisions"] == [
@@ -66,7 +66,7 @@ async def test_decisions_say_who_what_and_why(admin: AdminClient) -> None:
 
 async def test_faults_are_listed_beside_the_decisions(admin: AdminClient) -> None:
     """What was done to a request is told with its rule and its batches."""
-    admin.hit()
+    admin.decider.hit()
     _, body = await admin.get("/decisions")
     assert body["faults"] == [
         {
@@ -95,33 +95,33 @@ async def test_faults_are_listed_beside_the_decisions(admin: AdminClient) -> Non
 
 async def test_follower_gets_what_was_and_then_what_comes(admin: AdminClient) -> None:
     """The stream begins with the remembered events, oldest first, and goes on without a gap."""
-    admin.append()
-    admin.hit()
+    admin.decider.append()
+    admin.decider.hit()
     async with _following(admin) as lines:
         first, second = await _next(lines), await _next(lines)
         assert (first["event"], first["number"], first["broker_id"]) == ("decision", 1, 1)
         assert (second["event"], second["number"]) == ("fault", 2)
-        admin.refuse()
+        admin.decider.refuse()
         third = await _next(lines)
         assert (third["event"], third["number"], third["decision"]) == ("decision", 3, "reject")
 
 
 async def test_follower_may_ask_for_nothing_of_the_past(admin: AdminClient) -> None:
     """n=0 begins with the next event."""
-    admin.append()
+    admin.decider.append()
     async with _following(admin, "&n=0") as lines:
-        admin.refuse()
+        admin.decider.refuse()
         assert (await _next(lines))["number"] == 2
 
 
 async def test_follower_of_a_producer_sees_no_other(admin: AdminClient) -> None:
     """The filters hold for the past and for what comes."""
-    admin.append(7)
-    admin.append(8)
+    admin.decider.append(7)
+    admin.decider.append(8)
     async with _following(admin, "&producer_id=8&topic=orders&partition=0") as lines:
-        admin.append(7)
-        admin.append(8, topic="bills")
-        admin.append(8)
+        admin.decider.append(7)
+        admin.decider.append(8, topic="bills")
+        admin.decider.append(8)
         assert [(await _next(lines))["number"] for _ in range(2)] == [2, 5]
 
 
@@ -132,7 +132,7 @@ async def test_slow_follower_is_told_what_it_lost(
     monkeypatch.setattr(pages, "DecisionStream", lambda chosen: DecisionStream(chosen, capacity=2))
     async with _following(admin) as lines:
         for _ in range(5):
-            admin.append()
+            admin.decider.append()
         got = [await _next(lines) for _ in range(3)]
     assert [document["event"] for document in got] == ["decision", "decision", "lost"]
     assert got[2] == {"event": "lost", "broker_id": 1, "count": 3}
@@ -149,7 +149,7 @@ async def test_follower_that_goes_is_forgotten(admin: AdminClient) -> None:
 async def test_stopping_broker_ends_the_stream(admin: AdminClient) -> None:
     """A follower gets what was decided, then the end: no stop waits for it."""
     async with _following(admin, "&n=0") as lines:
-        admin.append()
+        admin.decider.append()
         stopping = asyncio.create_task(admin.stop())
         assert (await _next(lines))["number"] == 1
         assert await lines.readline() == b""
