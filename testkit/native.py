@@ -64,15 +64,17 @@ class Native:
             configs={name.replace("_", "."): value for name, value in configs.items()},
         )
 
-    def values(self, topic: str, partition: int) -> list[bytes]:
-        """Every committed record's value, in the order of the log. To be asked of the leader."""
+    def values(self, topic: str, partition: int, first_offset: int = 0) -> list[bytes]:
+        """Every committed record's value from an offset on, in the order of the log.
+
+        To be asked of the leader.
+        """
         found: list[bytes] = []
-        where = {"topic": topic, "partition": partition}
-        answer = self.call("fetch", **where, offset=0, max_wait_ms=0, min_bytes=0)
-        end, offset = answer["high_watermark"], answer["next_offset"]
-        found += [record["value"] for record in answer["records"]]
+        end, offset = first_offset + 1, first_offset
         while offset < end:
-            answer = self.call("fetch", **where, offset=offset, max_wait_ms=0, min_bytes=0)
+            answer = self.call(
+                "fetch", topic=topic, partition=partition, offset=offset, max_wait_ms=0, min_bytes=0
+            )
             found += [record["value"] for record in answer["records"]]
-            offset = answer["next_offset"]
+            end, offset = answer["high_watermark"], answer["next_offset"]
         return found

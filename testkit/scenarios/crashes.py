@@ -14,15 +14,15 @@ from testkit.scenarios.spans import A, B, C, D, E
 from testkit.scenarios.stage import Stage
 
 _TWO_BROKERS: Final = {"default_replication_factor": "2", "producer_id_block_size": "10"}
-_BATCH_A_SEGMENT: Final = "200"
-"""`segment.bytes`: every batch begins a new segment, and with it a new snapshot."""
+_SEGMENT_BYTES: Final = "1500"
+"""A new segment begins between A and E, and with it a snapshot of the producers is written."""
 _IDS_EACH: Final = 100
 
 
 def _play_restored_snapshot(stage: Stage) -> None:
-    stage.create_topic(segment_bytes=_BATCH_A_SEGMENT)
+    stage.create_topic(segment_bytes=_SEGMENT_BYTES)
     stage.begin()
-    stage.say("A to E are stored, each in a segment of its own; no answer arrives")
+    stage.say("A to E are stored, a new segment begins between them, and no answer arrives")
     with stage.lost_answers(times=1_000_000):
         stage.send_unanswered(A, B, C, D, E)
         stage.say("the broker is killed, and restores its producers from a snapshot and the log")

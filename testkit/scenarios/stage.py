@@ -202,7 +202,8 @@ class Stage:
             rows = native.call("metadata", topics=[topic])["topics"][0]["partitions"]
             for partition in range(len(rows)):
                 before = self.deleted.get((topic, partition), [])
-                found[topic, partition] = before + [int(v) for v in native.values(topic, partition)]
+                values = native.values(topic, partition, len(before))
+                found[topic, partition] = before + [int(value) for value in values]
         return found
 
     def _find_leader(self) -> int:
