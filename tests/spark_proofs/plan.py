@@ -49,6 +49,8 @@ SHORT_PLAN: Final = {
 _DELAY_MS_MAX: Final = 1500
 _LASTS_MS: Final = {Kind.SPLIT_BRAIN: (8_000, 12_000), Kind.LOSE_ANSWERS: (500, 3000)}
 _OTHER_LASTS_MS: Final = (0, 1500)
+_APART_MAX: Final = 4
+"""A driver that has just started needs something to do before it goes, too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,14 +71,15 @@ class Step:
 def make_plan(
     seed: int, counts: Mapping[Kind, int], *, batches: int, rows_per_file: int
 ) -> list[Step]:
-    """Steps by their batches. The driver goes at most once in a batch, and not in the first."""
+    """Steps by their batches. Between two ends of the driver some batches are left alone."""
     dice = random.Random(seed)
     ends = [
         kind for kind in (Kind.KILL_DRIVER, Kind.SPLIT_BRAIN) for _ in range(counts.get(kind, 0))
     ]
+    apart = max(1, min(_APART_MAX, (batches - 1) // max(1, len(ends))))
     steps = [
         _step(dice, kind, batch, rows_per_file)
-        for kind, batch in zip(ends, dice.sample(range(1, batches), len(ends)), strict=True)
+        for kind, batch in zip(ends, dice.sample(range(1, batches, apart), len(ends)), strict=True)
     ]
     others = [kind for kind in Kind if kind not in ends for _ in range(counts.get(kind, 0))]
     steps += [_step(dice, kind, dice.randrange(batches), rows_per_file) for kind in others]
