@@ -31,8 +31,11 @@ class BatchRecord:
         self._batch_id = batch_id
         self._name = f"{self._directory}/batch-{batch_id:020}.json"
 
-    def agree(self, spark_partitions: int) -> None:
-        """Puts the number down, or holds it against the one that is there. Raises `LedgerError`."""
+    def agree(self, spark_partitions: int, *, is_late: bool = False) -> None:
+        """Puts the number down, or holds it against the one that is there. Raises `LedgerError`.
+
+        `is_late`: the rows are written already.
+        """
         fields = {
             "version": VERSION,
             "query_id": self._query_id,
@@ -48,11 +51,12 @@ class BatchRecord:
                 f"{self._query_id or '(none)'}. A new checkpoint needs a new sink name or another ledger"
             )
         if found["spark_partitions"] != spark_partitions:
+            happened = "may have been" if is_late else "would be"
             raise LedgerError(
                 f"{self._what} has {spark_partitions} Spark partitions now and had "
-                f"{found['spark_partitions']} when it was begun: rows would be stored twice. Run it as "
-                "it ran before, and fix the number for the time to come (repartition, or the "
-                "source's settings)"
+                f"{found['spark_partitions']} before: rows {happened} stored twice. Run a batch again "
+                "as it ran the first time, and fix the number for the time to come (repartition, or "
+                "the source's settings)"
             )
 
     def _read(self) -> dict[str, object]:

@@ -17,6 +17,7 @@ from pyspark.sql.types import (
 )
 
 from pipeline.exactly_once.errors import OptionError
+from pipeline.exactly_once.options import SORT_WITHIN_PARTITIONS, SinkOptions
 
 _TEXT: Final = (StringType, BinaryType)
 _TYPES: Final[dict[str, tuple[type[DataType], ...]]] = {
@@ -30,18 +31,21 @@ _TYPES: Final[dict[str, tuple[type[DataType], ...]]] = {
 _HEADER_FIELDS: Final = {"key": StringType, "value": BinaryType}
 
 
-def check_columns(schema: StructType, *, has_topic: bool) -> None:
+def check_columns(schema: StructType, options: SinkOptions) -> None:
     """Raises `OptionError`."""
     found = {field.name.lower(): field.dataType for field in schema.fields}
     if "value" not in found:
         raise OptionError("the rows need a column value")
-    if not has_topic and "topic" not in found:
+    if options.topic is None and "topic" not in found:
         raise OptionError("the rows need a column topic, or the sink the option topic")
     for name, types in _TYPES.items():
         kind = found.get(name)
         if kind is not None and not isinstance(kind, types):
             names = " or ".join(one.typeName() for one in types)
             raise OptionError(f"column {name} is {kind.simpleString()}, and has to be {names}")
+    for name in options.sort_columns or ():
+        if name not in schema.names:
+            raise OptionError(f"option {SORT_WITHIN_PARTITIONS}: there is no column {name}")
     headers = found.get("headers")
     if isinstance(headers, ArrayType):
         _check_headers(headers)

@@ -30,9 +30,10 @@ from pipeline.exactly_once.batch_record import BatchRecord
 from pipeline.exactly_once.columns import check_columns
 from pipeline.exactly_once.errors import OptionError, SinkError
 from pipeline.exactly_once.ledger import Place
-from pipeline.exactly_once.ledger_files import open_ledger_files
+from pipeline.exactly_once.ledger_identity import identified, open_files
 from pipeline.exactly_once.options import CHECKPOINT_LOCATION, SinkOptions, read_options
 from pipeline.exactly_once.partition_writer import Written, write_partition
+from pipeline.exactly_once.row_order import sort_rows
 
 FORMAT: Final = "echoless"
 QUERY_ID_PROPERTY: Final = "sql.streaming.queryId"
@@ -62,19 +63,21 @@ class ExactlyOnceDataSource(DataSource):
     def writer(self, schema: StructType, overwrite: bool) -> ExactlyOnceJobWriter:
         if overwrite:
             raise OptionError('a topic cannot be overwritten: use mode("append")')
-        check_columns(schema, has_topic="topic" in self.options)
-        return ExactlyOnceJobWriter(read_options(_plain(self.options), name=None, ledger=None))
+        options = read_options(_plain(self.options), name=None, ledger=None)
+        check_columns(schema, options)
+        return ExactlyOnceJobWriter(identified(options))
 
     def streamWriter(  # noqa: N802  Spark's name
         self,
         schema: StructType,
         overwrite: bool,  # noqa: ARG002  of output modes Spark knows itself
     ) -> ExactlyOnceStreamWriter:
-        check_columns(schema, has_topic="topic" in self.options)
         checkpoint = self.options.get(CHECKPOINT_LOCATION)
         ledger = f"{checkpoint.rstrip('/')}/{LEDGER_DIRECTORY}" if checkpoint else None
         name = STREAM_NAME if ledger else None
-        return ExactlyOnceStreamWriter(read_options(_plain(self.options), name=name, ledger=ledger))
+        options = read_options(_plain(self.options), name=name, ledger=ledger)
+        check_columns(schema, options)
+        return ExactlyOnceStreamWriter(identified(options))
 
 
 class ExactlyOnceStreamWriter(DataSourceStreamArrowWriter):
@@ -93,7 +96,7 @@ class ExactlyOnceStreamWriter(DataSourceStreamArrowWriter):
                 "version of Spark is not known to the sink; use ExactlyOnceSink with foreachBatch"
             )
         place = Place(self._options.name, query_id, int(batch_id), context.partitionId())
-        return TaskMessage(query_id, write_partition(self._options, place, iterator))
+        return TaskMessage(query_id, _write(self._options, place, iterator))
 
     def commit(
         self,
@@ -112,7 +115,7 @@ class ExactlyOnceJobWriter(DataSourceArrowWriter):
     def write(self, iterator: Iterator[Any]) -> TaskMessage:
         options = self._options
         place = Place(options.name, "", options.batch_id, _task_context().partitionId())
-        return TaskMessage("", write_partition(options, place, iterator))
+        return TaskMessage("", _write(options, place, iterator))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         _agree(self._options, messages, self._options.batch_id)
@@ -123,14 +126,18 @@ def register(spark: SparkSession) -> None:
     spark.dataSource.register(ExactlyOnceDataSource)
 
 
+def _write(options: SinkOptions, place: Place, batches: Iterator[Any]) -> Written:
+    if options.sort_columns is not None:
+        batches = sort_rows(batches, options.sort_columns)
+    return write_partition(options, place, batches)
+
+
 def _agree(options: SinkOptions, messages: list[WriterCommitMessage | None], batch_id: int) -> None:
     """Raises `LedgerError` where the batch was divided otherwise before."""
     query_ids = {one.query_id for one in messages if isinstance(one, TaskMessage)}
     for query_id in query_ids:
-        files = open_ledger_files(
-            options.ledger, has_single_writer=options.ledger_has_single_writer
-        )
-        BatchRecord(files, options.name, query_id, batch_id).agree(len(messages))
+        record = BatchRecord(open_files(options), options.name, query_id, batch_id)
+        record.agree(len(messages), is_late=True)
 
 
 def _plain(options: Mapping[str, str]) -> dict[str, str]:

@@ -60,6 +60,12 @@ def open_ledger_files(uri: str, *, has_single_writer: bool = False) -> LedgerFil
     return RemoteFiles(system, path)
 
 
+def absolute_location(uri: str) -> str:
+    """A path from here means the same from anywhere on this machine; a URI stays as it is."""
+    scheme, separator, _ = uri.partition(":")
+    return uri if separator and "/" not in scheme else str(Path(uri).absolute())
+
+
 def _local_path(rest: str) -> str:
     """`/a` and `///a` are one place."""
     return "/" + rest.lstrip("/")

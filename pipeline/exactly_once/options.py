@@ -21,6 +21,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from client.cluster import parse_addresses
 from client.settings import Settings
 from pipeline.exactly_once.errors import OptionError
 from protocol.record_batch import Codec
@@ -40,9 +41,7 @@ SINK_BATCH_BYTES_MAX: Final = 256 * 1024
 """Before compression. Rows come in thousands, so that larger batches fill; topics take 1 MiB."""
 
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,200}")
-_SPARKS_OWN: Final = frozenset(
-    {"checkpointlocation", "path", "queryname", "asyncprogresstrackingenabled"}
-)
+_SPARKS_OWN: Final = frozenset({"checkpointlocation", "queryname"})
 """What Spark hands to every sink."""
 
 
@@ -56,6 +55,8 @@ class SinkOptions:
     batch_id: int = 0
     sort_columns: tuple[str, ...] | None = None
     """None: the order in which Spark gives the rows. Empty: all columns."""
+    ledger_id: str | None = None
+    """Of the ledger as the driver sees it (`ledger_identity.py`); None: not looked at."""
     settings: Settings
 
 
@@ -63,22 +64,32 @@ def read_options(
     options: Mapping[str, str], *, name: str | None, ledger: str | None
 ) -> SinkOptions:
     """`name` and `ledger`: what holds where the options do not say. Raises `OptionError`."""
-    given = {key.lower(): (key, str(value)) for key, value in options.items()}
-    known = {
-        option.lower(): given.pop(option.lower())[1]
-        for option in _READERS
-        if option.lower() in given
-    }
-    producer = {key: given.pop(key) for key in list(given) if key in _PRODUCER_OPTIONS}
-    for key, (written, _) in given.items():
-        if key not in _SPARKS_OWN:
-            raise OptionError(f"option {written}: the sink does not have it")
-    fields = {
-        field: read(known[o.lower()]) for o, (field, read) in _READERS.items() if o.lower() in known
-    }
-    fields.setdefault("name", name)
-    fields.setdefault("ledger", ledger)
-    return SinkOptions(**_complete(fields), settings=_settings(producer))
+    own: dict[str, Any] = {}
+    producer: dict[str, Any] = {"batch_bytes_max": SINK_BATCH_BYTES_MAX}
+    for option, text in options.items():
+        key = option.lower()
+        if key in _READERS:
+            field, read = _READERS[key]
+            own[field] = _converted(option, text, read)
+        elif key in _PRODUCER_OPTIONS:
+            setting, read = _PRODUCER_OPTIONS[key]
+            value = _converted(option, text, read)
+            producer |= {} if setting is None else {setting: value}
+        elif key not in _SPARKS_OWN:
+            raise OptionError(f"option {option}: the sink does not have it")
+    own.setdefault("name", name)
+    own.setdefault("ledger", ledger)
+    try:
+        return SinkOptions(**_complete(own), settings=Settings(**producer))
+    except ValueError as error:
+        raise OptionError(str(error)) from error
+
+
+def _converted(option: str, text: str, read: Callable[[str], Any]) -> Any:
+    try:
+        return read(text)
+    except (ValueError, KeyError) as error:
+        raise OptionError(f"option {option}: {text!r} is not possible: {error}") from error
 
 
 def _complete(fields: dict[str, Any]) -> dict[str, Any]:
@@ -87,9 +98,8 @@ def _complete(fields: dict[str, Any]) -> dict[str, Any]:
         if not fields.get(field):
             raise OptionError(f"option {option} is missing: {remedy}")
     if not _NAME.fullmatch(fields["name"]):
-        raise OptionError(
-            f"option {SINK_NAME}: {fields['name']!r} is no name; letters, digits, . _ - are"
-        )
+        text = f"option {SINK_NAME}: {fields['name']!r} is no name; letters, digits, . _ - are"
+        raise OptionError(text)
     return fields
 
 
@@ -108,13 +118,14 @@ _REQUIRED: Final = (
 )
 
 
-def _text(value: str) -> str:
+def _addresses(value: str) -> str:
+    parse_addresses(value)
     return value
 
 
 def _bool(value: str) -> bool:
     if value.lower() not in ("true", "false"):
-        raise OptionError(f"true or false is needed, not {value!r}")
+        raise ValueError("true or false is needed")
     return value.lower() == "true"
 
 
@@ -127,13 +138,13 @@ def _columns(value: str) -> tuple[str, ...] | None:
 
 
 _READERS: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
-    BOOTSTRAP_SERVERS: ("bootstrap_servers", _text),
-    TOPIC: ("topic", _text),
-    SINK_NAME: ("name", _text),
-    LEDGER_LOCATION: ("ledger", _text),
-    LEDGER_SINGLE_WRITER: ("ledger_has_single_writer", _bool),
-    BATCH_ID: ("batch_id", int),
-    SORT_WITHIN_PARTITIONS: ("sort_columns", _columns),
+    BOOTSTRAP_SERVERS: ("bootstrap_servers", _addresses),
+    TOPIC: ("topic", str),
+    SINK_NAME.lower(): ("name", str),
+    LEDGER_LOCATION.lower(): ("ledger", str),
+    LEDGER_SINGLE_WRITER.lower(): ("ledger_has_single_writer", _bool),
+    BATCH_ID.lower(): ("batch_id", int),
+    SORT_WITHIN_PARTITIONS.lower(): ("sort_columns", _columns),
 }
 
 
@@ -170,19 +181,3 @@ _PRODUCER_OPTIONS: Final[Mapping[str, tuple[str | None, Callable[[str], Any]]]] 
     "kafka.security.protocol": (None, _must_be("plaintext")),
 }
 """Kafka's producer settings -> the field of `client.settings.Settings`; None: only checked."""
-
-
-def _settings(given: Mapping[str, tuple[str, str]]) -> Settings:
-    fields: dict[str, Any] = {"batch_bytes_max": SINK_BATCH_BYTES_MAX}
-    for key, (written, value) in given.items():
-        field, read = _PRODUCER_OPTIONS[key]
-        try:
-            converted = read(value)
-        except (ValueError, KeyError) as error:
-            raise OptionError(f"option {written}: {value!r} is not possible: {error}") from error
-        if field is not None:
-            fields[field] = converted
-    try:
-        return Settings(**fields)
-    except ValueError as error:
-        raise OptionError(f"kafka options: {error}") from error

@@ -26,7 +26,7 @@ from pipeline.exactly_once.errors import SinkError
 from pipeline.exactly_once.fingerprint import Fingerprint
 from pipeline.exactly_once.leaders import Leaders
 from pipeline.exactly_once.ledger import Ledger, Place
-from pipeline.exactly_once.ledger_files import open_ledger_files
+from pipeline.exactly_once.ledger_identity import open_files
 from pipeline.exactly_once.numbering import Numbering
 from pipeline.exactly_once.options import SinkOptions
 from pipeline.exactly_once.read_back import ReadBack
@@ -52,8 +52,7 @@ def write_partition(
     clock_ms: Callable[[], int] = now_ms,
 ) -> Written:
     """Writes Arrow batches. Raises `SinkError`, `DeliveryError`."""
-    files = open_ledger_files(options.ledger, has_single_writer=options.ledger_has_single_writer)
-    ledger = Ledger(files, place)
+    ledger = Ledger(open_files(options), place)
     with ExitStack() as stack:
         leaders = stack.enter_context(Leaders(options.bootstrap_servers, options.settings))
         return _Attempt(options, ledger, leaders, stack, clock_ms()).run(batches)

@@ -32,6 +32,7 @@ CHUNK_ROWS: Final = 50_000
 CHUNK_BYTES: Final = 32 * 1024 * 1024
 """How much is taken in at once: enough that each partition gets full batches."""
 KEYLESS_RUN: Final = 1000
+_UNITS_PER_MS: Final = {"ms": 1, "us": 1_000, "ns": 1_000_000}
 NAMES: Final = ("key", "value", "topic", "partition", "headers", "timestamp")
 
 
@@ -161,7 +162,7 @@ class Router:
         if found is None:
             return pa.array(np.full(rows.num_rows, self._timestamp_ms))
         if pa.types.is_timestamp(found.type):
-            found = pc.floor_temporal(found, unit="millisecond").cast(pa.timestamp("ms"))
+            return _milliseconds(found).fill_null(self._timestamp_ms)
         return found.cast(pa.int64()).fill_null(self._timestamp_ms)
 
     def _partitions(self, topic: str, rows: Any, keys: Any, numbers: Int64s) -> Int64s:
@@ -221,6 +222,14 @@ def _table(batches: list[Any]) -> Any:
     table = pa.Table.from_batches(batches)
     wanted = [name for name in table.column_names if name.lower() in NAMES]
     return table.select(wanted).rename_columns([name.lower() for name in wanted]).combine_chunks()
+
+
+def _milliseconds(times: Any) -> Any:
+    """Of Arrow timestamps; what is finer is cut off, towards the past."""
+    numbers = times.cast(pa.int64()).fill_null(0).to_numpy()
+    unit = times.type.unit
+    scaled = numbers * 1000 if unit == "s" else numbers // _UNITS_PER_MS[unit]
+    return pa.array(scaled, mask=~np.asarray(times.is_valid()))
 
 
 def _column(rows: Any, name: str) -> Any:

@@ -21,9 +21,11 @@ from pipeline.exactly_once.batch_record import BatchRecord
 from pipeline.exactly_once.columns import check_columns
 from pipeline.exactly_once.data_source import QUERY_ID_PROPERTY
 from pipeline.exactly_once.ledger import Place
-from pipeline.exactly_once.ledger_files import open_ledger_files
+from pipeline.exactly_once.ledger_identity import identified, open_files
 from pipeline.exactly_once.options import (
+    ALL_COLUMNS,
     BOOTSTRAP_SERVERS,
+    SORT_WITHIN_PARTITIONS,
     TOPIC,
     SinkOptions,
     read_options,
@@ -55,8 +57,10 @@ class ExactlyOnceSink:
             options = {BOOTSTRAP_SERVERS: options}
         if topic is not None:
             options = {**options, TOPIC: topic}
+        if sort_within_partitions is not False:
+            columns = [ALL_COLUMNS] if sort_within_partitions is True else sort_within_partitions
+            options = {**options, SORT_WITHIN_PARTITIONS: ",".join(columns)}
         self.options = read_options(options, name=name, ledger=ledger)
-        self._sort_columns = _sort_columns(sort_within_partitions, self.options.sort_columns)
 
     def __call__(self, frame: DataFrame, batch_id: int) -> None:
         """Of `foreachBatch`."""
@@ -67,35 +71,26 @@ class ExactlyOnceSink:
 
         Raises `SinkError` before anything is sent where the batch cannot be written.
         """
-        check_columns(frame.schema, has_topic=self.options.topic is not None)
+        check_columns(frame.schema, self.options)
         context = frame.sparkSession.sparkContext
+        options = identified(self.options)
         query_id = context.getLocalProperty(QUERY_ID_PROPERTY) or ""
         rows = self._ordered(frame)
-        written = rows.mapInArrow(_task(self.options, query_id, batch_id), _WRITTEN)
+        written = rows.mapInArrow(_task(options, query_id, batch_id), _WRITTEN)
         # The plan is made, and shuffles are run, when its partitions are counted; `collect` goes on
         # from there.
         spark_partitions = written.rdd.getNumPartitions()
-        files = open_ledger_files(
-            self.options.ledger, has_single_writer=self.options.ledger_has_single_writer
-        )
-        record = BatchRecord(files, self.options.name, query_id, batch_id)
+        record = BatchRecord(open_files(options), options.name, query_id, batch_id)
         record.agree(spark_partitions)
         return [Written(*row) for row in written.collect()]
 
     def _ordered(self, frame: DataFrame) -> DataFrame:
         wanted = [column for column in frame.columns if column.lower() in NAMES]
-        if self._sort_columns is not None:
-            others = [column for column in wanted if column not in self._sort_columns]
-            frame = frame.sortWithinPartitions(*self._sort_columns, *others)
+        first = self.options.sort_columns
+        if first is not None:
+            others = [column for column in wanted if column not in first]
+            frame = frame.sortWithinPartitions(*first, *others)
         return frame.select(*(f"`{column}`" for column in wanted))
-
-
-def _sort_columns(
-    argument: bool | Sequence[str], option: tuple[str, ...] | None
-) -> tuple[str, ...] | None:
-    if argument is False:
-        return option
-    return () if argument is True else tuple(argument)
 
 
 def _task(

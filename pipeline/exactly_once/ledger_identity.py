@@ -1,0 +1,53 @@
+"""Whether the tasks see the ledger that the driver sees.
+
+A path without a host means another directory on each machine, and tasks that cannot see what the others
+wrote store rows twice. So the driver puts a name into the ledger, and every task looks for it.
+
+    <ledger>/<sink>/ledger.json     {"version": 1, "id": "0b7c..."}
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from dataclasses import replace
+from typing import Final
+
+from pipeline.exactly_once.errors import LedgerError
+from pipeline.exactly_once.ledger_files import LedgerFiles, absolute_location, open_ledger_files
+from pipeline.exactly_once.options import SinkOptions
+
+VERSION: Final = 1
+_NAME: Final = "ledger.json"
+
+
+def open_files(options: SinkOptions) -> LedgerFiles:
+    """Of the ledger that the options name, and no other. Raises `LedgerError`, `OptionError`."""
+    files = open_ledger_files(options.ledger, has_single_writer=options.ledger_has_single_writer)
+    if options.ledger_id is not None and _read(files, options.name) != options.ledger_id:
+        raise LedgerError(
+            f"ledger {options.ledger} is not here what it is on the driver's machine: name a place "
+            "that all machines share, with its scheme and host, as ledgerLocation"
+        )
+    return files
+
+
+def identified(options: SinkOptions) -> SinkOptions:
+    """On the driver: the options for the tasks, with the ledger's name, which is made if need be."""
+    files = open_ledger_files(options.ledger, has_single_writer=options.ledger_has_single_writer)
+    found = _read(files, options.name)
+    if found is None:
+        fields = {"version": VERSION, "id": uuid.uuid4().hex}
+        files.create(f"{options.name}/{_NAME}", json.dumps(fields).encode())
+        found = _read(files, options.name)
+    return replace(options, ledger=absolute_location(options.ledger), ledger_id=found)
+
+
+def _read(files: LedgerFiles, sink: str) -> str | None:
+    if _NAME not in files.list(sink):
+        return None
+    path = f"{sink}/{_NAME}"
+    try:
+        return str(json.loads(files.read(path))["id"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise LedgerError(f"{path}: no name of a ledger: {error!r}") from error
