@@ -28,6 +28,9 @@ from client.batch import (
 )
 from client.cluster import Cluster, NoLeaderError, parse_addresses
 from client.errors import DeliveryError, ProducerError
+from client.lease_keeper import LeaseKeeper, elapsed_s
+from client.lease_servers import LeaseServers
+from client.leased_partition import NO_IDENTITY
 from client.open_batches import OpenBatch, OpenBatches
 from client.partition_sender import PartitionSender, Surroundings
 from client.producer_ids import new_identity, new_identity_within
@@ -72,7 +75,12 @@ class AsyncProducer:
         state: ProducerState | None = None,
         rng: random.Random | None = None,
         clock_ms: Callable[[], int] = now_ms,
+        lease_clock_s: Callable[[], float] = elapsed_s,
     ) -> None:
+        if settings.lease_servers and state is not None:
+            raise ValueError(
+                "a producer that is resumed keeps its ids: lease_servers is not for it"
+            )
         self.settings = settings
         self._bootstrap = parse_addresses(bootstrap_servers)
         self._state = state
@@ -80,7 +88,8 @@ class AsyncProducer:
         self._starts: dict[tuple[str, int], Start] = {}
         self._rng = rng or random.Random()  # noqa: S311  jitter
         self._clock_ms = clock_ms
-        self._cluster: Cluster | None = None
+        self._lease_clock_s = lease_clock_s
+        self._leasing: asyncio.Task[None] | None = None
         self._around: Surroundings | None = None
         self._senders: dict[tuple[str, int], PartitionSender] = {}
         self._batches = OpenBatches[AsyncOutcome](settings, self._new_outcome, self._submit_open)
@@ -110,25 +119,27 @@ class AsyncProducer:
     async def start(self) -> None:
         """Gets a producer id, or takes the one of the state. Raises `ProducerError`."""
         settings = self.settings
-        self._cluster = Cluster(
+        cluster = Cluster(
             self._bootstrap,
             timeout_s=settings.request_timeout_s,
             auto_create_topics=settings.auto_create_topics,
         )
-        if self._state is None:
-            try:
-                self._identity = await new_identity_within(self._cluster, settings, self._rng)
-            except BaseException:
-                await self._cluster.close()
-                raise
-        else:
+        if self._state is not None:
             self._take_state(self._state)
-        cluster = self._cluster
+        elif settings.lease_servers:
+            self._identity = NO_IDENTITY
+        else:
+            try:
+                self._identity = await new_identity_within(cluster, settings, self._rng)
+            except BaseException:
+                await cluster.close()
+                raise
         self._around = Surroundings(
             cluster=cluster,
             settings=settings,
             rng=self._rng,
             new_identity=lambda: new_identity(cluster),
+            leases=self._begin_leasing() if settings.lease_servers else None,
             on_delivered=self._on_delivered,
             on_failed=self._on_failed,
             on_crash=self._on_crash,
@@ -208,7 +219,9 @@ class AsyncProducer:
         To be saved together with the position of the first record that is not acknowledged: behind a
         `flush`, that is the position of the next record.
         """
-        self._running()
+        around = self._running()
+        if around.leases is not None:
+            raise ProducerError("leased producer ids end, and others follow: there is no state")
         assert self._identity is not None
         known = {**self._unused_states(), **{k: s.state() for k, s in self._senders.items()}}
         return ProducerState(
@@ -234,6 +247,9 @@ class AsyncProducer:
         around, self._around = self._around, None
         if around is None:
             return
+        if self._leasing is not None:
+            self._leasing.cancel()
+            await asyncio.gather(self._leasing, return_exceptions=True)
         for sender in self._senders.values():
             await sender.close()
         await around.cluster.close()
@@ -255,6 +271,25 @@ class AsyncProducer:
                 await self.flush()
         finally:
             await self.close()
+
+    def _begin_leasing(self) -> LeaseKeeper:
+        servers = LeaseServers(
+            parse_addresses(self.settings.lease_servers), timeout_s=self.settings.request_timeout_s
+        )
+        keeper = LeaseKeeper(servers.request, now=self._lease_clock_s, on_news=self._on_leases)
+        self._leasing = asyncio.get_running_loop().create_task(keeper.run())
+        self._leasing.add_done_callback(self._on_leasing_end)
+        return keeper
+
+    def _on_leases(self) -> None:
+        for sender in self._senders.values():
+            sender.wake()
+
+    def _on_leasing_end(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled():
+            error = task.exception()
+            assert error is not None, "leases are kept until the producer is closed"
+            self._on_crash(error)
 
     def _on_crash(self, error: BaseException) -> None:
         """Nobody shall wait for what a dead sender had to send."""

@@ -41,17 +41,36 @@ class LeaseKeeper:
     def __init__(
         self,
         request: Request,
-        partitions: Iterable[TopicPartition],
+        partitions: Iterable[TopicPartition] = (),
         *,
         now: Callable[[], float] = elapsed_s,
+        on_news: Callable[[], None] = lambda: None,
     ) -> None:
+        """`on_news` is called when leases have arrived or were refused."""
         self._request = request
         self._now = now
+        self._on_news = on_news
+        self._looks = asyncio.Event()
+        """Set to end a pause."""
         self._leases = {partition: PartitionLeases() for partition in partitions}
         self._refusals: dict[TopicPartition, KafkaError] = {}
         """Why the last attempt got nothing for a partition."""
         self._news = asyncio.Event()
         """Set and replaced when leases have arrived."""
+
+    def add(self, partition: TopicPartition) -> None:
+        """From here on, and without the leases that it had: another is asked for at once."""
+        self._leases[partition] = PartitionLeases()
+        self.look()
+
+    def look(self) -> None:
+        """Looks now whether something is due: the clock may have moved further than the loop's."""
+        self._looks.set()
+
+    def refusal(self, partition: TopicPartition) -> KafkaError | None:
+        """Why there will be no lease for the partition; waiting does not help."""
+        found = self._refusals.get(partition)
+        return None if found is None or found.code.retriable else found
 
     def may_send(self, partition: TopicPartition, *, has_outstanding: bool) -> Lease | None:
         """As `PartitionLeases.for_new_batch`."""
@@ -71,17 +90,26 @@ class LeaseKeeper:
             found = self.may_send(partition, has_outstanding=False)
             if found is not None:
                 return found
-            refusal = self._refusals.get(partition)
-            if refusal is not None and not refusal.code.retriable:
+            refusal = self.refusal(partition)
+            if refusal is not None:
                 raise refusal
             await news.wait()
 
     async def run(self) -> None:
         """Asks for leases until cancelled."""
         while True:
+            self._looks.clear()
             due = self._due()
             has_failed = bool(due) and not await self._obtain(due)
-            await asyncio.sleep(RETRY_S if has_failed else self._idle_s())
+            await self._pause(RETRY_S if has_failed else self._idle_s())
+
+    async def _pause(self, seconds: float) -> None:
+        """Ends early by `look`."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._looks.wait()
+        except TimeoutError:
+            return
 
     def _due(self) -> list[TopicPartition]:
         """The partitions to ask for now, if one of them cannot wait."""
@@ -110,6 +138,7 @@ class LeaseKeeper:
                 self._leases[partition].grant(granted)
         self._news.set()
         self._news = asyncio.Event()
+        self._on_news()
         return not any(isinstance(granted, KafkaError) for granted in leased.values())
 
     def _idle_s(self) -> float:

@@ -7,9 +7,10 @@ first that does is taken. Works with Echoless only: Apache Kafka has no native p
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NamedTuple, TypeVar
 
+from client.cluster import Address
 from client.lease import Lease, lease
 from client.sequencer import Identity
 from protocol.errors import DecodeError, KafkaError
@@ -21,6 +22,7 @@ from protocol.native.replication import read_error
 ANSWER_BYTES_MAX: Final = 16 * 1024 * 1024
 """Some 10,000 leases, with room for long topic names and reasons."""
 _EPOCH_MAX: Final = 2**15 - 1
+_T = TypeVar("_T")
 
 
 class TopicPartition(NamedTuple):
@@ -48,17 +50,45 @@ async def request_leases(
     `addresses` are native ones, `asked_at` is the present time of the caller's clock.
     """
     assert len(partitions) <= ENTRIES_MAX, f"{len(partitions)} partitions in one message"
+    message = {"type": "lease_pid", "partitions": [list(one) for one in partitions]}
+    return await _ask_in_turn(
+        addresses, message, timeout_s, lambda answer: read_leases(answer, partitions, asked_at)
+    )
+
+
+async def request_brokers(
+    addresses: Sequence[tuple[str, int]], *, timeout_s: float = 10.0
+) -> tuple[Address, ...]:
+    """The native addresses of the cluster's brokers. Raises `NoLeasesError`."""
+    message = {"type": "metadata", "topics": []}
+    return await _ask_in_turn(addresses, message, timeout_s, _read_brokers)
+
+
+async def _ask_in_turn(
+    addresses: Sequence[tuple[str, int]],
+    message: Mapping[str, Any],
+    timeout_s: float,
+    read: Callable[[Mapping[str, Any]], _T],
+) -> _T:
+    """The first answer that makes sense. Raises `NoLeasesError`."""
     reasons = []
     for host, port in addresses:
         try:
             async with asyncio.timeout(timeout_s):
-                answer = await _ask(host, port, partitions)
-            return read_leases(answer, partitions, asked_at)
+                return read(await _ask(host, port, message))
         except TimeoutError:
             reasons.append(f"{host}:{port} did not answer within {timeout_s:g} s")
         except (OSError, EOFError, DecodeError, KafkaError) as error:
             reasons.append(f"{host}:{port}: {error or type(error).__name__}")
     raise NoLeasesError("no producer ids can be leased: " + "; ".join(reasons))
+
+
+def _read_brokers(answer: Mapping[str, Any]) -> tuple[Address, ...]:
+    error = read_error(answer)
+    if error is not None:
+        raise error
+    brokers = [Answer("a broker", one) for one in Answer("the answer", answer).array("brokers")]
+    return tuple(Address(one.text("host"), one.integer("port", 1, 65535)) for one in brokers)
 
 
 def read_leases(
@@ -85,10 +115,10 @@ def read_leases(
     return leased
 
 
-async def _ask(host: str, port: int, partitions: Sequence[TopicPartition]) -> dict[str, Any]:
+async def _ask(host: str, port: int, message: Mapping[str, Any]) -> dict[str, Any]:
     reader, writer = await asyncio.open_connection(host, port)
     try:
-        body = encode_message({"type": "lease_pid", "partitions": [list(p) for p in partitions]})
+        body = encode_message(message)
         writer.write(frame_length(len(body)) + body)
         size = int.from_bytes(await reader.readexactly(LENGTH_SIZE), signed=True)
         if not 0 <= size <= ANSWER_BYTES_MAX:

@@ -19,6 +19,9 @@ from client.batch import Delivery, Piece, Records, encode_batch
 from client.cluster import Cluster, NoLeaderError
 from client.connection import ConnectionFailedError
 from client.errors import DeliveryError
+from client.lease_keeper import LeaseKeeper
+from client.lease_request import TopicPartition
+from client.leased_partition import LeasedPartition
 from client.ready_batch import ReadyBatch
 from client.sequencer import (
     Acknowledged,
@@ -57,6 +60,8 @@ class Surroundings:
     rng: Random
     new_identity: Callable[[], Awaitable[Identity]]
     """Raises `NoLeaderError`."""
+    leases: LeaseKeeper | None
+    """None: ids are not leased."""
     on_delivered: Callable[[Delivery], None]
     on_failed: Callable[[Delivery, DeliveryError], None]
     """Each is called once for a delivery."""
@@ -78,6 +83,11 @@ class PartitionSender:
             start,
             in_flight_max=self._settings.in_flight_max,
             after_failure=self._settings.after_failure,
+        )
+        self._leased = (
+            LeasedPartition(surroundings.leases, TopicPartition(topic, partition), self._sequencer)
+            if surroundings.leases is not None
+            else None
         )
         self._commit_timeout_ms = round(self._settings.request_timeout_s * _COMMIT_SHARE * 1000)
         self._loop = asyncio.get_running_loop()
@@ -108,6 +118,10 @@ class PartitionSender:
         sequencer.add(len(records), piece)
         self._wake.set()
 
+    def wake(self) -> None:
+        """Something that it may wait for has happened elsewhere."""
+        self._wake.set()
+
     def state(self) -> PartitionState:
         sequencer = self._sequencer
         return PartitionState(
@@ -131,9 +145,13 @@ class PartitionSender:
             self._around.on_crash(error)
 
     async def _run(self) -> None:
+        if self._leased is not None:
+            await self._begin_leases(self._leased)
         while True:
             self._wake.clear()
             self._take_events()
+            if self._leased is not None:
+                self._perform(self._leased.update())
             # One reading of the clock for all three: what is not due yet is slept for.
             now = self._loop.time()
             self._maybe_give_up(now)
@@ -142,6 +160,14 @@ class PartitionSender:
                 await self._do(step)
             else:
                 await self._rest(now)
+
+    async def _begin_leases(self, leased: LeasedPartition) -> None:
+        """Leases are refused for a topic that does not exist, and asking for metadata may create it."""
+        try:
+            await self._around.cluster.partition_count(self.topic)
+        except NoLeaderError as error:
+            self._last_reason = str(error)
+        leased.begin()
 
     def _maybe_give_up(self, now: float) -> None:
         sequencer = self._sequencer
@@ -243,7 +269,10 @@ class PartitionSender:
 
     async def _get_new_id(self) -> None:
         try:
-            identity = await self._around.new_identity()
+            if self._leased is not None:
+                identity = self._leased.new_identity()
+            else:
+                identity = await self._around.new_identity()
         except NoLeaderError as error:
             self._last_reason = str(error)
             self._back_off(elsewhere=False)

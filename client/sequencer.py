@@ -81,6 +81,7 @@ class Failure(enum.Enum):
 
     REFUSED = "the broker refused it"
     TIMED_OUT = "it was not acknowledged in time"
+    LEASE_OVER = "the lease of its producer id is over, and brokers may forget the id"
     FENCED = "a newer epoch of this producer id is in use"
     RECORDS_LOST = "the partition has lost records of this producer that were acknowledged"
     FORGOTTEN = "the partition does not know this producer any more"
@@ -199,6 +200,8 @@ class Sequencer:
         self.failure: Failed | None = None
         """What stopped the partition."""
         self.in_flight = 0
+        self.is_held = False
+        """Whether batches that were never sent have to wait; the owner sets it. What was sent goes on."""
         self._is_resumed = start.is_resumed
         self._doubts_all = start.is_resumed and not start.asks
         """An earlier run may have sent what this one is given, and nobody knows how far it came."""
@@ -228,6 +231,11 @@ class Sequencer:
     @property
     def oldest(self) -> SequencedBatch | None:
         return next((queue[0] for queue in self._queues() if queue), None)
+
+    @property
+    def has_sent(self) -> bool:
+        """Whether something that was sent, or skipped, has no outcome yet."""
+        return bool(self._sent)
 
     @property
     def is_idle(self) -> bool:
@@ -262,7 +270,7 @@ class Sequencer:
                 return NewId()
             case Phase.RETRYING if not self.in_flight:
                 return self._send(self._to_retry())
-            case Phase.STREAMING if self.in_flight < self._room():
+            case Phase.STREAMING if self.in_flight < self._room() and not self.is_held:
                 return self._send(self._take_waiting())
         return None
 
@@ -341,7 +349,7 @@ class Sequencer:
         self.phase = Phase.DRAINING
         return [BackOff(elsewhere=True)]
 
-    def on_overdue(self) -> list[Action]:
+    def on_overdue(self, failure: Failure = Failure.TIMED_OUT) -> list[Action]:
         """The oldest batch has had its time. Not while something is in flight."""
         assert not self.in_flight, "wait for the outcome, it comes by the request timeout"
         batch = self.oldest
@@ -350,7 +358,7 @@ class Sequencer:
         if any(later.stored is not None for later in self._sent):
             batch.stored = Acknowledged(batch, None, None)  # rule 5
             return self._settle()
-        return self._give_up(batch, Failure.TIMED_OUT, None)
+        return self._give_up(batch, failure, None)
 
     def _land(self, batch: SequencedBatch) -> bool:
         """Takes the batch out of flight; whether what came back is a verdict (rule 2)."""
@@ -451,6 +459,11 @@ class Sequencer:
         assert self.phase is Phase.ASKING
         return self._give_up(self._head(), Failure.UNANSWERED, answer)
 
+    def on_no_id(self, answer: Answer) -> list[Action]:
+        """There will be no producer id for what was never sent. Not while something is outstanding."""
+        assert not self._sent
+        return self._give_up(self._head(), Failure.REFUSED, answer)
+
     def _head(self) -> SequencedBatch:
         oldest = self.oldest
         assert oldest is not None, "questions are asked for batches"
@@ -541,6 +554,12 @@ class Sequencer:
     def on_new_id(self, identity: Identity) -> list[Action]:
         """A producer id that nobody else has."""
         assert self.phase is Phase.AWAITING_ID
+        return self._renumber(identity)
+
+    def begin_anew(self, identity: Identity) -> list[Action]:
+        """What was never sent goes under another identity, from 0. Not while something is outstanding."""
+        assert not self._sent, "a batch that goes again would be stored behind its successors"
+        assert not self._is_resumed, "an earlier run may have sent what is waiting here"
         return self._renumber(identity)
 
     def _renumber(self, identity: Identity) -> list[Action]:

@@ -28,6 +28,10 @@ class Settings:
     retry_backoff_max_s: float = 1.0
     buffer_bytes_max: int = 32 * 1024 * 1024
     """What may wait for acknowledgements; `send` waits for room."""
+    lease_servers: str = ""
+    """HOST:PORT[,HOST:PORT...] of native ports (Echoless only). Where it is not empty, every partition has
+    producer ids of its own that are leased there, each followed by another before its end. Such a
+    producer has no state to resume from."""
     auto_create_topics: bool = True
     """Whether brokers may create a topic that is missing, where they are configured to."""
 
