@@ -9,11 +9,11 @@ Opening, in this order:
    logs are scanned although that was not needed.
 5. Open every log.
 6. Once the cluster counts on nothing that may be lost: `vouch_for_tail` writes the boot id. Crash
-   before: the next start finds the tail as unsafe as this one did.
+   or close before: the next start finds the tail as unsafe as this one did.
 
-Closing: close every log, write the checkpoints, write the marker. A crash before the last step
-means a scan at the next start. After a disk failure (`failure`) no marker is written, and the
-boot id goes.
+Closing: close every log, write the checkpoints, write the marker, which says where nobody has vouched
+for the tail. A crash before the last step means a scan at the next start. After a disk failure
+(`failure`) no marker is written, and the boot id goes.
 
 Single owner, as the logs. Called by the broker; knows nothing of topics beyond their names.
 """
@@ -37,6 +37,8 @@ Partition = tuple[str, int]
 _VERSION: Final = "0"
 _META_SEPARATOR: Final = "="
 _PARTITION_SEPARATOR: Final = ": "
+_TAIL_UNSAFE: Final = b"tail unsafe\n"
+"""In the marker of a clean shutdown: the logs are whole, but may lack what they once had."""
 
 
 class ForeignDirectoryError(StorageError):
@@ -56,10 +58,13 @@ class LogDirectory:
         self._fs = fs
         self._lock = lock
         self._checkpoints = DirectoryCheckpoints(fs, path)
-        self.was_clean = fs.exists(paths.join(path, paths.CLEAN_SHUTDOWN))
+        marker = paths.join(path, paths.CLEAN_SHUTDOWN)
+        self.was_clean = fs.exists(marker)
         """Whether the last shutdown was clean."""
-        self.tail_is_safe = self.was_clean or self._is_same_boot()
+        was_safe = self.was_clean and fs.read_bytes(marker) != _TAIL_UNSAFE
+        self.tail_is_safe = was_safe or self._is_same_boot()
         """Whether all that was ever appended here is there: no power failed since."""
+        self._is_vouched_for = self.tail_is_safe
         self.failure: StorageError | None = None
         """The first disk failure; from then on the directory is offline."""
 
@@ -84,8 +89,10 @@ class LogDirectory:
         lock = fs.lock(paths.join(path, paths.LOCK), f"broker {broker_id}")
         directory = None
         try:
+            is_new = not fs.exists(paths.join(path, paths.META_PROPERTIES))
             cluster_id = _claim(fs, path, broker_id, cluster_id)
             directory = cls(fs, path, lock, cluster_id)
+            directory._is_vouched_for |= is_new  # it never had what it may lack
             directory._open_logs(now_ms, config_for)
         except BaseException:
             for log in directory.logs.values() if directory else ():
@@ -130,6 +137,7 @@ class LogDirectory:
         To be called once nobody counts on what this start may have found missing: until then a
         second start must come to the same answer as this one. Raises `StorageError`.
         """
+        self._is_vouched_for = True
         boot_id = self._fs.boot_id()
         if self.failure is None and boot_id and self._read_boot_id() != boot_id:
             self._fs.write_atomic(paths.join(self.path, paths.BOOT_ID), f"{boot_id}\n".encode())
@@ -263,7 +271,8 @@ class LogDirectory:
         try:
             if self.failure is None and not any(log.failure for log in self.logs.values()):
                 self.checkpoint(high_watermarks)
-                self._fs.write_atomic(paths.join(self.path, paths.CLEAN_SHUTDOWN), b"")
+                marker = b"" if self._is_vouched_for else _TAIL_UNSAFE
+                self._fs.write_atomic(paths.join(self.path, paths.CLEAN_SHUTDOWN), marker)
         finally:
             self._lock.release()
         if was_online and self.failure is not None:

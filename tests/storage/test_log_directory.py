@@ -117,6 +117,22 @@ def test_a_lost_tail_stays_lost_until_somebody_vouches_again() -> None:
     assert open_directory(fs.after_power_loss(keep_all)).tail_is_safe
 
 
+def test_a_start_that_fails_and_closes_cleanly_does_not_vouch() -> None:
+    """After a power failure the coordinator was away: the logs were closed, but nobody was told."""
+    fs = new_file_system()
+    open_directory(fs).vouch_for_tail()
+    fs = fs.after_power_loss(keep_none)
+    for _ in range(3):
+        directory = open_directory(fs)
+        assert not directory.tail_is_safe
+        directory.close({})
+    directory = open_directory(fs)
+    assert directory.was_clean
+    directory.vouch_for_tail()
+    directory.close({})
+    assert open_directory(fs).tail_is_safe
+
+
 def test_a_clean_shutdown_before_the_machine_restarts_does_not_vouch_for_later() -> None:
     """The marker speaks of one shutdown; after a kill in another boot nothing speaks any more."""
     fs = new_file_system()
