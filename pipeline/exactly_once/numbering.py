@@ -203,7 +203,11 @@ class Numbering:
     # --- a later attempt -------------------------------------------------------------------------
 
     def _take_up(self) -> None:
-        """How far the attempts before this one came."""
+        """How far the attempts before this one came.
+
+        Invariant: what is stored is settled together with the identity, and then no more.
+        """
+        assert self._identity is None
         identity = self._ledger.begins[-1].identity
         for attempt in range(BAD_NEWS_MAX):
             if attempt:  # a leader that has just become one may not know better

@@ -79,10 +79,14 @@ def read_options(
             raise OptionError(f"option {option}: the sink does not have it")
     own.setdefault("name", name)
     own.setdefault("ledger", ledger)
+    return SinkOptions(**_complete(own), settings=_settings(producer))
+
+
+def _settings(fields: dict[str, Any]) -> Settings:
     try:
-        return SinkOptions(**_complete(own), settings=Settings(**producer))
+        return Settings(**fields)
     except ValueError as error:
-        raise OptionError(str(error)) from error
+        raise OptionError(f"options kafka.*: {error}") from error
 
 
 def _converted(option: str, text: str, read: Callable[[str], Any]) -> Any:

@@ -74,25 +74,22 @@ class _Attempt:
         self._numbering = Numbering(ledger, leaders, self._count_stored, now_ms=start_ms)
         self._fingerprints: dict[TopicPartition, Fingerprint] = {}
         self._read_backs: dict[TopicPartition, ReadBack] = {}
+        self._prefix: StoredPrefix | None = None
         self._sender: SliceSender | None = None
+        self._rows_found = 0
         self._rows = 0
 
     def run(self, batches: Iterable[Any]) -> Written:
         self._numbering.open()
-        found = self._numbering.stored()
-        counts = {target: sum(one.rows for one in found[target]) for target in found}
-        prefix = StoredPrefix(
-            self._place, counts, {t: self._read_back(t).rows(found[t]) for t in found}
-        )
         for chunk in chunks(batches):
             slices = self._route(chunk)
             for rows in slices:
                 self._fingerprints.setdefault(rows.target, Fingerprint()).add(rows)
             if self._ledger.end is None:
-                self._send(prefix.admit(slices))
+                self._send(self._known_prefix().admit(slices))
         if self._ledger.end is None:
-            prefix.finish()
-        return self._finish(sum(counts.values()))
+            self._known_prefix().finish()
+        return self._finish()
 
     def _route(self, chunk: Any) -> list[Slice]:
         """Which rows go where, once the ledger has numbers for it."""
@@ -109,6 +106,16 @@ class _Attempt:
                 self._rows += chunk.num_rows
                 return slices
 
+    def _known_prefix(self) -> StoredPrefix:
+        """What is stored already. Not before there are numbers: another attempt may have been faster."""
+        if self._prefix is None:
+            found = self._numbering.stored()
+            stored = {target: self._read_back(target).rows(found[target]) for target in found}
+            counts = {target: sum(one.rows for one in found[target]) for target in found}
+            self._prefix = StoredPrefix(self._place, counts, stored)
+            self._rows_found = sum(counts.values())
+        return self._prefix
+
     def _send(self, slices: list[Slice]) -> None:
         if self._sender is None and slices:
             options = self._options
@@ -121,7 +128,7 @@ class _Attempt:
 
     # --- the end -----------------------------------------------------------------------------------
 
-    def _finish(self, rows_found: int) -> Written:
+    def _finish(self) -> Written:
         if self._sender is not None:
             self._sender.finish()
             self._verify(self._sender.doubtful)
@@ -129,9 +136,10 @@ class _Attempt:
             self._add_end()
         if self._ledger.end is not None:
             self._compare(self._ledger.end)
-            rows_found = rows_found if self._sender is not None else self._rows
+            if self._sender is None:
+                self._rows_found = self._rows
             self._ledger.clean()
-        return Written(self._place.spark_partition, self._rows, rows_found)
+        return Written(self._place.spark_partition, self._rows, self._rows_found)
 
     def _add_end(self) -> None:
         counts = {target: found.rows for target, found in self._fingerprints.items()}

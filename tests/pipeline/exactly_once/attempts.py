@@ -1,0 +1,112 @@
+"""Attempts at a batch, as Spark's tasks make them, without Spark; and ways for them to die."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from pipeline.exactly_once.entries import Begin, End, decode_entry
+from pipeline.exactly_once.ledger import Place
+from pipeline.exactly_once.options import SinkOptions, read_options
+from pipeline.exactly_once.partition_writer import Written, write_partition
+from tests.pipeline.exactly_once.broker_thread import BrokerThread
+
+TOPIC = "orders"
+PARTITIONS = 3
+NAME = "sink"
+QUERY = "query"
+KEYS = 16
+STORED_WITHIN_S = 30
+
+
+class TaskDiedError(Exception):
+    """The task is gone, wherever it was."""
+
+
+class Attempts:
+    """Attempts of one sink at its batches, against one broker."""
+
+    def __init__(self, broker: BrokerThread, ledger: Path, **options: str) -> None:
+        self.broker = broker
+        self.ledger = ledger
+        self.options: SinkOptions = read_options(
+            {
+                "kafka.bootstrap.servers": broker.address,
+                "topic": TOPIC,
+                "kafka.batch.size": "1000",
+                **options,
+            },
+            name=NAME,
+            ledger=str(ledger),
+        )
+
+    def run(
+        self, batches: Iterable[Any], batch_id: int = 0, *, clock_ms: Callable[[], int] = lambda: 7
+    ) -> Written:
+        return write_partition(self.options, place(batch_id), batches, clock_ms)
+
+    def lose_end(self, batch_id: int = 0) -> None:
+        """As if the attempt had died just before its last step."""
+        path = self._paths(batch_id)[-1]
+        assert isinstance(decode_entry(path.read_bytes()), End)
+        path.unlink()
+
+    def begins(self, batch_id: int = 0) -> list[Begin]:
+        entries = (decode_entry(path.read_bytes()) for path in self._paths(batch_id))
+        return [entry for entry in entries if isinstance(entry, Begin)]
+
+    def end(self, batch_id: int = 0) -> End:
+        entry = decode_entry(self._paths(batch_id)[-1].read_bytes())
+        assert isinstance(entry, End)
+        return entry
+
+    def die(self, *batches: Any, stored: int, batch_id: int = 0) -> None:
+        """An attempt that is given these batches, and is gone when so many rows are stored."""
+        with pytest.raises(TaskDiedError):
+            self.run(self._dying(batches, stored), batch_id)
+
+    def _dying(self, batches: Iterable[Any], stored: int) -> Iterator[Any]:
+        yield from batches
+        deadline = time.monotonic() + STORED_WITHIN_S
+        while len(self.stored()) < stored:
+            assert time.monotonic() < deadline, f"fewer than {stored} rows were stored in time"
+            time.sleep(0.005)
+        raise TaskDiedError
+
+    def stored(self) -> list[bytes | None]:
+        """Sorted, because partitions have no order among each other."""
+        return sorted(self.broker.values(TOPIC, PARTITIONS), key=lambda value: value or b"")
+
+    def _paths(self, batch_id: int) -> list[Path]:
+        return sorted((self.ledger / place(batch_id).directory).glob(f"batch-{batch_id:020}.*"))
+
+
+def place(batch_id: int = 0, spark_partition: int = 0) -> Place:
+    return Place(NAME, QUERY, batch_id, spark_partition)
+
+
+def rows(count: int, first: int = 0, *, swapped: int | None = None) -> Any:
+    """Rows with keys and values of their numbers; `swapped` and the next of its key change places."""
+    numbers = list(range(first, first + count))
+    if swapped is not None:
+        other = swapped + KEYS
+        numbers[swapped], numbers[other] = numbers[other], numbers[swapped]
+    return pa.record_batch(
+        {
+            "key": [str(number % KEYS).encode() for number in numbers],
+            "value": [values_of(number) for number in numbers],
+        }
+    )
+
+
+def values_of(number: int) -> bytes:
+    return f"value {number:07}".encode()
+
+
+def all_values(count: int, first: int = 0) -> list[bytes]:
+    return [values_of(number) for number in range(first, first + count)]

@@ -1,0 +1,68 @@
+"""A broker inside the test's process, on a loop in a thread: what blocking code can talk to.
+
+with BrokerThread(tmp_path, num_partitions=3) as broker: ...
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any, Self
+
+from pipeline.exactly_once.read_back import split
+from pipeline.partition_leader import LATEST, PartitionLeader
+from protocol.records import Record, read_records
+from tests.support.in_process import Running, in_process
+
+_LONG_MS = 10 * 86_400_000
+
+
+class BrokerThread:
+    """`settings`: names of `Config`."""
+
+    def __init__(self, directory: Path, **settings: Any) -> None:
+        self._directory = directory
+        self._settings = settings
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        self._context = in_process(self._directory, **self._settings)
+        self.running: Running = self._call(self._context.__aenter__())
+        self.address = self.running.kafka_address
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._call(self._context.__aexit__(None, None, None))
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def forget_producers(self) -> None:
+        """As if none of them had sent anything for a long time."""
+        self._call(self._forget_producers())
+
+    def read(self, topic: str, partition: int) -> list[Record]:
+        """Everything that is stored there."""
+        records: list[Record] = []
+        with PartitionLeader(self.address, topic, partition) as leader:
+            end = leader.ask_offset(LATEST)
+            while len(records) < end:
+                for _, batch in split(leader.fetch(len(records))):
+                    records += read_records(batch)
+        return records
+
+    def values(self, topic: str, partitions: int) -> list[bytes | None]:
+        """Of all records of the topic, partition by partition."""
+        return [one.value for index in range(partitions) for one in self.read(topic, index)]
+
+    async def _forget_producers(self) -> None:
+        broker = self.running.broker
+        for partition in broker.partitions.values():
+            partition.log.expire_producers(broker.now_ms() + _LONG_MS)
+
+    def _call(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(30)

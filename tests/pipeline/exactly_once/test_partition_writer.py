@@ -1,0 +1,204 @@
+"""One task's work: whatever is run again, and whenever it died, each row is stored once."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from client.sequencer import Identity
+from pipeline.exactly_once.entries import TopicPartition
+from pipeline.exactly_once.errors import LedgerError, ReplayMismatchError, SinkError
+from pipeline.exactly_once.partition_writer import Written, write_partition
+from tests.pipeline.exactly_once.attempts import (
+    PARTITIONS,
+    TOPIC,
+    all_values,
+    place,
+    rows,
+)
+
+
+def test_each_row_is_stored_once_and_in_order(attempts, broker):
+    """Rows of a key keep their order."""
+    assert attempts.run([rows(1000)]) == Written(0, 1000, 0)
+    for index in range(PARTITIONS):
+        values = [record.value for record in broker.read(TOPIC, index)]
+        assert values == sorted(values)
+    assert attempts.stored() == all_values(1000)
+
+
+def test_a_batch_that_ended_stores_nothing_again(attempts):
+    """The whole batch runs again after the driver died."""
+    attempts.run([rows(1000)])
+    assert attempts.run([rows(600), rows(400, 600)]) == Written(0, 1000, 1000)
+    assert attempts.stored() == all_values(1000)
+
+
+def test_an_attempt_that_died_before_its_end_is_repeated_without_storing(attempts):
+    """All records are acknowledged, and nobody knows but the brokers."""
+    attempts.run([rows(1000)])
+    attempts.lose_end()
+    assert attempts.run([rows(1000)]) == Written(0, 1000, 1000)
+    assert attempts.stored() == all_values(1000)
+
+
+@pytest.mark.usefixtures("small_chunks")
+def test_an_attempt_that_died_in_the_middle_is_completed(attempts):
+    """What it stored stays, the rest is added."""
+    attempts.die(rows(500), stored=1)
+    written = attempts.run([rows(1000)])
+    assert written.rows == 1000
+    assert 0 < written.rows_found <= 500
+    assert attempts.stored() == all_values(1000)
+
+
+@pytest.mark.usefixtures("small_chunks")
+def test_attempts_may_die_again_and_again(attempts):
+    """Each one comes a little further."""
+    for count in (200, 500, 700):
+        attempts.die(rows(count), stored=count // 2)
+    attempts.run([rows(1000)])
+    assert attempts.stored() == all_values(1000)
+
+
+def test_the_next_batch_goes_on_under_the_same_producer_id(attempts):
+    """A producer id per Spark partition, not per batch: brokers keep every id for a day."""
+    attempts.run([rows(1000)])
+    attempts.run([rows(500, 1000)], batch_id=1)
+    assert attempts.begins(1)[0].identity == attempts.begins(0)[0].identity
+    before = {(s.topic, s.partition): s.next_sequence for s in attempts.end(0).state.partitions}
+    assert {(s.topic, s.partition): s.sequence for s in attempts.begins(1)[0].stretches} == before
+    assert attempts.stored() == all_values(1500)
+
+
+def test_a_replay_with_rows_in_another_order_is_refused(attempts):
+    """What is stored is compared before anything is sent."""
+    attempts.run([rows(1000)])
+    attempts.lose_end()
+    other = rows(1000, swapped=320)
+    with pytest.raises(
+        ReplayMismatchError, match=r"sink sink, batch 0, Spark partition 0.*row 320 is"
+    ):
+        attempts.run([other])
+    assert attempts.stored() == all_values(1000)
+
+
+@pytest.mark.usefixtures("small_chunks")
+def test_a_refused_replay_has_sent_nothing(attempts, broker):
+    """Not even to partitions where it sees no difference."""
+    attempts.die(rows(500), stored=400)
+    stored = attempts.stored()
+    with pytest.raises(ReplayMismatchError, match="sort within partitions"):
+        attempts.run([rows(1000, swapped=0)])
+    assert attempts.stored() == stored
+
+
+def test_a_replay_with_fewer_rows_is_refused(attempts):
+    """It says how many are stored."""
+    attempts.run([rows(1000)])
+    attempts.lose_end()
+    with pytest.raises(ReplayMismatchError, match="more are stored"):
+        attempts.run([rows(10)])
+
+
+@pytest.mark.parametrize("other", [rows(999), rows(1001), rows(1000, 1), rows(1000, swapped=320)])
+def test_other_rows_for_a_batch_that_ended_are_refused(attempts, other):
+    """The fingerprints tell."""
+    attempts.run([rows(1000)])
+    with pytest.raises(ReplayMismatchError):
+        attempts.run([other])
+    assert attempts.stored() == all_values(1000)
+
+
+def test_a_time_is_given_to_a_batch_once(attempts, broker):
+    """A replay sends the time of the first attempt, and so the same bytes."""
+    attempts.run([rows(10)], clock_ms=lambda: 1_000)
+    attempts.lose_end()
+    attempts.run([rows(20)], clock_ms=lambda: 2_000)
+    times = {
+        record.timestamp for index in range(PARTITIONS) for record in broker.read(TOPIC, index)
+    }
+    assert times == {1_000}
+
+
+def test_a_producer_forgotten_between_batches_gets_a_new_epoch(attempts, broker):
+    """The epoch ends whatever is still on its way under the old one."""
+    attempts.run([rows(100)])
+    broker.forget_producers()
+    attempts.run([rows(100, 100)], batch_id=1)
+    producer_id, epoch = attempts.begins(0)[0].identity
+    assert attempts.begins(1)[0].identity == Identity(producer_id, epoch + 1)
+    assert attempts.stored() == all_values(200)
+
+
+@pytest.mark.usefixtures("small_chunks")
+@pytest.mark.slow
+def test_a_producer_forgotten_before_a_replay_is_counted_in_the_log(attempts, broker):
+    """What is stored is read there; the rest goes on under numbers that the ledger has first."""
+    attempts.run([rows(100)])
+    attempts.die(rows(300, 100), stored=150, batch_id=1)
+    stored = len(attempts.stored()) - 100
+    broker.forget_producers()
+    attempts.run([rows(1000, 100)], batch_id=1)
+    assert attempts.stored() == all_values(1100)
+    first, second = attempts.begins(1)
+    assert second.identity.producer_epoch == first.identity.producer_epoch + 1
+    assert sum(stretch.rows_before for stretch in second.stretches) == stored
+    attempts.lose_end(1)
+    assert attempts.run([rows(1000, 100)], batch_id=1).rows_found == 1000
+    assert attempts.stored() == all_values(1100)
+
+
+def test_twins_store_each_row_once(attempts):
+    """A speculative copy of a task runs at the same time."""
+    written: list[Written] = []
+    twins = [
+        threading.Thread(target=lambda: written.append(attempts.run([rows(20_000)])))
+        for _ in range(3)
+    ]
+    for twin in twins:
+        twin.start()
+    for twin in twins:
+        twin.join()
+    assert [one.rows for one in written] == [20_000] * 3
+    assert attempts.stored() == all_values(20_000)
+
+
+def test_keys_go_where_they_went_when_the_batch_began(attempts, broker):
+    """A topic that has grown in between does not matter to a replay."""
+    attempts.run([rows(1000)])
+    attempts.lose_end()
+    begin = attempts.begins()[0]
+    assert begin.partition_counts == {TOPIC: PARTITIONS}
+    assert {s.target for s in begin.stretches} == {TopicPartition(TOPIC, i) for i in range(3)}
+
+
+def test_an_attempt_left_behind_by_later_batches_is_refused(attempts):
+    """Its entries are cleaned away; it must not begin anew."""
+    for batch_id in range(1, 15):
+        attempts.run([rows(10, batch_id * 10)], batch_id=batch_id)
+    with pytest.raises(LedgerError, match="the ledger is at batch 14"):
+        attempts.run([rows(10, 10)], batch_id=1)
+    assert attempts.stored() == all_values(140, 10)
+
+
+def test_a_ledger_of_another_query_is_refused(attempts):
+    """A new checkpoint counts batches from 0 again."""
+    attempts.run([rows(10)])
+    with pytest.raises(LedgerError, match="belongs to query query, this is other"):
+        write_partition(attempts.options, place()._replace(query_id="other"), [rows(10)])
+
+
+def test_a_task_without_rows_does_nothing(attempts):
+    """Not even in the ledger."""
+    assert attempts.run([rows(0)]) == Written(0, 0, 0)
+    assert not list(attempts.ledger.rglob("*.json"))
+
+
+def test_a_batch_that_did_not_end_holds_up_the_next(attempts):
+    """It ran with other Spark partitions, or not at all to its end."""
+    attempts.run([rows(10)])
+    attempts.lose_end()
+    with pytest.raises(SinkError, match="batch 0 has begun and not ended"):
+        attempts.run([rows(10, 10)], batch_id=1)
