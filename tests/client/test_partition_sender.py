@@ -1,0 +1,82 @@
+"""A sender's own timing, on a loop whose clock moves whenever somebody looks at it."""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+
+import pytest
+
+from client.batch import Delivery
+from client.cluster import NoLeaderError
+from client.partition_sender import PartitionSender, Surroundings
+from client.sequencer import Identity, Start
+from client.settings import Settings
+from protocol.records import Record
+from tests.simulation.virtual_loop import START_S, VirtualLoop
+
+BACKOFF_S = 0.1
+ATTEMPTS = 50
+TICKS_PER_BACKOFF = [1.9, 2.3, 2.5, 3.7, 7.7]
+"""With the first three a second reading of the clock misses the end of a back-off (6e23d4a)."""
+
+
+class TickingLoop(VirtualLoop):
+    """Every reading of the clock comes later than the one before, as on a busy machine."""
+
+    def __init__(self, tick_s: float) -> None:
+        self._tick_s = tick_s
+        self._latest = START_S
+        super().__init__(Random(0), self.raise_later)
+        self.errors: list[BaseException] = []
+
+    def raise_later(self, _process: object, error: BaseException) -> None:
+        self.errors.append(error)
+
+    def time(self) -> float:
+        self._latest = max(self._latest, self._now) + self._tick_s
+        self._now = self._latest
+        return self._now
+
+
+class NoLeaderYet:
+    """A cluster without a leader, as the sender sees it; counts how often it is asked."""
+
+    def __init__(self) -> None:
+        self.attempts = 0
+
+    def known_leader(self, _topic: str, _partition: int) -> None:
+        return None
+
+    async def leader(self, _topic: str, _partition: int) -> None:
+        self.attempts += 1
+        raise NoLeaderError("an election is under way")
+
+    async def refresh(self, _topic: str) -> None:
+        return
+
+
+@pytest.mark.parametrize("ticks", TICKS_PER_BACKOFF)
+def test_back_off_ends_when_it_is_over(ticks: float) -> None:
+    """Although the clock moves between two looks at it: nothing sleeps until the delivery timeout."""
+    with TickingLoop(BACKOFF_S / ticks) as loop:
+        cluster = NoLeaderYet()
+        settings = Settings(retry_backoff_s=BACKOFF_S, retry_backoff_max_s=BACKOFF_S)
+        around = Surroundings(
+            cluster=cluster,  # type: ignore[arg-type]
+            settings=settings,
+            rng=Random(1),
+            new_identity=asyncio.Future,  # never asked for
+            leases=None,
+            on_delivered=lambda _: None,
+            on_failed=lambda _, error: loop.errors.append(error),
+            on_crash=loop.errors.append,
+        )
+        sender = PartitionSender("t", 0, Start(identity=Identity(7, 0)), around)
+        record = Record(-1, 1, None, b"v")
+        sender.add([record], Delivery(loop.create_future(), 1, 22))
+        end = loop.time() + 3 * BACKOFF_S * ATTEMPTS
+        assert loop.run_until(end, lambda: cluster.attempts >= ATTEMPTS), cluster.attempts
+        assert not loop.errors
+        loop.create_task(sender.close())
+        loop.run_until(end)
