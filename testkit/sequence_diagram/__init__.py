@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from testkit.sequence_diagram import mermaid, svg
+from testkit.sequence_diagram import mermaid, svg, text
 from testkit.sequence_diagram.folding import fold
 from testkit.sequence_diagram.model import Event, build_diagram
 from testkit.sequence_diagram.steps import Diagram
 
-__all__ = ["render_mermaid", "render_svg"]
+__all__ = ["render_mermaid", "render_svg", "render_text"]
 
 
 def render_svg(events: Iterable[Event], title: str = "") -> str:
@@ -27,6 +27,11 @@ def render_svg(events: Iterable[Event], title: str = "") -> str:
 def render_mermaid(events: Iterable[Event]) -> str:
     """Mermaid text, without the fence that Markdown puts around it."""
     return mermaid.render(_folded(events))
+
+
+def render_text(events: Iterable[Event], steps_max: int = 60) -> str:
+    """The last steps in plain text, for a terminal."""
+    return text.render(_folded(events), steps_max)
 
 
 def _folded(events: Iterable[Event]) -> Diagram:

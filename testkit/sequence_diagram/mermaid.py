@@ -23,13 +23,11 @@ from testkit.sequence_diagram.steps import (
 )
 from testkit.sequence_diagram.wording import (
     answer_text,
-    attempt_text,
-    epoch_text,
     fate_text,
     folded_text,
     has_answer,
-    place_text,
     range_text,
+    sent_text,
     verdict_text,
 )
 
@@ -74,7 +72,7 @@ def _step(step: Step, diagram: Diagram) -> Iterator[str]:
 def _exchange(exchange: Exchange, diagram: Diagram) -> Iterator[str]:
     producer, broker = f"P{exchange.producer}", f"B{exchange.broker}"
     fate = _safe(fate_text(exchange))
-    request = ", ".join(_sent(one, diagram) for one in exchange.sent) or exchange.api
+    request = ", ".join(_safe(sent_text(one, diagram)) for one in exchange.sent) or exchange.api
     if exchange.request is not Fate.ARRIVED:
         yield f"{producer}-x{broker}: {request}: {fate}"
         return
@@ -88,14 +86,6 @@ def _exchange(exchange: Exchange, diagram: Diagram) -> Iterator[str]:
         yield f"{broker}--{'x' if is_lost else '>>'}{producer}: {answer or 'no answer'}"
     elif fate:
         yield f"Note right of {broker}: {fate}"
-
-
-def _sent(sent: Sent, diagram: Diagram) -> str:
-    batch = sent.batch
-    numbers = range_text(batch.base_sequence, batch.last_sequence)
-    place, epoch = place_text(sent, diagram), epoch_text(sent)
-    words = (sent.letter, numbers, place, epoch, attempt_text(sent))
-    return _safe(" ".join(word for word in words if word))
 
 
 def _verdict(sent: Sent, *, is_named: bool) -> str:

@@ -124,6 +124,14 @@ def place_text(sent: Sent, diagram: Diagram) -> str:
     return f"{sent.batch.topic}-{sent.batch.partition}"
 
 
+def sent_text(sent: Sent, diagram: Diagram) -> str:
+    """`A 114-120 orders-0 epoch 1 again`: a batch in one line."""
+    numbers = range_text(sent.batch.base_sequence, sent.batch.last_sequence)
+    place, epoch = place_text(sent, diagram), epoch_text(sent)
+    words = (sent.letter, numbers, place, epoch, attempt_text(sent))
+    return " ".join(word for word in words if word)
+
+
 def folded_text(folded: Folded) -> str:
     """What a folded step stands for."""
     what = f"{folded.batches} batches appended"

@@ -1,0 +1,111 @@
+"""A broker for one test or one session, as the pytest plugin hands it out (`docs/testing.md`).
+
+Also without pytest:
+
+    with Echoless() as echoless:
+        with echoless.faults.drop_responses(times=1):
+            send(echoless.bootstrap_servers, ...)
+        echoless.assert_exactly_once("orders", sent)
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Iterable, Mapping
+from types import TracebackType
+from typing import Any, Final, Self
+
+from testkit.admin import Admin
+from testkit.broker_process import BrokerProcess
+from testkit.exactly_once import Sent, compare, describe
+from testkit.faults import Faults
+from testkit.native import Native
+from testkit.recorder import Recorder
+from testkit.stored_records import StoredRecord, read_topic
+
+_EVENTS_MAX: Final = 3000
+_NS_PER_MS: Final = 1_000_000
+
+
+class Echoless:
+    """A running broker, its faults, and what became of the records. Blocking."""
+
+    def __init__(self, settings: Mapping[str, str] | None = None) -> None:
+        self.broker = BrokerProcess(settings)
+        """The process: `kill()`, `start()`, `data_dir`, `log_tail()`."""
+        self._names = itertools.count(1)
+        self._from_ms = 0
+
+    def __enter__(self) -> Self:
+        self.broker.__enter__()
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.broker.kill()  # its data goes with it: nothing is worth a clean stop
+        self.broker.__exit__(exc_type, exc, traceback)
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """For any Kafka client: `host:port`."""
+        return self.broker.bootstrap_servers
+
+    @property
+    def admin(self) -> Admin:
+        """Its admin port (`docs/admin.md`); `admin.address` is `host:port`."""
+        return Admin(self.broker.admin)
+
+    @property
+    def native(self) -> Native:
+        """Its native port (`docs/native.md`)."""
+        return Native(self.broker.native)
+
+    @property
+    def faults(self) -> Faults:
+        """`with echoless.faults.rule("drop_response", match={...}, times=1): ...`"""
+        return Faults(self.admin)
+
+    def topic(self, name: str | None = None, *, partitions: int = 1, **configs: str) -> str:
+        """A new topic; its name is made up where none is given. `_` stands for `.` in configs."""
+        name = name or f"topic-{next(self._names)}"
+        self.native.create_topic(name, partitions, 1, **configs)
+        return name
+
+    def records(self, topic: str) -> list[StoredRecord]:
+        """Everything that the topic holds, partition by partition, by offset."""
+        return read_topic(self.admin, self.native, topic)
+
+    def record(self, **selection: object) -> Recorder:
+        """Follows the decisions for the length of a block, with the window before each append."""
+        return Recorder([self.broker.admin], last=0, **selection)
+
+    def events(self, **selection: object) -> list[dict[str, Any]]:
+        """Decisions and faults of this test, oldest first, as far as the broker remembers them."""
+        answer = self.admin.get("/decisions", n=_EVENTS_MAX, **selection)
+        events = [{"event": "decision", **one} for one in answer["decisions"]]
+        events += [{"event": "fault", **one} for one in answer["faults"]]
+        events.sort(key=lambda event: int(event["number"]))
+        return [event for event in events if event["time_ms"] >= self._from_ms]
+
+    def begin_test(self) -> None:
+        """Leaves what has happened so far out of `events`."""
+        self._from_ms = time.time_ns() // _NS_PER_MS
+
+    def assert_exactly_once(
+        self, topic: str, sent: Iterable[Sent], *, ordered: bool = True
+    ) -> None:
+        """Raises `AssertionError` that tells which records are lost, doubled or out of order.
+
+        `sent`: values, or pairs of key and value, in the order of sending. `ordered=False` where
+        several producers wrote to the same partition.
+        """
+        __tracebackhide__ = True
+        difference = compare(sent, self.records(topic), ordered=ordered)
+        if difference:
+            decisions = [one for one in self.events() if one["event"] == "decision"]
+            raise AssertionError(describe(topic, difference, decisions))

@@ -1,0 +1,169 @@
+"""Whether what was sent is stored once: sent and stored records compared, and the difference told.
+
+Pure. Records are compared as key and value, or by the value alone where only values are given. A
+record that was sent twice on purpose has to be stored twice. Order holds within a partition, and is
+judged by the records whose content was sent only once: the others cannot be told apart.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from testkit.stored_records import StoredRecord
+
+Text = bytes | str | None
+Sent = Text | tuple[Text, Text]
+"""A value, or a key and a value; text is compared as UTF-8."""
+
+Content = tuple[bytes | None, bytes | None]
+"""Key and value; the key is None where only values are compared."""
+
+_SHOWN_MAX: Final = 10
+_SEQUENCES: Final = 2**31
+
+
+class Difference(NamedTuple):
+    """What is not as it should be. Empty: stored exactly once, in order."""
+
+    sent: int
+    stored: int
+    lost: list[Content]
+    """Each as often as it is missing."""
+    doubled: dict[Content, list[StoredRecord]]
+    """All copies of what is stored more often than it was sent."""
+    unexpected: list[StoredRecord]
+    """Never sent at all."""
+    out_of_order: list[tuple[StoredRecord, StoredRecord]]
+    """Neighbours in their partition, of which the second was sent before the first."""
+
+    def __bool__(self) -> bool:
+        return bool(self.lost or self.doubled or self.unexpected or self.out_of_order)
+
+
+def compare(
+    sent: Iterable[Sent], stored: Sequence[StoredRecord], *, ordered: bool = True
+) -> Difference:
+    """What became of `sent`. Raises `TypeError` where pairs and plain values are mixed."""
+    contents, has_keys = _contents(sent)
+    expected = Counter(contents)
+    copies: defaultdict[Content, list[StoredRecord]] = defaultdict(list)
+    for record in stored:
+        copies[_content(record, has_keys=has_keys)].append(record)
+    lost = [
+        content for content, count in expected.items() for _ in range(count - len(copies[content]))
+    ]
+    return Difference(
+        sent=len(contents),
+        stored=len(stored),
+        lost=lost,
+        doubled={c: found for c, found in copies.items() if 0 < expected[c] < len(found)},
+        unexpected=[record for c, found in copies.items() if c not in expected for record in found],
+        out_of_order=_out_of_order(contents, expected, stored, has_keys) if ordered else [],
+    )
+
+
+def _out_of_order(
+    contents: list[Content],
+    expected: Counter[Content],
+    stored: Sequence[StoredRecord],
+    has_keys: bool,
+) -> list[tuple[StoredRecord, StoredRecord]]:
+    position = {c: index for index, c in enumerate(contents) if expected[c] == 1}
+    latest: dict[int, tuple[int, StoredRecord]] = {}
+    seen: set[Content] = set()
+    found = []
+    for record in stored:
+        content = _content(record, has_keys=has_keys)
+        if content not in position or content in seen:
+            continue  # a second copy is doubled, not out of order
+        seen.add(content)
+        index = position[content]
+        before = latest.get(record.partition)
+        if before is not None and index < before[0]:
+            found.append((before[1], record))
+        latest[record.partition] = index, record
+    return found
+
+
+def _contents(sent: Iterable[Sent]) -> tuple[list[Content], bool]:
+    items = list(sent)
+    pairs = sum(isinstance(item, tuple) for item in items)
+    if pairs not in {0, len(items)}:
+        raise TypeError("sent holds both values and pairs of key and value")
+    if not pairs:
+        return [(None, _bytes(item)) for item in items if not isinstance(item, tuple)], False
+    return [(_bytes(item[0]), _bytes(item[1])) for item in items if isinstance(item, tuple)], True
+
+
+def _content(record: StoredRecord, *, has_keys: bool) -> Content:
+    return (record.key if has_keys else None, record.value)
+
+
+def _bytes(text: Text) -> bytes | None:
+    return text.encode() if isinstance(text, str) else text
+
+
+# In words
+
+
+def describe(topic: str, difference: Difference, decisions: Sequence[Mapping[str, Any]]) -> str:
+    """The difference line by line, each stored copy with the decision that stored it."""
+    appends = [d for d in decisions if d["decision"] == "append" and d["topic"] == topic]
+
+    def one(record: StoredRecord) -> str:
+        return f"{_shown((record.key, record.value))}{_place(record, appends)}"
+
+    doubled = [
+        _shown(content) + "".join(_place(copy, appends) for copy in copies)
+        for content, copies in difference.doubled.items()
+    ]
+    swapped = [f"{one(b)}\n    was sent before {one(a)}" for a, b in difference.out_of_order]
+    return "\n".join(
+        [
+            _summary(topic, difference),
+            *_listed("lost", [_shown(content) for content in difference.lost]),
+            *_listed("doubled", doubled),
+            *_listed("never sent", [one(record) for record in difference.unexpected]),
+            *_listed("out of order", swapped),
+        ]
+    )
+
+
+def _summary(topic: str, difference: Difference) -> str:
+    counts = {
+        "lost": difference.lost,
+        "doubled": difference.doubled,
+        "never sent": difference.unexpected,
+        "out of order": difference.out_of_order,
+    }
+    found = ", ".join(f"{len(items)} {what}" for what, items in counts.items() if items)
+    return f"{topic}: {difference.sent} sent, {difference.stored} stored: {found or 'all once'}"
+
+
+def _listed(what: str, items: Sequence[str]) -> list[str]:
+    lines = [f"  {what}: {item}" for item in items[:_SHOWN_MAX]]
+    rest = len(items) - _SHOWN_MAX
+    return [*lines, f"  {what}: and {rest} more"] if rest > 0 else lines
+
+
+def _shown(content: Content) -> str:
+    key, value = content
+    return repr(value) if key is None else f"{key!r} = {value!r}"
+
+
+def _place(record: StoredRecord, appends: Sequence[Mapping[str, Any]]) -> str:
+    return f"\n    at {record.partition}:{record.offset}, {_stored_by(record, appends)}"
+
+
+def _stored_by(record: StoredRecord, appends: Sequence[Mapping[str, Any]]) -> str:
+    for append in appends:
+        count = (append["last_sequence"] - append["base_sequence"]) % _SEQUENCES
+        behind = record.offset - append["base_offset"]
+        if append["partition"] == record.partition and 0 <= behind <= count:
+            return (
+                f"sequence {append['base_sequence'] + behind} of producer {append['producer_id']} "
+                f"epoch {append['producer_epoch']}, client {append['client_id'] or append['address']}"
+            )
+    return "by a producer without an id, or too long ago to be remembered"

@@ -1,0 +1,129 @@
+"""The pytest plugin: fixtures `echoless` and `echoless_session` (`docs/testing.md`).
+
+Loaded by every pytest in an environment that has Echoless, so it imports nothing before a test asks
+for a broker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+if TYPE_CHECKING:
+    from testkit.echoless import Echoless
+
+_MARKER: Final = "echoless"
+_TRACES: Final = "--echoless-traces"
+_LIVE: Final = pytest.StashKey[list["Echoless"]]()
+"""The brokers that are running, for the report of a test that fails."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """What can be set on the command line and in the ini file."""
+    group = parser.getgroup("echoless")
+    group.addoption(
+        _TRACES, metavar="DIR", help="Draw the run of each failed test that used a broker."
+    )
+    parser.addini(
+        "echoless_settings", "Configuration of the brokers, NAME=VALUE a line.", type="linelist"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Makes the marker known to `--strict-markers`."""
+    config.stash[_LIVE] = []
+    config.addinivalue_line(
+        "markers", f"{_MARKER}(**settings): configuration of the broker of the fixture echoless"
+    )
+
+
+@pytest.fixture
+def echoless(request: pytest.FixtureRequest) -> Iterator[Echoless]:
+    """A broker of this test's own, on free ports; settings by `@pytest.mark.echoless(...)`."""
+    marked: dict[str, Any] = {}
+    for marker in reversed(list(request.node.iter_markers(_MARKER))):
+        if marker.args:
+            raise pytest.UsageError("echoless takes settings by name: log_flush='commit'")
+        marked |= marker.kwargs
+    yield from _running(request.config, marked)
+
+
+@pytest.fixture(scope="session")
+def echoless_session(request: pytest.FixtureRequest) -> Iterator[Echoless]:
+    """One broker for all tests that ask for it: faster, but topics and rules are shared."""
+    yield from _running(request.config, {})
+
+
+def _running(config: pytest.Config, marked: dict[str, Any]) -> Iterator[Echoless]:
+    from testkit.echoless import Echoless
+
+    live = config.stash[_LIVE]
+    with Echoless({**_settings(config), **{n: _text(v) for n, v in marked.items()}}) as broker:
+        live.append(broker)
+        try:
+            yield broker
+        finally:
+            live.remove(broker)
+
+
+def _settings(config: pytest.Config) -> dict[str, str]:
+    pairs = [line.partition("=") for line in config.getini("echoless_settings")]
+    return {name.strip(): value.strip() for name, _, value in pairs}
+
+
+def _text(value: object) -> str:
+    """A setting as the broker reads it: `true`, not `True`."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+# When a test fails
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup(item: pytest.Item) -> Generator[None, None, None]:
+    """A broker that earlier tests have used begins a new page."""
+    for broker in item.config.stash[_LIVE]:
+        broker.begin_test()
+    return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A failed test shows what its brokers decided, and what they said."""
+    report = yield
+    if report.when == "call" and report.failed:
+        for broker in item.config.stash[_LIVE]:
+            report.sections += _sections(item, broker)
+    return report
+
+
+def _sections(item: pytest.Item, broker: Echoless) -> list[tuple[str, str]]:
+    from testkit.admin import AdminError
+    from testkit.sequence_diagram import render_text
+
+    try:
+        events = broker.events()
+    except AdminError as error:
+        return [("echoless", f"{error}\n{broker.broker.log_tail()}")]
+    if not events:
+        return []
+    sections = [("echoless decisions", render_text(events))]
+    directory = item.config.getoption(_TRACES)
+    if directory is not None:
+        sections.append(("echoless trace", str(_draw(Path(directory), item, events))))
+    return sections
+
+
+def _draw(directory: Path, item: pytest.Item, events: list[dict[str, Any]]) -> Path:
+    from testkit.sequence_diagram import render_svg
+
+    name = "".join(c if c.isalnum() or c in "-_." else "_" for c in item.nodeid)
+    directory.mkdir(parents=True, exist_ok=True)
+    path = directory / f"{name}.svg"
+    path.write_text(render_svg(events, item.nodeid))
+    return path

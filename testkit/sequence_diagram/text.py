@@ -1,0 +1,69 @@
+"""A diagram as plain text, a line or two for each step: for reports of failed tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from testkit.sequence_diagram.steps import Diagram, Exchange, Fate, Folded, Sent, Step, Verdict
+from testkit.sequence_diagram.wording import (
+    answer_text,
+    fate_text,
+    folded_text,
+    has_answer,
+    sent_text,
+    verdict_text,
+)
+
+
+def render(diagram: Diagram, steps_max: int) -> str:
+    """The last `steps_max` steps, with the time since the first one."""
+    if not diagram.steps:
+        return "nothing was decided"
+    steps = diagram.steps[-steps_max:]
+    hidden = len(diagram.steps) - len(steps)
+    lines = [f"... {hidden} steps before ..."] if hidden else []
+    start = diagram.steps[0].time_ms
+    for step in steps:
+        for index, line in enumerate(_step(step, diagram)):
+            time = f"{step.time_ms - start:+8d} ms" if index == 0 else " " * 11
+            lines.append(f"{time}  {line}")
+    return "\n".join(lines)
+
+
+def _step(step: Step, diagram: Diagram) -> Iterator[str]:
+    match step:
+        case Exchange():
+            yield from _exchange(step, diagram)
+        case Folded():
+            yield f"{diagram.producers[step.producer].name}: ... {folded_text(step)} ..."
+        case _:
+            yield f"== {step.text}"
+
+
+def _exchange(exchange: Exchange, diagram: Diagram) -> Iterator[str]:
+    producer = diagram.producers[exchange.producer].name
+    broker = diagram.brokers[exchange.broker].name
+    is_lost = exchange.request is not Fate.ARRIVED
+    request = ", ".join(sent_text(one, diagram) for one in exchange.sent) or exchange.api
+    fate = fate_text(exchange)
+    yield f"{producer} {'--X' if is_lost else '-->'} {broker}: {request}{_behind(fate, is_lost)}"
+    for sent in exchange.sent:
+        if sent.verdict is not Verdict.NOT_JUDGED:
+            yield f"    {sent.letter} {verdict_text(sent)}{_details(sent)}"
+    if exchange.response is not Fate.ARRIVED and has_answer(exchange):
+        yield f"{producer} X-- {broker}: {answer_text(exchange)}{_behind(fate, True)}"
+    elif fate and not is_lost:
+        yield f"    {fate}"
+
+
+def _behind(text: str, is_shown: bool) -> str:
+    return f"  [{text}]" if text and is_shown else ""
+
+
+def _details(sent: Sent) -> str:
+    """Why, and the window, where it was not simply appended."""
+    if sent.verdict is Verdict.APPENDED:
+        return ""
+    reason = f"; {sent.reason}" if sent.verdict is Verdict.REJECTED else ""
+    window = [f"{one.base_sequence}-{one.last_sequence}" for one in sent.window or ()]
+    return f"{reason}; window [{' '.join(window)}]"

@@ -1,0 +1,191 @@
+"""The pytest plugin, used as its users do: in a pytest of its own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib.metadata import entry_points
+from pathlib import Path
+
+import pytest
+
+pytest_plugins = ["pytester"]
+
+_PRODUCER = """
+    from contextlib import closing
+
+    from testkit.scripted_producer import Batch, NoAnswerError, ScriptedProducer
+
+    def send(echoless, topic, *batches, timeout_s=10):
+        with closing(ScriptedProducer.open(echoless.bootstrap_servers)) as producer:
+            for base_sequence, values in batches:
+                producer.send(Batch(topic, 0, 4000, 0, base_sequence, values))
+                try:
+                    producer.receive(timeout_s=timeout_s)
+                except NoAnswerError:
+                    pass
+"""
+
+
+@pytest.fixture
+def inner(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
+    """A directory of tests; the plugin is loaded by name, whether it is installed or not."""
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    pytester.makeconftest(_PRODUCER)
+    return pytester
+
+
+def _run(inner: pytest.Pytester, *arguments: str) -> pytest.RunResult:
+    return inner.runpytest_inprocess("-p", "testkit.plugin", "--strict-markers", *arguments)
+
+
+@pytest.mark.slow
+def test_passing_test_of_ten_lines(inner: pytest.Pytester) -> None:
+    """A lost acknowledgement, a repeat, and the proof that it is stored once."""
+    inner.makepyfile(
+        """
+        from conftest import send
+
+        def test_repeat_is_stored_once(echoless):
+            topic = echoless.topic()
+            with echoless.faults.drop_responses(times=1) as lost:
+                send(echoless, topic, (0, (b"a", b"b")), timeout_s=0.2)
+                lost.wait_for_hits(1)
+            send(echoless, topic, (0, (b"a", b"b")), (2, (b"c",)))
+            echoless.assert_exactly_once(topic, ["a", "b", "c"])
+        """
+    )
+    _run(inner).assert_outcomes(passed=1)
+
+
+@pytest.mark.slow
+def test_failure_tells_records_and_decisions(inner: pytest.Pytester) -> None:
+    """Which records are lost, doubled, who stored them, and what was decided before; with a picture."""
+    inner.makepyfile(
+        """
+        from conftest import send
+
+        def test_two_producers(echoless):
+            topic = echoless.topic("orders")
+            send(echoless, topic, (0, (b"a",)), (1, (b"a",)), (9, (b"b",)))
+            echoless.assert_exactly_once(topic, ["a", "b"])
+        """
+    )
+    result = _run(inner, "--echoless-traces", "traces")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "*orders: 2 sent, 2 stored: 1 lost, 1 doubled",
+            "*lost: b'b'",
+            "*doubled: b'a'",
+            "*at 0:1, sequence 1 of producer 4000 epoch 0, client *",
+            "*echoless decisions*",
+            "*refused: 45 OUT_OF_ORDER_SEQUENCE_NUMBER; *window*0-0 1-1*",
+            "*echoless trace*",
+        ]
+    )
+    (picture,) = inner.path.glob("traces/*.svg")
+    assert picture.read_text().startswith("<svg")
+
+
+@pytest.mark.slow
+def test_settings_come_from_the_marker_and_the_ini_file(inner: pytest.Pytester) -> None:
+    """The nearest marker wins over the class's, and both over the ini file."""
+    inner.makeini(
+        "[pytest]\necholess_settings =\n    num_partitions=2\n    message_max_bytes=2000\n"
+    )
+    inner.makepyfile(
+        """
+        import pytest
+
+        @pytest.mark.echoless(num_partitions=4, auto_create_topics_enable=False)
+        class TestSettings:
+            @pytest.mark.echoless(num_partitions=3)
+            def test_settings(self, echoless):
+                echoless.topic("t", partitions=-1)
+                (topic,) = echoless.admin.get("/topics")["topics"]
+                assert len(topic["partitions"]) == 3
+
+            def test_positions_are_refused(self, request):
+                request.node.add_marker(pytest.mark.echoless("commit"))
+                with pytest.raises(pytest.UsageError, match="by name"):
+                    request.getfixturevalue("echoless")
+        """
+    )
+    _run(inner).assert_outcomes(passed=2)
+
+
+@pytest.mark.slow
+def test_session_broker_is_shared_and_reports_only_the_test_that_failed(
+    inner: pytest.Pytester,
+) -> None:
+    """Topics stay between tests; what earlier tests did is not in the report of a later one."""
+    inner.makepyfile(
+        """
+        from conftest import send
+
+        def test_first(echoless_session):
+            send(echoless_session, echoless_session.topic("first"), (0, (b"a",)))
+
+        def test_second(echoless_session):
+            assert echoless_session.records("first")
+            send(echoless_session, echoless_session.topic("second"), (70, (b"a",)))
+            assert False
+        """
+    )
+    result = _run(inner)
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(["*echoless decisions*", "*A 70*"])
+    result.stdout.no_fnmatch_line("*first-0*")
+
+
+@pytest.mark.slow
+def test_broker_that_died_leaves_its_log_in_the_report(inner: pytest.Pytester) -> None:
+    """A test that fails without a living broker still says something about it."""
+    inner.makepyfile(
+        """
+        def test_dies(echoless):
+            echoless.broker.kill()
+            assert False
+        """
+    )
+    result = _run(inner)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*- echoless -*", "http://*/decisions*"])
+
+
+@pytest.mark.slow
+def test_block_can_be_recorded(inner: pytest.Pytester) -> None:
+    """A recording has the window before each append."""
+    inner.makepyfile(
+        """
+        from conftest import send
+
+        def test_record(echoless):
+            topic = echoless.topic()
+            with echoless.record(topic=topic) as recorder:
+                send(echoless, topic, (0, (b"a",)), (1, (b"b",)))
+            assert [event["window"] for event in recorder.events] == [[], [[0, 0]]]
+        """
+    )
+    _run(inner).assert_outcomes(passed=1)
+
+
+def test_plugin_imports_nothing_before_it_is_used() -> None:
+    """Every pytest of the environment loads it: it must cost them nothing."""
+    program = (
+        "import sys, pytest; before = set(sys.modules); import testkit.plugin; "
+        "print(sorted(set(sys.modules) - before))"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert found.stdout.strip() == "['testkit', 'testkit.plugin']"
+
+
+def test_plugin_is_registered_where_echoless_is_installed() -> None:
+    """pytest finds it by the name `echoless`."""
+    project = Path(__file__).parents[2] / "pyproject.toml"
+    assert '[project.entry-points.pytest11]\necholess = "testkit.plugin"' in project.read_text()
+    for found in entry_points(group="pytest11", name="echoless"):
+        assert found.value == "testkit.plugin"
