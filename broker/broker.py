@@ -58,10 +58,10 @@ class Broker:
 
     def __init__(self, config: Config, environment: Environment) -> None:
         self.config = config
-        self.environment = environment
+        self.faults = Faults(self, environment)
+        self.environment = self.faults.environment
         self.metrics = Metrics()
         self.decisions = Decisions(self.metrics)
-        self.faults = Faults(self)
         self.partitions: dict[tuple[str, int], Partition] = {}
         """The replicas on this broker, by topic and index."""
         self.now_ms = environment.now_ms

@@ -144,6 +144,12 @@ class Config:
         "embedded, for a single broker, or zookeeper://h1:2181,h2:2181/chroot",
         "URL",
     )
+    faults: str | None = _setting(
+        None,
+        optional_path(),
+        "rules for faults that hold from the start on, in JSON or TOML (docs/faults.md)",
+        "FILE",
+    )
     log_format: LogFormat = _setting(
         LogFormat.TEXT, choice(LogFormat), "log lines for people or as JSON", "text|json"
     )

@@ -16,7 +16,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from broker.config import Config, ConfigError, load_config
 from broker.coordination.node_tree import CoordinationError
@@ -26,6 +26,9 @@ from broker.listeners import bind_listeners
 from broker.logs import configure_logs
 from broker.server import ListenError, Server, bind, bound_address
 from storage.file_system import StorageError
+
+if TYPE_CHECKING:
+    from broker.faults.rule import RuleText
 
 logger = logging.getLogger(__name__)
 
@@ -43,6 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Serves until a signal; returns the exit code."""
     try:
         config = load_config(sys.argv[1:] if argv is None else argv, os.environ)
+        rules = _rules_from_start(config)
     except ConfigError as error:
         sys.stderr.write(f"echoless serve: {error}\n")
         return EXIT_BAD_CONFIGURATION
@@ -51,13 +55,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         import uvloop
 
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            return runner.run(_serve(config))
+            return runner.run(_serve(config, rules))
     except (ListenError, StorageError, CoordinationError) as error:
         logger.critical("cannot start: %s", error)
         return EXIT_CANNOT_SERVE
 
 
-async def _serve(config: Config) -> int:
+async def _serve(config: Config, rules: Sequence[RuleText]) -> int:
     from broker.admin.server import AdminServer
     from broker.broker import Broker
     from broker.dispatch import KafkaDispatcher
@@ -73,6 +77,8 @@ async def _serve(config: Config) -> int:
     listeners = bind_listeners(config)
     admin_socket = bind("admin_listen", config.admin_listen)
     broker = Broker(config, this_machine())
+    if rules:
+        broker.faults.add(rules)
     await broker.start({one.name: one.advertised for one in listeners})
     budget = MemoryBudget(REQUEST_MEMORY_FRAMES * config.request_size_max)
     kafka, native = KafkaDispatcher(broker), NativeDispatcher(broker)
@@ -114,6 +120,14 @@ async def _serve(config: Config) -> int:
     await admin.stop()
     await broker.stop()
     return EXIT_CANNOT_SERVE if broker.session_lost.is_set() else 0
+
+
+def _rules_from_start(config: Config) -> Sequence[RuleText]:
+    if config.faults is None:
+        return ()
+    from broker.faults.rules_file import read_rules_file
+
+    return read_rules_file(config.faults)
 
 
 async def _any_of(*events: asyncio.Event) -> None:

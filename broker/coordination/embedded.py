@@ -149,6 +149,9 @@ class EmbeddedNodeTree:
     def on_session(self, callback: SessionCallback) -> Cancel:
         return self._watches.on_session(callback)
 
+    def expire_session(self) -> None:
+        self._lose_session()
+
     async def close(self) -> None:
         async with self._turn:
             if self._is_closed:

@@ -129,6 +129,10 @@ class ZooKeeperClient:
         self._is_ending = True
         await asyncio.to_thread(self._kazoo.end)
 
+    def expire_session(self) -> None:
+        """Ends the session; a new one begins as after any end of kazoo's thread."""
+        self._loop.run_in_executor(None, self._kazoo.stop)
+
     def drop_connection(self) -> None:
         """Makes kazoo's thread find the connection broken, and open another one."""
         connection = self._handler.connection

@@ -184,6 +184,9 @@ class NodeTree(Protocol):
     def on_session(self, callback: SessionCallback) -> Cancel:
         """Calls back at every change of `session_state`, in order."""
 
+    def expire_session(self) -> None:
+        """Ends the session as its timeout would, on both sides: a fault. Returns at once."""
+
     async def close(self) -> None:
         """Ends the session, and with it its ephemeral nodes. The tree cannot be used afterwards."""
 

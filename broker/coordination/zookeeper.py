@@ -143,6 +143,9 @@ class ZooKeeperNodeTree:
     def on_session(self, callback: SessionCallback) -> Cancel:
         return self._session_listeners.add(callback)
 
+    def expire_session(self) -> None:
+        self._client.expire_session()
+
     async def close(self) -> None:
         self._is_closed = True
         await self._client.end()

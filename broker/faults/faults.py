@@ -6,28 +6,49 @@ imported and installed with the first one.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+from broker.faults.file_system import FaultyFileSystem
+
 if TYPE_CHECKING:
     from broker.broker import Broker
+    from broker.environment import Environment
+    from broker.faults.hits import Hits
+    from broker.faults.peers import FaultyPeers
     from broker.faults.port import FaultyPort
     from broker.faults.rule import Rule, RuleText
     from broker.faults.rules import Rules
+    from broker.replication.peers import Peers
     from broker.server import Server
 
 
 class Faults:
     """Single owner: the event loop."""
 
-    def __init__(self, broker: Broker, crash: Callable[[Rule], None] | None = None) -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        environment: Environment,
+        crash: Callable[[Rule], None] | None = None,
+    ) -> None:
         """`crash` ends the process; a simulation brings its own."""
         self._broker = broker
         self._crash = crash
         self._rules: Rules | None = None
+        self._hits: Hits | None = None
         self._servers: Sequence[Server] = ()
         self._ports: list[FaultyPort] = []
+        self._file_system = FaultyFileSystem(environment.file_system)
+        self._peers: FaultyPeers | None = None
+        self._open_peers = environment.open_peers
+        self.environment = replace(
+            environment, file_system=self._file_system, open_peers=self._watched_peers
+        )
+        """The world as the broker is to see it."""
 
     def watch(self, servers: Sequence[Server]) -> None:
         """The ports whose requests the rules are for."""
@@ -48,63 +69,92 @@ class Faults:
 
     def add(self, texts: Sequence[RuleText]) -> list[dict[str, Any]]:
         """All of them or none. Raises `RuleError`, `NameTakenError`."""
-        rules = self._the_rules()
-        added = rules.add(texts)
-        return self._shown(added)
+        if self._rules is None:
+            self._begin()
+        assert self._rules is not None
+        added = self._rules.add(texts)
+        self._act_at_once(added)
+        return _shown(added)
 
     def remove(self, name: str) -> dict[str, Any]:
         """The rule as it was at its end. Raises `KeyError` where there is none of the name."""
         if self._rules is None:
             raise KeyError(name)
-        (removed,) = self._shown([self._rules.remove(name)])
+        (removed,) = _shown([self._rules.remove(name)])
         return removed
 
     def clear(self) -> list[dict[str, Any]]:
         """The rules as they were at their end."""
-        return [] if self._rules is None else self._shown(self._rules.clear())
+        return [] if self._rules is None else _shown(self._rules.clear())
 
-    def _shown(self, rules: Sequence[Rule]) -> list[dict[str, Any]]:
-        import asyncio
+    # --- where they take hold ---
 
-        now_s = asyncio.get_running_loop().time()
-        return [rule.document(now_s) for rule in rules]
+    def _begin(self) -> None:
+        """The first rule: brings what all of them need."""
+        from broker.faults.crash import crash
+        from broker.faults.hits import Hits
+        from broker.faults.rules import Rules
 
-    def _the_rules(self) -> Rules:
-        if self._rules is None:
-            from broker.faults.rules import Rules
-
-            rng = self._broker.environment.rng
-            # Rules draw their seeds apart, so that none of them changes what the broker draws.
-            self._rules = Rules(Random(rng.getrandbits(64)), self._install)  # noqa: S311
-        return self._rules
+        # Rules draw their seeds apart, so that none of them changes what the broker draws.
+        rng = Random(self._broker.environment.rng.getrandbits(64))  # noqa: S311
+        self._rules = Rules(rng, self._install)
+        self._hits = Hits(self._broker.decisions, self._broker.now_ms)
+        self._crash = self._crash or crash
 
     def _install(self) -> None:
         """Brings every place up to date with the rules."""
         from broker.faults.action import Place
+        from broker.faults.file_faults import FileFaults
 
         assert self._rules is not None
+        assert self._hits is not None
+        assert self._crash is not None
+        links = self._rules.of(Place.PEERS)
         requests = self._rules.of(Place.REQUEST, Place.PEERS)
+        files = self._rules.of(Place.FILE)
+        self._file_system.use(FileFaults(files, self._hits, self._crash) if files else None)
+        if self._peers is not None:
+            self._peers.use(links, self._hits)
         if requests and not self._ports:
-            self._ports = self._faulty_ports()
+            self._ports = self._faulty_ports(self._hits, self._crash)
         for port in self._ports:
             port.use(requests)
 
-    def _faulty_ports(self) -> list[FaultyPort]:
-        from broker.faults.crash import crash
-        from broker.faults.hits import Hits
+    def _faulty_ports(self, hits: Hits, crash: Callable[[Rule], None]) -> list[FaultyPort]:
         from broker.faults.kafka_requests import KafkaRequests
         from broker.faults.native_requests import NativeRequests
         from broker.faults.port import FaultyPort
         from broker.faults.request_actions import RequestActions
         from broker.native.dispatch import NativeDispatcher
 
-        broker, ports = self._broker, []
-        hits = Hits(broker.decisions, broker.now_ms)
+        ports = []
         for server in self._servers:
-            is_native = isinstance(server.dispatch, NativeDispatcher)
-            requests = (
-                NativeRequests(broker, server.dispatch) if is_native else KafkaRequests(broker)
-            )
-            actions = RequestActions(server.dispatch, requests, self._crash or crash)
+            own = server.dispatch
+            is_native = isinstance(own, NativeDispatcher)
+            broker = self._broker
+            requests = NativeRequests(broker, own) if is_native else KafkaRequests(broker)
+            actions = RequestActions(own, requests, crash)
             ports.append(FaultyPort(server, requests, hits, actions))
         return ports
+
+    def _watched_peers(self) -> Peers:
+        from broker.faults.peers import FaultyPeers
+
+        self._peers = FaultyPeers(self._open_peers())
+        if self._rules is not None:
+            self._install()
+        return self._peers
+
+    def _act_at_once(self, rules: Sequence[Rule]) -> None:
+        """What is done when the rule is added, and then no more."""
+        assert self._hits is not None
+        for rule in rules:
+            if rule.action.type == "expire_session":
+                rule.turns.take(asyncio.get_running_loop().time())
+                self._hits.on_broker(rule)
+                self._broker.tree.expire_session()
+
+
+def _shown(rules: Sequence[Rule]) -> list[dict[str, Any]]:
+    now_s = asyncio.get_running_loop().time()
+    return [rule.document(now_s) for rule in rules]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from broker.faults.action import Action, Place
@@ -54,6 +54,8 @@ class RuleText:
         for part in (fields, match_fields, schedule_fields):
             part.close()
         _check(rule)
+        if rule.action.place is Place.SESSION:
+            return replace(rule, schedule=Schedule(times=1))
         return rule
 
 
@@ -95,7 +97,10 @@ def read_rules(given: object) -> list[RuleText]:
         fields.close()
         if not isinstance(given, list):
             raise RuleError(f"rules takes a list of rules, not {given!r}")
-    return [RuleText.read(one) for one in (given if isinstance(given, list) else [given])]
+    listed = given if isinstance(given, list) else [given]
+    if not listed:
+        raise RuleError("rules takes at least one rule")
+    return [RuleText.read(one) for one in listed]
 
 
 def _name(fields: Fields) -> str | None:

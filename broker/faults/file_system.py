@@ -1,0 +1,112 @@
+"""A file system that can be made to fail, and the files that it has opened.
+
+Without rules each method *is* that of the file system behind: nothing of this file runs. A rule
+replaces the methods of all files that are open, and of those that are opened later.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from protocol.record_batch import Buffer
+from storage.file_system import File, FileLock, FileSystem
+
+if TYPE_CHECKING:
+    from broker.faults.file_faults import FileFaults
+
+
+class WatchedFile:
+    """A `File`; `append` and `sync` are those of the file behind, or ask the rules first."""
+
+    __slots__ = (
+        "__weakref__",
+        "_faults",
+        "_file",
+        "append",
+        "close",
+        "path",
+        "read",
+        "sync",
+        "truncate",
+    )
+
+    append: Callable[[Sequence[Buffer]], int]
+    sync: Callable[[], None]
+
+    def __init__(self, file: File, faults: FileFaults | None) -> None:
+        self._file = file
+        self.path = file.path
+        self.read = file.read
+        self.truncate = file.truncate
+        self.close = file.close
+        self.watch(faults)
+
+    @property
+    def size(self) -> int:
+        return self._file.size
+
+    def watch(self, faults: FileFaults | None) -> None:
+        """These rules from now on, or none."""
+        self._faults = faults
+        self.append = self._file.append if faults is None else self._append
+        self.sync = self._file.sync if faults is None else self._sync
+
+    def _append(self, buffers: Sequence[Buffer]) -> int:
+        assert self._faults is not None
+        self._faults.before_append(self.path, buffers)
+        position = self._file.append(buffers)
+        self._faults.after_append(self.path, buffers)
+        return position
+
+    def _sync(self) -> None:
+        assert self._faults is not None
+        self._faults.before_sync(self.path)
+        self._file.sync()
+        self._faults.after_sync(self.path)
+
+
+class FaultyFileSystem:
+    """`FileSystem` in front of another one."""
+
+    def __init__(self, inner: FileSystem) -> None:
+        self._inner = inner
+        self._faults: FileFaults | None = None
+        self._files: weakref.WeakSet[WatchedFile] = weakref.WeakSet()
+        self.exists = inner.exists
+        self.is_directory = inner.is_directory
+        self.modified_ms = inner.modified_ms
+        self.list_directory = inner.list_directory
+        self.make_directory = inner.make_directory
+        self.remove = inner.remove
+        self.rename = inner.rename
+        self.remove_tree = inner.remove_tree
+        self.read_bytes = inner.read_bytes
+        self.boot_id = inner.boot_id
+
+    def use(self, faults: FileFaults | None) -> None:
+        """These rules from now on, or none: also for the files that are open."""
+        self._faults = faults
+        for file in self._files:
+            file.watch(faults)
+
+    def open(self, path: str, *, create: bool = False) -> WatchedFile:
+        file = WatchedFile(self._inner.open(path, create=create), self._faults)
+        self._files.add(file)
+        if self._faults is not None and create:
+            self._faults.after_create(path)
+        return file
+
+    def sync_directory(self, path: str) -> None:
+        if self._faults is not None:
+            self._faults.before_sync(path)
+        self._inner.sync_directory(path)
+
+    def write_atomic(self, path: str, data: Buffer) -> None:
+        if self._faults is not None:
+            self._faults.before_replace(self._inner, path, data)
+        self._inner.write_atomic(path, data)
+
+    def lock(self, path: str, owner: str) -> FileLock:
+        return self._inner.lock(path, owner)

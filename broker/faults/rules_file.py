@@ -1,0 +1,39 @@
+"""The rules that a broker starts with, from a file: JSON, or TOML where the name says so.
+
+JSON: what `POST /faults` takes. TOML: a table `[[rules]]` for each rule.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+
+from broker.config import ConfigError
+from broker.faults.action import Place
+from broker.faults.fields import RuleError
+from broker.faults.rule import RuleText, read_rules
+
+
+def read_rules_file(path: str) -> Sequence[RuleText]:
+    """Raises `ConfigError` of one line: the option, the file and what is wrong in it."""
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+        given = tomllib.loads(text) if path.endswith(".toml") else json.loads(text)
+        rules = read_rules(given)
+        _check(rules)
+    except OSError as error:
+        raise ConfigError(f"--faults: cannot read {path}: {error.strerror}") from error
+    except (ValueError, RuleError) as error:  # what is no JSON, TOML or UTF-8 is a ValueError
+        raise ConfigError(f"--faults: {path}: {error}") from error
+    return rules
+
+
+def _check(rules: Sequence[RuleText]) -> None:
+    names = [rule.name for rule in rules if rule.name is not None]
+    for name in names:
+        if names.count(name) > 1:
+            raise RuleError(f"name {name!r} is taken: it stands in the file twice")
+    if any(rule.action.place is Place.SESSION for rule in rules):
+        raise RuleError("expire_session is done at once, and at the start there is no session yet")
