@@ -73,6 +73,10 @@ class Outcome(NamedTuple):
         return ((self.header.producer_id, self.topic, self.partition),)
 
 
+_Fields = tuple[int, int, str, int, BatchHeader, str | None, str, int, int, str, int]
+"""An outcome without what has a default."""
+
+
 class FaultedBatch(NamedTuple):
     """One batch in a request that a fault has hit."""
 
@@ -119,7 +123,7 @@ class Decisions:
     def __init__(self, metrics: Metrics, capacity: int = CAPACITY_DEFAULT) -> None:
         self._metrics = metrics
         self._number = 0
-        self._appended: deque[Outcome] = deque(maxlen=capacity)
+        self._appended: deque[_Fields | Outcome] = deque(maxlen=capacity)
         self._others: deque[Outcome] = deque(maxlen=capacity)
         self._faults: deque[FaultHit] = deque(maxlen=capacity)
         self._streams: tuple[DecisionStream, ...] = ()
@@ -145,8 +149,8 @@ class Decisions:
         """
         self._number = number = self._number + 1
         sent, peer = request.header, request.peer
-        offset = result.base_offset if isinstance(result, Appended) else -1
-        outcome = Outcome(
+        # A plain tuple: an Outcome takes four times as long, and is made when somebody looks.
+        fields = (
             number,
             now_ms,
             partition.topic,
@@ -157,17 +161,19 @@ class Decisions:
             peer.connection_id,
             sent.correlation_id,
             APPEND,
-            offset,
+            result.base_offset if isinstance(result, Appended) else -1,
         )
-        if isinstance(result, Appended):
-            if window_before is not None:
-                outcome = outcome._replace(window=window_before)
+        if not isinstance(result, Appended):
+            window = window_of(partition, header.producer_id)
+            outcome = self._explained(Outcome(*fields), result, window)
+            self._others.append(outcome)
+        elif self._streams:
+            outcome = Outcome(*fields, window=window_before)
             self._appended.append(outcome)
         else:
-            outcome = self._explained(outcome, result, window_of(partition, header.producer_id))
-            self._others.append(outcome)
-        if self._streams:
-            self._tell(outcome)
+            self._appended.append(fields)
+            return
+        self._tell(outcome)
 
     def record_fault(self, hit: FaultHit) -> None:
         """Keeps one hit, in the order of the outcomes: its number is given here."""
@@ -180,7 +186,8 @@ class Decisions:
 
     def latest(self, count: int, selection: Selection = EVERYTHING) -> list[Outcome]:
         """At most `count` outcomes, the newest first."""
-        outcomes = sorted([*self._appended, *self._others], reverse=True)
+        appended = (Outcome(*fields) for fields in self._appended)
+        outcomes = sorted([*appended, *self._others], reverse=True)
         return list(islice(filter(selection.includes, outcomes), count))
 
     def latest_faults(self, count: int, selection: Selection = EVERYTHING) -> list[FaultHit]:
