@@ -6,6 +6,7 @@ from typing import Final
 
 from testkit.sequence_diagram.steps import Batch, Remembered
 
+NO_LETTER: Final = "\N{BULLET}"
 _ALPHABET: Final = 26
 
 _Numbers = tuple[str, int, int, int, int]
@@ -21,11 +22,18 @@ class Letters:
         self._stored: dict[_Numbers, str] = {}
 
     def of(self, batch: Batch) -> str:
-        """Its letter; a new one where it has none yet. A new epoch makes another batch."""
+        """Its letter; a new one where it has none yet. A new epoch makes another batch.
+
+        Without a producer id nobody can tell whether it has been here before: no letter.
+        """
+        if batch.producer_id < 0:
+            return NO_LETTER
         return self._by_batch.setdefault(batch, _letter(len(self._by_batch)))
 
     def next_attempt(self, batch: Batch) -> int:
         """How often it has been sent, this time included."""
+        if batch.producer_id < 0:
+            return 1
         self._attempts[batch] = attempt = self._attempts.get(batch, 0) + 1
         return attempt
 

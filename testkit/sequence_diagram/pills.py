@@ -18,7 +18,7 @@ _TEXT_SIZE: Final = 11
 
 def hue(letter: str) -> str:
     """The class that colours a batch; grey for one from before the recording."""
-    if not letter:
+    if not letter.isalpha():
         return "plain"
     index = 0
     for character in letter:

@@ -46,18 +46,19 @@ def _exchange(exchange: Exchange, diagram: Diagram) -> Iterator[str]:
     is_lost = exchange.request is not Fate.ARRIVED
     request = ", ".join(sent_text(one, diagram) for one in exchange.sent) or exchange.api
     fate = fate_text(exchange)
-    yield f"{producer} {'--X' if is_lost else '-->'} {broker}: {request}{_behind(fate, is_lost)}"
+    sign = "--X" if is_lost else "-->"
+    yield f"{producer} {sign} {broker}: {_with(request, fate if is_lost else '')}"
     for sent in exchange.sent:
         if sent.verdict is not Verdict.NOT_JUDGED:
             yield f"    {sent.letter} {verdict_text(sent)}{_details(sent)}"
     if exchange.response is not Fate.ARRIVED and has_answer(exchange):
-        yield f"{producer} X-- {broker}: {answer_text(exchange)}{_behind(fate, True)}"
+        yield f"{producer} X-- {broker}: {_with(answer_text(exchange), fate)}"
     elif fate and not is_lost:
         yield f"    {fate}"
 
 
-def _behind(text: str, is_shown: bool) -> str:
-    return f"  [{text}]" if text and is_shown else ""
+def _with(text: str, fate: str) -> str:
+    return " ".join(part for part in (text, f"[{fate}]" if fate else "") if part)
 
 
 def _details(sent: Sent) -> str:

@@ -38,6 +38,8 @@ def action_text(action: str) -> str:
 
 def range_text(base_sequence: int, last_sequence: int) -> str:
     """`114-120`, or `114` for one record."""
+    if base_sequence < 0:
+        return "without a sequence"
     if base_sequence == last_sequence:
         return str(base_sequence)
     return f"{base_sequence}-{last_sequence}"

@@ -33,6 +33,15 @@ def test_batches_get_letters_in_the_order_in_which_they_are_met() -> None:
     assert [(one.letter, one.attempt) for one in sent] == [("A", 1), ("B", 1), ("C", 1), ("B", 2)]
 
 
+def test_batches_without_a_producer_id_are_never_taken_for_each_other() -> None:
+    """Nobody can tell whether such a batch has been sent before."""
+    recording = Recording(producer_id=-1)
+    recording.hit("drop_response", (-1, -1))
+    recording.hit("drop_response", (-1, -1))
+    sent = [exchange.sent[0] for exchange in _exchanges(build_diagram(recording.events))]
+    assert [(one.letter, one.attempt) for one in sent] == [("\N{BULLET}", 1)] * 2
+
+
 def test_letters_go_on_behind_z() -> None:
     """Long runs have letters for all batches."""
     recording = Recording()

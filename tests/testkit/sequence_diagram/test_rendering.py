@@ -7,7 +7,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from testkit.sequence_diagram import render_mermaid, render_svg
+from testkit.sequence_diagram import render_mermaid, render_svg, render_text
 from testkit.sequence_diagram.wording import action_text
 from tests.testkit.sequence_diagram.recording import A, B, C, D, E, Recording
 
@@ -59,6 +59,24 @@ def test_mermaid_shows_lost_answers_and_the_log() -> None:
     assert "    B0--xP0: offset 143, answer lost (rule-1)" in lines
     assert "    P0->>B0: E 143-150 attempt 3" in lines
     assert lines[-1] == "    Note over B0: appended, by offset:<br/>orders-0: A B C D E"
+
+
+def test_text_is_a_line_or_two_for_each_step() -> None:
+    """For a terminal: times, losses, verdicts, and the window where something was not appended."""
+    window = "window [114-120 121-124 125-132 133-142 143-150]"
+    assert render_text(_missing_batch().events, 4).splitlines() == [
+        "... 5 steps before ...",
+        "      +5 ms  app --> broker 1: C 125-132 again",
+        "                 C appended at offset 125",
+        "      +6 ms  app --> broker 1: D 133-142 again",
+        "                 D appended at offset 133",
+        "      +7 ms  app --> broker 1: E 143-150 again",
+        "                 E appended at offset 143",
+        "             app X-- broker 1: offset 143 [answer lost (rule-1)]",
+        "      +9 ms  app --> broker 1: E 143-150 attempt 3",
+        f"                 E duplicate, stored before at offset 143; {window}",
+    ]
+    assert render_text([]) == "nothing was decided"
 
 
 def test_mermaid_takes_nothing_from_outside_for_its_own() -> None:
