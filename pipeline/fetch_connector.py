@@ -1,0 +1,18 @@
+"""`python -m pipeline fetch-connector`: gets Spark's Kafka connector with Maven."""
+
+from __future__ import annotations
+
+import typer
+
+from pipeline.kafka_connector import ConnectorError, fetch_jars
+
+
+def fetch_connector_command() -> None:
+    """Fetch Spark's Kafka connector, which the mirror reads with."""
+    try:
+        directory = fetch_jars()
+    except ConnectorError as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(1) from error
+    for jar in sorted(directory.glob("*.jar")):
+        typer.echo(jar)

@@ -1,0 +1,39 @@
+"""Which Spark partition a source partition's records are in: the same one in every attempt at a batch.
+
+Spark's Kafka source gives each source partition a task, but numbers the tasks in an order that may be
+another one when the batch is run again, and the sink's promise is for each Spark partition. So records
+are moved to the place that the batch's own offsets give them, and put in order again.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as f
+
+from pipeline.mirror.offsets import Offsets
+
+
+def arrange(frame: DataFrame, offsets: Offsets) -> DataFrame:
+    """The rows of a batch, each source partition as one Spark partition, by offset."""
+    first, count = _places(offsets)
+    if count == 1:  # the source's one task has them in order
+        return frame
+    place = _first_place(first) + f.col("partition")
+    return frame.repartitionById(count, place.cast("int")).sortWithinPartitions("offset")
+
+
+def _places(offsets: Offsets) -> tuple[dict[str, int], int]:
+    """The place of each topic's partition 0, and how many places there are."""
+    first: dict[str, int] = {}
+    count = 0
+    for topic in sorted(offsets):
+        first[topic] = count
+        count += max(offsets[topic]) + 1
+    return first, count
+
+
+def _first_place(first: dict[str, int]) -> Column:
+    if len(first) == 1:
+        return f.lit(0)
+    pairs = [f.lit(part) for item in first.items() for part in item]
+    return f.create_map(*pairs)[f.col("topic")]

@@ -1,0 +1,148 @@
+"""What a mirror has to know of two clusters before it copies: topics, partitions, and that they differ.
+
+A partition's records go to the partition of the same number, so the target must have as many.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from client.connection import Connection
+from pipeline.partition_leader import connect
+from protocol.errors import ErrorCode
+
+_TIMEOUT_MS: Final = 30_000
+_CREATED_MEANWHILE: Final = ErrorCode.TOPIC_ALREADY_EXISTS
+
+
+class MirrorError(Exception):
+    """The mirror cannot work; the message says what to do."""
+
+
+def choose_topics(counts: Mapping[str, int], names: list[str], pattern: str | None) -> list[str]:
+    """Of the source's topics those that are named, or match. Raises `MirrorError`."""
+    if pattern is not None:
+        found = sorted(name for name in counts if re.fullmatch(pattern, name))
+        if not found:
+            raise MirrorError(f"no topic of the source matches {pattern!r}")
+        return found
+    missing = [name for name in names if name not in counts]
+    if missing:
+        raise MirrorError(f"the source has no topic {', '.join(missing)}")
+    return names
+
+
+def check_different(source: str, target: str) -> None:
+    """A cluster must not be mirrored to topics of the same names in itself. Raises `MirrorError`."""
+    with connect(source) as one, connect(target) as other:
+        if _addresses(_metadata(one)) & _addresses(_metadata(other)):
+            raise MirrorError("source and target are one cluster: a --prefix is needed")
+
+
+def partition_counts(bootstrap_servers: str) -> dict[str, int]:
+    """Of all topics that are no internal ones. Raises `ConnectionFailedError`."""
+    with connect(bootstrap_servers) as bootstrap:
+        found = _metadata(bootstrap).topics
+    return {
+        topic.name: len(topic.partitions)
+        for topic in found
+        if not topic.error_code.value and not topic.is_internal
+    }
+
+
+class TargetTopics:
+    """The target's topics, made to fit where that is wanted."""
+
+    def __init__(
+        self, bootstrap_servers: str, *, creates: bool, replication_factor: int = -1
+    ) -> None:
+        self._bootstrap_servers = bootstrap_servers
+        self._creates = creates
+        self._replication_factor = replication_factor
+        self._counts: dict[str, int] = {}
+
+    def ensure(self, needed: Mapping[str, int]) -> None:
+        """Sees to it that each topic has at least so many partitions.
+
+        Raises `MirrorError`, `ConnectionFailedError`.
+        """
+        if self._lacking(needed):
+            self._counts = partition_counts(self._bootstrap_servers)
+        lacking = self._lacking(needed)
+        if not lacking:
+            return
+        if not self._creates:
+            raise MirrorError(
+                "; ".join(self._complaint(topic, lacking[topic]) for topic in lacking)
+            )
+        self._make(lacking)
+        self._counts |= lacking
+
+    def _lacking(self, needed: Mapping[str, int]) -> dict[str, int]:
+        return {t: count for t, count in needed.items() if self._counts.get(t, 0) < count}
+
+    def _complaint(self, topic: str, count: int) -> str:
+        has = f"has {self._counts[topic]}" if topic in self._counts else "does not have the topic"
+        return (
+            f"{topic} needs {count} partitions, the target {has}: create them, or use "
+            "--create-topics"
+        )
+
+    def _make(self, lacking: Mapping[str, int]) -> None:
+        new = {topic: count for topic, count in lacking.items() if topic not in self._counts}
+        larger = {topic: count for topic, count in lacking.items() if topic in self._counts}
+        with self._controller() as controller:
+            if new:
+                rows = [
+                    {
+                        "name": topic,
+                        "num_partitions": count,
+                        "replication_factor": self._replication_factor,
+                        "assignments": (),
+                        "configs": (),
+                    }
+                    for topic, count in new.items()
+                ]
+                fields = {"topics": rows, "timeout": _TIMEOUT_MS}
+                _check(controller.request("create_topics", fields).topics)
+            if larger:
+                rows = [
+                    {"name": topic, "count": count, "assignments": None}
+                    for topic, count in larger.items()
+                ]
+                fields = {"topics": rows, "timeout": _TIMEOUT_MS, "validate_only": False}
+                _check(controller.request("create_partitions", fields).results)
+
+    def _controller(self) -> Connection:
+        with connect(self._bootstrap_servers) as bootstrap:
+            answer = _metadata(bootstrap)
+        for broker in answer.brokers:
+            if broker.node_id == answer.controller_id:
+                return Connection.open(broker.host, broker.port)
+        return connect(self._bootstrap_servers)
+
+
+def _metadata(connection: Connection) -> Any:
+    """kio's answer about all topics."""
+    fields = {
+        "topics": None,
+        "allow_auto_topic_creation": False,
+        "include_cluster_authorized_operations": False,
+        "include_topic_authorized_operations": False,
+    }
+    return connection.request("metadata", fields)
+
+
+def _addresses(answer: Any) -> set[tuple[str, int]]:
+    return {(broker.host, broker.port) for broker in answer.brokers}
+
+
+def _check(results: Any) -> None:
+    """Raises `MirrorError` for the first topic that could not be made."""
+    for one in results:
+        code = one.error_code.value
+        if code not in (ErrorCode.NONE, _CREATED_MEANWHILE):
+            reason = getattr(one, "error_message", None) or one.error_code.name.upper()
+            raise MirrorError(f"{one.name} cannot be made in the target: {reason}")

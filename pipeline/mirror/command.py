@@ -1,0 +1,140 @@
+"""`python -m pipeline mirror`: checks both clusters, then copies until it is done or stopped."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+import typer
+
+from client.cluster import parse_addresses
+from client.connection import ConnectionFailedError
+from pipeline.exactly_once import ExactlyOnceSink
+from pipeline.exactly_once.errors import SinkError
+from pipeline.kafka_connector import ConnectorError
+from pipeline.mirror.clusters import (
+    MirrorError,
+    TargetTopics,
+    check_different,
+    choose_topics,
+    partition_counts,
+)
+from pipeline.mirror.mirror import (
+    BATCH_RECORDS_DEFAULT,
+    MirrorPlan,
+    Preparation,
+    read_source,
+    write_stream,
+)
+from pipeline.mirror.offsets import lag_of
+from pipeline.streaming.job import Job, fail, pairs
+from pipeline.streaming.places import ledger_of, location
+from pipeline.streaming.session import open_kafka_session
+
+
+def mirror_command(
+    *,
+    source: Annotated[
+        str, typer.Option("--from", metavar="HOST:PORT[,...]", help="The cluster to read.")
+    ],
+    target: Annotated[
+        str, typer.Option("--to", metavar="HOST:PORT[,...]", help="The cluster to write.")
+    ],
+    checkpoint: Annotated[
+        str, typer.Option(metavar="DIR", help="Remembers how far it came; kept between runs.")
+    ],
+    topics: Annotated[str | None, typer.Option(metavar="A,B", help="Topics to mirror.")] = None,
+    topics_pattern: Annotated[
+        str | None, typer.Option(metavar="REGEX", help="All topics that match, new ones too.")
+    ] = None,
+    prefix: Annotated[str, typer.Option(help="Before the topics' names in the target.")] = "",
+    name: Annotated[str, typer.Option(help="The sink's name in the ledger.")] = "mirror",
+    ledger: Annotated[
+        str | None, typer.Option(metavar="URI", help="Another place than the checkpoint.")
+    ] = None,
+    once: Annotated[
+        bool, typer.Option("--once", help="End when what is there now is mirrored.")
+    ] = False,
+    create_topics: Annotated[
+        bool, typer.Option("--create-topics", help="Create topics and partitions that lack.")
+    ] = False,
+    replication_factor: Annotated[
+        int, typer.Option(help="Of topics it creates; -1: the target's default.")
+    ] = -1,
+    batch_records: Annotated[
+        int, typer.Option(min=1, help="About how many records a batch has.")
+    ] = BATCH_RECORDS_DEFAULT,
+    interval_s: Annotated[
+        float, typer.Option(min=0.01, help="Seconds between looks at the source.")
+    ] = 1.0,
+    starting_offsets: Annotated[
+        str, typer.Option(help="earliest or latest; counts for a new checkpoint only.")
+    ] = "earliest",
+    allow_data_loss: Annotated[
+        bool, typer.Option("--allow-data-loss", help="Go on where records were deleted unread.")
+    ] = False,
+    source_option: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help="Of Spark's Kafka source.")
+    ] = None,
+    target_option: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help="Of the sink: docs/sink.md.")
+    ] = None,
+    metrics_listen: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="Serve Prometheus metrics.")
+    ] = None,
+    master: Annotated[str | None, typer.Option(help="Spark's master; local[*] by itself.")] = None,
+) -> None:
+    """Mirror topics to another cluster, each record once."""
+    plan = MirrorPlan(
+        source=_servers(source, "--from"),
+        topics=_names(topics, topics_pattern),
+        pattern=topics_pattern,
+        prefix=prefix,
+        checkpoint=location(checkpoint),
+        batch_records=batch_records,
+        starting_offsets=starting_offsets,
+        fails_on_data_loss=not allow_data_loss,
+        once=once,
+        interval_s=interval_s,
+        source_options=pairs(source_option, "--source-option"),
+    )
+    target_topics = TargetTopics(
+        _servers(target, "--to"), creates=create_topics, replication_factor=replication_factor
+    )
+    job = Job(kind="mirror", name=name, metrics_listen=metrics_listen, lag_of=lag_of)
+    options = {"kafka.bootstrap.servers": target, **pairs(target_option, "--target-option")}
+    try:
+        sink = ExactlyOnceSink(options, name=name, ledger=ledger or ledger_of(plan.checkpoint))
+        _check_clusters(plan, target, target_topics)
+        session = open_kafka_session(f"echoless mirror {name}", master=master)
+    except (MirrorError, ConnectionFailedError, ConnectorError, SinkError) as error:
+        fail(f"{name}: {error}")
+    stream = write_stream(read_source(session, plan), plan)
+    job.run(stream, Preparation(plan, target_topics.ensure), sink)
+
+
+def _check_clusters(plan: MirrorPlan, target: str, target_topics: TargetTopics) -> None:
+    """What can be known before anything runs. Raises `MirrorError`, `ConnectionFailedError`."""
+    if not plan.prefix:
+        check_different(plan.source, target)
+    counts = partition_counts(plan.source)
+    chosen = choose_topics(counts, list(plan.topics), plan.pattern)
+    target_topics.ensure({plan.prefix + topic: counts[topic] for topic in chosen})
+
+
+def _servers(text: str, option: str) -> str:
+    try:
+        parse_addresses(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint=option) from error
+    return text
+
+
+def _names(topics: str | None, pattern: str | None) -> tuple[str, ...]:
+    if (topics is None) == (pattern is None):
+        raise typer.BadParameter("give --topics or --topics-pattern")
+    try:
+        re.compile(pattern or "")
+    except re.error as error:
+        raise typer.BadParameter(f"{error}", param_hint="--topics-pattern") from error
+    return tuple(name.strip() for name in (topics or "").split(",") if name.strip())

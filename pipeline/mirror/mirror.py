@@ -1,0 +1,88 @@
+"""One mirror: what it reads, and what it makes of a batch before the sink writes it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from pipeline.mirror.arrangement import arrange
+from pipeline.mirror.offsets import Offsets, read_batch_offsets
+
+BATCH_RECORDS_DEFAULT: Final = 500_000
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class MirrorPlan:
+    """What was asked for."""
+
+    source: str
+    """Bootstrap servers."""
+    topics: tuple[str, ...]
+    pattern: str | None = None
+    """Java's regular expression; topics that match later are mirrored, too."""
+    prefix: str = ""
+    """Before the topics' names in the target."""
+    checkpoint: str
+    """A directory, as Spark reads it."""
+    batch_records: int = BATCH_RECORDS_DEFAULT
+    starting_offsets: str = "earliest"
+    fails_on_data_loss: bool = True
+    once: bool = False
+    interval_s: float = 1.0
+    source_options: Mapping[str, str] = field(default_factory=dict)
+
+    def needed(self, offsets: Offsets) -> dict[str, int]:
+        """How many partitions each topic of the target must have."""
+        return {self.prefix + topic: max(parts) + 1 for topic, parts in offsets.items()}
+
+
+def read_source(session: SparkSession, plan: MirrorPlan) -> DataFrame:
+    """The records of all topics, as they come."""
+    topics = (
+        {"subscribePattern": plan.pattern}
+        if plan.pattern is not None
+        else {"subscribe": ",".join(plan.topics)}
+    )
+    options = {
+        "kafka.bootstrap.servers": plan.source,
+        "startingOffsets": plan.starting_offsets,
+        "includeHeaders": "true",
+        "failOnDataLoss": str(plan.fails_on_data_loss).lower(),
+        "maxOffsetsPerTrigger": str(plan.batch_records),
+        # What a transaction has given up was never said.
+        "kafka.isolation.level": "read_committed",
+        **topics,
+        **plan.source_options,
+    }
+    return session.readStream.format("kafka").options(**options).load()
+
+
+def write_stream(frame: DataFrame, plan: MirrorPlan) -> DataStreamWriter:
+    """Everything but the sink."""
+    writer = frame.writeStream.option("checkpointLocation", plan.checkpoint)
+    if plan.once:
+        return writer.trigger(availableNow=True)
+    return writer.trigger(processingTime=f"{round(plan.interval_s * 1000)} milliseconds")
+
+
+class Preparation:
+    """Makes the rows of a batch ready for the sink."""
+
+    def __init__(self, plan: MirrorPlan, ensure: Callable[[Mapping[str, int]], None]) -> None:
+        """`ensure` sees to the target's topics and how many partitions they have."""
+        self._plan = plan
+        self._ensure = ensure
+
+    def __call__(self, frame: DataFrame, batch_id: int) -> DataFrame:
+        offsets = read_batch_offsets(frame.sparkSession, self._plan.checkpoint, batch_id)
+        self._ensure(self._plan.needed(offsets))
+        rows = arrange(frame, offsets)
+        topic = f.concat(f.lit(self._plan.prefix), "topic") if self._plan.prefix else f.col("topic")
+        return rows.select(
+            "key", "value", topic.alias("topic"), "partition", "headers", "timestamp"
+        )

@@ -1,0 +1,51 @@
+"""Offsets of Spark's Kafka source: what its checkpoint and its reports say of a batch.
+
+Both are JSON: `{"orders": {"0": 120, "1": 97}}`, half-open ends. The checkpoint's file `offsets/<batch>`
+is written before the batch runs and never changed, so it says the same to every attempt at it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+Offsets = Mapping[str, Mapping[int, int]]
+"""Topic -> partition -> offset."""
+
+
+def parse_offsets(value: Any) -> Offsets:
+    """Of a report, where it is JSON in JSON in some versions of Spark."""
+    found = json.loads(value) if isinstance(value, str) else value
+    return {
+        topic: {int(partition): int(offset) for partition, offset in parts.items()}
+        for topic, parts in (found or {}).items()
+    }
+
+
+def read_batch_offsets(session: SparkSession, checkpoint: str, batch_id: int) -> Offsets:
+    """Where the batch ends in each partition that the source has."""
+    path = f"{checkpoint}/offsets/{batch_id}"
+    row = session.read.text(path, wholetext=True).first()
+    assert row is not None, "Spark writes it before the batch"
+    return parse_batch_offsets(row[0])
+
+
+def parse_batch_offsets(text: str) -> Offsets:
+    """A file `offsets/<batch>`: the version, Spark's metadata, the offsets of the one source."""
+    _, _, *sources = text.splitlines()
+    (source,) = sources
+    return parse_offsets(source)
+
+
+def lag_of(progress: Any) -> dict[str, int]:
+    """What waits in each partition, by a report of Spark's."""
+    (source,) = progress["sources"]
+    latest, reached = parse_offsets(source["latestOffset"]), parse_offsets(source["endOffset"])
+    return {
+        f"{topic}-{partition}": max(0, offset - reached.get(topic, {}).get(partition, 0))
+        for topic, parts in sorted(latest.items())
+        for partition, offset in sorted(parts.items())
+    }

@@ -1,0 +1,25 @@
+"""What went wrong in a stream, in one line: Spark reports it with the stacks of two languages."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+_OURS: Final = re.compile(r"(?:pipeline|client)\.[\w.]+(?:Error|Exception): (.+)")
+_TWIN: Final = re.compile(r"CONCURRENT_STREAM_LOG_UPDATE|Multiple streaming jobs detected")
+_SPARKS: Final = re.compile(r"\[[A-Z_0-9.]+\] (.+)")
+
+
+def explain(error: BaseException) -> str:
+    """Our own words where there are any, else Spark's first ones."""
+    text = str(error)
+    if _TWIN.search(text):
+        return "another run works with this checkpoint; nothing is stored twice, but one is enough"
+    ours = _OURS.findall(text)
+    if ours:
+        return str(ours[-1]).strip()
+    causes = [line for line in text.splitlines() if line.startswith("Caused by: ")]
+    if causes:
+        return causes[-1].removeprefix("Caused by: ")
+    found = _SPARKS.search(text)
+    return found[1] if found else text.strip().splitlines()[0]

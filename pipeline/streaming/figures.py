@@ -1,0 +1,70 @@
+"""How far a stream came: counted here, shown by `terminal.py` and `metrics.py`.
+
+What was written is counted batch by batch, once the sink has all acknowledgements; how much waits
+comes from Spark's progress reports.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+_RATE_WINDOW_S = 10.0
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class BatchFigures:
+    """One batch that is written."""
+
+    batch_id: int
+    records: int
+    bytes: int
+    """Of keys and values."""
+    repeats: int
+    """Records that an earlier attempt had stored already."""
+
+
+@dataclass(slots=True)
+class Figures:
+    """Of one run. Spark's thread adds batches, the main thread reads."""
+
+    started_at: float = field(default_factory=time.monotonic)
+    records: int = 0
+    bytes: int = 0
+    repeats: int = 0
+    batches: int = 0
+    batch_id: int = -1
+    lag: Mapping[str, int] = field(default_factory=dict)
+    """What waits in the source, by its parts; empty where it is not known."""
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _recent: list[tuple[float, int]] = field(default_factory=list)
+    """When batches ended, and how many records there were by then."""
+
+    def add(self, batch: BatchFigures) -> None:
+        with self._lock:
+            self.records += batch.records
+            self.bytes += batch.bytes
+            self.repeats += batch.repeats
+            self.batches += 1
+            self.batch_id = batch.batch_id
+            self._recent.append((time.monotonic(), self.records))
+
+    @property
+    def lag_total(self) -> int | None:
+        return sum(self.lag.values()) if self.lag else None
+
+    @property
+    def elapsed_s(self) -> float:
+        return time.monotonic() - self.started_at
+
+    @property
+    def records_per_s(self) -> float:
+        """Over the last seconds, or since the last batch but one where batches take longer."""
+        now = time.monotonic()
+        with self._lock:
+            old = [one for one in self._recent if one[0] < now - _RATE_WINDOW_S]
+            self._recent = [*old[-1:], *self._recent[len(old) :]]
+            began, before = self._recent[0] if old else (self.started_at, 0)
+            return (self.records - before) / max(now - began, 0.001)

@@ -1,0 +1,66 @@
+"""A stream's figures for Prometheus, over HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, Self
+
+from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from client.cluster import parse_addresses
+from pipeline.streaming.figures import Figures
+
+_COUNTERS: Final = (
+    ("records", "Records written and acknowledged."),
+    ("bytes", "Bytes of the keys and values of these records."),
+    ("repeats", "Records of these that an earlier attempt had stored already."),
+    ("batches", "Batches written."),
+)
+
+
+class FiguresCollector(Collector):
+    """Reads the figures when it is asked."""
+
+    def __init__(self, kind: str, name: str, figures: Figures) -> None:
+        """`kind`: the job, `mirror` or `ingest`; `name`: which one."""
+        self._prefix = f"echoless_{kind}"
+        self._name = name
+        self._figures = figures
+
+    def collect(self) -> Iterable[Metric]:
+        figures = self._figures
+        for field, text in _COUNTERS:
+            counter = CounterMetricFamily(f"{self._prefix}_{field}", text, labels=["name"])
+            counter.add_metric([self._name], getattr(figures, field))
+            yield counter
+        rate = GaugeMetricFamily(f"{self._prefix}_records_per_second", "Lately.", labels=["name"])
+        rate.add_metric([self._name], figures.records_per_s)
+        yield rate
+        lag = GaugeMetricFamily(
+            f"{self._prefix}_lag", "What waits in the source.", labels=["name", "source"]
+        )
+        for source, count in figures.lag.items():
+            lag.add_metric([self._name, source], count)
+        yield lag
+
+
+class MetricsServer:
+    """Use it in a `with` block."""
+
+    def __init__(self, listen: str, collector: Collector) -> None:
+        """`listen`: HOST:PORT, port 0 takes a free one. Raises `ValueError` and `OSError`."""
+        (address,) = parse_addresses(listen)
+        registry = CollectorRegistry()
+        registry.register(collector)
+        self._server, self._thread = start_http_server(address.port, address.host, registry)
+        self.address = f"{address.host}:{self._server.server_port}"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()

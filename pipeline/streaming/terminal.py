@@ -1,0 +1,70 @@
+"""Progress on the terminal: one line that changes; plain lines where no person watches."""
+
+from __future__ import annotations
+
+import time
+from types import TracebackType
+from typing import Final, Self
+
+from rich.console import Console
+from rich.filesize import decimal
+from rich.live import Live
+from rich.text import Text
+
+from pipeline.streaming.figures import Figures
+
+_PLAIN_EVERY_S: Final = 10.0
+
+
+class ProgressLine:
+    """Shows figures on standard error. Use it in a `with` block."""
+
+    def __init__(self, title: str, figures: Figures, console: Console | None = None) -> None:
+        self._title = title
+        self._figures = figures
+        self._console = console or Console(stderr=True, highlight=False, markup=False)
+        self._live: Live | None = None
+        self._shown_at = time.monotonic()
+
+    def __enter__(self) -> Self:
+        if self._console.is_terminal:
+            self._live = Live(Text(self.text()), console=self._console, auto_refresh=False)
+            self._live.start()
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._live is not None:
+            self._live.update(Text(self.text()), refresh=True)
+            self._live.stop()
+
+    def update(self) -> None:
+        """Call it often; it prints plain lines now and then only."""
+        if self._live is not None:
+            self._live.update(Text(self.text()), refresh=True)
+        elif time.monotonic() - self._shown_at >= _PLAIN_EVERY_S:
+            self._shown_at = time.monotonic()
+            self._console.print(self.text(), soft_wrap=True)
+
+    def text(self) -> str:
+        figures = self._figures
+        lag = figures.lag_total
+        waiting = "" if lag is None else f", {lag:,} waiting"
+        return (
+            f"{self._title}: {figures.records:,} records, {decimal(figures.bytes)}, "
+            f"{figures.records_per_s:,.0f}/s{waiting}"
+        )
+
+
+def summary(title: str, figures: Figures) -> str:
+    """What a run has done, in one line."""
+    rate = figures.records / max(figures.elapsed_s, 0.001)
+    found = f", {figures.repeats:,} of them were stored already" if figures.repeats else ""
+    return (
+        f"{title}: {figures.records:,} records, {decimal(figures.bytes)}, {figures.batches} "
+        f"batches in {figures.elapsed_s:.1f} s ({rate:,.0f}/s){found}"
+    )
