@@ -10,7 +10,7 @@ import hypothesis
 import pytest
 import uvloop
 
-from tests.support.apache_kafka import ApacheKafka
+from tests.support.apache_kafka import ApacheKafka, KafkaVersion
 from tests.support.echoless import Echoless
 from tests.support.zookeeper import ZooKeeper
 from tests.toolchain import require
@@ -30,6 +30,16 @@ def apache_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheKaf
     """One Apache Kafka for the whole run; tests keep apart by topic names."""
     require("java", "kafka")
     kafka = ApacheKafka(tmp_path_factory.mktemp("apache-kafka"))
+    kafka.start()
+    yield kafka
+    kafka.kill()
+
+
+@pytest.fixture(scope="session")
+def apache_kafka_4(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheKafka]:
+    """The same of version 4."""
+    require("java", "kafka-4")
+    kafka = ApacheKafka(tmp_path_factory.mktemp("apache-kafka-4"), version=KafkaVersion.V4)
     kafka.start()
     yield kafka
     kafka.kill()

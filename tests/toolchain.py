@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import apache_kafka
+from tests.support.apache_kafka import KafkaVersion
 from tests.support.tool import Tool, ToolError, debian_program, run
 from tests.support.zookeeper import ZooKeeperVersion
 
@@ -25,12 +25,12 @@ _MAVEN = Path(__file__).parent / "support" / "maven"
 _COMPATIBILITY_TOOLS = Path(__file__).parent / "compatibility" / "tools.py"
 
 
-def _has_kafka_jars() -> bool:
-    return (apache_kafka.JARS / f"kafka_2.13-{apache_kafka.VERSION}.jar").exists()
-
-
 def _fetch_kafka_jars() -> None:
-    _copy_jars(_MAVEN / "pom.xml", apache_kafka.JARS)
+    _copy_jars(_MAVEN / "pom.xml", KafkaVersion.V3_9.jars)
+
+
+def _fetch_kafka_4_jars() -> None:
+    _copy_jars(_MAVEN / "kafka-4" / "pom.xml", KafkaVersion.V4.jars)
 
 
 def _fetch_zookeeper_jars() -> None:
@@ -71,8 +71,15 @@ _OWN_TOOLS = (
     Tool(
         name="kafka",
         used_by="the differential tests and every other test marked `kafka`",
-        is_present=_has_kafka_jars,
+        is_present=lambda: KafkaVersion.V3_9.is_there,
         prepare=_fetch_kafka_jars,
+        needs=("java", "mvn"),
+    ),
+    Tool(
+        name="kafka-4",
+        used_by="the tests of our producer with Apache Kafka 4",
+        is_present=lambda: KafkaVersion.V4.is_there,
+        prepare=_fetch_kafka_4_jars,
         needs=("java", "mvn"),
     ),
     Tool(

@@ -1,4 +1,4 @@
-"""A real Apache Kafka 3.9.1: one KRaft node in combined mode, on free ports, in a directory.
+"""A real Apache Kafka, 3.9 or 4: one KRaft node in combined mode, on free ports, in a directory.
 
 The jars come from Maven Central through `tests/toolchain.py`. The JVM is tuned for a quick start;
 about 4 s to the first request.
@@ -6,6 +6,7 @@ about 4 s to the first request.
 
 from __future__ import annotations
 
+import enum
 import re
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -13,8 +14,26 @@ from pathlib import Path
 
 from tests.support.server_process import STOP_TIMEOUT_S, ServerProcess, free_port
 
-VERSION = "3.9.1"
-JARS = Path(__file__).parents[2] / ".cache" / f"kafka-{VERSION}"
+_CACHE = Path(__file__).parents[2] / ".cache"
+
+
+class KafkaVersion(enum.Enum):
+    """The brokers that the tests know. 4 logs with log4j 2."""
+
+    V3_9 = "3.9.1"
+    V4 = "4.2.0"
+
+    @property
+    def jars(self) -> Path:
+        """The directory of its jars."""
+        return _CACHE / f"kafka-{self.value}"
+
+    @property
+    def is_there(self) -> bool:
+        return (self.jars / f"kafka_2.13-{self.value}.jar").exists()
+
+
+JARS = KafkaVersion.V3_9.jars
 _CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
 QUICK_START_JVM = (
     "-Xms256m",
@@ -31,6 +50,16 @@ log4j.appender.console=org.apache.log4j.ConsoleAppender
 log4j.appender.console.layout=org.apache.log4j.PatternLayout
 log4j.appender.console.layout.ConversionPattern=%d %p %m (%c)%n
 """
+_LOG4J_2 = """\
+rootLogger.level=WARN
+rootLogger.appenderRef.console.ref=console
+logger.server.name=kafka.server.KafkaRaftServer
+logger.server.level=INFO
+appender.console.type=Console
+appender.console.name=console
+appender.console.layout.type=PatternLayout
+appender.console.layout.pattern=%d %p %m (%c)%n
+"""
 
 
 class ApacheKafka:
@@ -43,8 +72,10 @@ class ApacheKafka:
         *,
         jvm: Sequence[str] = QUICK_START_JVM,
         controller_port: int | None = None,
+        version: KafkaVersion = KafkaVersion.V3_9,
     ) -> None:
         self._jvm = jvm
+        self._version = version
         self.port = free_port()
         self.address = f"127.0.0.1:{self.port}"
         self.data_dir = directory / "kafka-data"
@@ -52,7 +83,7 @@ class ApacheKafka:
         self._log4j = directory / "log4j.properties"
         self.process = ServerProcess(_READY, directory / "kafka.log")
         directory.mkdir(parents=True, exist_ok=True)
-        self._log4j.write_text(_LOG4J)
+        self._log4j.write_text(_LOG4J if version is KafkaVersion.V3_9 else _LOG4J_2)
         lines = {**self._defaults(controller_port or free_port()), **(settings or {})}.items()
         self._properties.write_text("".join(f"{name}={value}\n" for name, value in lines))
 
@@ -83,8 +114,12 @@ class ApacheKafka:
         subprocess.run(command, check=True, capture_output=True, timeout=STOP_TIMEOUT_S)
 
     def _java(self, main_class: str, *arguments: str) -> list[str]:
-        log4j = f"-Dlog4j.configuration=file:{self._log4j}"
-        return ["java", *self._jvm, log4j, "-cp", f"{JARS}/*", main_class, *arguments]
+        log4j = (
+            f"-Dlog4j.configuration=file:{self._log4j}",
+            f"-Dlog4j2.configurationFile={self._log4j}",
+        )
+        jars = f"{self._version.jars}/*"
+        return ["java", *self._jvm, *log4j, "-cp", jars, main_class, *arguments]
 
     def _defaults(self, controller_port: int) -> dict[str, str]:
         return {
