@@ -113,12 +113,9 @@ def describe(topic: str, difference: Difference, decisions: Sequence[Mapping[str
     appends = [d for d in decisions if d["decision"] == "append" and d["topic"] == topic]
 
     def one(record: StoredRecord) -> str:
-        return f"{_shown((record.key, record.value))}{_place(record, appends)}"
+        return _shown((record.key, record.value)) + _places([record], appends)
 
-    doubled = [
-        _shown(content) + "".join(_place(copy, appends) for copy in copies)
-        for content, copies in difference.doubled.items()
-    ]
+    doubled = [_shown(c) + _places(copies, appends) for c, copies in difference.doubled.items()]
     swapped = [f"{one(b)}\n    was sent before {one(a)}" for a, b in difference.out_of_order]
     return "\n".join(
         [
@@ -153,17 +150,28 @@ def _shown(content: Content) -> str:
     return repr(value) if key is None else f"{key!r} = {value!r}"
 
 
-def _place(record: StoredRecord, appends: Sequence[Mapping[str, Any]]) -> str:
-    return f"\n    at {record.partition}:{record.offset}, {_stored_by(record, appends)}"
-
-
-def _stored_by(record: StoredRecord, appends: Sequence[Mapping[str, Any]]) -> str:
-    for append in appends:
-        count = (append["last_sequence"] - append["base_sequence"]) % _SEQUENCES
-        behind = record.offset - append["base_offset"]
-        if append["partition"] == record.partition and 0 <= behind <= count:
-            return (
-                f"sequence {append['base_sequence'] + behind} of producer {append['producer_id']} "
+def _places(copies: Sequence[StoredRecord], appends: Sequence[Mapping[str, Any]]) -> str:
+    """Where the copies stand, each with the decision that stored it, as far as there is one."""
+    lines, undecided = [], []
+    for copy in copies:
+        place = f"{copy.partition}:{copy.offset}"
+        append = next((one for one in appends if _position(copy, one) is not None), None)
+        if append is None:
+            undecided.append(place)
+        else:
+            sequence = (append["base_sequence"] + (_position(copy, append) or 0)) % _SEQUENCES
+            lines.append(
+                f"at {place}, sequence {sequence} of producer {append['producer_id']} "
                 f"epoch {append['producer_epoch']}, client {append['client_id'] or append['address']}"
             )
-    return "by a producer without an id, or too long ago to be remembered"
+    if undecided:
+        lines.append(f"at {', '.join(undecided)}; no decision about it is remembered")
+    return "".join(f"\n    {line}" for line in lines)
+
+
+def _position(record: StoredRecord, append: Mapping[str, Any]) -> int | None:
+    """The record's place in the batch; None where it belongs to another one."""
+    position: int = record.offset - append["base_offset"]
+    last = (append["last_sequence"] - append["base_sequence"]) % _SEQUENCES
+    is_in_it = append["partition"] == record.partition and 0 <= position <= last
+    return position if is_in_it else None

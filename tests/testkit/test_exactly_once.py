@@ -79,7 +79,7 @@ def test_description_names_who_stored_each_copy() -> None:
         "  lost: b'c'",
         "  doubled: b'a'",
         "    at 0:1, sequence 41 of producer 7 epoch 1, client app",
-        "    at 0:2, by a producer without an id, or too long ago to be remembered",
+        "    at 0:2; no decision about it is remembered",
         "  out of order: b'a'",
         "    at 0:1, sequence 41 of producer 7 epoch 1, client app",
         "    was sent before b'b'",
