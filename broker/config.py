@@ -20,7 +20,7 @@ from broker.config_values import Address, canonical
 __all__ = ["Address", "Config", "ConfigError", "LogFlush", "LogFormat", "LogLevel", "load_config"]
 
 ENVIRONMENT_PREFIX: Final = "ECHOLESS_"
-_NOT_OPTIONS = re.compile(r"CONFIG|BOOTSTRAP_SERVER|(\w+_)?(SERVICE_(HOST|PORT)|PORT)(_\w+)?")
+_NOT_OPTIONS = re.compile(r"CONFIG|BOOTSTRAP_SERVER|ADMIN|(\w+_)?(SERVICE_(HOST|PORT)|PORT)(_\w+)?")
 """Variables with our prefix that are no options: the command line's own, and those that Kubernetes
 sets for a service called echoless (`ECHOLESS_SERVICE_HOST`, `ECHOLESS_PORT_9092_TCP`)."""
 

@@ -85,6 +85,10 @@ class Action:
             return CRASH_POINTS[self.point]
         return _PLACES.get(self.type, Place.REQUEST)
 
+    @property
+    def is_random(self) -> bool:
+        return self.ms is not None and self.ms[0] < self.ms[1]
+
     def draw_s(self, rng: Random) -> float:
         """Seconds of one delay."""
         assert self.ms is not None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from random import Random
 from typing import Any, Final
 
@@ -79,6 +80,8 @@ class Rules:
         loop = asyncio.get_running_loop()
         schedule = text.schedule
         seed = self._rng.randint(0, _SEED_MAX) if schedule.seed is None else schedule.seed
+        if schedule.uses_chance or text.action.is_random:
+            text = replace(text, schedule=replace(schedule, seed=seed))  # shown, to be repeated
         name = text.name or self._free_name()
         turns = Turns(schedule, seed=seed, now_s=loop.time())
         rule = self._rules[name] = Rule(text, name=name, turns=turns)

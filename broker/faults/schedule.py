@@ -39,6 +39,10 @@ class Schedule:
             duration_ms=fields.integer("duration_ms", least=1, most=DURATION_MS_MAX),
         )
 
+    @property
+    def uses_chance(self) -> bool:
+        return self.probability < ALWAYS_LIKELY
+
     def document(self) -> dict[str, Any]:
         """What differs from the default, for JSON."""
         default = Schedule()
@@ -62,7 +66,7 @@ class Turns:
         if schedule.duration_ms is not None:
             self._ends_at_s = now_s + schedule.duration_ms / 1000
         self.seen = 0
-        """How many have matched so far. Invariant: `hits <= seen`."""
+        """How many have matched so far; never fewer than `hits`."""
         self.hits = 0
         """How many of them were acted on."""
 
