@@ -48,9 +48,11 @@ def draw_answer(canvas: Canvas, exchange: Exchange, ends: Ends, y: float) -> Non
     """From the broker, at `y`, down to the producer or to where it was lost."""
     text = answer_text(exchange)
     classes = "number small" if is_success(exchange) else "number small refused"
-    canvas.text(sum(ends) / 2, y - 3, text, classes, anchor="middle")
+    is_lost = exchange.response is not Fate.ARRIVED
+    x, anchor = (ends[1] - 14, "end") if is_lost else (sum(ends) / 2, "middle")
+    canvas.text(x, y - 3, text, classes, anchor=anchor)
     back = ends[1], ends[0]
-    if exchange.response is Fate.ARRIVED:
+    if not is_lost:
         _draw_arrow(canvas, back, y, "answer", "tip-answer")
     else:
         _draw_lost(canvas, back, y, "answer", fate_text(exchange))
