@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, Protocol
 
 REQUEST_TIMEOUT_MS: Final = 1000
 """How long a producer waits for an answer before it sends again; no client takes less."""
-WAIT_S: Final = 40.0
+WAIT_S: Final = 20.0
 
 
 class Place(NamedTuple):
@@ -57,6 +57,11 @@ class Client(Protocol):
     deliveries: Deliveries
     batches_under_way: int
     """How many batches of one partition it sends without waiting for an answer."""
+    goes_on_behind_a_lost_answer: bool
+    """Whether it finds the request of an answer by its id, not by the order of the answers.
+
+    It then goes on using a connection in which an answer is overdue.
+    """
 
     def open(self, bootstrap_servers: str) -> None:
         """A new producer, with a producer id of its own once it sends."""

@@ -38,6 +38,7 @@ class Driver:
     def __init__(self, program: Program) -> None:
         self.name = program.name
         self.batches_under_way = program.batches_under_way
+        self.goes_on_behind_a_lost_answer = program.goes_on_behind_a_lost_answer
         self.deliveries = Deliveries()
         self.version = ""
         self._is_open = False

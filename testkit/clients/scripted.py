@@ -34,6 +34,7 @@ class Scripted:
 
     name: str = "scripted"
     batches_under_way: int = 6
+    goes_on_behind_a_lost_answer: bool = True
 
     def __init__(self, *, request_timeout_ms: int = REQUEST_TIMEOUT_MS // 2) -> None:
         self.deliveries = Deliveries()

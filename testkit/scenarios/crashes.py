@@ -135,9 +135,9 @@ def _require_repeats(stage: Stage) -> None:
     last: dict[int, Any] = {}
     for one in stage.decisions():
         if one["topic"] == stage.topic:
-            last[one["base_sequence"]] = one["decision"]
+            last[one["base_sequence"]] = one["decision"].removeprefix("divergent_")
     repeated = [last.get(span.first) for span in (A, B, C, D, E)]
-    count = 5 if stage.is_pipelined else 1
+    count = 5 if stage.scripted is not None else 1
     stage.require(
         f"after the crash the repeats are found in the window ({count} at least)",
         holds=repeated.count("duplicate") >= count,

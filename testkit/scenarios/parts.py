@@ -27,6 +27,9 @@ class Limitation(NamedTuple):
 
 
 NO_PART: Final[dict[tuple[str, str], str]] = {
+    ("window-missed", "librdkafka"): (
+        "it was seen to have two batches under way at most while an answer is overdue"
+    ),
     ("window-missed", "kafkajs"): _ONE_BATCH,
     ("window-missed", "aiokafka"): _ONE_BATCH,
     **{
@@ -36,7 +39,27 @@ NO_PART: Final[dict[tuple[str, str], str]] = {
 }
 """By scenario and client: why the client has no part in it."""
 
-LIMITATIONS: Final[dict[tuple[str, str], Limitation]] = {}
+LIMITATIONS: Final[dict[tuple[str, str], Limitation]] = {
+    ("zombie", "franz-go"): Limitation(
+        Outcome.LOST,
+        is_fatal=False,
+        reason="it answers INVALID_PRODUCER_EPOCH by raising its own epoch, again and again, until "
+        "it has the successor's epoch: its batch then counts as a repeat of the successor's, and is "
+        "acknowledged without being stored",
+    ),
+    ("expired-producer-id", "kafkajs"): Limitation(
+        Outcome.REFUSED,
+        is_fatal=False,
+        reason="it gives the batch up with UNKNOWN_PRODUCER_ID, and every later one with it, until "
+        "the application makes a new producer",
+    ),
+    ("expired-producer-id", "aiokafka"): Limitation(
+        Outcome.REFUSED,
+        is_fatal=False,
+        reason="it gives the batch up with UnknownProducerId, and every later one with it, until "
+        "the application makes a new producer",
+    ),
+}
 
 
 def expected(scenario: Scenario, client: str) -> tuple[Outcome, bool]:

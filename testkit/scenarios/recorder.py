@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import time
 from contextlib import ExitStack
-from typing import Any
+from typing import Any, Final
 
 from testkit.recorder import Recorder
 
 Event = dict[str, Any]
+
+
+_LAST: Final = 1000
+"""A broker that has just started may have decided something before it could be asked."""
 
 
 class PlayRecorder:
@@ -21,7 +25,7 @@ class PlayRecorder:
 
     def follow(self, address: str) -> None:
         """Everything that the broker at the admin address decides from now on, until it ends."""
-        self._recorders.append(self._stack.enter_context(Recorder([address])))
+        self._recorders.append(self._stack.enter_context(Recorder([address], last=_LAST)))
 
     def note(self, text: str) -> None:
         """A step of the scenario, between what happened before it and what comes."""

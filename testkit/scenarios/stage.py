@@ -21,8 +21,9 @@ from testkit.scenarios.recorder import PlayRecorder
 from testkit.scenarios.servers import Servers
 from testkit.scenarios.spans import PRELUDE, Span
 
-_PAUSE_S: Final = 0.03
-"""Between two batches: longer than a client lingers, so that it does not make one of them."""
+_ON_ITS_WAY_S: Final = 0.5
+"""How long the next batch waits until the broker has seen the last one; then they may be merged."""
+_WINDOW: Final = 5
 _WAIT_S: Final = 30.0
 _ASK_AGAIN_S: Final = 0.02
 
@@ -56,6 +57,11 @@ class Stage:
     def is_pipelined(self) -> bool:
         """Whether the producer sends a batch before the last one is answered."""
         return self.client.batches_under_way > 1
+
+    @property
+    def fills_window(self) -> bool:
+        """Whether it has as many batches under way as a broker remembers."""
+        return self.client.batches_under_way >= _WINDOW
 
     def say(self, text: str) -> None:
         """A step of the story."""
@@ -96,19 +102,33 @@ class Stage:
             if not self.is_pipelined:
                 self.wait()
             elif self.scripted is None:
-                time.sleep(_PAUSE_S)
+                self._await_sight(span)
 
     def send_unanswered(self, *spans: Span) -> None:
         """Batches whose answers do not come; returns when the leader's log has them.
 
-        A producer that sends one batch at a time sends the first; the others wait with it.
+        A producer that does not fill the window sends the first; the others wait with it.
         """
-        for span in spans[: None if self.is_pipelined else 1]:
+        for span in spans[: None if self.fills_window else 1]:
             self.client.send(self.topic, 0, span.numbers)
             end = span.last + 1
             self.wait_until(f"{span} is in the log", lambda end=end: self._log_end() >= end)  # type: ignore[misc]
-        if not self.is_pipelined:
+        if not self.fills_window:
             self._waiting += spans[1:]
+
+    def _await_sight(self, span: Span) -> None:
+        """Keeps a client from making one batch of two; the broker may have lost the first."""
+        deadline = time.monotonic() + _ON_ITS_WAY_S
+        while not self._has_seen(span) and time.monotonic() < deadline:
+            time.sleep(_ASK_AGAIN_S)
+
+    def _has_seen(self, span: Span) -> bool:
+        batches = [
+            batch
+            for event in self.recorder.events({self.topic})
+            for batch in event.get("batches", [event])
+        ]
+        return any(batch.get("last_sequence") == span.last for batch in batches)
 
     def wait(self) -> None:
         """Until the producer knows what became of everything."""
@@ -182,8 +202,19 @@ class Stage:
     @contextmanager
     def lost_answers(self, *spans: Span, **schedule: Any) -> Iterator[Rule]:
         """The batches are stored; the producer does not hear of it the first time."""
-        with self.fault("drop_response", *spans, **{"times": 1, **schedule}) as rule:
+        with self.fault(self._lossy("drop_response"), *spans, **{"times": 1, **schedule}) as rule:
             yield rule
+
+    @contextmanager
+    def lost_requests(self, *spans: Span) -> Iterator[Rule]:
+        """The batches do not arrive the first time."""
+        with self.fault(self._lossy("drop_request"), *spans, times=1) as rule:
+            yield rule
+
+    def _lossy(self, action: str) -> dict[str, Any]:
+        """Most clients take an answer without the one before it for a broken broker."""
+        later = "send" if self.client.goes_on_behind_a_lost_answer else "wait"
+        return {"type": action, "later": later}
 
     # --- what became of it
 

@@ -1,0 +1,103 @@
+"""`docs/scenarios.md`: what each scenario shows, its diagram, and what every client came to."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from testkit.scenarios.catalogue import SCENARIOS
+from testkit.scenarios.everything import Runs
+from testkit.scenarios.parts import CLIENTS, LIMITATIONS, NO_PART, SCRIPTED
+from testkit.scenarios.run import Run
+from testkit.scenarios.scenario import Scenario
+from testkit.scenarios.verdict import Outcome
+from testkit.sequence_diagram import render_mermaid
+
+BEGIN: Final = "<!-- verdicts: written by python -m testkit.scenarios --write-docs -->"
+END: Final = "<!-- end of verdicts -->"
+_DASH: Final = "–"
+_CELLS: Final = {
+    Outcome.ONCE: "once, in order",
+    Outcome.TWICE: "twice",
+    Outcome.REFUSED: "refused, not stored",
+    Outcome.LOST: "lost",
+    Outcome.OUT_OF_ORDER: "out of order",
+}
+_HEAD: Final = f"""\
+# The protocol's flows as scenarios
+
+Written by `python -m testkit.scenarios --write-docs`, from what was seen. A scenario starts brokers,
+sets faults, lets a producer play, and compares what was acknowledged with what the log holds.
+
+    echoless scenario list
+    echoless scenario run missing-acknowledgements
+    echoless scenario run missing-acknowledgements --client java-4 --svg run.svg
+
+The scripted producer sends batches as they are written here, six at a time, and does what the protocol
+asks of a producer and no more. The others are real clients, with idempotence on and a request
+timeout of 1 s; each is a process of its own behind
+[one line protocol](../testkit/clients/README.md). Batches are named after the sequences of their
+records: {", ".join(("A 114-120", "B 121-124", "C 125-132", "D 133-142", "E 143-150", "F 151-155"))}.
+Scenarios with two brokers start a ZooKeeper out of PySpark's jars, and need `java`.
+
+## Verdicts
+
+What the log held of the records that the client sent, when it was done. The run of `make test` fails
+where this table says something else than was seen.
+
+"""
+
+
+def render_page(runs: Runs) -> str:
+    """The whole page."""
+    sections = [_section(one, runs[one.name, SCRIPTED]) for one in SCENARIOS.values()]
+    return f"{_HEAD}{BEGIN}\n\n{render_verdicts(runs)}\n{END}\n\n" + "\n".join(sections)
+
+
+def render_verdicts(runs: Runs) -> str:
+    """The table of every client, and the reasons behind what stands out."""
+    notes: dict[str, int] = {}
+    rows = [f"| scenario | {' | '.join(_heading(client, runs) for client in CLIENTS)} |"]
+    rows.append("|---" * (len(CLIENTS) + 1) + "|")
+    for name in SCENARIOS:
+        cells = [_cell(name, client, runs, notes) for client in CLIENTS]
+        rows.append(f"| [{name}](#{name}) | {' | '.join(cells)} |")
+    reasons = [f"{number}. {reason}" for reason, number in notes.items()]
+    return "\n".join([*rows, "", *reasons, ""])
+
+
+def read_verdicts(page: str) -> str:
+    """What `render_verdicts` has written into the page."""
+    return page.partition(BEGIN)[2].partition(END)[0].strip("\n") + "\n"
+
+
+def _heading(client: str, runs: Runs) -> str:
+    version = next((one.version for (_, name), one in runs.items() if name == client), "")
+    return f"{client} {version}".strip()
+
+
+def _cell(scenario: str, client: str, runs: Runs, notes: dict[str, int]) -> str:
+    reason = NO_PART.get((scenario, client))
+    if reason is not None:
+        return f"{_DASH} ({_note(f'{_DASH}: {reason}.', notes)})"
+    run = runs[scenario, client]
+    text = _CELLS[run.verdict.outcome] + (", fatal" if run.verdict.fatal else "")
+    limitation = LIMITATIONS.get((scenario, client))
+    if limitation is not None:
+        return f"{text} ({_note(f'{client}: {limitation.reason}.', notes)})"
+    return text if run.problem is None else f"{text}: {run.problem}"
+
+
+def _note(text: str, notes: dict[str, int]) -> int:
+    return notes.setdefault(text, len(notes) + 1)
+
+
+def _section(scenario: Scenario, run: Run) -> str:
+    where = "One broker" if scenario.brokers == 1 else f"{scenario.brokers} brokers"
+    settings = ", ".join(f"`{name}={value}`" for name, value in scenario.settings.items())
+    return (
+        f"## {scenario.name}\n\n{scenario.shows}\n\n"
+        f"* Brokers: {where}{f' with {settings}' if settings else ''}.\n"
+        f"* Faults: {scenario.faults}.\n"
+        f"* At the end: {scenario.holds}\n\n"
+        f"```mermaid\n{render_mermaid(run.events)}```\n"
+    )
