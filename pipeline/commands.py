@@ -6,6 +6,7 @@ import typer
 
 from pipeline.audit.command import audit_command
 from pipeline.fetch_connector import fetch_connector_command
+from pipeline.ingest.command import ingest_command
 from pipeline.mirror.command import mirror_command
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
@@ -18,4 +19,5 @@ def pipeline() -> None:
 
 app.command("audit")(audit_command)
 app.command("mirror")(mirror_command)
+app.command("ingest")(ingest_command)
 app.command("fetch-connector")(fetch_connector_command)

@@ -27,8 +27,11 @@ from pipeline.mirror.mirror import (
     write_stream,
 )
 from pipeline.mirror.offsets import lag_of
+from pipeline.streaming.counted_writer import CountedWriter
+from pipeline.streaming.figures import Figures
 from pipeline.streaming.job import Job, fail, pairs
 from pipeline.streaming.places import ledger_of, location
+from pipeline.streaming.run import StreamRun
 from pipeline.streaming.session import open_kafka_session
 
 
@@ -101,7 +104,6 @@ def mirror_command(
     target_topics = TargetTopics(
         _servers(target, "--to"), creates=create_topics, replication_factor=replication_factor
     )
-    job = Job(kind="mirror", name=name, metrics_listen=metrics_listen, lag_of=lag_of)
     options = {"kafka.bootstrap.servers": target, **pairs(target_option, "--target-option")}
     try:
         sink = ExactlyOnceSink(options, name=name, ledger=ledger or ledger_of(plan.checkpoint))
@@ -109,8 +111,21 @@ def mirror_command(
         session = open_kafka_session(f"echoless mirror {name}", master=master)
     except (MirrorError, ConnectionFailedError, ConnectorError, SinkError) as error:
         fail(f"{name}: {error}")
-    stream = write_stream(read_source(session, plan), plan)
-    job.run(stream, Preparation(plan, target_topics.ensure), sink)
+
+    def work(job: Job, writer: CountedWriter) -> None:
+        run = StreamRun(
+            Preparation(plan, target_topics.ensure),
+            writer,
+            job.stop,
+            figures=job.figures,
+            on_tick=job.line.update,
+            lag_of=lag_of,
+        )
+        run.run(write_stream(read_source(session, plan), plan))
+
+    Job(kind="mirror", name=name, metrics_listen=metrics_listen, figures=Figures()).run(
+        work, sink.write
+    )
 
 
 def _check_clusters(plan: MirrorPlan, target: str, target_topics: TargetTopics) -> None:

@@ -38,6 +38,7 @@ class Figures:
     batch_id: int = -1
     lag: Mapping[str, int] = field(default_factory=dict)
     """What waits in the source, by its parts; empty where it is not known."""
+    lag_unit: str = "records"
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _recent: list[tuple[float, int]] = field(default_factory=list)
     """When batches ended, and how many records there were by then."""

@@ -1,58 +1,53 @@
-"""A stream as a command runs it: progress on the terminal, metrics, and one line at the end."""
+"""What every command with a stream does beside it: progress, metrics, signals, one line at the end."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
-from typing import Any, Final, NoReturn
+from dataclasses import dataclass, field
+from typing import Final, NoReturn
 
 import typer
-from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from pipeline.exactly_once import ExactlyOnceSink
+from pipeline.streaming.counted_writer import CountedWriter, WriteBatch
 from pipeline.streaming.figures import Figures
 from pipeline.streaming.metrics import FiguresCollector, MetricsServer
-from pipeline.streaming.run import Prepare, StreamError, StreamRun
+from pipeline.streaming.run import StreamError
+from pipeline.streaming.stop_request import StopRequest
 from pipeline.streaming.terminal import ProgressLine, summary
 
 FAILED: Final = 1
 
 
-@dataclass(slots=True, frozen=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Job:
-    """What a command does beside its stream."""
+    """One run of a command."""
 
     kind: str
     name: str
     metrics_listen: str | None
-    lag_of: Callable[[Any], dict[str, int]]
+    figures: Figures
+    stop: StopRequest = field(default_factory=StopRequest)
+    line: ProgressLine = field(init=False)
 
-    def run(self, stream: DataStreamWriter, prepare: Prepare, sink: ExactlyOnceSink) -> None:
-        """Returns when the stream is done or was stopped; raises `typer.Exit` where it failed."""
-        figures = Figures()
+    def run(self, work: Callable[[Job, CountedWriter], None], write: WriteBatch) -> None:
+        """Returns when the work is done or was stopped; raises `typer.Exit` where it failed."""
+        self.line = ProgressLine(self.name, self.figures)
         with ExitStack() as stack:
-            line = stack.enter_context(ProgressLine(self.name, figures))
+            stack.enter_context(self.stop)
             if self.metrics_listen is not None:
-                self._serve_metrics(stack, figures)
-            run = StreamRun(
-                prepare, sink.write, figures=figures, on_tick=line.update, lag_of=self.lag_of
-            )
+                self._serve_metrics(stack, self.metrics_listen)
             try:
-                run.run(stream)
+                with self.line:
+                    work(self, CountedWriter(write, self.figures))
             except StreamError as error:
                 fail(f"{self.name}: {error}")
-            typer.echo(f"{summary(self.name, figures)}{self._ending(figures)}")
+        typer.echo(summary(self.name, self.figures))
 
-    def _ending(self, figures: Figures) -> str:
-        lag = figures.lag_total
-        return f"; {lag:,} waiting" if lag else ""
-
-    def _serve_metrics(self, stack: ExitStack, figures: Figures) -> None:
-        assert self.metrics_listen is not None
-        collector = FiguresCollector(self.kind, self.name, figures)
+    def _serve_metrics(self, stack: ExitStack, listen: str) -> None:
+        collector = FiguresCollector(self.kind, self.name, self.figures)
         try:
-            server = stack.enter_context(MetricsServer(self.metrics_listen, collector))
+            server = stack.enter_context(MetricsServer(listen, collector))
         except (ValueError, OSError) as error:
             raise typer.BadParameter(str(error), param_hint="--metrics-listen") from error
         typer.echo(f"metrics at http://{server.address}/metrics", err=True)

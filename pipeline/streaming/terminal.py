@@ -53,7 +53,7 @@ class ProgressLine:
     def text(self) -> str:
         figures = self._figures
         lag = figures.lag_total
-        waiting = "" if lag is None else f", {lag:,} waiting"
+        waiting = "" if lag is None else f", {lag:,} {figures.lag_unit} waiting"
         return (
             f"{self._title}: {figures.records:,} records, {decimal(figures.bytes)}, "
             f"{figures.records_per_s:,.0f}/s{waiting}"
@@ -64,7 +64,9 @@ def summary(title: str, figures: Figures) -> str:
     """What a run has done, in one line."""
     rate = figures.records / max(figures.elapsed_s, 0.001)
     found = f", {figures.repeats:,} of them were stored already" if figures.repeats else ""
+    lag = figures.lag_total
+    waiting = f"; {lag:,} {figures.lag_unit} waiting" if lag else ""
     return (
         f"{title}: {figures.records:,} records, {decimal(figures.bytes)}, {figures.batches} "
-        f"batches in {figures.elapsed_s:.1f} s ({rate:,.0f}/s){found}"
+        f"batches in {figures.elapsed_s:.1f} s ({rate:,.0f}/s){found}{waiting}"
     )

@@ -1,0 +1,125 @@
+"""`python -m pipeline ingest`: files to a topic, each row once."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from client.cluster import parse_addresses
+from pipeline.exactly_once import ExactlyOnceSink
+from pipeline.exactly_once.errors import SinkError
+from pipeline.exactly_once.ledger_files import open_ledger_files
+from pipeline.ingest.plan import Plan
+from pipeline.ingest.run import Ingest
+from pipeline.ingest.settings import (
+    BATCH_BYTES_DEFAULT,
+    FORMATS,
+    MIB,
+    SPLIT_BYTES_DEFAULT,
+    IngestSettings,
+)
+from pipeline.session import open_session
+from pipeline.streaming.figures import Figures
+from pipeline.streaming.job import Job, fail, pairs
+from pipeline.streaming.places import ledger_of, location
+
+_PLAN = "echoless-ingest"
+
+
+def ingest_command(
+    paths: Annotated[
+        list[str], typer.Argument(help="Files, directories with all below, or patterns.")
+    ],
+    *,
+    file_format: Annotated[
+        str, typer.Option("--format", metavar="|".join(FORMATS), help="json: a value on each line.")
+    ],
+    target: Annotated[
+        str, typer.Option("--to", metavar="HOST:PORT[,...]", help="The cluster to write.")
+    ],
+    topic: Annotated[str, typer.Option(help="The topic to write.")],
+    checkpoint: Annotated[
+        str, typer.Option(metavar="DIR", help="Remembers what is done; kept between runs.")
+    ],
+    key_column: Annotated[str | None, typer.Option(help="Becomes the key.")] = None,
+    value_column: Annotated[
+        str | None, typer.Option(help="Becomes the value; by itself, the whole row as JSON.")
+    ] = None,
+    partition_column: Annotated[
+        str | None, typer.Option(help="Says the partition; by itself, the key decides.")
+    ] = None,
+    timestamp_column: Annotated[
+        str | None, typer.Option(help="A timestamp, or milliseconds.")
+    ] = None,
+    schema: Annotated[
+        str | None, typer.Option(metavar="DDL", help="Columns and types; found by itself.")
+    ] = None,
+    reader_option: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help="Of Spark's reader: sep=;")
+    ] = None,
+    in_order: Annotated[
+        bool, typer.Option("--in-order", help="Keep the order of files and rows; one task.")
+    ] = False,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Go on with files that come later.")
+    ] = False,
+    interval_s: Annotated[
+        float, typer.Option(min=0.01, help="Seconds between looks for files, with --watch.")
+    ] = 5.0,
+    batch_mib: Annotated[int, typer.Option(min=1, help="Files of about so much at once.")] = (
+        BATCH_BYTES_DEFAULT // MIB
+    ),
+    split_mib: Annotated[int, typer.Option(min=1, help="How much of a file a task takes.")] = (
+        SPLIT_BYTES_DEFAULT // MIB
+    ),
+    name: Annotated[str, typer.Option(help="The sink's name in the ledger.")] = "ingest",
+    ledger: Annotated[
+        str | None, typer.Option(metavar="URI", help="Another place than the checkpoint.")
+    ] = None,
+    target_option: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help="Of the sink: docs/sink.md.")
+    ] = None,
+    metrics_listen: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="Serve Prometheus metrics.")
+    ] = None,
+    master: Annotated[str | None, typer.Option(help="Spark's master; local[*] by itself.")] = None,
+) -> None:
+    """Write the rows of files to a topic, each once."""
+    if file_format not in FORMATS:
+        raise typer.BadParameter(f"one of {', '.join(FORMATS)}", param_hint="--format")
+    try:
+        parse_addresses(target)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--to") from error
+    settings = IngestSettings(
+        format=file_format,
+        topic=topic,
+        key_column=key_column,
+        value_column=value_column,
+        partition_column=partition_column,
+        timestamp_column=timestamp_column,
+        schema=schema,
+        reader_options=pairs(reader_option, "--reader-option"),
+        in_order=in_order,
+        split_bytes=split_mib * MIB,
+        batch_bytes=batch_mib * MIB,
+    )
+    place = location(checkpoint)
+    options = {"kafka.bootstrap.servers": target, **pairs(target_option, "--target-option")}
+    try:
+        sink = ExactlyOnceSink(options, name=name, ledger=ledger or ledger_of(place), topic=topic)
+        plan = Plan(open_ledger_files(f"{place}/{_PLAN}"))
+    except SinkError as error:
+        fail(f"{name}: {error}")
+    ingest = Ingest(
+        session=open_session(f"echoless ingest {name}", master=master),
+        plan=plan,
+        settings=settings,
+        paths=[location(path) for path in paths],
+        watch_s=interval_s if watch else None,
+    )
+    job = Job(
+        kind="ingest", name=name, metrics_listen=metrics_listen, figures=Figures(lag_unit="files")
+    )
+    job.run(ingest.run, sink.write)

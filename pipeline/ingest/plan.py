@@ -1,0 +1,144 @@
+"""Which files are in which batch: decided once, written down, and never decided again.
+
+    begun/settings.json         what every run has in common
+    batches/<number>.json       the batch's files; created before any of them is read
+    done/<number>.json          all its rows are acknowledged
+
+1. A batch file is created, and nothing is sent yet. A crash before it: nothing has happened.
+2. The batch is written through the sink. A crash here: the next run finds the batch, reads the same files
+   in the same way, and the sink stores what is missing.
+3. The done file is created. A crash before it: the same, and the sink finds all rows stored.
+
+Each file is created on the condition that there is none, so of two runs at once one plans, and both
+write the same batches.
+
+Invariant: a file is in one batch only. Invariant: numbers have no gaps, and batches run in their order.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+
+from pipeline.exactly_once.ledger_files import LedgerFiles
+from pipeline.ingest.settings import IngestError, IngestSettings
+
+_SETTINGS = "settings.json"
+_BEGUN = "begun"
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class SourceFile:
+    """As it was when it was planned."""
+
+    path: str
+    bytes: int
+    modified_ms: int
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class Batch:
+    number: int
+    files: tuple[SourceFile, ...]
+
+
+@dataclass(slots=True)
+class Plan:
+    """Of one checkpoint."""
+
+    _files: LedgerFiles
+    batches: list[Batch] = field(default_factory=list)
+    done: int = 0
+    """How many batches are; those before this number."""
+    _planned: set[str] = field(default_factory=set)
+
+    def agree(self, given: IngestSettings) -> IngestSettings | None:
+        """The settings of the first run; None: there was none. Raises `IngestError`."""
+        if _SETTINGS not in self._files.list(_BEGUN):
+            return None
+        kept = IngestSettings.from_json(self._files.read(f"{_BEGUN}/{_SETTINGS}"))
+        kept.check_same(given)
+        return kept
+
+    def begin(self, settings: IngestSettings) -> IngestSettings:
+        """Keeps the settings, or takes those of a run that was faster. Raises `IngestError`."""
+        if self._files.create(f"{_BEGUN}/{_SETTINGS}", settings.to_json()):
+            return settings
+        kept = self.agree(settings)
+        assert kept is not None, "somebody has just created it"
+        return kept
+
+    def refresh(self) -> None:
+        """Takes in what is there."""
+        for number in range(len(self.batches), len(self._files.list("batches"))):
+            self._take(_decode(number, self._files.read(_batch_name(number))))
+        self.done = max(self.done, len(self._files.list("done")))
+
+    def next_batch(self) -> Batch | None:
+        return self.batches[self.done] if self.done < len(self.batches) else None
+
+    def finish(self, batch: Batch) -> None:
+        """All of it is acknowledged."""
+        self._files.create(f"done/{batch.number:010}.json", b"{}")
+        self.done = max(self.done, batch.number + 1)
+
+    def add(self, listing: Sequence[SourceFile], settings: IngestSettings) -> None:
+        """Plans the files that are not in any batch yet, the oldest first."""
+        new = [one for one in listing if one.path not in self._planned]
+        new.sort(key=lambda one: (one.modified_ms, one.path))
+        bytes_max = 0 if settings.in_order else settings.batch_bytes
+        for files in _cut(new, bytes_max):
+            batch = Batch(number=len(self.batches), files=tuple(files))
+            if not self._files.create(_batch_name(batch.number), _encode(batch)):
+                self.refresh()  # another run plans, too; what it left out is found next time
+                return
+            self._take(batch)
+
+    @property
+    def files_waiting(self) -> int:
+        return sum(len(batch.files) for batch in self.batches[self.done :])
+
+    def _take(self, batch: Batch) -> None:
+        self.batches.append(batch)
+        self._planned |= {one.path for one in batch.files}
+
+
+def check_unchanged(batch: Batch, listing: Sequence[SourceFile]) -> None:
+    """Raises `IngestError` where a file is not what it was when it was planned."""
+    found = {one.path: one for one in listing}
+    for planned in batch.files:
+        if planned.path not in found:
+            raise IngestError(f"{planned.path} is gone; it was planned for batch {batch.number}")
+        if found[planned.path] != planned:
+            raise IngestError(
+                f"{planned.path} has changed since it was planned for batch {batch.number}; "
+                "part of it may be stored"
+            )
+
+
+def _cut(files: Sequence[SourceFile], bytes_max: int) -> Iterator[list[SourceFile]]:
+    """Neighbours together, up to `bytes_max`; at least one."""
+    batch: list[SourceFile] = []
+    size = 0
+    for one in files:
+        if batch and size + one.bytes > bytes_max:
+            yield batch
+            batch, size = [], 0
+        batch.append(one)
+        size += one.bytes
+    if batch:
+        yield batch
+
+
+def _batch_name(number: int) -> str:
+    return f"batches/{number:010}.json"
+
+
+def _encode(batch: Batch) -> bytes:
+    return json.dumps({"version": 1, "files": [asdict(one) for one in batch.files]}).encode()
+
+
+def _decode(number: int, data: bytes) -> Batch:
+    files = json.loads(data)["files"]
+    return Batch(number=number, files=tuple(SourceFile(**one) for one in files))

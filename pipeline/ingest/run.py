@@ -1,0 +1,83 @@
+"""Running an ingest: what is planned and not done, then what is new, then perhaps waiting for more.
+
+Batches run in a thread, so that the main thread shows progress and takes signals meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import TimeoutError as NotDoneError
+from dataclasses import dataclass
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from pipeline.exactly_once.errors import SinkError
+from pipeline.ingest.plan import Batch, Plan, check_unchanged
+from pipeline.ingest.rows import to_records
+from pipeline.ingest.settings import IngestError, IngestSettings
+from pipeline.ingest.source import find_schema, list_again, list_files, read_batch
+from pipeline.streaming.counted_writer import CountedWriter
+from pipeline.streaming.explanation import explain
+from pipeline.streaming.job import Job
+from pipeline.streaming.run import TICK_S, StreamError
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class Ingest:
+    """One run over some paths."""
+
+    session: SparkSession
+    plan: Plan
+    settings: IngestSettings
+    paths: Sequence[str]
+    watch_s: float | None
+    """Seconds between looks for new files; None: it ends when all files are done."""
+
+    def run(self, job: Job, writer: CountedWriter) -> None:
+        """Returns when all is done, or was stopped. Raises `StreamError`."""
+        with ThreadPoolExecutor(max_workers=1) as executor:
+            try:
+                self._wait(job, executor.submit(self._work, job, writer))
+            except (IngestError, SinkError) as error:
+                raise StreamError(str(error)) from error
+            except PySparkException as error:
+                raise StreamError(explain(error)) from error
+            finally:
+                job.stop.make()
+
+    def _wait(self, job: Job, work: Future[None]) -> None:
+        while True:
+            try:
+                work.result(TICK_S)
+                return
+            except NotDoneError:
+                job.line.update()
+
+    def _work(self, job: Job, writer: CountedWriter) -> None:
+        settings = self.plan.agree(self.settings)
+        self.plan.refresh()
+        while not job.stop.is_made:
+            self._plan_new()
+            while (batch := self.plan.next_batch()) is not None and not job.stop.is_made:
+                job.figures.lag = {"files": self.plan.files_waiting}
+                settings = settings or self._begin(batch)
+                self._write(batch, settings, writer)
+            job.figures.lag = {"files": self.plan.files_waiting}
+            if self.watch_s is None or job.stop.wait(self.watch_s):
+                return
+
+    def _plan_new(self) -> None:
+        self.plan.add(list_files(self.session, self.paths), self.settings)
+
+    def _begin(self, first: Batch) -> IngestSettings:
+        """The settings of all runs, with the columns of the first files."""
+        found = self.settings.schema or find_schema(self.session, self.settings, first)
+        return self.plan.begin(self.settings.with_schema(found))
+
+    def _write(self, batch: Batch, settings: IngestSettings, writer: CountedWriter) -> None:
+        check_unchanged(batch, list_again(self.session, batch))
+        rows = to_records(read_batch(self.session, settings, batch), settings)
+        writer.write(rows, batch.number)
+        self.plan.finish(batch)

@@ -1,0 +1,69 @@
+"""What must be the same in every run of an ingest: how files are read, and what a row becomes.
+
+Kept in the checkpoint, because a batch that is run again must give the same rows in the same order.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any, Final
+
+MIB: Final = 1024 * 1024
+SPLIT_BYTES_DEFAULT: Final = 16 * MIB
+BATCH_BYTES_DEFAULT: Final = 128 * MIB
+FORMATS: Final = ("parquet", "csv", "json")
+_VERSION: Final = 1
+
+
+class IngestError(Exception):
+    """Files cannot be read as they were planned; the message says what to do."""
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class IngestSettings:
+    """Columns are names; None: there is none."""
+
+    format: str
+    topic: str
+    key_column: str | None = None
+    value_column: str | None = None
+    """None: the whole row, as JSON."""
+    partition_column: str | None = None
+    timestamp_column: str | None = None
+    """A timestamp, text of one, or milliseconds."""
+    schema: str | None = None
+    """DDL; what is given, or what the first files had."""
+    reader_options: Mapping[str, str]
+    in_order: bool = False
+    """A batch is one file, written by one task."""
+    split_bytes: int = SPLIT_BYTES_DEFAULT
+    """How much of a file one task reads."""
+    batch_bytes: int = BATCH_BYTES_DEFAULT
+
+    def with_schema(self, schema: str) -> IngestSettings:
+        return replace(self, schema=schema)
+
+    def to_json(self) -> bytes:
+        return json.dumps({"version": _VERSION, **asdict(self)}, indent=1).encode()
+
+    @classmethod
+    def from_json(cls, data: bytes) -> IngestSettings:
+        found: dict[str, Any] = json.loads(data)
+        version = found.pop("version")
+        if version != _VERSION:
+            raise IngestError(f"the checkpoint is of version {version}, this reads {_VERSION}")
+        return cls(**found)
+
+    def check_same(self, given: IngestSettings) -> None:
+        """Raises `IngestError` where a later run was given something else."""
+        for field in fields(self):
+            old, new = getattr(self, field.name), getattr(given, field.name)
+            is_free = field.name == "batch_bytes"  # batches that are planned stay as they are
+            is_kept = field.name == "schema" and new is None
+            if old != new and not is_free and not is_kept:
+                raise IngestError(
+                    f"this checkpoint was begun with {field.name} {old!r}, not {new!r}: what is "
+                    "half done must be finished in the same way, or take a new checkpoint and name"
+                )

@@ -1,0 +1,85 @@
+"""Files as rows: which there are, what columns they have, and a batch of them as a data frame.
+
+Into how many Spark partitions a batch is divided depends on Spark's settings, on its cores even. Here it
+depends on the files alone, so that a batch that runs again on another machine is divided in the same way.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from pipeline.ingest.plan import Batch, SourceFile
+from pipeline.ingest.settings import IngestError, IngestSettings
+
+_WHOLE: Final = 2**62
+_SPECIAL: Final = re.compile(r"([\\\[\]{}*?])")
+_CSV: Final = {
+    "header": "true",
+    # A file whose columns have another order is an error, and so is a row of another length.
+    "enforceSchema": "false",
+    "mode": "FAILFAST",
+}
+
+
+def list_files(session: SparkSession, paths: Sequence[str]) -> list[SourceFile]:
+    """All files that the paths name: files, directories with all below them, or patterns.
+
+    Names that begin with `_` or `.` are left out. Raises `IngestError`.
+    """
+    try:
+        rows = (
+            session.read.format("binaryFile")
+            .option("recursiveFileLookup", "true")
+            .load(list(paths))
+            .select("path", "length", f.unix_millis("modificationTime"))
+            .collect()
+        )
+    except AnalysisException as error:
+        raise IngestError(str(error).splitlines()[0]) from error
+    return [SourceFile(path=row[0], bytes=row[1], modified_ms=row[2]) for row in rows]
+
+
+def list_again(session: SparkSession, batch: Batch) -> list[SourceFile]:
+    """The files of a batch as they are now. Raises `IngestError` where one is gone."""
+    return list_files(session, _paths(batch))
+
+
+def find_schema(session: SparkSession, settings: IngestSettings, batch: Batch) -> str:
+    """The columns of the first files as DDL; text in CSV, where only the header is looked at."""
+    if settings.format == "json":
+        return "value string"
+    options = {**_defaults(settings), **settings.reader_options}
+    reader = session.read.format(settings.format).options(**options)
+    schema = reader.load(_paths(batch)).schema
+    return ", ".join(
+        f"`{one.name.replace('`', '``')}` {one.dataType.simpleString()}" for one in schema
+    )
+
+
+def read_batch(session: SparkSession, settings: IngestSettings, batch: Batch) -> DataFrame:
+    """Its rows. JSON lines are read as text: each is stored as it is."""
+    split_bytes = _WHOLE if settings.in_order else settings.split_bytes
+    session.conf.set("spark.sql.files.minPartitionNum", "1")
+    session.conf.set("spark.sql.files.maxPartitionBytes", str(split_bytes))
+    session.conf.set("spark.sql.files.openCostInBytes", str(min(split_bytes, 4 * 1024 * 1024)))
+    paths = _paths(batch)
+    reader = session.read.options(**{**_defaults(settings), **settings.reader_options})
+    if settings.format == "json":
+        return reader.format("text").load(paths).where(f.length(f.trim("value")) > 0)
+    assert settings.schema is not None, "it was found before the first batch"
+    return reader.format(settings.format).schema(settings.schema).load(paths)
+
+
+def _paths(batch: Batch) -> list[str]:
+    """Spark takes every path for a pattern."""
+    return [_SPECIAL.sub(r"\\\1", one.path) for one in batch.files]
+
+
+def _defaults(settings: IngestSettings) -> dict[str, str]:
+    return _CSV if settings.format == "csv" else {}

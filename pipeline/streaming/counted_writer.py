@@ -1,0 +1,58 @@
+"""Writes batches through the sink, and counts what they were."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from pyspark.sql import Column, DataFrame, Observation
+from pyspark.sql import functions as f
+
+from pipeline.streaming.figures import BatchFigures, Figures
+
+
+class Written(Protocol):
+    """What a sink says of one Spark partition."""
+
+    @property
+    def rows(self) -> int: ...
+    @property
+    def rows_found(self) -> int: ...
+
+
+WriteBatch = Callable[[DataFrame, int], Sequence[Written]]
+
+
+class CountedWriter:
+    """Of one run."""
+
+    def __init__(self, write: WriteBatch, figures: Figures) -> None:
+        self._write = write
+        self._figures = figures
+
+    def write(self, rows: DataFrame, batch_id: int) -> None:
+        """Raises what the sink raises."""
+        observation = Observation()
+        counted = rows.observe(observation, f.sum(_size(rows)).alias("bytes"))
+        written = self._write(counted, batch_id)
+        self._figures.add(
+            BatchFigures(
+                batch_id=batch_id,
+                records=sum(part.rows for part in written),
+                bytes=observation.get["bytes"] or 0,
+                repeats=sum(part.rows_found for part in written),
+            )
+        )
+
+
+def _size(rows: DataFrame) -> Column:
+    """Bytes of key and value."""
+    sizes = (
+        f.coalesce(f.octet_length(name), f.lit(0))
+        for name in ("key", "value")
+        if name in rows.columns
+    )
+    size = f.lit(0)
+    for one in sizes:
+        size += one
+    return size
