@@ -1,0 +1,81 @@
+"""The examples of `docs/testing.md` and the figure of `docs/trace.md` are what the page says."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from testkit.echoless import Echoless
+from testkit.sequence_diagram import render_mermaid, render_svg
+
+pytest_plugins = ["pytester"]
+
+_DOCS = Path(__file__).parents[2] / "docs"
+_FIGURE = _DOCS / "figures" / "lost-on-the-way"
+_TITLE = "A request and two acknowledgements are lost"
+
+
+def _blocks(page: str, language: str) -> list[str]:
+    text = (_DOCS / page).read_text()
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+
+
+def test_figure_is_what_the_command_draws() -> None:
+    """Redraw with `echoless trace FIGURE.jsonl --svg FIGURE.svg --title ...` when this fails."""
+    events = [json.loads(line) for line in _FIGURE.with_suffix(".jsonl").read_text().splitlines()]
+    assert render_svg(events, _TITLE) == _FIGURE.with_suffix(".svg").read_text()
+    assert _blocks("trace.md", "mermaid") == [render_mermaid(events[:4])]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("is_idempotent", [True, False])
+def test_ten_line_example_passes_and_fails_as_told(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, is_idempotent: bool
+) -> None:
+    """The page's first example with a real client; without idempotence everything is stored thrice."""
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    monkeypatch.setenv("PYTHONPATH", str(_DOCS.parent))  # it may not be installed
+    example = _blocks("testing.md", "python")[0]
+    assert '"enable.idempotence": True' in example
+    pytester.makepyfile(
+        example.replace('"enable.idempotence": True', f'"enable.idempotence": {is_idempotent}')
+    )
+    # A process of its own: librdkafka goes on writing to standard error after the test.
+    result = pytester.runpytest_subprocess("-p", "testkit.plugin")
+    if is_idempotent:
+        result.assert_outcomes(passed=1)
+    else:
+        result.assert_outcomes(failed=1)
+        result.stdout.fnmatch_lines(
+            ["*orders: 100 sent, 300 stored: 100 doubled", "*at 0:0, 0:100, 0:200; no decision*"]
+        )
+
+
+@pytest.mark.slow
+def test_curl_examples_are_answered() -> None:
+    """What the page tells users of other languages to send is understood, in the page's order."""
+    (commands, _) = _blocks("testing.md", "sh")
+    asked = [one for one in re.split(r"\n(?=curl|#|docker)", commands) if one.startswith("curl")]
+    with Echoless() as echoless:
+        echoless.topic("orders")
+        answers = [_ask(one, echoless.broker.admin) for one in asked]
+    added, listed, decided, producers, cleared = answers
+    assert added["rules"][0]["name"] == "lose-acks"
+    assert (listed["rules"][0]["hits"], decided["decisions"], producers["count"]) == (0, [], 0)
+    assert "error" not in (cleared or {})
+
+
+def _ask(command: str, admin: str) -> dict[str, Any]:
+    ran = subprocess.run(
+        ["bash", "-c", command.replace("127.0.0.1:8080", admin)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    answer: dict[str, Any] = json.loads(ran.stdout or "{}")
+    return answer
