@@ -1,0 +1,205 @@
+"""What the possibility of faults costs a broker that has no rule: CPU time per produce request.
+
+    python -m benchmarks.fault_hooks [--rounds N] [--count N]
+
+Two brokers in this process take the same frames in turn, without a client and without sockets, so
+that nothing is measured but the broker's own work: one as it is, one whose files are not watched
+and whose connections write as if no answer ever came in pieces (`_Bypassed`). Small batches, where
+a fixed cost weighs most. `os`: answered at once; `commit`: answered after a flush by another thread,
+whose time does not count.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import struct
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from benchmarks.pairs import in_turn, print_pair
+from broker.broker import Broker
+from broker.config import Address, Config, LogFlush
+from broker.connection import Connection
+from broker.coordination.topic import NewTopic
+from broker.dispatch import KafkaDispatcher
+from broker.environment import Environment, this_machine
+from broker.faults.faults import Faults
+from broker.memory_budget import MemoryBudget
+from broker.server import Server, bind
+from tests.support.raw_batches import plain_batch
+from tests.support.raw_produce import PRODUCE, PartitionData, encode_produce
+
+_VERSION = 9
+_TOPIC = "load"
+_VALUE = bytes(900)
+_IN_FLIGHT = 5
+_PRODUCER_ID = 7
+_MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
+"""Files in memory: the disk's own time is not the question."""
+
+
+class _Bypassed(Faults):
+    """Leaves the broker's files and peers as they are."""
+
+    def __init__(self, broker: Broker, environment: Environment) -> None:
+        super().__init__(broker, environment)
+        self.environment = environment
+
+
+class _ConnectionBefore(Connection):
+    """Flushes as before answers could come in pieces."""
+
+    def _flush_slots(self) -> None:
+        slots = self._slots
+        while slots and slots[0].ready and (self._is_draining or not self._is_writing_paused):
+            buffers = slots.popleft().buffers
+            self._count_unsent(-(0 if buffers is None else sum(map(len, buffers))))
+            if buffers is not None:
+                self._write(buffers)
+
+
+class _Transport(asyncio.Transport):
+    """Takes everything, and counts it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.unanswered = 0
+        self.has_answered = asyncio.Event()
+
+    def write(self, data: bytes | bytearray | memoryview[Any]) -> None:
+        assert data
+        self.unanswered -= 1
+        self.has_answered.set()
+
+    async def answered(self, unanswered_max: int) -> None:
+        """Returns once no more than so many requests wait for their answer."""
+        while self.unanswered > unanswered_max:
+            self.has_answered.clear()
+            await self.has_answered.wait()
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        pass
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def is_closing(self) -> bool:
+        return False
+
+    def pause_reading(self) -> None:
+        pass
+
+    def resume_reading(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+class _Candidate:
+    """One broker with one connection, fed by hand."""
+
+    def __init__(self, directory: Path, log_flush: LogFlush, *, has_hooks: bool) -> None:
+        config = Config(data_dir=str(directory), log_flush=log_flush)
+        self._broker = Broker(config, this_machine())
+        if not has_hooks:
+            self._broker.faults = _Bypassed(self._broker, this_machine())
+            self._broker.environment = self._broker.faults.environment
+        self._connection_class = Connection if has_hooks else _ConnectionBefore
+        self._sequence = 0
+        self._transport = _Transport()
+
+    async def start(self) -> None:
+        await self._broker.start({})
+        await self._broker.create_topic(NewTopic(name=_TOPIC, partitions=1, replication_factor=1))
+        listener = bind("listen", Address("127.0.0.1", 0))
+        budget = MemoryBudget(2**30)
+        metrics, config = self._broker.metrics, self._broker.config
+        server = Server(
+            listener, KafkaDispatcher(self._broker), config=config, budget=budget, metrics=metrics
+        )
+        self._broker.faults.watch([server])
+        listener.close()
+        self._connection = self._connection_class(
+            server.dispatch,
+            connection_id=1,
+            frame_size_max=config.request_size_max,
+            budget=budget,
+            connections=server.connections,
+            metrics=metrics,
+        )
+        self._connection.connection_made(self._transport)
+
+    async def stop(self) -> None:
+        self._connection.connection_lost(None)
+        self._broker.begin_stop()
+        await self._broker.stop()
+
+    async def cpu_per_request(self, count: int) -> dict[str, float]:
+        """CPU microseconds of the event loop's thread for each of `count` requests."""
+        frames = [self._frame(number) for number in range(self._sequence, self._sequence + count)]
+        self._sequence += count
+        transport, connection = self._transport, self._connection
+        gc.collect()
+        gc.disable()
+        begin = time.thread_time()
+        for frame in frames:
+            buffer = connection.get_buffer(-1)
+            buffer[: len(frame)] = frame
+            transport.unanswered += 1
+            connection.buffer_updated(len(frame))
+            await transport.answered(_IN_FLIGHT - 1)
+        await transport.answered(0)
+        cpu_s = time.thread_time() - begin
+        gc.enable()
+        return {"us": 1e6 * cpu_s / count}
+
+    def _frame(self, number: int) -> bytes:
+        batch = plain_batch(
+            [_VALUE], producer_id=_PRODUCER_ID, producer_epoch=0, base_sequence=number
+        )
+        body = encode_produce(_VERSION, -1, [PartitionData(_TOPIC, 0, batch.encode())])
+        frame = struct.pack(">hhih", PRODUCE, _VERSION, number % 2**31, 1) + b"b\0" + body
+        return struct.pack(">i", len(frame)) + frame
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=201)
+    parser.add_argument("--count", type=int, default=300)
+    arguments = parser.parse_args()
+    for log_flush in LogFlush:
+        with tempfile.TemporaryDirectory(dir=_MEMORY) as directory, asyncio.Runner() as runner:
+            compare(runner, Path(directory), log_flush, arguments.rounds, arguments.count)
+
+
+def compare(
+    runner: asyncio.Runner, directory: Path, log_flush: LogFlush, rounds: int, count: int
+) -> None:
+    """With and without the hooks; and without against itself, which shows what is noise."""
+    hooks, bypassed, control = (
+        _Candidate(directory / name, log_flush, has_hooks=name == "hooks")
+        for name in ("hooks", "bypassed", "control")
+    )
+
+    def measure(candidate: _Candidate) -> dict[str, float]:
+        return runner.run(candidate.cpu_per_request(count))
+
+    for candidate in (hooks, bypassed, control):
+        runner.run(candidate.start())
+        measure(candidate)  # warm
+    name = f"{log_flush.value}, CPU us/request"
+    pairs = in_turn(rounds, lambda: measure(hooks), lambda: measure(bypassed))
+    print_pair(name, pairs["us"], "hooks", "bypassed")
+    pairs = in_turn(rounds, lambda: measure(control), lambda: measure(bypassed))
+    print_pair(name, pairs["us"], "bypassed", "bypassed")
+    for candidate in (hooks, bypassed, control):
+        runner.run(candidate.stop())
+
+
+if __name__ == "__main__":
+    main()
