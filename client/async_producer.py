@@ -34,7 +34,8 @@ from client.leased_partition import NO_IDENTITY
 from client.open_batches import OpenBatch, OpenBatches
 from client.partition_sender import PartitionSender, Surroundings
 from client.producer_ids import new_identity, new_identity_within
-from client.sequencer import Failure, Identity, Start
+from client.sequenced_batch import Identity
+from client.sequencer_actions import Failure, Start
 from client.settings import DEFAULT_SETTINGS, Settings
 from client.state import ProducerState
 from protocol.records import Headers, Record

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from client.sequencer import Failure
+from client.sequencer_actions import Failure
 
 
 class ProducerError(Exception):

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from client.cluster import Address
 from client.lease import Lease, lease
-from client.sequencer import Identity
+from client.sequenced_batch import Identity
 from protocol.errors import DecodeError, KafkaError
 from protocol.framing import LENGTH_SIZE, frame_length
 from protocol.native.answers import Answer

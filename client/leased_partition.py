@@ -7,6 +7,7 @@ that no other has followed. What was sent keeps its id and goes again for as lon
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from client.answers import Answer
@@ -14,7 +15,9 @@ from client.cluster import NoLeaderError
 from client.lease import Lease
 from client.lease_keeper import LeaseKeeper
 from client.lease_request import TopicPartition
-from client.sequencer import Action, Failure, Identity, Phase, Sequencer
+from client.sequenced_batch import Identity
+from client.sequencer import Phase, Sequencer
+from client.sequencer_actions import Action, Failure
 from protocol.sequence import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 NO_IDENTITY: Final = Identity(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
@@ -39,7 +42,7 @@ class LeasedPartition:
         """Asks for the first lease; the topic should exist."""
         self._keeper.add(self._partition)
 
-    def update(self) -> list[Action]:
+    def update(self) -> Sequence[Action]:
         """Before every step: takes the lease that has arrived, gives up what no lease is left for."""
         sequencer = self._sequencer
         if sequencer.is_idle or sequencer.phase is Phase.AWAITING_ID:
@@ -70,7 +73,7 @@ class LeasedPartition:
     def _may_resend(self) -> bool:
         return self._lease is not None and self._keeper.may_resend(self._lease)
 
-    def _refused(self) -> list[Action]:
+    def _refused(self) -> Sequence[Action]:
         refusal = self._keeper.refusal(self._partition)
         if refusal is None or self._sequencer.has_sent:
             return []

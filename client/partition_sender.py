@@ -23,20 +23,18 @@ from client.lease_keeper import LeaseKeeper
 from client.lease_request import TopicPartition
 from client.leased_partition import LeasedPartition
 from client.ready_batch import ReadyBatch
-from client.sequencer import (
-    Acknowledged,
+from client.sequenced_batch import Acknowledged, Identity, SequencedBatch
+from client.sequencer import Sequencer
+from client.sequencer_actions import (
     Action,
     Ask,
     BackOff,
     Divided,
     Failed,
     Found,
-    Identity,
     NewId,
     Renumbered,
     Send,
-    SequencedBatch,
-    Sequencer,
     Start,
     Step,
 )

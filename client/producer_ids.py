@@ -8,7 +8,7 @@ from typing import Final
 
 from client.cluster import Cluster, NoLeaderError
 from client.errors import ProducerError
-from client.sequencer import Identity
+from client.sequenced_batch import Identity
 from client.settings import Settings
 from protocol.errors import ErrorCode
 

@@ -27,7 +27,7 @@ The rules:
 7. The first batch of an identity is in flight alone: brokers before Kafka 4.5 let an unknown producer
    begin anywhere, so a second batch would be stored although the first was refused (KAFKA-15591).
 
-Invariant: the sequences in `_sent` and then `_waiting` follow each other without a gap and end before `next_sequence`.
+Invariant: what is outstanding ends right before `next_sequence`.
 Invariant: in every phase but STREAMING and DRAINING at most one batch is in flight.
 """
 
@@ -35,36 +35,45 @@ from __future__ import annotations
 
 import enum
 from collections import deque
-from dataclasses import dataclass, replace
-from typing import Any, Final, NamedTuple
+from collections.abc import Sequence
+from typing import Any, Final
 
 from client.answers import Answer, Meaning
+from client.outstanding import Outstanding
+from client.sequenced_batch import (
+    EPOCH_MAX,
+    Acknowledged,
+    Identity,
+    SequencedBatch,
+    distance,
+)
+from client.sequencer_actions import (
+    Action,
+    AfterFailure,
+    Ask,
+    BackOff,
+    Divided,
+    Failed,
+    Failure,
+    Found,
+    NewId,
+    Renumbered,
+    Send,
+    Start,
+    Step,
+)
 from protocol.sequence import increment
+
+__all__ = [
+    *("IN_FLIGHT_MAX_DEFAULT", "BAD_NEWS_MAX", "EPOCH_MAX"),
+    *("Found", "Identity", "Phase", "Sequencer"),
+]
 
 IN_FLIGHT_MAX_DEFAULT: Final = 5
 """Batches in flight for a partition; Kafka's brokers remember so many."""
-EPOCH_MAX: Final = 2**15 - 1
 
 BAD_NEWS_MAX: Final = 3
 """How often the leader has to say that acknowledged records are gone (rule 6)."""
-
-_HALF_CIRCLE: Final = 2**30
-
-
-class Identity(NamedTuple):
-    """Under which name the records of a partition are numbered."""
-
-    producer_id: int
-    producer_epoch: int
-
-
-class AfterFailure(enum.StrEnum):
-    """What a partition does when a batch has failed for good."""
-
-    STOP = "stop"
-    """Nothing more is sent: a later run resumes at the failed record, under the same numbers."""
-    NEW_EPOCH = "new_epoch"
-    """Later records go on under a new epoch, without the failed ones."""
 
 
 class Phase(enum.Enum):
@@ -74,114 +83,6 @@ class Phase(enum.Enum):
     ASKING = "nothing is sent until the leader has told its last sequence"
     AWAITING_ID = "nothing is sent until there is a new producer id"
     STOPPED = "nothing is sent any more"
-
-
-class Failure(enum.Enum):
-    """Why a batch failed for good, where the answer's code does not say it."""
-
-    REFUSED = "the broker refused it"
-    TIMED_OUT = "it was not acknowledged in time"
-    LEASE_OVER = "the lease of its producer id is over, and brokers may forget the id"
-    FENCED = "a newer epoch of this producer id is in use"
-    RECORDS_LOST = "the partition has lost records of this producer that were acknowledged"
-    FORGOTTEN = "the partition does not know this producer any more"
-    UNANSWERED = "the leader does not tell the last sequence that it has"
-    STOPPED = "an earlier batch of the partition has failed"
-
-
-@dataclass(slots=True, eq=False)
-class SequencedBatch:
-    """Consecutive records under consecutive numbers. Identity and numbers change by rule 4 only."""
-
-    identity: Identity
-    base_sequence: int
-    record_count: int
-    payload: Any
-    """The owner's; not looked at here."""
-    attempts: int = 0
-    is_in_flight: bool = False
-    is_in_doubt: bool = False
-    """Whether some attempt may have stored it. Only grows, until the numbers change."""
-    is_skipped: bool = False
-    """Not sent, because the leader has it; an acknowledgement behind it will confirm that."""
-    stored: Acknowledged | None = None
-    """Its outcome, while an earlier batch still has none."""
-
-    @property
-    def last_sequence(self) -> int:
-        return increment(self.base_sequence, self.record_count - 1)
-
-
-class Acknowledged(NamedTuple):
-    batch: SequencedBatch
-    base_offset: int | None
-    is_duplicate: bool | None
-    """None where it cannot be known."""
-
-
-class Failed(NamedTuple):
-    batch: SequencedBatch
-    failure: Failure
-    answer: Answer | None
-    may_be_stored: bool
-
-
-class Divided(NamedTuple):
-    """`batch` is replaced by `parts`, whose payloads the owner fills from it."""
-
-    batch: SequencedBatch
-    parts: tuple[SequencedBatch, SequencedBatch]
-
-
-class Renumbered(NamedTuple):
-    """The batch has other numbers now: what was built with the old ones is worthless."""
-
-    batch: SequencedBatch
-
-
-class BackOff(NamedTuple):
-    """Let some time pass before the next step; `elsewhere`: find out who leads."""
-
-    elsewhere: bool
-
-
-Action = Acknowledged | Failed | Divided | Renumbered | BackOff
-
-
-class Send(NamedTuple):
-    batch: SequencedBatch
-
-
-class Ask(NamedTuple):
-    """Ask the leader for the entry of `identity.producer_id`."""
-
-    identity: Identity
-
-
-class NewId(NamedTuple):
-    """Get a new producer id."""
-
-
-Step = Send | Ask | NewId
-
-
-class Found(NamedTuple):
-    """What the leader remembers of the producer id on this partition."""
-
-    producer_epoch: int
-    last_sequence: int
-    """-1: no batch of this epoch."""
-
-
-@dataclass(slots=True, frozen=True, kw_only=True)
-class Start:
-    """Where a partition begins. `is_resumed`: an earlier run may have gone on from here."""
-
-    identity: Identity
-    next_sequence: int = 0
-    is_resumed: bool = False
-    asks: bool = False
-    """Whether the leader's last sequence is asked for before anything is sent."""
 
 
 class Sequencer:
@@ -208,12 +109,7 @@ class Sequencer:
         self._bad_news = 0
         self._has_history = start.next_sequence != 0
         """Whether records of this identity were acknowledged."""
-        self._stored_through: int | None = None
-        """The leader's last sequence, when it was last asked."""
-        self._sent: deque[SequencedBatch] = deque()
-        """Sent or skipped, without an outcome that could be told; oldest first."""
-        self._waiting: deque[SequencedBatch] = deque()
-        """Never sent."""
+        self._outstanding = Outstanding()
         self._in_flight_max = in_flight_max
         self._after_failure = after_failure
 
@@ -226,20 +122,20 @@ class Sequencer:
     @property
     def unacknowledged_count(self) -> int:
         """Records without an outcome."""
-        return sum(batch.record_count for queue in self._queues() for batch in queue)
+        return self._outstanding.record_count
 
     @property
     def oldest(self) -> SequencedBatch | None:
-        return next((queue[0] for queue in self._queues() if queue), None)
+        return self._outstanding.oldest
 
     @property
     def has_sent(self) -> bool:
         """Whether something that was sent, or skipped, has no outcome yet."""
-        return bool(self._sent)
+        return bool(self._outstanding.sent)
 
     @property
     def is_idle(self) -> bool:
-        return not self._sent and not self._waiting
+        return self.oldest is None
 
     def add(self, record_count: int, payload: Any) -> SequencedBatch:
         """The next records of the partition. Not for a stopped one."""
@@ -247,7 +143,7 @@ class Sequencer:
         batch = SequencedBatch(self.identity, self.next_sequence, record_count, payload)
         batch.is_in_doubt = self._doubts_all
         self.next_sequence = increment(self.next_sequence, record_count)
-        self._waiting.append(batch)
+        self._outstanding.waiting.append(batch)
         return batch
 
     # --- what to do -------------------------------------------------------------------------
@@ -261,7 +157,7 @@ class Sequencer:
             return None
         if self.phase is Phase.DRAINING and not self.in_flight:
             self.phase = Phase.RETRYING
-        if self.phase is Phase.RETRYING and self._to_retry() is None:
+        if self.phase is Phase.RETRYING and self._outstanding.to_retry() is None:
             self.phase = Phase.STREAMING
         match self.phase:
             case Phase.ASKING:
@@ -269,14 +165,14 @@ class Sequencer:
             case Phase.AWAITING_ID:
                 return NewId()
             case Phase.RETRYING if not self.in_flight:
-                return self._send(self._to_retry())
+                return self._send(self._outstanding.to_retry())
             case Phase.STREAMING if self.in_flight < self._room() and not self.is_held:
-                return self._send(self._take_waiting())
+                return self._send(self._outstanding.take_waiting())
         return None
 
     def _room(self) -> int:
         """Rule 7."""
-        is_known_there = self._has_history or self._stored_through is not None
+        is_known_there = self._has_history or self._outstanding.stored_through is not None
         return self._in_flight_max if is_known_there else 1
 
     def _send(self, batch: SequencedBatch | None) -> Send | None:
@@ -287,37 +183,9 @@ class Sequencer:
         self.in_flight += 1
         return Send(batch)
 
-    def _to_retry(self) -> SequencedBatch | None:
-        """The oldest batch that has to go again; marks those that can be skipped.
-
-        A batch is skipped only before one whose acknowledgement is still to come, and confirms it.
-        """
-        still_open = [b for b in self._sent if b.stored is None and not b.is_skipped]
-        for batch in still_open:
-            if self._is_known_stored(batch) and (self._waiting or batch is not still_open[-1]):
-                batch.is_skipped = True
-            else:
-                return batch
-        return None
-
-    def _take_waiting(self) -> SequencedBatch | None:
-        """The next new batch; it stands in `_sent` from here on."""
-        while self._waiting:
-            batch = self._waiting.popleft()
-            self._sent.append(batch)
-            if self._waiting and self._is_known_stored(batch):
-                batch.is_skipped = True
-                continue
-            return batch
-        return None
-
-    def _is_known_stored(self, batch: SequencedBatch) -> bool:
-        through = self._stored_through
-        return through is not None and _distance(through, batch.last_sequence) >= 0
-
     # --- what happened to a request ------------------------------------------------------------
 
-    def on_answer(self, batch: SequencedBatch, answer: Answer) -> list[Action]:
+    def on_answer(self, batch: SequencedBatch, answer: Answer) -> Sequence[Action]:
         """The broker's answer to a batch in flight."""
         is_verdict = self._land(batch)
         meaning = answer.meaning
@@ -335,27 +203,27 @@ class Sequencer:
         is_elsewhere = meaning is Meaning.AGAIN_ELSEWHERE
         return [BackOff(is_elsewhere)] if is_elsewhere or meaning is Meaning.AGAIN else []
 
-    def on_lost(self, batch: SequencedBatch) -> list[Action]:
+    def on_lost(self, batch: SequencedBatch) -> Sequence[Action]:
         """The request went out and no answer will come: the batch may be stored."""
         self._land(batch)
         batch.is_in_doubt = True
         self.phase = Phase.DRAINING
         return [BackOff(elsewhere=True)]
 
-    def on_unsent(self, batch: SequencedBatch) -> list[Action]:
+    def on_unsent(self, batch: SequencedBatch) -> Sequence[Action]:
         """Not a byte of the request went out."""
         self._land(batch)
         batch.attempts -= 1
         self.phase = Phase.DRAINING
         return [BackOff(elsewhere=True)]
 
-    def on_overdue(self, failure: Failure = Failure.TIMED_OUT) -> list[Action]:
+    def on_overdue(self, failure: Failure = Failure.TIMED_OUT) -> Sequence[Action]:
         """The oldest batch has had its time. Not while something is in flight."""
         assert not self.in_flight, "wait for the outcome, it comes by the request timeout"
         batch = self.oldest
         if batch is None or self.phase is Phase.STOPPED:
             return []
-        if any(later.stored is not None for later in self._sent):
+        if any(later.stored is not None for later in self._outstanding.sent):
             batch.stored = Acknowledged(batch, None, None)  # rule 5
             return self._settle()
         return self._give_up(batch, failure, None)
@@ -363,13 +231,15 @@ class Sequencer:
     def _land(self, batch: SequencedBatch) -> bool:
         """Takes the batch out of flight; whether what came back is a verdict (rule 2)."""
         assert batch.is_in_flight
-        is_verdict = self.in_flight == 1 and self._oldest_open() is batch
+        is_verdict = self.in_flight == 1 and self._outstanding.oldest_open() is batch
         batch.is_in_flight = False
         self.in_flight -= 1
         return is_verdict
 
-    def _oldest_open(self) -> SequencedBatch | None:
-        return next((b for b in self._sent if b.stored is None and not b.is_skipped), None)
+    def _settle(self) -> Sequence[Action]:
+        settled = self._outstanding.settle()
+        self._has_history |= bool(settled)
+        return settled
 
     def _is_duplicate(self, batch: SequencedBatch, answer: Answer) -> bool | None:
         """A first attempt under fresh numbers cannot be one; a fresh append has no time of its own."""
@@ -382,27 +252,9 @@ class Sequencer:
             return False
         return True if answer.log_append_time == max_timestamp else None
 
-    def _settle(self) -> list[Action]:
-        """Acknowledges from the oldest on, as far as outcomes are known without a gap."""
-        confirmed = max(
-            (index for index, batch in enumerate(self._sent) if batch.stored), default=-1
-        )
-        actions: list[Action] = []
-        for _ in range(confirmed + 1):
-            batch = self._sent[0]
-            outcome = batch.stored
-            if outcome is None and batch.is_skipped:
-                outcome = Acknowledged(batch, None, True)
-            if outcome is None:
-                break
-            self._sent.popleft()
-            self._has_history = True
-            actions.append(outcome)
-        return actions
-
     # --- verdicts ------------------------------------------------------------------------------
 
-    def _judge(self, batch: SequencedBatch, meaning: Meaning, answer: Answer) -> list[Action]:
+    def _judge(self, batch: SequencedBatch, meaning: Meaning, answer: Answer) -> Sequence[Action]:
         self.phase = Phase.RETRYING
         match meaning:
             case Meaning.AGAIN | Meaning.AGAIN_ELSEWHERE:
@@ -416,10 +268,10 @@ class Sequencer:
                 return [self._divide(batch, batch.record_count // 2)]
         return self._give_up(batch, Failure.REFUSED, answer)
 
-    def on_found(self, found: Found | None) -> list[Action]:
+    def on_found(self, found: Found | None) -> Sequence[Action]:
         """The leader's entry for this producer; None: it has none."""
         assert self.phase is Phase.ASKING
-        for batch in self._sent:
+        for batch in self._outstanding.sent:
             batch.is_skipped = False
         if found is not None and found.producer_epoch > self.identity.producer_epoch:
             return self._on_bad_news(Failure.FENCED)
@@ -429,7 +281,7 @@ class Sequencer:
             or found.last_sequence < 0
         ):
             return self._on_nothing_found(found)
-        ahead = _distance(found.last_sequence, self.first_unacknowledged) + 1
+        ahead = distance(found.last_sequence, self.first_unacknowledged) + 1
         if ahead < 0:
             return self._on_bad_news(Failure.RECORDS_LOST)
         self._become_retrying(found.last_sequence)
@@ -438,15 +290,15 @@ class Sequencer:
     def _become_retrying(self, stored_through: int | None) -> None:
         self.phase = Phase.RETRYING
         self._bad_news = 0
-        self._stored_through = stored_through
+        self._outstanding.stored_through = stored_through
 
-    def _on_nothing_found(self, found: Found | None) -> list[Action]:
+    def _on_nothing_found(self, found: Found | None) -> Sequence[Action]:
         if self._has_history:
             return self._on_bad_news(Failure.FORGOTTEN if found is None else Failure.RECORDS_LOST)
         self._become_retrying(None)
-        return [BackOff(elsewhere=True)] if self._sent else []
+        return [BackOff(elsewhere=True)] if self._outstanding.sent else []
 
-    def _on_bad_news(self, failure: Failure) -> list[Action]:
+    def _on_bad_news(self, failure: Failure) -> Sequence[Action]:
         self._bad_news += 1
         if self._bad_news < BAD_NEWS_MAX:
             return [BackOff(elsewhere=True)]
@@ -454,14 +306,14 @@ class Sequencer:
         is_proven_absent = failure is Failure.RECORDS_LOST
         return self._give_up(self._head(), failure, None, is_proven_absent=is_proven_absent)
 
-    def on_unanswerable(self, answer: Answer) -> list[Action]:
+    def on_unanswerable(self, answer: Answer) -> Sequence[Action]:
         """The leader will never tell its last sequence."""
         assert self.phase is Phase.ASKING
         return self._give_up(self._head(), Failure.UNANSWERED, answer)
 
-    def on_no_id(self, answer: Answer) -> list[Action]:
+    def on_no_id(self, answer: Answer) -> Sequence[Action]:
         """There will be no producer id for what was never sent. Not while something is outstanding."""
-        assert not self._sent
+        assert not self._outstanding.sent
         return self._give_up(self._head(), Failure.REFUSED, answer)
 
     def _head(self) -> SequencedBatch:
@@ -469,33 +321,25 @@ class Sequencer:
         assert oldest is not None, "questions are asked for batches"
         return oldest
 
-    def _on_records_found(self, last_sequence: int, ahead: int) -> list[Action]:
+    def _on_records_found(self, last_sequence: int, ahead: int) -> Sequence[Action]:
         """The leader has the first `ahead` of the records that are not acknowledged."""
-        oldest = self._to_retry()
+        oldest = self._outstanding.to_retry()
         if oldest is None:
             return []
         if ahead == 0:
             return [BackOff(elsewhere=False)]
-        if self._is_known_stored(oldest):
+        if self._outstanding.is_known_stored(oldest):
             # Nothing comes behind it that could confirm it, and it is too old to be repeated.
             oldest.stored = Acknowledged(oldest, None, True)
             return self._settle()
-        stored_count = _distance(last_sequence, oldest.base_sequence) + 1
+        stored_count = distance(last_sequence, oldest.base_sequence) + 1
         return [self._divide(oldest, stored_count)] if stored_count > 0 else []
 
     def _divide(self, batch: SequencedBatch, count: int) -> Divided:
-        """Replaces the batch by its first `count` records and the rest, under the same numbers."""
-        first = replace(batch, record_count=count, payload=None)
-        second = replace(
-            batch,
-            base_sequence=increment(batch.base_sequence, count),
-            record_count=batch.record_count - count,
-            payload=None,
-        )
-        index = self._sent.index(batch)
-        self._sent[index] = first
-        self._sent.insert(index + 1, second)
-        return Divided(batch, (first, second))
+        """Into its first `count` records and the rest."""
+        parts = batch.divided(count)
+        self._outstanding.replace(batch, parts)
+        return Divided(batch, parts)
 
     # --- giving up -----------------------------------------------------------------------------
 
@@ -506,7 +350,7 @@ class Sequencer:
         answer: Answer | None,
         *,
         is_proven_absent: bool = False,
-    ) -> list[Action]:
+    ) -> Sequence[Action]:
         """Fails the batch, and by `AfterFailure` all that follow, or goes on under other numbers."""
         assert not self.in_flight
         failed = Failed(batch, failure, answer, batch.is_in_doubt and not is_proven_absent)
@@ -514,15 +358,14 @@ class Sequencer:
             return self._stop(failed)
         return self._go_on_without(failed)
 
-    def _stop(self, failed: Failed) -> list[Action]:
+    def _stop(self, failed: Failed) -> Sequence[Action]:
         actions: list[Action] = [failed]
-        for batch in (*self._sent, *self._waiting):
+        for batch in (*self._outstanding.sent, *self._outstanding.waiting):
             if batch is not failed.batch:
                 may_be_stored = self._outlives(batch, failed)
                 actions.append(Failed(batch, Failure.STOPPED, failed.answer, may_be_stored))
         self.next_sequence = self.first_unacknowledged
-        self._sent.clear()
-        self._waiting.clear()
+        self._outstanding.clear()
         self.failure = failed
         self.phase = Phase.STOPPED
         return actions
@@ -532,33 +375,35 @@ class Sequencer:
         is_known = batch.stored is not None or batch.is_skipped
         return is_known or (batch.is_in_doubt and failed.may_be_stored)
 
-    def _go_on_without(self, failed: Failed) -> list[Action]:
+    def _go_on_without(self, failed: Failed) -> Sequence[Action]:
         """Rule 4: behind a batch that is certainly missing, nothing can have been stored."""
         actions: list[Action] = [failed]
         kept: deque[SequencedBatch] = deque()
-        for batch in (*self._sent, *self._waiting):
+        for batch in (*self._outstanding.sent, *self._outstanding.waiting):
             if batch is failed.batch:
                 continue
             if self._outlives(batch, failed):
                 actions.append(Failed(batch, Failure.STOPPED, failed.answer, may_be_stored=True))
             else:
                 kept.append(batch)
-        self._sent.clear()
-        self._waiting = kept
+        self._outstanding.sent.clear()
+        self._outstanding.waiting = kept
         if failed.failure is Failure.FENCED or self.identity.producer_epoch == EPOCH_MAX:
             self.phase = Phase.AWAITING_ID
             return actions
         producer_id, epoch = self.identity
         return actions + self._renumber(Identity(producer_id, epoch + 1))
 
-    def on_new_id(self, identity: Identity) -> list[Action]:
+    def on_new_id(self, identity: Identity) -> Sequence[Action]:
         """A producer id that nobody else has."""
         assert self.phase is Phase.AWAITING_ID
         return self._renumber(identity)
 
-    def begin_anew(self, identity: Identity) -> list[Action]:
+    def begin_anew(self, identity: Identity) -> Sequence[Action]:
         """What was never sent goes under another identity, from 0. Not while something is outstanding."""
-        assert not self._sent, "a batch that goes again would be stored behind its successors"
+        assert not self._outstanding.sent, (
+            "a batch that goes again would be stored behind its successors"
+        )
         assert not self._is_resumed, "an earlier run may have sent what is waiting here"
         return self._renumber(identity)
 
@@ -567,24 +412,16 @@ class Sequencer:
         self.next_sequence = 0
         self._has_history = False
         self._is_resumed = self._doubts_all = False
-        self._stored_through = None
+        self._outstanding.stored_through = None
         self._bad_news = 0
         self.phase = Phase.STREAMING
-        for batch in self._waiting:
+        for batch in self._outstanding.waiting:
             batch.identity = identity
             batch.base_sequence = self.next_sequence
             batch.attempts = 0
             batch.is_in_doubt = False
             self.next_sequence = increment(self.next_sequence, batch.record_count)
-        return [Renumbered(batch) for batch in self._waiting]
-
-    def _queues(self) -> tuple[deque[SequencedBatch], deque[SequencedBatch]]:
-        return self._sent, self._waiting
-
-
-def _distance(sequence: int, other: int) -> int:
-    """How far `sequence` lies behind `other` on the circle of 2**31; negative: before it."""
-    return (sequence - other + _HALF_CIRCLE) % (2 * _HALF_CIRCLE) - _HALF_CIRCLE
+        return [Renumbered(batch) for batch in self._outstanding.waiting]
 
 
 def _known(base_offset: int) -> int | None:

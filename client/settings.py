@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from client.sequencer import IN_FLIGHT_MAX_DEFAULT, AfterFailure
+from client.sequencer import IN_FLIGHT_MAX_DEFAULT
+from client.sequencer_actions import AfterFailure
 from protocol.record_batch import Codec
 
 

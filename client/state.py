@@ -15,7 +15,7 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Self
 
-from client.sequencer import EPOCH_MAX
+from client.sequenced_batch import EPOCH_MAX
 from protocol.sequence import SEQUENCE_MAX
 
 VERSION: Final = 1

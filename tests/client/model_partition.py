@@ -10,7 +10,8 @@ import enum
 from typing import NamedTuple
 
 from client.answers import Answer
-from client.sequencer import Found, Identity
+from client.sequenced_batch import Identity
+from client.sequencer_actions import Found
 from protocol.dedup import (
     Append,
     Duplicate,

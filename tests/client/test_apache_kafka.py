@@ -8,7 +8,7 @@ import pytest
 
 from client.async_producer import AsyncProducer
 from client.errors import DeliveryError
-from client.sequencer import AfterFailure, Failure
+from client.sequencer_actions import AfterFailure, Failure
 from client.settings import Settings
 from client.state import ProducerState
 from protocol.records import Record

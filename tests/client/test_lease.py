@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from client.lease import Lease, PartitionLeases, lease
-from client.sequencer import Identity
+from client.sequenced_batch import Identity
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS

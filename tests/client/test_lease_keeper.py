@@ -19,7 +19,7 @@ from client.lease_request import (
     read_leases,
     request_leases,
 )
-from client.sequencer import Identity
+from client.sequenced_batch import Identity
 from protocol.errors import DecodeError, ErrorCode, KafkaError
 from protocol.leases import is_leased
 from tests.simulation.virtual_loop import VirtualLoop

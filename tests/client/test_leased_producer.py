@@ -14,7 +14,7 @@ from broker.config import Address
 from client.async_producer import AsyncProducer
 from client.errors import DeliveryError, ProducerError
 from client.producer import Producer
-from client.sequencer import AfterFailure, Failure
+from client.sequencer_actions import AfterFailure, Failure
 from client.settings import Settings
 from client.state import PartitionState, ProducerState
 from protocol.leases import is_leased

@@ -10,7 +10,8 @@ import pytest
 from client.batch import Delivery
 from client.cluster import NoLeaderError
 from client.partition_sender import PartitionSender, Surroundings
-from client.sequencer import Identity, Start
+from client.sequenced_batch import Identity
+from client.sequencer_actions import Start
 from client.settings import Settings
 from protocol.records import Record
 from tests.simulation.virtual_loop import START_S, VirtualLoop

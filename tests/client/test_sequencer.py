@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 
 from client.answers import Answer
-from client.sequencer import (
-    BAD_NEWS_MAX,
-    EPOCH_MAX,
-    Acknowledged,
+from client.sequenced_batch import EPOCH_MAX, Acknowledged, Identity
+from client.sequencer import BAD_NEWS_MAX, Phase, Sequencer
+from client.sequencer_actions import (
     AfterFailure,
     Ask,
     BackOff,
@@ -16,12 +15,9 @@ from client.sequencer import (
     Failed,
     Failure,
     Found,
-    Identity,
     NewId,
-    Phase,
     Renumbered,
     Send,
-    Sequencer,
     Start,
 )
 from protocol.errors import ErrorCode

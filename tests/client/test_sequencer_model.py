@@ -23,20 +23,17 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from hypothesis.stateful import run_state_machine_as_test as run
 
 from client.answers import Answer
-from client.sequencer import (
-    Acknowledged,
+from client.sequenced_batch import Acknowledged, Identity, SequencedBatch
+from client.sequencer import Phase, Sequencer
+from client.sequencer_actions import (
     AfterFailure,
     Ask,
     BackOff,
     Divided,
     Failed,
-    Identity,
     NewId,
-    Phase,
     Renumbered,
     Send,
-    SequencedBatch,
-    Sequencer,
     Start,
 )
 from protocol.errors import ErrorCode

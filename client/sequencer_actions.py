@@ -1,0 +1,97 @@
+"""What a `Sequencer` tells its owner to do, and what the owner tells it. Pure."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from client.answers import Answer
+from client.sequenced_batch import Acknowledged, Identity, SequencedBatch
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class Start:
+    """Where a partition begins. `is_resumed`: an earlier run may have gone on from here."""
+
+    identity: Identity
+    next_sequence: int = 0
+    is_resumed: bool = False
+    asks: bool = False
+    """Whether the leader's last sequence is asked for before anything is sent."""
+
+
+class AfterFailure(enum.StrEnum):
+    """What a partition does when a batch has failed for good."""
+
+    STOP = "stop"
+    """Nothing more is sent: a later run resumes at the failed record, under the same numbers."""
+    NEW_EPOCH = "new_epoch"
+    """Later records go on under a new epoch, without the failed ones."""
+
+
+class Failure(enum.Enum):
+    """Why a batch failed for good, where the answer's code does not say it."""
+
+    REFUSED = "the broker refused it"
+    TIMED_OUT = "it was not acknowledged in time"
+    LEASE_OVER = "the lease of its producer id is over, and brokers may forget the id"
+    FENCED = "a newer epoch of this producer id is in use"
+    RECORDS_LOST = "the partition has lost records of this producer that were acknowledged"
+    FORGOTTEN = "the partition does not know this producer any more"
+    UNANSWERED = "the leader does not tell the last sequence that it has"
+    STOPPED = "an earlier batch of the partition has failed"
+
+
+class Failed(NamedTuple):
+    batch: SequencedBatch
+    failure: Failure
+    answer: Answer | None
+    may_be_stored: bool
+
+
+class Divided(NamedTuple):
+    """`batch` is replaced by `parts`, whose payloads the owner fills from it."""
+
+    batch: SequencedBatch
+    parts: tuple[SequencedBatch, SequencedBatch]
+
+
+class Renumbered(NamedTuple):
+    """The batch has other numbers now: what was built with the old ones is worthless."""
+
+    batch: SequencedBatch
+
+
+class BackOff(NamedTuple):
+    """Let some time pass before the next step; `elsewhere`: find out who leads."""
+
+    elsewhere: bool
+
+
+Action = Acknowledged | Failed | Divided | Renumbered | BackOff
+
+
+class Send(NamedTuple):
+    batch: SequencedBatch
+
+
+class Ask(NamedTuple):
+    """Ask the leader for the entry of `identity.producer_id`."""
+
+    identity: Identity
+
+
+class NewId(NamedTuple):
+    """Get a new producer id."""
+
+
+Step = Send | Ask | NewId
+
+
+class Found(NamedTuple):
+    """What the leader remembers of the producer id on this partition."""
+
+    producer_epoch: int
+    last_sequence: int
+    """-1: no batch of this epoch."""
