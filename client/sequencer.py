@@ -65,8 +65,13 @@ from client.sequencer_actions import (
 from protocol.sequence import increment
 
 __all__ = [
-    *("IN_FLIGHT_MAX_DEFAULT", "BAD_NEWS_MAX", "EPOCH_MAX"),
-    *("Found", "Identity", "Phase", "Sequencer"),
+    "BAD_NEWS_MAX",
+    "EPOCH_MAX",
+    "IN_FLIGHT_MAX_DEFAULT",
+    "Found",
+    "Identity",
+    "Phase",
+    "Sequencer",
 ]
 
 IN_FLIGHT_MAX_DEFAULT: Final = 5

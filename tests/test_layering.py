@@ -17,7 +17,10 @@ MAY_IMPORT = {
     "testkit": {"testkit", "client", "protocol"},
     "cli": {"cli", "testkit", "pipeline", "client", "broker", "storage", "protocol"},
 }
-PURE = ("protocol", "broker/replication/core", "client/sequencer.py", "client/lease.py")
+PURE = (
+    *("protocol", "broker/replication/core", "client/lease.py", "client/sequencer.py"),
+    *("client/sequencer_actions.py", "client/sequenced_batch.py", "client/outstanding.py"),
+)
 NOT_PURE = {"asyncio", "socket", "os", "time", "random", "logging", "kazoo", "threading"}
 ONLY_IN = {
     "kazoo": {"broker/coordination/kazoo_client.py"},
