@@ -27,7 +27,6 @@ The rules:
 7. The first batch of an identity is in flight alone: brokers before Kafka 4.5 let an unknown producer
    begin anywhere, so a second batch would be stored although the first was refused (KAFKA-15591).
 
-Invariant: what is outstanding ends right before `next_sequence`.
 Invariant: in every phase but STREAMING and DRAINING at most one batch is in flight.
 """
 
