@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """One Spark for the whole run, in this process and a JVM of its own."""
+    """One Spark for the whole run, in this process and a JVM of its own; tasks are tried three times."""
     require("java")
     from pipeline.session import open_session
 
     session = open_session(
         "tests",
-        master="local[2]",
+        master="local[2, 3]",
         settings={"spark.sql.shuffle.partitions": "2", "spark.driver.memory": "1g"},
     )
     yield session

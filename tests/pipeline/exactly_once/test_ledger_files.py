@@ -1,0 +1,139 @@
+"""Files of the ledger are created once, whole, and refused where that cannot be promised."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyarrow import fs
+
+from pipeline.exactly_once.errors import LedgerError, OptionError
+from pipeline.exactly_once.ledger_files import (
+    LocalFiles,
+    RemoteFiles,
+    absolute_location,
+    open_ledger_files,
+)
+
+
+class RefusingRename(fs.FileSystemHandler):
+    """A file system that renames as HDFS does: never onto a file. Only what the ledger calls."""
+
+    def __init__(self, root: Path) -> None:
+        self._local = fs.SubTreeFileSystem(str(root), fs.LocalFileSystem())
+        self._renames = threading.Lock()
+
+    def get_type_name(self) -> str:
+        return "refusing-rename"
+
+    def get_file_info(self, paths: Any) -> Any:
+        return self._local.get_file_info(paths)
+
+    def get_file_info_selector(self, selector: Any) -> Any:
+        return self._local.get_file_info(selector)
+
+    def create_dir(self, path: str, recursive: bool) -> None:
+        self._local.create_dir(path, recursive=recursive)
+
+    def open_input_stream(self, path: str) -> Any:
+        return self._local.open_input_stream(path)
+
+    def open_output_stream(self, path: str, metadata: Any) -> Any:
+        return self._local.open_output_stream(path)
+
+    def delete_file(self, path: str) -> None:
+        self._local.delete_file(path)
+
+    def move(self, source: str, target: str) -> None:
+        with self._renames:
+            if self._local.get_file_info(target).type is not fs.FileType.NotFound:
+                raise OSError(f"{target} exists")
+            self._local.move(source, target)
+
+    def _not_called(self, *_: Any) -> Any:
+        raise NotImplementedError
+
+    copy_file = delete_dir = delete_dir_contents = delete_root_dir_contents = _not_called
+    normalize_path = open_append_stream = open_input_file = _not_called
+
+
+def remote_files(root: Path) -> RemoteFiles:
+    class System(RefusingRename):
+        def normalize_path(self, path: str) -> str:
+            return path
+
+    return RemoteFiles(fs.PyFileSystem(System(root)), "")
+
+
+@pytest.fixture(params=[LocalFiles, remote_files])
+def files(request: Any, tmp_path: Path) -> Any:
+    """Both kinds keep one contract."""
+    return request.param(tmp_path)
+
+
+def test_a_file_is_created_once(files):
+    """The second one is told so, and changes nothing."""
+    assert files.create("a/b/entry", b"first")
+    assert not files.create("a/b/entry", b"second")
+    assert files.read("a/b/entry") == b"first"
+
+
+def test_of_many_at_once_one_creates_the_file(files):
+    """Twins that begin the same batch."""
+    outcomes: list[tuple[bool, bytes]] = []
+
+    def create(data: bytes) -> None:
+        outcomes.append((files.create("a/entry", data), data))
+
+    twins = [threading.Thread(target=create, args=(b"%d" % n,)) for n in range(8)]
+    for twin in twins:
+        twin.start()
+    for twin in twins:
+        twin.join()
+    (winner,) = [data for created, data in outcomes if created]
+    assert files.read("a/entry") == winner
+
+
+def test_only_whole_files_are_listed(files):
+    """What is being written has another name, and goes."""
+    files.create("a/two", b"2")
+    files.create("a/one", b"1")
+    files.create("a/one", b"again")
+    assert files.list("a") == ["one", "two"]
+    assert files.list("nowhere") == []
+
+
+def test_deleting_twice_does_no_harm(files):
+    """Another attempt may be cleaning up too."""
+    files.create("a/one", b"1")
+    files.delete("a/one")
+    files.delete("a/one")
+    assert files.list("a") == []
+
+
+def test_what_cannot_be_read_is_said(files):
+    """With the file system's words."""
+    with pytest.raises(LedgerError, match="the ledger cannot be reached"):
+        files.read("a/none")
+
+
+@pytest.mark.parametrize("uri", ["s3://bucket/ledger", "gs://bucket/ledger", "abfs://c@a/ledger"])
+def test_object_stores_are_refused(uri):
+    """They would let two attempts create the same entry."""
+    with pytest.raises(OptionError, match="ledgerSingleWriter=true"):
+        open_ledger_files(uri)
+
+
+def test_a_path_and_its_uris_are_one_place(tmp_path):
+    """As Hadoop writes them, and as people do."""
+    for uri in (str(tmp_path), f"file:{tmp_path}", f"file://{tmp_path}"):
+        open_ledger_files(uri).create(f"a/{len(uri)}", b"")
+    assert len(list((tmp_path / "a").iterdir())) == 3
+
+
+def test_a_relative_path_is_the_drivers():
+    """Tasks run in other directories."""
+    assert absolute_location("ledger") == str(Path.cwd() / "ledger")
+    assert absolute_location("hdfs://namenode/ledger") == "hdfs://namenode/ledger"

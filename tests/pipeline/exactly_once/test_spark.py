@@ -1,0 +1,201 @@
+"""The sink under a real Spark: streams and jobs, tasks that fail, batches that run again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark import TaskContext
+from pyspark.errors import PySparkException
+
+from pipeline.exactly_once import ExactlyOnceSink, register
+from pipeline.exactly_once.data_source import BATCH_ID_PROPERTY, QUERY_ID_PROPERTY
+from pipeline.exactly_once.errors import LedgerError
+from tests.pipeline.exactly_once.attempts import PARTITIONS, TOPIC
+from tests.pipeline.exactly_once.broker_thread import BrokerThread
+
+pytestmark = pytest.mark.spark
+
+FILE_ROWS = 500
+
+
+class Pipeline:
+    """A stream from text files to the topic, by one of the two ways."""
+
+    def __init__(self, spark: Any, broker: BrokerThread, directory: Path, way: str) -> None:
+        self.spark = spark
+        self.broker = broker
+        self.source = directory / "source"
+        self.checkpoint = directory / "checkpoint"
+        self.ledger = directory / "ledger"
+        self.way = way
+        self.fails_first_attempts = False
+        self.source.mkdir()
+        self.files = 0
+
+    def add_file(self) -> None:
+        name = f"{self.files:04}"
+        lines = "".join(f"{name}-{row:06}\n" for row in range(FILE_ROWS))
+        (self.source / f".{name}").write_text(lines)
+        (self.source / f".{name}").rename(self.source / f"{name}.txt")
+        self.files += 1
+
+    def run(self) -> None:
+        """Everything that there is, in one batch; raises what the query ended with."""
+        lines = self.spark.readStream.format("text").load(str(self.source))
+        rows = lines.selectExpr("value", "substring(value, 9) AS key")
+        if self.fails_first_attempts:
+            rows = rows.mapInArrow(_fail_first_attempt, rows.schema)
+        writer = rows.writeStream.option("checkpointLocation", str(self.checkpoint))
+        self._to(writer.trigger(availableNow=True)).start().awaitTermination()
+
+    def forget_commit(self) -> None:
+        """As if the driver had died when the batch was written, and nobody knew."""
+        commits = self.checkpoint / "commits"
+        newest = max(int(path.name) for path in commits.glob("[0-9]*"))
+        (commits / str(newest)).unlink()
+        (commits / f".{newest}.crc").unlink()
+
+    def stored(self) -> list[str]:
+        return sorted(str(v, "ascii") for v in self.broker.values(TOPIC, PARTITIONS) if v)
+
+    def expected(self) -> list[str]:
+        numbers = range(self.files)
+        return [f"{number:04}-{row:06}" for number in numbers for row in range(FILE_ROWS)]
+
+    def _to(self, writer: Any) -> Any:
+        if self.way == "data source":
+            register(self.spark)
+            options = {"kafka.bootstrap.servers": self.broker.address, "topic": TOPIC}
+            return writer.format("echoless").options(**options)
+        sink = ExactlyOnceSink(
+            self.broker.address, name="orders", ledger=str(self.ledger), topic=TOPIC
+        )
+        return writer.foreachBatch(sink)
+
+
+def _fail_first_attempt(batches: Iterator[Any]) -> Iterator[Any]:
+    context = TaskContext.get()
+    assert context is not None
+    yield from batches
+    if context.attemptNumber() == 0:
+        raise RuntimeError("the first attempt fails, when its rows are on their way")
+
+
+@pytest.fixture(params=["foreachBatch", "data source"])
+def pipeline(spark: Any, broker: BrokerThread, tmp_path: Path, request: Any) -> Pipeline:
+    return Pipeline(spark, broker, tmp_path, request.param)
+
+
+def test_a_stream_stores_each_row_once_whatever_runs_again(pipeline):
+    """A batch, a batch that runs again after a crash, another batch, whose tasks fail at first."""
+    pipeline.add_file()
+    pipeline.run()
+    assert pipeline.stored() == pipeline.expected()
+    pipeline.forget_commit()
+    pipeline.run()
+    assert pipeline.stored() == pipeline.expected()
+    pipeline.add_file()
+    pipeline.add_file()
+    pipeline.fails_first_attempts = True
+    pipeline.run()
+    assert pipeline.stored() == pipeline.expected()
+
+
+def numbers(spark: Any, count: int, spark_partitions: int) -> Any:
+    return spark.range(0, count, 1, spark_partitions).selectExpr("CAST(id AS STRING) AS value")
+
+
+@pytest.fixture
+def save(spark: Any, broker: BrokerThread, tmp_path: Path) -> Callable[..., None]:
+    """`save(frame, **options)`: a job that writes to the topic."""
+    register(spark)
+    defaults = {
+        "kafka.bootstrap.servers": broker.address,
+        "topic": TOPIC,
+        "ledgerLocation": str(tmp_path / "ledger"),
+        "sinkName": "job",
+    }
+
+    def write(frame: Any, **options: str | None) -> None:
+        given = {name: text for name, text in {**defaults, **options}.items() if text is not None}
+        frame.write.format("echoless").options(**given).mode("append").save()
+
+    return write
+
+
+def test_a_job_that_runs_again_stores_nothing_again(spark, broker, save):
+    """The same name and the same rows are the same job; another batch id is another run."""
+    frame = numbers(spark, 1000, 3)
+    save(frame)
+    save(frame)
+    assert len(broker.values(TOPIC, PARTITIONS)) == 1000
+    save(frame, batchId="1", sortWithinPartitions="true")
+    assert len(broker.values(TOPIC, PARTITIONS)) == 2000
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"sinkName": None}, "option sinkName is missing: a name that stays the same"),
+        ({"ledgerLocation": None}, "option ledgerLocation is missing: a directory"),
+        ({"kafka.transactional.id": "t"}, "option kafka.transactional.id: the sink does not have"),
+        ({"topic": None}, "the rows need a column topic, or the sink the option topic"),
+    ],
+)
+def test_a_job_that_cannot_be_written_says_why(spark, save, options, reason):
+    """Before a task runs."""
+    with pytest.raises(PySparkException, match=reason):
+        save(numbers(spark, 10, 1), **options)
+
+
+def test_a_batch_that_is_divided_otherwise_is_refused(spark, broker, tmp_path):
+    """Rows would move to Spark partitions that have stored nothing, and see no difference."""
+    sink = ExactlyOnceSink(broker.address, name="orders", ledger=str(tmp_path), topic=TOPIC)
+    written = sink.write(numbers(spark, 1000, 3), 0)
+    assert [(one.rows, one.rows_found) for one in written] == [(333, 0), (333, 0), (334, 0)]
+    with pytest.raises(LedgerError, match="has 2 Spark partitions now and had 3 before"):
+        sink.write(numbers(spark, 1000, 2), 0)
+    assert len(broker.values(TOPIC, PARTITIONS)) == 1000
+
+
+def test_every_column_reaches_the_record(spark, broker, tmp_path):
+    """Key, value, topic, partition, headers and timestamp, as Spark's own sink names them."""
+    frame = spark.sql(
+        "SELECT 'k' AS key, CAST('v' AS BINARY) AS value, 'other' AS topic, 2 AS partition, "
+        "array(named_struct('key', 'h', 'value', CAST('x' AS BINARY))) AS headers, "
+        "timestamp_millis(1234) AS timestamp, 'ignored' AS more"
+    )
+    sink = ExactlyOnceSink(
+        {"kafka.bootstrap.servers": broker.address},
+        name="orders",
+        ledger=str(tmp_path),
+        sort_within_partitions=True,
+    )
+    sink.write(frame)
+    (record,) = broker.read("other", 2)
+    assert record[1:] == (1234, b"k", b"v", (("h", b"x"),))
+
+
+def test_spark_still_tells_its_tasks_batch_and_query(spark, tmp_path):
+    """The data source depends on two internal names of Spark's."""
+    seen = tmp_path / "seen"
+    seen.mkdir()
+
+    def note(batches: Iterator[Any]) -> Iterator[Any]:
+        context = TaskContext.get()
+        assert context is not None
+        properties = map(context.getLocalProperty, (BATCH_ID_PROPERTY, QUERY_ID_PROPERTY))
+        (seen / " ".join(map(str, properties))).touch()
+        yield from batches
+
+    (tmp_path / "source").mkdir()
+    (tmp_path / "source" / "a.txt").write_text("row\n")
+    frame = spark.readStream.format("text").load(str(tmp_path / "source"))
+    rows = frame.mapInArrow(note, frame.schema)
+    writer = rows.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "c"))
+    query = writer.trigger(availableNow=True).start()
+    query.awaitTermination()
+    assert {path.name for path in seen.iterdir()} == {f"0 {query.id}"}
