@@ -8,6 +8,7 @@ from pipeline.audit.command import audit_command
 from pipeline.fetch_connector import fetch_connector_command
 from pipeline.ingest.command import ingest_command
 from pipeline.mirror.command import mirror_command
+from pipeline.package import package_command
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
@@ -21,3 +22,4 @@ app.command("audit")(audit_command)
 app.command("mirror")(mirror_command)
 app.command("ingest")(ingest_command)
 app.command("fetch-connector")(fetch_connector_command)
+app.command("package")(package_command)

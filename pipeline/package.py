@@ -1,0 +1,52 @@
+"""`python -m pipeline package DIR`: what `spark-submit` needs of us, a zip and a script.
+
+    spark-submit --py-files DIR/echoless.zip DIR/echoless_pipeline.py mirror ...
+
+The zip holds the rooms that tasks import; what those import in turn must be installed on the machines.
+"""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+_TREE: Final = Path(__file__).parents[1]
+_ROOMS: Final = ("protocol", "client", "pipeline")
+_SUFFIXES: Final = frozenset({".py", ".properties", ".html", ".xml"})
+_ZIP: Final = "echoless.zip"
+_SCRIPT: Final = "echoless_pipeline.py"
+_SCRIPT_TEXT: Final = '''\
+"""Started by spark-submit, which has put echoless.zip on the path."""
+
+from pipeline.commands import app
+
+app(prog_name="pipeline")
+'''
+_TIME: Final = (2026, 1, 1, 0, 0, 0)
+"""Of all files, so that the same sources make the same zip."""
+
+
+def package_command(
+    directory: Annotated[Path, typer.Argument(help="Where the zip and the script go.")],
+) -> None:
+    """Make the files that spark-submit takes: docs/spark.md."""
+    directory.mkdir(parents=True, exist_ok=True)
+    with zipfile.ZipFile(directory / _ZIP, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path in _sources():
+            info = zipfile.ZipInfo(path.relative_to(_TREE).as_posix(), _TIME)
+            info.compress_type = zipfile.ZIP_DEFLATED
+            archive.writestr(info, path.read_bytes())
+    (directory / _SCRIPT).write_text(_SCRIPT_TEXT)
+    typer.echo(f"spark-submit --py-files {directory / _ZIP} {directory / _SCRIPT} --help")
+
+
+def _sources() -> list[Path]:
+    return sorted(
+        path
+        for room in _ROOMS
+        for path in (_TREE / room).rglob("*")
+        if path.suffix in _SUFFIXES and path.is_file()
+    )
