@@ -10,6 +10,7 @@ import argparse
 import logging
 import random
 import shutil
+import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -48,6 +49,7 @@ def main() -> int:
         },
         sink_options=dict(pair.split("=", 1) for pair in arguments.settings),
     )
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that nothing is left running
     console = Console()
     console.print(f"seed {arguments.seed}, logs in {directory}")
     verdict = run(directory, options)

@@ -7,6 +7,7 @@ after any end, it does what is left.
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -42,6 +43,8 @@ class Options:
     """Spark's."""
     sink_options: dict[str, str]
     """By `kafka.` names."""
+    is_random: bool = False
+    """Each replay has other values behind the numbers."""
 
 
 def run(options: Options) -> None:
@@ -51,7 +54,7 @@ def run(options: Options) -> None:
         spark.readStream.schema(SCHEMA)
         .option("maxFilesPerTrigger", SOURCES)
         .parquet(options.source)
-        .mapInArrow(_watched(options.wires), SCHEMA)
+        .mapInArrow(_rows_of(options), SCHEMA)
         .select("key", "value", "partition")
     )
     query = (
@@ -63,13 +66,20 @@ def run(options: Options) -> None:
     query.awaitTermination()
 
 
-def _watched(wires: str) -> Any:
-    """Pickled by the name of its module, which the workers import."""
-    return partial(_watch, wires)
+def _rows_of(options: Options) -> Any:
+    """Pickled by the name of its function, which the workers import."""
+    return partial(_random if options.is_random else _watch, options.wires)
 
 
 def _watch(wires: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     return trip_wires.watch(batches, Path(wires))
+
+
+def _random(wires: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in _watch(wires, batches):
+        values = [value.as_py()[:8] + os.urandom(8) for value in batch.column("value")]
+        place = batch.schema.get_field_index("value")
+        yield batch.set_column(place, "value", pa.array(values, pa.binary()))
 
 
 def _into_sink(spark: SparkSession, rows: DataFrame, options: Options) -> DataStreamWriter:

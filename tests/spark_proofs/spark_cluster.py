@@ -112,6 +112,10 @@ class Driver:
     def exit_status(self) -> int | None:
         return self._process.poll()
 
+    def wait(self) -> int:
+        """Until it ends by itself; returns the exit status."""
+        return self._process.wait()
+
     def pause(self) -> None:
         """SIGSTOP to both; its executors go on."""
         os.killpg(self._process.pid, signal.SIGSTOP)
