@@ -28,8 +28,8 @@ from broker.coordination.node_data import NO_LEADER, PartitionState
 from broker.membership import Membership
 from broker.offset_waiters import OffsetWaiters
 from broker.replication.core.divergence import Divergence, can_compare, find_divergence
+from broker.replication.core.gap_patience import GAP_CODES, GapPatience
 from broker.replication.core.in_sync_replicas import InSyncReplicas
-from broker.replication.core.take_over import GAP_CODES, TakeOver
 from broker.topic_config import TopicConfig
 from protocol.batch_validation import ANY_TIMESTAMP, TimestampRules
 from protocol.dedup import Duplicate, Reject
@@ -104,8 +104,8 @@ class Partition:
         self.high_watermark = min(max(high_watermark, log.log_start_offset), log.log_end_offset)
         self.in_sync: InSyncReplicas | None = None
         """What the leader knows of its followers; None unless this broker leads."""
-        self._take_over: TakeOver | None = None
-        """There where this broker leads after another one."""
+        self._gap_patience: GapPatience | None = None
+        """There where this broker leads after another one, or has refused what it could not take."""
         self._state_version = -1
         self._membership = membership
         self._broker_id = config.broker_id
@@ -146,6 +146,7 @@ class Partition:
                 ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.name} is led by {self.leader_id}"
             )
         if not self._membership.is_proved:
+            self._be_patient()
             raise KafkaError(
                 ErrorCode.NOT_LEADER_OR_FOLLOWER,
                 f"{self.name} may have another leader: the coordinator cannot be reached",
@@ -154,6 +155,16 @@ class Partition:
             older = leader_epoch < self.leader_epoch
             code = ErrorCode.FENCED_LEADER_EPOCH if older else ErrorCode.UNKNOWN_LEADER_EPOCH
             raise KafkaError(code, f"{self.name} is in leader epoch {self.leader_epoch}")
+
+    def check_in_sync(self) -> None:
+        """Raises `KafkaError` where fewer replicas are in sync than the topic asks for."""
+        if len(self.isr) < self.rules.min_insync_replicas:
+            self._be_patient()
+            raise KafkaError(
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+                f"{self.name} has {len(self.isr)} in-sync replicas, "
+                f"{self.rules.min_insync_replicas} are needed",
+            )
 
     # --- roles ---
 
@@ -196,8 +207,8 @@ class Partition:
             epoch_start_offset=log.log_end_offset,
             now_s=_now_s(),
         )
-        if self.leader_epoch > 0 and len(self.replicas) > 1:
-            self._take_over = TakeOver(log.log_end_offset)
+        if self.leader_epoch > 0:
+            self._be_patient()
         log.leader_epochs.assign(self.leader_epoch, log.log_end_offset)
         if self._flushes_before_commit and log.recovery_point < log.log_end_offset:
             self._on_dirty(self)
@@ -213,7 +224,7 @@ class Partition:
 
     def _lose_role(self) -> None:
         self.leader_id = NO_LEADER
-        self.in_sync = self._take_over = None
+        self.in_sync = self._gap_patience = None
         self.fail(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.name} has lost its leader"))
 
     def fail(self, error: KafkaError) -> None:
@@ -240,20 +251,25 @@ class Partition:
                 self.wake_followers()
             if not self._flushes_before_commit:
                 self.advance_high_watermark()
-        elif isinstance(result, Reject) and self._take_over is not None:
-            return self._without_early_gap(result, header, self._take_over)
+        elif isinstance(result, Reject) and self._gap_patience is not None:
+            return self._without_early_gap(result, header, self._gap_patience)
         return result
 
     def _without_early_gap(
-        self, reject: Reject, header: BatchHeader, take_over: TakeOver
+        self, reject: Reject, header: BatchHeader, patience: GapPatience
     ) -> Reject:
-        """A leader that has just taken over calls nothing a gap before it can be sure."""
+        """Nothing is called a gap before this leader can be sure that it is one."""
         if reject.code in GAP_CODES:
             entry = self.log.producers.get(header.producer_id)
-            if take_over.may_be_on_its_way(entry, header, _now_s()):
-                reason = f"{reject.reason}; what is missing may be on its way from the last leader"
+            if patience.may_be_on_its_way(entry, header, _now_s()):
+                reason = f"{reject.reason}; what is missing may be on its way"
                 return Reject(ErrorCode.NOT_LEADER_OR_FOLLOWER, reason)
         return reject
+
+    def _be_patient(self) -> None:
+        """Batches that are behind a refused one in the same connection leave no gap, once that returns."""
+        if len(self.replicas) > 1:
+            self._gap_patience = GapPatience(self.log.log_end_offset)
 
     def advance_high_watermark(self) -> None:
         """Moves the high watermark to what every in-sync replica has, and wakes who waited."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 import uuid
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from broker.coordination.node_data import NO_LEADER
 from broker.decisions import window_of
 from broker.partition import Partition
 from broker.request import Request
@@ -109,12 +110,8 @@ def _check_role(partition: Partition, acks: int) -> None:
     if acks not in {ACKS_NONE, ACKS_LEADER, ACKS_ALL}:
         raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
     partition.check_leader()
-    if acks == ACKS_ALL and len(partition.isr) < partition.rules.min_insync_replicas:
-        raise KafkaError(
-            ErrorCode.NOT_ENOUGH_REPLICAS,
-            f"{partition.name} has {len(partition.isr)} in-sync replicas, "
-            f"{partition.rules.min_insync_replicas} are needed",
-        )
+    if acks == ACKS_ALL:
+        partition.check_in_sync()
 
 
 def _append(
@@ -161,9 +158,16 @@ def _failed(index: int, error: KafkaError, partition: Partition | None) -> Parti
         start = partition.log.log_start_offset
     leader = None
     if code is ErrorCode.NOT_LEADER_OR_FOLLOWER and partition is not None:
-        leader = (partition.leader_id, partition.leader_epoch)
+        leader = _other_leader(partition)
     message = error.message or None
     return PartitionProduced(index, code, -1, -1, start, message, (), leader)
+
+
+def _other_leader(partition: Partition) -> tuple[int, int] | None:
+    """Whom the client should ask instead: no hint is better than "nobody", or "me, as you knew"."""
+    if partition.leader_id == NO_LEADER or partition.is_leader:
+        return None
+    return partition.leader_id, partition.leader_epoch
 
 
 def is_transactional(records: Buffer | None) -> bool:

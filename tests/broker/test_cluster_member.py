@@ -253,9 +253,12 @@ async def test_followers_are_excused_for_the_time_of_a_doubt() -> None:
     partition, membership = member.broker.find_partition("orders", 0), member.broker.membership
     await member.until(lambda: membership.is_proved)
     assert partition.in_sync is not None
-    partition.in_sync.change_replicas((1, 2), caught_up_s := asyncio.get_running_loop().time())
+    loop, metrics = asyncio.get_running_loop(), member.broker.metrics
+    partition.in_sync.change_replicas((1, 2), caught_up_s := loop.time())
     member.tree.suspend()
-    await member.until(lambda: not membership.is_proved)
+    await member.until(lambda: metrics.leadership_doubts_total > 0)
+    began_s = loop.time()
+    await member.until(lambda: loop.time() > began_s)  # a doubt that the loop's clock can tell
     member.tree.resume()
     await member.until(lambda: membership.is_proved)
     assert partition.in_sync._followers[2].caught_up_s > caught_up_s

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
@@ -142,8 +142,8 @@ async def test_a_leader_epoch_is_led_once() -> None:
     assert led.partition.is_leader
 
 
-async def test_a_new_leader_is_not_sure_of_a_gap() -> None:
-    """What is missing may be on its way from the last leader; with one replica there was none."""
+async def test_a_leader_is_not_sure_of_a_gap_behind_a_refusal() -> None:
+    """What is missing may be on its way: from the leader before, or refused in doubt or for want of replicas."""
     led = Led(LogFlush.OS, replicas=(1, 2))
     led.append(0)
     assert led.refusal(2) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
@@ -152,6 +152,17 @@ async def test_a_new_leader_is_not_sure_of_a_gap() -> None:
     assert isinstance(led.append(1), Appended)
     assert isinstance(led.append(2), Appended)
     assert led.refusal(4) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    led.membership.is_proved = False
+    with pytest.raises(KafkaError):
+        led.partition.check_leader()  # batch 3 is refused, and batch 4 comes behind it
+    led.membership.is_proved = True
+    assert led.refusal(4) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert isinstance(led.append(3), Appended)
+    assert led.refusal(5) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    led.partition.rules = replace(led.partition.rules, min_insync_replicas=2)
+    with pytest.raises(KafkaError):
+        led.partition.check_in_sync()
+    assert led.refusal(5) is ErrorCode.NOT_LEADER_OR_FOLLOWER
     alone = Led(LogFlush.OS)
     alone.append(0)
     alone.lead(2)

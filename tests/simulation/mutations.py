@@ -18,8 +18,8 @@ from broker.coordination.node_tree import ANY_VERSION, ROOT, Check
 from broker.coordination.session_guard import SessionGuard
 from broker.partition import Partition
 from broker.replication import follower
+from broker.replication.core.gap_patience import GapPatience
 from broker.replication.core.in_sync_replicas import InSyncReplicas
-from broker.replication.core.take_over import TakeOver
 from broker.replication.isr_changes import IsrChanges
 from protocol import dedup
 from storage import log
@@ -152,8 +152,8 @@ def _deleted_epochs_compare() -> Patches:
 
 
 def _gaps_at_once() -> Patches:
-    """A leader that has just taken over is sure of every gap."""
-    return [patch.object(TakeOver, "may_be_on_its_way", lambda *_: False)]
+    """A leader is sure of every gap, whatever was refused before."""
+    return [patch.object(GapPatience, "may_be_on_its_way", lambda *_: False)]
 
 
 def _no_controller_epoch_check() -> Patches:

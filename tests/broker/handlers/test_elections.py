@@ -159,9 +159,9 @@ async def test_without_a_controller_the_election_is_late(
     await add_broker(running, 2)
     await running.broker.registry.change_assignment("t", 0, (2, 1), None)
     await set_state(running, leader=1, isr=(1, 2))
-    assert await code_of(kafka, timeout_s=0.01) is ErrorCode.REQUEST_TIMED_OUT
+    assert await code_of(kafka, timeout_s=0.2) is ErrorCode.REQUEST_TIMED_OUT
     await set_state(running, leader=NO_LEADER, isr=(9,))
-    code = await code_of(kafka, election_type=UNCLEAN, timeout_s=0.01)
+    code = await code_of(kafka, election_type=UNCLEAN, timeout_s=0.2)
     assert code is ErrorCode.REQUEST_TIMED_OUT
     asked = await read_asked(running.broker.tree)
     assert asked is not None

@@ -1,15 +1,16 @@
-"""A new leader's patience with gaps: what is missing may be on its way from the leader before.
+"""A leader's patience with gaps: what is missing may be on its way back from a refusal.
 
-Several batches of a producer may be in flight when the leader changes. One that was sent to the old
-leader comes back to its producer, refused or unanswered, while the next one is at the new leader
-already (librdkafka's threads race like that). The new leader sees a gap, but nothing is lost: the
-producer is about to send both again, in order. A 45 would make it raise its epoch, and send what the
-old leader has stored and not acknowledged a second time under new numbers.
+Several batches of a producer may be in flight when the leader changes, or when it cannot take records
+for a moment. The first one is refused by the old leader, or not answered, or refused by this leader
+while it is in doubt or has too few replicas in sync; the next one, sent before the producer knew that,
+finds a leader that takes it. This leader sees a gap, but nothing is lost: the producer is about to send
+both again, in order. A 45 would make librdkafka raise its epoch for all partitions, and send what is
+stored and not acknowledged yet a second time under new numbers.
 
 So the first gap of a producer is no proof of anything until that producer has had a little time. After it,
-or once a batch of the producer was stored in this leader epoch, a gap is a gap.
+or once a batch of the producer was stored again, a gap is a gap.
 
-One object per partition and leader epoch. Pure: times are seconds of the caller's clock.
+One object per reason to be patient. Pure: times are seconds of the caller's clock.
 """
 
 from __future__ import annotations
@@ -31,12 +32,12 @@ GAP_CODES: Final = frozenset(
 """What a gap is refused with, where it is one."""
 
 
-class TakeOver:
-    """The producers that were sending when this broker took over from another leader."""
+class GapPatience:
+    """The producers that may have been sending when something was refused, here or by another."""
 
-    def __init__(self, epoch_start_offset: int) -> None:
-        """What is stored from `epoch_start_offset` on was stored by this leader."""
-        self._epoch_start_offset = epoch_start_offset
+    def __init__(self, since_offset: int) -> None:
+        """What is stored from `since_offset` on was stored afterwards."""
+        self._since_offset = since_offset
         self._first_gap_s: dict[int, float] = {}
         """By producer id, in the order in which they came."""
 
@@ -56,11 +57,11 @@ class TakeOver:
         return now_s - first_s < GAP_GRACE_S
 
     def _has_stored(self, entry: ProducerEntry | None) -> bool:
-        """Whether a batch of the producer was stored since this broker leads."""
+        """Whether a batch of the producer was stored since."""
         return (
             entry is not None
             and bool(entry.batches)
-            and entry.batches[-1].last_offset >= self._epoch_start_offset
+            and entry.batches[-1].last_offset >= self._since_offset
         )
 
 

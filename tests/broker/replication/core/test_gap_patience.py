@@ -1,17 +1,17 @@
-"""What a leader that has just taken over calls a gap, and when."""
+"""What a leader calls a gap when something was refused before, and when."""
 
 from __future__ import annotations
 
 import pytest
 
-from broker.replication.core.take_over import GAP_GRACE_S, PRODUCERS_MAX, TakeOver
+from broker.replication.core.gap_patience import GAP_GRACE_S, PRODUCERS_MAX, GapPatience
 from protocol.dedup import BatchMetadata, ProducerEntry
 from protocol.record_batch import BatchHeader, read_header
 from protocol.sequence import SEQUENCE_MAX
 from tests.storage.log_workload import make_batch
 from tests.storage.one_log import NOW_MS
 
-EPOCH_START = 100
+SINCE = 100
 
 
 def batch(sequence: int, *, epoch: int = 0, producer_id: int = 7) -> BatchHeader:
@@ -27,7 +27,7 @@ def batch(sequence: int, *, epoch: int = 0, producer_id: int = 7) -> BatchHeader
     )
 
 
-def stored(last_sequence: int, last_offset: int = EPOCH_START - 1) -> ProducerEntry:
+def stored(last_sequence: int, last_offset: int = SINCE - 1) -> ProducerEntry:
     """What is known of a producer whose newest batch stands there."""
     newest = BatchMetadata(last_sequence, last_offset, 0, NOW_MS, None)
     return ProducerEntry(0, 0, NOW_MS, (newest,))
@@ -48,37 +48,37 @@ def test_the_first_gap_of_a_producer_has_its_time(
     entry: ProducerEntry | None, header: BatchHeader
 ) -> None:
     """What is missing may be on its way; when it has not come in a few seconds it is not."""
-    take_over = TakeOver(EPOCH_START)
-    assert take_over.may_be_on_its_way(entry, header, 50.0)
-    assert take_over.may_be_on_its_way(entry, header, 50.0 + 0.99 * GAP_GRACE_S)
-    assert not take_over.may_be_on_its_way(entry, header, 50.0 + GAP_GRACE_S)
+    patience = GapPatience(SINCE)
+    assert patience.may_be_on_its_way(entry, header, 50.0)
+    assert patience.may_be_on_its_way(entry, header, 50.0 + 0.99 * GAP_GRACE_S)
+    assert not patience.may_be_on_its_way(entry, header, 50.0 + GAP_GRACE_S)
 
 
-def test_a_producer_that_has_sent_to_this_leader_has_no_other_one() -> None:
+def test_a_producer_of_which_a_batch_was_stored_since_is_in_order_again() -> None:
     """From then on its batches come one after the other, and a gap is a gap."""
-    take_over = TakeOver(EPOCH_START)
-    assert not take_over.may_be_on_its_way(stored(4, EPOCH_START), batch(6), 50.0)
+    patience = GapPatience(SINCE)
+    assert not patience.may_be_on_its_way(stored(4, SINCE), batch(6), 50.0)
 
 
 @pytest.mark.parametrize("sequence", [0, 4])
 def test_an_overlap_is_wrong_at_once(sequence: int) -> None:
     """Whatever else comes, sequences that are stored already never follow."""
-    assert not TakeOver(EPOCH_START).may_be_on_its_way(stored(4), batch(sequence), 50.0)
+    assert not GapPatience(SINCE).may_be_on_its_way(stored(4), batch(sequence), 50.0)
 
 
 def test_each_producer_has_its_own_time() -> None:
     """One that finds the new leader late has as much of it."""
-    take_over = TakeOver(EPOCH_START)
-    assert take_over.may_be_on_its_way(None, batch(1), 0.0)
-    assert not take_over.may_be_on_its_way(None, batch(1), 10.0)
-    assert take_over.may_be_on_its_way(None, batch(1, producer_id=8), 10.0)
+    patience = GapPatience(SINCE)
+    assert patience.may_be_on_its_way(None, batch(1), 0.0)
+    assert not patience.may_be_on_its_way(None, batch(1), 10.0)
+    assert patience.may_be_on_its_way(None, batch(1, producer_id=8), 10.0)
 
 
 def test_what_is_remembered_is_bounded() -> None:
     """Made-up producer ids cost no memory without end; who is forgotten gets time, never a 45."""
-    take_over = TakeOver(EPOCH_START)
+    patience = GapPatience(SINCE)
     header = batch(1)
     for producer_id in range(PRODUCERS_MAX + 5):
-        take_over.may_be_on_its_way(None, header._replace(producer_id=producer_id), 0.0)
-    assert len(take_over._first_gap_s) == PRODUCERS_MAX
-    assert take_over.may_be_on_its_way(None, header._replace(producer_id=0), 10.0)
+        patience.may_be_on_its_way(None, header._replace(producer_id=producer_id), 0.0)
+    assert len(patience._first_gap_s) == PRODUCERS_MAX
+    assert patience.may_be_on_its_way(None, header._replace(producer_id=0), 10.0)
