@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from cli import decisions, demo, dump, faults, producers, topics, trace, verify
+from cli import decisions, demo, dump, faults, producers, scenario, topics, trace, verify
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -49,6 +49,7 @@ def serve(context: typer.Context) -> None:
 
 app.add_typer(topics.app, name="topics")
 app.add_typer(faults.app, name="faults")
+app.add_typer(scenario.app, name="scenario")
 app.command("producers")(producers.producers)
 app.command("dump")(dump.dump)
 app.command("verify")(verify.verify)

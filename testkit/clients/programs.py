@@ -77,6 +77,7 @@ PROGRAMS: Final = {
         ),
         Program(name="franz-go", client="franz-go", batches_under_way=_PIPELINED, build=build.GO),
         Program(
+            # Two sends at a time would get the same sequences: it counts what was acknowledged.
             name="kafkajs",
             client="kafkajs",
             batches_under_way=_ONE_BY_ONE,

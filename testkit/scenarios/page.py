@@ -7,6 +7,7 @@ from typing import Final
 from testkit.scenarios.catalogue import SCENARIOS
 from testkit.scenarios.everything import Runs
 from testkit.scenarios.parts import CLIENTS, LIMITATIONS, NO_PART, SCRIPTED
+from testkit.scenarios.recorder import about
 from testkit.scenarios.run import Run
 from testkit.scenarios.scenario import Scenario
 from testkit.scenarios.verdict import Outcome
@@ -14,15 +15,15 @@ from testkit.sequence_diagram import render_mermaid
 
 BEGIN: Final = "<!-- verdicts: written by python -m testkit.scenarios --write-docs -->"
 END: Final = "<!-- end of verdicts -->"
-_DASH: Final = "–"
+_DASH: Final = "-"
 _CELLS: Final = {
     Outcome.ONCE: "once, in order",
     Outcome.TWICE: "twice",
     Outcome.REFUSED: "refused, not stored",
-    Outcome.LOST: "lost",
+    Outcome.LOST: "acknowledged, not stored",
     Outcome.OUT_OF_ORDER: "out of order",
 }
-_HEAD: Final = f"""\
+_HEAD: Final = """\
 # The protocol's flows as scenarios
 
 Written by `python -m testkit.scenarios --write-docs`, from what was seen. A scenario starts brokers,
@@ -36,7 +37,9 @@ The scripted producer sends batches as they are written here, six at a time, and
 asks of a producer and no more. The others are real clients, with idempotence on and a request
 timeout of 1 s; each is a process of its own behind
 [one line protocol](../testkit/clients/README.md). Batches are named after the sequences of their
-records: {", ".join(("A 114-120", "B 121-124", "C 125-132", "D 133-142", "E 143-150", "F 151-155"))}.
+records: A 114-120, B 121-124, C 125-132, D 133-142, E 143-150, F 151-155, behind 0 to 113, which are
+stored before the story begins. (A diagram names a new producer's batches, and those of a new epoch,
+by new letters: to the broker they are others.)
 Scenarios with two brokers start a ZooKeeper out of PySpark's jars, and need `java`.
 
 ## Verdicts
@@ -98,6 +101,15 @@ def _section(scenario: Scenario, run: Run) -> str:
         f"## {scenario.name}\n\n{scenario.shows}\n\n"
         f"* Brokers: {where}{f' with {settings}' if settings else ''}.\n"
         f"* Faults: {scenario.faults}.\n"
-        f"* At the end: {scenario.holds}\n\n"
-        f"```mermaid\n{render_mermaid(run.events)}```\n"
+        f"* At the end: {scenario.holds}\n\n{_diagrams(run)}"
     )
+
+
+def _diagrams(run: Run) -> str:
+    """One for each topic of the story."""
+    topics = dict.fromkeys(event["topic"] for event in run.events if event["event"] == "decision")
+    diagrams = []
+    for topic in topics:
+        events = about(run.events, {topic})
+        diagrams.append(f"```mermaid\n{render_mermaid(events)}```\n")
+    return "\n".join(diagrams)

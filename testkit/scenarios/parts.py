@@ -41,11 +41,11 @@ NO_PART: Final[dict[tuple[str, str], str]] = {
 
 LIMITATIONS: Final[dict[tuple[str, str], Limitation]] = {
     ("zombie", "franz-go"): Limitation(
-        Outcome.LOST,
+        Outcome.ONCE,
         is_fatal=False,
         reason="it answers INVALID_PRODUCER_EPOCH by raising its own epoch, again and again, until "
-        "it has the successor's epoch: its batch then counts as a repeat of the successor's, and is "
-        "acknowledged without being stored",
+        "it is past the successor's, and so fences the successor in its turn; on its way its batch "
+        "may count as a repeat of the successor's, and be acknowledged without being stored",
     ),
     ("expired-producer-id", "kafkajs"): Limitation(
         Outcome.REFUSED,

@@ -53,19 +53,15 @@ def _play_missing_record_batch(stage: Stage) -> None:
 
 
 def _play_pipelined_failure(stage: Stage) -> None:
-    first, second, third = (
-        Span(name, span.first, span.last)
-        for name, span in zip(("M1", "M2", "M3"), (A, B, C), strict=True)
-    )
     stage.create_topic()
     stage.begin()
-    stage.say(f"{first}, {second} and {third} are under way; M2 is answered with {_ELSEWHERE}")
+    stage.say(f"{A}, {B} and {C} are under way; B is answered with {_ELSEWHERE}")
     with (
-        # Answers keep their order: M3 is on its way before the producer hears of M2.
-        stage.fault({"type": "delay_response", "ms": _BOTH_SENT_MS}, first, times=1),
-        stage.fault({"type": "error", "code": _ELSEWHERE}, second, times=1),
+        # Answers keep their order: C is on its way before the producer hears of B.
+        stage.fault({"type": "delay_response", "ms": _BOTH_SENT_MS}, A, times=1),
+        stage.fault({"type": "error", "code": _ELSEWHERE}, B, times=1),
     ):
-        stage.send(first, second, third)
+        stage.send(A, B, C)
         stage.wait()
     if stage.scripted is not None:
         _require_gap_seen(stage)
@@ -164,9 +160,9 @@ SCENARIOS: Final = (
     Scenario(
         name="pipelined-failure",
         shows="Of three batches under way the second fails, and the third does not overtake it.",
-        faults="the answer to M1 is late (`delay_response`), so that M3 is sent before the producer "
-        "hears that M2 was refused with NOT_LEADER_OR_FOLLOWER, not processed (`error`)",
-        holds="M3 is refused until M2 is stored; M1, M2, M3 are stored once, in order.",
+        faults="the answer to A is late (`delay_response`), so that C is sent before the producer "
+        "hears that B was refused with NOT_LEADER_OR_FOLLOWER, not processed (`error`)",
+        holds="C is refused until B is stored; A, B and C are stored once, in order.",
         play=_play_pipelined_failure,
     ),
 )

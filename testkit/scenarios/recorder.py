@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from contextlib import ExitStack
 from typing import Any, Final
 
@@ -21,16 +22,23 @@ class PlayRecorder:
     def __init__(self) -> None:
         self._recorders: list[Recorder] = []
         self._notes: list[Event] = []
+        self._left_out: list[Event] = []
         self._stack = ExitStack()
 
     def follow(self, address: str) -> None:
         """Everything that the broker at the admin address decides from now on, until it ends."""
         self._recorders.append(self._stack.enter_context(Recorder([address], last=_LAST)))
 
-    def note(self, text: str) -> None:
+    def note(self, text: str, topic: str) -> None:
         """A step of the scenario, between what happened before it and what comes."""
         self.settle()
-        self._notes.append({"event": "note", "time_ms": time.time_ns() // 1_000_000, "text": text})
+        now_ms = time.time_ns() // 1_000_000
+        self._notes.append({"event": "note", "time_ms": now_ms, "text": text, "topic": topic})
+
+    def leave_out(self, topic: str) -> None:
+        """What was recorded about the topic up to now is no part of the story."""
+        self.settle()
+        self._left_out += self.events({topic})
 
     def settle(self) -> None:
         """Returns when everything that running brokers know of has been recorded."""
@@ -45,7 +53,16 @@ class PlayRecorder:
         """In the order of their times, as far as they are about the topics."""
         found = [event for recorder in self._recorders for event in recorder.events]
         found = sorted(self._notes + found, key=lambda event: int(event["time_ms"]))
-        return [event for event in found if _is_about(event, topics)]
+        return about(found, topics)
+
+    def story(self, topics: set[str]) -> list[Event]:
+        """The same without what is left out."""
+        return [event for event in self.events(topics) if event not in self._left_out]
+
+
+def about(events: Iterable[Event], topics: set[str]) -> list[Event]:
+    """Those of the topics, and those of no topic."""
+    return [event for event in events if _is_about(event, topics)]
 
 
 def _is_about(event: Event, topics: set[str]) -> bool:

@@ -52,7 +52,7 @@ def run(scenario: Scenario, client: Client, servers: Servers, *, topic: str | No
         getattr(client, "version", ""),
         stage.steps,
         verdict,
-        stage.recorder.events(set(stage.topics)),
+        stage.recorder.story(set(stage.topics)),
         problem or _complaint(scenario, client.name, verdict),
     )
 

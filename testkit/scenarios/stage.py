@@ -66,7 +66,7 @@ class Stage:
     def say(self, text: str) -> None:
         """A step of the story."""
         self.steps.append(text)
-        self.recorder.note(text)
+        self.recorder.note(text, self.topic)
 
     def require(self, what: str, *, holds: bool, seen: object = "") -> None:
         """Raises `ScenarioFailedError` where it does not hold."""
@@ -94,13 +94,16 @@ class Stage:
         self.open()
         self.send(PRELUDE)
         self.wait()
+        self.recorder.leave_out(self.topic)
 
     def send(self, *spans: Span, partition: int = 0) -> None:
         """Batch by batch without waiting, or one by one where the client cannot do otherwise."""
         for span in spans:
+            if not self.is_pipelined:
+                self.client.wait()  # what was sent unanswered before
             self.client.send(self.topic, partition, span.numbers)
             if not self.is_pipelined:
-                self.wait()
+                self.client.wait()
             elif self.scripted is None:
                 self._await_sight(span)
 
