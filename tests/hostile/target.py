@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -45,7 +46,8 @@ def talk(address: str, data: bytes, *, finish: bool = True) -> bytes:
         try:
             connection.sendall(data)
             if finish:
-                connection.shutdown(socket.SHUT_WR)
+                with contextlib.suppress(OSError):  # who was turned away is not connected any more
+                    connection.shutdown(socket.SHUT_WR)
             return b"".join(iter(lambda: connection.recv(65536), b""))
         except ConnectionError:
             return b""
