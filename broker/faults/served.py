@@ -67,6 +67,10 @@ ERROR_APIS: Final = (
     "offset_fetch",
     "create_topics",
     "describe_producers",
+    "lease_pid",
+    "producer_state",
+    "replica_fetch",
+    "replica_snapshot",
 )
 """Those that an `error` can be answered to."""
 

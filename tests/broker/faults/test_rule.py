@@ -1,0 +1,147 @@
+"""Reading rules: what they may say, and the sentence that refuses the others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from broker.dispatch import HANDLERS
+from broker.faults import served
+from broker.faults.action import TYPES
+from broker.faults.error_responses import BUILDERS
+from broker.faults.fields import RuleError
+from broker.faults.rule import RuleText, read_rules
+from broker.native.exchange import HANDLERS as NATIVE_HANDLERS
+from protocol.errors import ErrorCode
+
+EXAMPLES: dict[str, dict[str, Any]] = {
+    "delay_request": {"ms": 5},
+    "delay_response": {"ms": [5, 9]},
+    "error": {"code": 45},
+    "error_after": {"code": "REQUEST_TIMED_OUT"},
+    "trickle": {"bytes": 1, "ms": 2},
+    "cut_replica_link": {"broker_id": 2},
+    "slow_write": {"ms": 5, "path": "*.log"},
+    "slow_fsync": {"ms": 5},
+    "crash": {"point": "before_response"},
+}
+ON_PRODUCE = {"error", "error_after"}
+
+
+def refusal(**rule: Any) -> str:
+    with pytest.raises(RuleError) as error:
+        RuleText.read(rule)
+    return str(error.value)
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_every_action_reads_what_it_shows(kind: str) -> None:
+    """The document of an action is one that can be posted again."""
+    given = {
+        "match": {"api": "produce"} if kind in ON_PRODUCE else {},
+        "action": {"type": kind, **EXAMPLES.get(kind, {})},
+    }
+    rule = RuleText.read(given)
+    shown = {**given, "action": rule.action.document()}
+    assert RuleText.read(shown).action == rule.action
+
+
+def test_a_match_reads_what_it_shows() -> None:
+    """Names may be written as Kafka writes them, and sequences as a range."""
+    match = {"api": "Produce", "api_version": 9, "topic": "t", "base_sequence": "114-120"}
+    rule = RuleText.read({"match": match, "action": "drop_response"})
+    assert rule.match.document() == {**match, "api": "produce"}
+    assert rule.match.base_sequence == (114, 120)
+    rule = RuleText.read({"match": {"base_sequence": 7}, "action": "drop_response"})
+    assert rule.match.document() == {"base_sequence": 7}
+
+
+def test_an_error_may_be_a_name_or_a_number() -> None:
+    """Both mean the same."""
+    for code in (6, "NOT_LEADER_OR_FOLLOWER", "not_leader_or_follower"):
+        action = {"type": "error", "code": code}
+        rule = RuleText.read({"match": {"api": "produce"}, "action": action})
+        assert rule.action.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_one_rule_a_list_or_an_object_with_rules() -> None:
+    """The three shapes of a body and of a file."""
+    rule = {"action": "twice"}
+    assert [len(read_rules(one)) for one in (rule, [rule, rule], {"rules": [rule]})] == [1, 2, 1]
+
+
+@pytest.mark.parametrize(
+    ("rule", "reason"),
+    [
+        ({}, "action is missing"),
+        ({"action": "lose"}, "action.type takes one of drop_request, .* not 'lose'"),
+        ({"action": {"type": "drop_request", "ms": 5}}, "action.ms: there is no such field"),
+        ({"action": "delay_request"}, "action.ms is missing: it takes milliseconds"),
+        ({"action": {"type": "delay_request", "ms": [5, 2]}}, r"action.ms .* not \[5, 2\]"),
+        ({"action": {"type": "delay_request", "ms": True}}, "action.ms .* not True"),
+        ({"action": {"type": "drop_request", "later": "x"}}, "takes wait or send, not 'x'"),
+        (
+            {"action": {"type": "crash", "point": "later"}},
+            "action.point takes one of before_append",
+        ),
+        ({"action": {"type": "fail_write", "errno": "EBIG"}}, "action.errno takes the name"),
+        ({"action": "cut_replica_link"}, "action.broker_id is missing"),
+        ({"action": {"type": "trickle", "bytes": 0, "ms": 1}}, "action.bytes takes .* not 0"),
+        ({"action": "twice", "color": 1}, "color: there is no such field, only"),
+        ({"action": "twice", "name": "a b"}, "name takes .* not 'a b'"),
+        ({"action": "twice", "match": []}, r"match takes an object, not \[\]"),
+        ({"action": "twice", "match": {"topics": "a"}}, "match.topics: there is no such field"),
+        ({"action": "twice", "match": {"partition": -1}}, "match.partition takes .* not -1"),
+        ({"action": "twice", "match": {"api": "write"}}, "match.api takes one of .*; not 'write'"),
+        ({"action": "twice", "match": {"base_sequence": "9-3"}}, "a range of them .* not '9-3'"),
+        ({"action": "twice", "match": {"api": "fetch", "producer_id": 1}}, "only produce carries"),
+        ({"action": "twice", "match": {"api": "init_producer_id", "topic": "a"}}, "name no topics"),
+        ({"action": "twice", "match": {"api": "metadata", "partition": 0}}, "name no partitions"),
+        ({"action": "twice", "schedule": {"probability": 2}}, "from 0 to 1, not 2"),
+        ({"action": "twice", "schedule": {"times": 0}}, "schedule.times takes .* not 0"),
+        ({"action": {"type": "error", "code": 0}, "match": {"api": "produce"}}, "not 0"),
+        ({"action": {"type": "error", "code": 999}, "match": {"api": "produce"}}, "not 999"),
+        ({"action": {"type": "error", "code": 45}}, "error takes match.api: .*; not no match.api"),
+        (
+            {"action": {"type": "error", "code": 45}, "match": {"api": "delete_topics"}},
+            "not match.api 'delete_topics'",
+        ),
+        ({"action": "freeze", "match": {"client_id": "p"}}, "freeze takes topic and partition"),
+        ({"action": "freeze", "schedule": {"times": 1}}, "schedule.times: freeze lasts until"),
+        ({"action": "expire_session", "match": {"topic": "a"}}, "expire_session takes no match"),
+        ({"action": "expire_session", "schedule": {"skip": 1}}, "schedule: expire_session"),
+        (
+            {"action": {"type": "cut_replica_link", "broker_id": 2}, "match": {"topic": "a"}},
+            "cut_replica_link takes no match",
+        ),
+        ({"action": "fail_fsync", "match": {"connection": 1}}, "files know nothing of requests"),
+        ({"action": "fail_fsync", "match": {"base_sequence": 1}}, "not one batch"),
+        (
+            {"action": {"type": "crash", "point": "in_roll"}, "match": {"producer_id": 1}},
+            "crash in_roll takes topic and partition",
+        ),
+    ],
+)
+def test_what_cannot_be_is_refused_with_the_reason(rule: dict[str, Any], reason: str) -> None:
+    """One sentence that names the field, the value and what it takes."""
+    with pytest.raises(RuleError, match=reason):
+        RuleText.read(rule)
+
+
+def test_a_sentence_is_one_line() -> None:
+    """It stands in logs and on terminals."""
+    assert "\n" not in refusal(action="lose")
+
+
+def test_rules_know_every_request_that_is_served() -> None:
+    """The names that a rule can match are those of both ports."""
+    kafka = {api.name for api, _ in HANDLERS.values()}
+    native = {*NATIVE_HANDLERS, "replica_fetch"} - {"create_topic"}
+    assert set(served.APIS) == kafka | native
+
+
+def test_every_error_that_is_accepted_can_be_answered() -> None:
+    """Errors are accepted for the APIs that have a builder, and for messages of the native port."""
+    kafka = {api.name for api, _ in HANDLERS.values()}
+    assert {name for name in served.ERROR_APIS if name in kafka} == set(BUILDERS)
