@@ -1,0 +1,66 @@
+"""The protocol's flows, played by every client, and the page of what was seen."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from testkit.clients.build import BuildError
+from testkit.clients.programs import PROGRAMS
+from testkit.scenarios.catalogue import SCENARIOS
+from testkit.scenarios.everything import Runs, play_all
+from testkit.scenarios.page import read_verdicts, render_verdicts
+from testkit.scenarios.parts import CLIENTS, LIMITATIONS, NO_PART, SCRIPTED
+from tests.toolchain import require
+
+_PAGE = Path(__file__).parents[2] / "docs" / "scenarios.md"
+
+
+@pytest.fixture(scope="session")
+def runs() -> Runs:
+    """One minute: everything is played once, several scenarios at a time."""
+    require("java", "mvn", "go", "node", "npm")
+    try:
+        return play_all()
+    except BuildError as error:
+        pytest.skip(str(error))
+
+
+_PARTS = [
+    (name, client) for name in SCENARIOS for client in CLIENTS if (name, client) not in NO_PART
+]
+
+
+@pytest.mark.clients
+@pytest.mark.cluster
+@pytest.mark.slow
+@pytest.mark.parametrize(("scenario", "client"), _PARTS)
+def test_a_scenario_ends_as_it_must(runs: Runs, scenario: str, client: str) -> None:
+    """The log holds what it should, or what this client is known to make of it."""
+    assert runs[scenario, client].problem is None
+
+
+@pytest.mark.clients
+@pytest.mark.cluster
+@pytest.mark.slow
+def test_the_page_says_what_was_seen(runs: Runs) -> None:
+    """docs/scenarios.md is written by a run: python -m testkit.scenarios --write-docs."""
+    assert read_verdicts(_PAGE.read_text()) == render_verdicts(runs)
+
+
+def test_the_page_has_every_scenario() -> None:
+    """Its sentence, its faults and what must hold."""
+    page = _PAGE.read_text()
+    for scenario in SCENARIOS.values():
+        assert f"## {scenario.name}\n\n{scenario.shows}\n" in page
+        assert f"* Faults: {scenario.faults}.\n* At the end: {scenario.holds}\n" in page
+
+
+def test_every_exception_is_about_a_real_part() -> None:
+    """The tables name scenarios and clients that there are, and no part twice."""
+    for scenario, client in (*NO_PART, *LIMITATIONS):
+        assert scenario in SCENARIOS
+        assert client in PROGRAMS
+    assert not NO_PART.keys() & LIMITATIONS.keys()
+    assert SCRIPTED not in {client for _, client in NO_PART}
