@@ -17,12 +17,17 @@ if TYPE_CHECKING:
 def spark() -> Iterator[SparkSession]:
     """One Spark for the whole run, in this process and a JVM of its own; tasks are tried three times."""
     require("java")
+    from pipeline.kafka_connector import connector_settings, has_jars
     from pipeline.session import open_session
 
     session = open_session(
         "tests",
         master="local[2, 3]",
-        settings={"spark.sql.shuffle.partitions": "2", "spark.driver.memory": "1g"},
+        settings={
+            "spark.sql.shuffle.partitions": "2",
+            "spark.driver.memory": "1g",
+            **(connector_settings() if has_jars() else {}),
+        },
     )
     yield session
     session.stop()

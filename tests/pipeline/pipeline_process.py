@@ -1,0 +1,96 @@
+"""`python -m pipeline ...` in a process of its own, as a user runs it: killed, stopped, read.
+
+A driver's JVM and its Python workers live on for a moment when the driver is killed; they belong to its
+process group, and `wait_for_group` sees their end.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+_REPOSITORY = Path(__file__).parents[2]
+_TIMEOUT_S = 240.0
+_PAUSE_S = 0.05
+
+
+class PipelineProcess:
+    """One run. Use it in a `with` block: what still runs behind it is killed."""
+
+    def __init__(self, *arguments: str, directory: Path) -> None:
+        self._arguments = arguments
+        self._directory = directory
+
+    def __enter__(self) -> Self:
+        self._directory.mkdir(parents=True, exist_ok=True)
+        self._log = (self._directory / "log").open("a+")
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "pipeline", *self._arguments, "--master", "local[2]"],
+            cwd=self._directory,
+            env={**os.environ, "PYTHONPATH": str(_REPOSITORY), "PYSPARK_SUBMIT_ARGS": _MEMORY},
+            stdout=self._log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._signal_group(signal.SIGKILL)
+        self._process.wait()
+        self._log.close()
+
+    @property
+    def output(self) -> str:
+        return (self._directory / "log").read_text()
+
+    def wait(self) -> int:
+        """For its own end; returns the exit status."""
+        return self._process.wait(_TIMEOUT_S)
+
+    def wait_until(self, holds: Callable[[], bool]) -> None:
+        """Until something holds; fails where the run ends before."""
+        deadline = time.monotonic() + _TIMEOUT_S
+        while not holds():
+            assert self._process.poll() is None, self.output
+            assert time.monotonic() < deadline, self.output
+            time.sleep(_PAUSE_S)
+
+    def kill(self) -> None:
+        """SIGKILL to the driver, and only to it."""
+        self._process.kill()
+        self._process.wait()
+
+    def terminate(self) -> int:
+        """SIGTERM; returns the exit status."""
+        self._process.terminate()
+        return self.wait()
+
+    def wait_for_group(self) -> None:
+        """Until the JVM and the workers have noticed that their driver is gone."""
+        deadline = time.monotonic() + _TIMEOUT_S
+        while self._signal_group(0):
+            assert time.monotonic() < deadline, self.output
+            time.sleep(_PAUSE_S)
+
+    def _signal_group(self, number: int) -> bool:
+        """Whether there was a process left to take it."""
+        try:
+            os.killpg(self._process.pid, number)
+        except ProcessLookupError:
+            return False
+        return True
+
+
+_MEMORY = "--driver-memory 1g pyspark-shell"

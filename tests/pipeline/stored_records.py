@@ -1,0 +1,31 @@
+"""Everything that a running cluster has stored in a partition, record by record."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from pipeline.exactly_once.read_back import split
+from pipeline.partition_leader import EARLIEST, LATEST, ClusterReadError, PartitionLeader
+from protocol.records import Record, read_records
+
+
+def stored_records(address: str, topic: str, partition: int) -> list[Record]:
+    """In the order of their offsets, which may have gaps; only what is committed."""
+    records: list[Record] = []
+    with PartitionLeader(address, topic, partition) as leader:
+        offset, end = leader.ask_offset(EARLIEST), leader.ask_offset(LATEST)
+        while offset < end:
+            for header, batch in split(leader.fetch(offset)):
+                records += read_records(batch)
+                offset = header.last_offset + 1
+    return records
+
+
+def count_stored(address: str, topic: str, partitions: int) -> int:
+    """How many records of a topic without gaps there are by now; 0 where it is missing."""
+    count = 0
+    with suppress(ClusterReadError):
+        for partition in range(partitions):
+            with PartitionLeader(address, topic, partition) as leader:
+                count += leader.ask_offset(LATEST)
+    return count
