@@ -37,6 +37,7 @@ class Recorder:
         self._selection = {name: value for name, value in selection.items() if value is not None}
         self._changed = threading.Condition()
         self._events: list[Event] = []
+        self._has_past = last > 0
         query = {**self._selection, "n": last, "follow": "true"}
         self._streams = [_Stream(address, query, self._take) for address in addresses]
 
@@ -60,6 +61,9 @@ class Recorder:
         """Raises `AdminError` where a broker does not answer."""
         try:
             for stream in self._streams:
+                stream.connect()
+                if not self._has_past:  # it will never be told of what has happened by now
+                    stream.seen = _latest_number(stream.address, self._selection)
                 stream.start()
         except BaseException:
             self._close()
@@ -109,10 +113,11 @@ class _Stream:
         self._take = take
         self._connection = http.client.HTTPConnection(address, timeout=_CONNECT_S)
         self._socket: socket.socket | None = None
+        self._answer: http.client.HTTPResponse | None = None
         self._thread: threading.Thread | None = None
 
-    def start(self) -> None:
-        """Returns when the broker has begun to answer."""
+    def connect(self) -> None:
+        """Returns when the broker has begun to answer: what happens from now on will arrive."""
         url = f"http://{self.address}{self._path}"
         try:
             self._connection.request("GET", self._path)
@@ -123,8 +128,13 @@ class _Stream:
         if answer.status != http.HTTPStatus.OK:
             raise AdminError(url, answer.read().decode(errors="replace"), answer.status)
         self._socket.settimeout(None)
+        self._answer = answer
+
+    def start(self) -> None:
+        """Begins to read, once it is connected."""
+        assert self._answer is not None, "not connected"
         self.is_alive = True
-        self._thread = threading.Thread(target=self._read, args=[answer], daemon=True)
+        self._thread = threading.Thread(target=self._read, args=[self._answer], daemon=True)
         self._thread.start()
 
     def has_seen(self, number: int) -> bool:
