@@ -13,6 +13,7 @@ COPY README.md ./
 COPY protocol protocol
 COPY storage storage
 COPY client client
+COPY testkit testkit
 COPY broker broker
 COPY cli cli
 RUN /opt/echoless/bin/pip wheel --no-cache-dir --no-deps --no-index --find-links wheels -w wheels . \
