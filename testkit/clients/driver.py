@@ -82,6 +82,11 @@ class Driver:
         while self.deliveries.open_count:
             self._take(self._next(deadline))
 
+    def poll(self) -> None:
+        """Takes what the client has said by now, without waiting."""
+        while not self._events.empty():
+            self._take(self._next(0.0))
+
     def close(self) -> None:
         if not self._is_open:
             return
