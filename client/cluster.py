@@ -118,6 +118,11 @@ class Cluster:
         connection = task.result()
         return None if connection.is_closed else connection
 
+    def topic_id(self, topic: str, partition: int) -> Any:
+        """What newer requests name the topic by; None where it is not known."""
+        found = self._partitions.get((topic, partition))
+        return found.topic_id if found is not None else None
+
     def note_leader(self, topic: str, partition: int, leader: int, leader_epoch: int) -> None:
         """What a broker says with NOT_LEADER_OR_FOLLOWER."""
         found = self._partitions.get((topic, partition))

@@ -1,4 +1,4 @@
-"""What the leaders of partitions know: where the log ends, and how far a producer came.
+"""What the leaders of partitions know: where the log ends, how far a producer came, what is stored.
 
 Blocking calls on connections that stay open. Questions to one broker go in one request, and are asked
 again, after a while and perhaps elsewhere, until the delivery timeout.
@@ -7,7 +7,7 @@ again, after a while and perhaps elsewhere, until the delivery timeout.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, Self, TypeVar
 
 from client.cluster import Cluster, NoLeaderError, parse_addresses
@@ -21,6 +21,8 @@ from pipeline.exactly_once.errors import SinkError
 from protocol.errors import ErrorCode
 
 _LATEST: Final = -1
+_FETCH_BYTES: Final = 1024 * 1024
+_FETCH_WAIT_MS: Final = 500
 _FINAL: Final = (ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.UNSUPPORTED_VERSION)
 _T = TypeVar("_T")
 
@@ -67,12 +69,29 @@ class Leaders:
         """Where each target stands, with the entry of `producer_id`. Raises `SinkError`."""
         wanted = list(targets)
         what = ", ".join(map(str, wanted))
-        return self._run(lambda: self._ask(wanted, producer_id), what) if wanted else {}
+        return self._run(lambda: self._ask(wanted, producer_id), what, wanted) if wanted else {}
 
-    def _run(self, question: Callable[[], Awaitable[_T]], what: str) -> _T:
-        return self._runner.run(self._until_answered(question, what))
+    def fetch(self, target: TopicPartition, offset: int) -> bytes:
+        """Whole batches from the one that holds `offset` on, perhaps with part of another.
 
-    async def _until_answered(self, question: Callable[[], Awaitable[_T]], what: str) -> _T:
+        Waits for a while where there is none yet. Raises `SinkError`.
+        """
+        return self._run(lambda: self._fetch(target, offset), str(target), [target])
+
+    def _run(
+        self,
+        question: Callable[[], Awaitable[_T]],
+        what: str,
+        targets: Sequence[TopicPartition] = (),
+    ) -> _T:
+        return self._runner.run(self._until_answered(question, what, targets))
+
+    async def _until_answered(
+        self,
+        question: Callable[[], Awaitable[_T]],
+        what: str,
+        targets: Sequence[TopicPartition],
+    ) -> _T:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._settings.delivery_timeout_s
         delay = self._settings.retry_backoff_s
@@ -85,21 +104,46 @@ class Leaders:
                     raise SinkError(f"{what}: {error}") from error
             await asyncio.sleep(delay)
             delay = min(2 * delay, self._settings.retry_backoff_max_s)
+            for topic in {target.topic: None for target in targets}:
+                await self._cluster.refresh(topic)
 
     async def _ask(
-        self, targets: list[TopicPartition], producer_id: int
+        self, targets: Sequence[TopicPartition], producer_id: int
     ) -> dict[TopicPartition, Standing]:
         by_leader: dict[PipelinedConnection, list[TopicPartition]] = {}
         for target in targets:
             by_leader.setdefault(await self._cluster.leader(*target), []).append(target)
         questions = (_ask_leader(leader, own, producer_id) for leader, own in by_leader.items())
-        try:
-            answers = await asyncio.gather(*questions)
-        except (NoLeaderError, ConnectionFailedError):
-            for topic in {target.topic: None for target in targets}:
-                await self._cluster.refresh(topic)
-            raise
+        answers = await asyncio.gather(*questions)
         return {target: standing for answer in answers for target, standing in answer.items()}
+
+    async def _fetch(self, target: TopicPartition, offset: int) -> bytes:
+        leader = await self._cluster.leader(*target)
+        topic_id = self._cluster.topic_id(*target)
+        answer = await leader.send("fetch", _fetch_question(target, topic_id, offset))
+        part = answer.responses[0].partitions[0]
+        code = part.error_code
+        if code.value == ErrorCode.OFFSET_OUT_OF_RANGE:
+            raise SinkError(f"{target}: the records behind offset {offset} are deleted")
+        if code.value != ErrorCode.NONE:
+            raise NoLeaderError(f"fetch from {offset}: {code.name.upper()}", code.value)
+        return bytes(part.records or b"")
+
+
+def _fetch_question(target: TopicPartition, topic_id: Any, offset: int) -> Mapping[str, Any]:
+    part = {
+        "partition": target.partition,
+        "fetch_offset": offset,
+        "partition_max_bytes": _FETCH_BYTES,
+    }
+    topic = {"topic": target.topic, "topic_id": topic_id, "partitions": [part]}
+    return {
+        "max_wait": _FETCH_WAIT_MS,
+        "min_bytes": 1,
+        "max_bytes": _FETCH_BYTES,
+        "topics": [topic],
+        "forgotten_topics_data": [],
+    }
 
 
 async def _ask_leader(

@@ -33,7 +33,6 @@ from pipeline.exactly_once.read_back import ReadBack
 from pipeline.exactly_once.rows import Router, Slice, chunks
 from pipeline.exactly_once.slice_sender import SliceSender
 from pipeline.exactly_once.verification import StoredPrefix, fingerprint_of, mismatch
-from pipeline.partition_leader import PartitionLeader
 
 
 class Written(NamedTuple):
@@ -70,6 +69,7 @@ class _Attempt:
         self._options = options
         self._ledger = ledger
         self._place = ledger.place
+        self._leaders = leaders
         self._stack = stack
         self._numbering = Numbering(ledger, leaders, self._count_stored, now_ms=start_ms)
         self._fingerprints: dict[TopicPartition, Fingerprint] = {}
@@ -183,10 +183,9 @@ class _Attempt:
     def _read_back(self, target: TopicPartition) -> ReadBack:
         found = self._read_backs.get(target)
         if found is None:
-            servers = self._options.bootstrap_servers
-            leader = self._stack.enter_context(PartitionLeader(servers, *target))
             timeout_s = self._options.settings.delivery_timeout_s
-            found = self._read_backs[target] = ReadBack(leader, timeout_s=timeout_s)
+            found = ReadBack(self._leaders, target, timeout_s=timeout_s)
+            self._read_backs[target] = found
         return found
 
     def _count_stored(self, stretch: Stretch, identity: Identity, end: int) -> int:

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from client.sequencer import Identity
-from pipeline.exactly_once.entries import Stretch
+from pipeline.exactly_once.entries import Stretch, TopicPartition
 from pipeline.exactly_once.errors import SinkError
+from pipeline.exactly_once.leaders import Leaders
 from pipeline.exactly_once.numbering import Portion, distance
-from pipeline.partition_leader import ClusterReadError, PartitionLeader
 from protocol.record_batch import HEADER_SIZE, BatchHeader, read_header
 from protocol.records import Record, read_records
 
@@ -32,12 +32,14 @@ class ReadBack:
 
     def __init__(
         self,
-        leader: PartitionLeader,
+        leaders: Leaders,
+        target: TopicPartition,
         *,
         timeout_s: float,
         clock_s: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._leader = leader
+        self._leaders = leaders
+        self._target = target
         self._timeout_s = timeout_s
         self._clock_s = clock_s
 
@@ -86,8 +88,8 @@ class ReadBack:
 
     def _fetch(self, offset: int) -> bytes:
         try:
-            return self._leader.fetch(offset)
-        except ClusterReadError as error:
+            return self._leaders.fetch(self._target, offset)
+        except SinkError as error:
             raise SinkError(
                 f"what an earlier attempt stored cannot be read back: {error}"
             ) from error

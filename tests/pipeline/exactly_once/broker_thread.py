@@ -11,6 +11,8 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any, Self
 
+from client.cluster import parse_addresses
+from client.pipelined_connection import PipelinedConnection
 from pipeline.exactly_once.read_back import split
 from pipeline.partition_leader import LATEST, PartitionLeader
 from protocol.records import Record, read_records
@@ -45,6 +47,11 @@ class BrokerThread:
         """As if none of them had sent anything for a long time."""
         self._call(self._forget_producers())
 
+    def delete_records(self, topic: str, partitions: int) -> None:
+        """All that are there."""
+        for index in range(partitions):
+            self._call(self._delete_records(topic, index))
+
     def read(self, topic: str, partition: int) -> list[Record]:
         """Everything that is stored there."""
         records: list[Record] = []
@@ -63,6 +70,14 @@ class BrokerThread:
         broker = self.running.broker
         for partition in broker.partitions.values():
             partition.log.expire_producers(broker.now_ms() + _LONG_MS)
+
+    async def _delete_records(self, topic: str, index: int) -> None:
+        connection = await PipelinedConnection.open(*parse_addresses(self.address)[0], 10)
+        part = {"partition_index": index, "offset": -1}
+        topics = [{"name": topic, "partitions": [part]}]
+        answer = await connection.send("delete_records", {"topics": topics, "timeout": 10_000})
+        assert answer.topics[0].partitions[0].error_code.value == 0
+        await connection.close()
 
     def _call(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(30)

@@ -9,6 +9,7 @@ import pytest
 from client.sequencer import Identity
 from pipeline.exactly_once.entries import TopicPartition
 from pipeline.exactly_once.errors import LedgerError, ReplayMismatchError, SinkError
+from pipeline.exactly_once.numbering import Numbering
 from pipeline.exactly_once.partition_writer import Written, write_partition
 from tests.pipeline.exactly_once.attempts import (
     PARTITIONS,
@@ -202,3 +203,51 @@ def test_a_batch_that_did_not_end_holds_up_the_next(attempts):
     attempts.lose_end()
     with pytest.raises(SinkError, match="batch 0 has begun and not ended"):
         attempts.run([rows(10, 10)], batch_id=1)
+
+
+@pytest.mark.slow
+def test_twins_with_different_rows_are_found_out(attempts):
+    """Whoever was answered for what the other one stored reads back before it says that it is done."""
+    outcomes: list[object] = []
+
+    def run(given: object) -> None:
+        try:
+            outcomes.append(attempts.run([given]))
+        except ReplayMismatchError as error:
+            outcomes.append(error)
+
+    orders = (rows(20_000), rows(20_000, swapped=19_000))
+    twins = [threading.Thread(target=run, args=(given,)) for given in orders]
+    for twin in twins:
+        twin.start()
+    for twin in twins:
+        twin.join()
+    assert len(outcomes) == 2
+    assert any(isinstance(one, ReplayMismatchError) for one in outcomes)
+    assert len(attempts.stored()) == 20_000
+
+
+def test_what_another_attempt_stored_meanwhile_is_read_back(attempts, monkeypatch):
+    """It was not there when this attempt looked, so nothing was compared before it sent."""
+    attempts.run([rows(1000)])
+    attempts.lose_end()
+    monkeypatch.setattr("pipeline.exactly_once.numbering.Numbering._take_up", _take_up_nothing)
+    assert attempts.run([rows(1000)]).rows == 1000
+    attempts.lose_end()
+    with pytest.raises(ReplayMismatchError, match="at the same time has sent other rows"):
+        attempts.run([rows(1000, swapped=320)])
+    assert attempts.stored() == all_values(1000)
+
+
+def test_what_was_deleted_cannot_be_compared(attempts, broker):
+    """A replay is refused rather than believed."""
+    attempts.run([rows(1000)])
+    attempts.lose_end()
+    broker.delete_records(TOPIC, PARTITIONS)
+    with pytest.raises(SinkError, match=r"cannot be read back: .*are deleted"):
+        attempts.run([rows(1000)])
+
+
+def _take_up_nothing(numbering: Numbering) -> None:
+    """As if the other attempt had not stored anything yet."""
+    numbering._identity = numbering._ledger.begins[-1].identity

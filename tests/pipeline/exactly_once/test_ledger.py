@@ -1,0 +1,136 @@
+"""The ledger: entries as `docs/formats/ledger.md` shows them, created once, and read by whoever comes."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from client.sequencer import Identity
+from client.state import ProducerState
+from pipeline.exactly_once.batch_record import BatchRecord
+from pipeline.exactly_once.entries import (
+    Begin,
+    End,
+    EntryError,
+    Stretch,
+    decode_entry,
+    encode_entry,
+)
+from pipeline.exactly_once.errors import LedgerError
+from pipeline.exactly_once.ledger import BATCHES_KEPT, Ledger
+from pipeline.exactly_once.ledger_files import LocalFiles
+from pipeline.exactly_once.ledger_identity import identified, open_files
+from pipeline.exactly_once.options import read_options
+from tests.pipeline.exactly_once.attempts import NAME, QUERY, place
+
+PAGE = Path(__file__).parents[3] / "docs/formats/ledger.md"
+IDENTITY = Identity(4000, 0)
+
+
+def shown() -> list[str]:
+    return re.findall(r"```json\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+
+
+@pytest.mark.parametrize("index", [0, 1])
+def test_entries_are_as_the_page_shows_them(index):
+    """Every field, and no other."""
+    text = shown()[index]
+    entry = decode_entry(text.encode())
+    assert json.loads(encode_entry(entry)) == json.loads(text)
+    assert decode_entry(encode_entry(entry)) == entry
+
+
+def begin(*, partition: int = 0) -> Begin:
+    stretch = Stretch(topic="t", partition=partition, sequence=0, rows_before=0, log_end_offset=9)
+    return Begin(
+        query_id=QUERY,
+        identity=IDENTITY,
+        timestamp_ms=1,
+        partition_counts={"t": 2},
+        stretches=(stretch,),
+    )
+
+
+def end() -> End:
+    state = ProducerState(producer_id=4000, producer_epoch=0)
+    return End(query_id=QUERY, rows=0, targets=(), state=state)
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> LocalFiles:
+    return LocalFiles(tmp_path)
+
+
+def test_of_two_attempts_the_faster_ones_entry_holds(files):
+    """The slower one goes on with it."""
+    slow, fast = Ledger(files, place()), Ledger(files, place())
+    assert fast.add(begin(partition=0))
+    assert fast.add(begin(partition=1))
+    assert not slow.add(begin(partition=1))
+    assert slow.begins == fast.begins == [begin(partition=0), begin(partition=1)]
+
+
+def test_an_end_is_found_by_whoever_comes_later(files):
+    """And is what the next batch goes on from."""
+    ledger = Ledger(files, place())
+    ledger.add(begin())
+    ledger.add(end())
+    assert Ledger(files, place()).end == end()
+    assert Ledger(files, place(1)).previous == end()
+
+
+def test_old_batches_are_cleaned_away(files, tmp_path):
+    """Those that a replay may need stay."""
+    for batch_id in range(BATCHES_KEPT + 5):
+        ledger = Ledger(files, place(batch_id))
+        ledger.add(begin())
+        ledger.add(end())
+        ledger.clean()
+        BatchRecord(files, NAME, QUERY, batch_id).agree(2)
+    for directory in ("partition-00000", "batches"):
+        names = {path.name[:26] for path in (tmp_path / NAME / directory).iterdir()}
+        assert names == {f"batch-{n:020}" for n in range(5, BATCHES_KEPT + 5)}
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", '{"version": 2}', '{"version": 1, "kind": "more"}', shown()[0][:200]]
+)
+def test_what_is_no_entry_is_refused(text):
+    """A damaged ledger is not guessed at."""
+    with pytest.raises(EntryError):
+        decode_entry(text.encode())
+
+
+def test_a_damaged_entry_is_named(files):
+    """So that somebody can look at it."""
+    files.create(f"{place().directory}/batch-{0:020}.0.json", b"{")
+    with pytest.raises(LedgerError, match=r"partition-00000/batch-00000000000000000000\.0\.json"):
+        Ledger(files, place())
+
+
+def test_the_record_of_a_batch_holds_its_division(files):
+    """Of another query it holds nothing."""
+    BatchRecord(files, NAME, QUERY, 3).agree(8)
+    BatchRecord(files, NAME, QUERY, 3).agree(8)
+    with pytest.raises(
+        LedgerError, match="has 4 Spark partitions now and had 8 before: rows would"
+    ):
+        BatchRecord(files, NAME, QUERY, 3).agree(4)
+    with pytest.raises(LedgerError, match="rows may have been stored twice"):
+        BatchRecord(files, NAME, QUERY, 3).agree(4, is_late=True)
+    with pytest.raises(LedgerError, match="belongs to query query"):
+        BatchRecord(files, NAME, "other", 3).agree(8)
+
+
+def test_a_ledger_that_tasks_do_not_see_is_refused(tmp_path):
+    """The same path on another machine is another ledger."""
+    options = {"kafka.bootstrap.servers": "localhost:9092"}
+    here = identified(read_options(options, name=NAME, ledger=str(tmp_path / "here")))
+    assert identified(here).ledger_id == here.ledger_id
+    open_files(here)
+    (tmp_path / "here").rename(tmp_path / "there")
+    with pytest.raises(LedgerError, match="not here what it is on the driver's machine"):
+        open_files(here)
