@@ -48,7 +48,7 @@ class RequestActions:
         self._crash = crash
         self._held: dict[str, _Held] = {}
         """By the name of the rule that swaps."""
-        self._silences: dict[asyncio.Future[None], None] = {}
+        self._stopping = asyncio.Event()
         self._actions: Final[dict[str, Callable[[Hit], Dispatched]]] = {
             "drop_request": self._drop_request,
             "drop_response": self._drop_response,
@@ -78,8 +78,7 @@ class RequestActions:
     def stop(self) -> None:
         """Ends every wait."""
         self.forget_all_but(())
-        for silence in list(self._silences):
-            silence.cancel()
+        self._stopping.set()
 
     def _process(self, hit: Hit) -> Dispatched:
         return self._process_frame(hit.request.frame, hit.request.peer)
@@ -96,15 +95,10 @@ class RequestActions:
         return _nothing(answer) if hit.rule.action.later is Later.SEND else self._silence(answer)
 
     async def _silence(self, answer: Dispatched) -> Buffers | None:
-        """Never answers; ends with the connection."""
+        """Never answers; ends with the connection, or ends it with the broker."""
         await finished(answer)
-        silence: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._silences[silence] = None
-        try:
-            await silence
-        finally:
-            self._silences.pop(silence, None)
-        raise AssertionError("a lost answer never comes")
+        await self._stopping.wait()
+        raise CloseConnectionError
 
     # --- late, or in pieces ---
 

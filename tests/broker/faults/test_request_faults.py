@@ -343,4 +343,4 @@ async def test_a_broker_with_held_answers_stops_at_once(lab: Lab, kafka: RawConn
     lab.broker.begin_stop()
     (server, *_) = lab.broker.faults._servers
     await server.stop()
-    assert asyncio.get_running_loop().time() - began < 2.0
+    assert asyncio.get_running_loop().time() - began < 2.5  # not the 3 s of a drain

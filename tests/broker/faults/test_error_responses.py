@@ -1,0 +1,115 @@
+"""Error responses of every API and version that a rule can refuse, whole and in part."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from broker.dispatch import HANDLERS
+from broker.faults.error_responses import BUILDERS
+from tests.broker.faults.lab import TOPIC, Lab
+from tests.support.kio_requests import smallest_request
+from tests.support.raw_client import RawConnection, decode_whole, message, nested
+
+CODE = 7
+APIS = {api.name: api for api, _ in HANDLERS.values()}
+LISTS = {"coordinator_keys": ("group",), "partition_indexes": (0,)}
+"""Lists that the smallest request leaves empty, and that an error needs."""
+
+
+def filled(entity: Any) -> Any:
+    """The request with something in its lists."""
+    changes: dict[str, Any] = {}
+    for field in dataclasses.fields(entity):
+        value = getattr(entity, field.name)
+        if field.name in LISTS:
+            changes[field.name] = LISTS[field.name]
+        elif isinstance(value, tuple) and value and dataclasses.is_dataclass(value[0]):
+            changes[field.name] = tuple(map(filled, value))
+    return dataclasses.replace(entity, **changes)
+
+
+def error_codes(entity: Any) -> list[int]:
+    """Every error code in the response, wherever it stands."""
+    found = []
+    for field in dataclasses.fields(entity):
+        value = getattr(entity, field.name)
+        if field.name == "error_code":
+            found.append(int(value))
+        rows = value if isinstance(value, tuple) else (value,)
+        for row in rows:
+            if dataclasses.is_dataclass(row):
+                found += error_codes(row)
+    return found
+
+
+@pytest.mark.parametrize("name", BUILDERS)
+async def test_every_version_carries_the_error(lab: Lab, kafka: RawConnection, name: str) -> None:
+    """kio reads the response to its end, and finds the code, with and without processing."""
+    for action in ("error", "error_after"):
+        rule = lab.add({"type": action, "code": CODE}, {"api": name})
+        versions = range(APIS[name].version_min, APIS[name].version_max + 1)
+        for version in versions:
+            kafka.send_request(filled(smallest_request(name, version, elements=1)))
+            response = message(name, version, "Response")
+            entity, left_over = decode_whole(response, await kafka.receive())
+            assert left_over == 0, f"{name} v{version}"
+            assert CODE in error_codes(entity), f"{name} v{version}"
+        assert lab.counts(rule) == (len(versions), len(versions))
+        lab.broker.faults.clear()
+
+
+@pytest.mark.parametrize("action", ["error", "error_after"])
+async def test_offsets_of_the_other_partitions_are_listed(
+    lab: Lab, kafka: RawConnection, action: str
+) -> None:
+    """A read is refused for the partition that matches alone."""
+    lab.add({"type": action, "code": CODE}, {"api": "list_offsets", "partition": 1})
+    row = nested("list_offsets", 5, "ListOffsetsPartition")
+    rows = tuple(row(partition_index=index, timestamp=-1) for index in (0, 1))
+    response = await kafka.call(
+        "list_offsets",
+        5,
+        replica_id=-1,
+        isolation_level=0,
+        topics=(nested("list_offsets", 5, "ListOffsetsTopic")(name=TOPIC, partitions=rows),),
+    )
+    found = {one.partition_index: int(one.error_code) for one in response.topics[0].partitions}
+    assert found == {0: 0, 1: CODE}
+
+
+async def test_a_refused_topic_is_not_created_and_the_other_is(
+    lab: Lab, kafka: RawConnection
+) -> None:
+    """CreateTopics, topic by topic."""
+    lab.add({"type": "error", "code": 41}, {"api": "create_topics", "topic": "refused"})
+    topic = nested("create_topics", 5, "CreatableTopic")
+    topics = tuple(
+        topic(name=name, num_partitions=1, replication_factor=1, assignments=(), configs=())
+        for name in ("refused", "created")
+    )
+    response = await kafka.call("create_topics", 5, topics=topics)
+    assert {one.name: int(one.error_code) for one in response.topics} == {
+        "refused": 41,
+        "created": 0,
+    }
+    assert set(lab.broker.registry.topics) == {TOPIC, "created"}
+
+
+async def test_metadata_with_an_error_still_names_the_brokers(
+    lab: Lab, kafka: RawConnection
+) -> None:
+    """A client that is told LEADER_NOT_AVAILABLE has to find its way to ask again."""
+    lab.add({"type": "error", "code": 5}, {"api": "metadata"})
+    response = await kafka.call(
+        "metadata",
+        8,
+        topics=None,
+        allow_auto_topic_creation=False,
+        include_cluster_authorized_operations=False,
+        include_topic_authorized_operations=False,
+    )
+    assert [broker.node_id for broker in response.brokers] == [1]
+    assert [(one.name, int(one.error_code)) for one in response.topics] == [(TOPIC, 5)]
