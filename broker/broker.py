@@ -204,10 +204,10 @@ class Broker:
         return self.membership.brokers
 
     def addresses(self, listener: str) -> dict[int, Address]:
-        """Where clients of this listener reach each live broker; those without it are left out."""
+        """Where clients of this listener reach each broker; those without it are left out."""
         return {
             broker_id: Address(endpoint.host, endpoint.port)
-            for broker_id, info in self.live_brokers.items()
+            for broker_id, info in self.membership.brokers_for_clients.items()
             if (endpoint := info.endpoints.get(listener)) is not None
         }
 

@@ -100,6 +100,8 @@ class ClusterMember:
         self._rejoining: asyncio.Task[None] | None = None
         self._stepping_down: asyncio.Task[None] | None = None
         self._forget_session: Cancel = lambda: None
+        self._brokers_known: Mapping[int, BrokerInfo] = {}
+        """As they were when this broker was last seen among them."""
         self._live = LiveBrokers(tree)
         self._guard = SessionGuard(tree, broker_path(self._broker_id))
         self._peers = environment.open_peers()
@@ -153,6 +155,15 @@ class ClusterMember:
     def brokers(self) -> Mapping[int, BrokerInfo]:
         return {broker_id: live.info for broker_id, live in self._live.brokers.items()}
 
+    @property
+    def brokers_for_clients(self) -> Mapping[int, BrokerInfo]:
+        """Those registered, or who was when this broker last was registered itself.
+
+        When the coordinator was away for long, all sessions end at once and nobody is registered for a
+        moment. A client that is told so forgets all addresses, and may never ask anybody again.
+        """
+        return self._brokers_known
+
     def registered_epoch(self, broker_id: int) -> int | None:
         """Which life of the broker is registered; None: it is not, or it is about to leave."""
         live = self._live.brokers.get(broker_id)
@@ -199,7 +210,9 @@ class ClusterMember:
         await self._register()
         self._forget_session = self._tree.on_session(self._on_session)
         await self._registry.follow()
+        self._brokers_known = {self._broker_id: info}
         await self._live.start()
+        self._on_brokers()
         self._live.listen(self._on_brokers)
         self._tasks += [
             essential_task(self.controller.run(), "controller"),
@@ -272,6 +285,8 @@ class ClusterMember:
         self._isr_changes.consider_all()
 
     def _on_brokers(self) -> None:
+        if self._broker_id in self._live.brokers:
+            self._brokers_known = self.brokers
         self._fetchers.wake()
         self._isr_changes.consider_all()
 

@@ -38,6 +38,10 @@ class Membership(Protocol):
     def brokers(self) -> Mapping[int, BrokerInfo]:
         """Those that are registered, by ascending id."""
 
+    @property
+    def brokers_for_clients(self) -> Mapping[int, BrokerInfo]:
+        """Those that a client may ask, by ascending id: never without this broker."""
+
     def registered_epoch(self, broker_id: int) -> int | None:
         """Which life of the broker is registered; None: it is not, or it is about to leave."""
 
@@ -83,6 +87,10 @@ class StandAlone:
     @property
     def controller_id(self) -> int:
         return self._broker_id
+
+    @property
+    def brokers_for_clients(self) -> Mapping[int, BrokerInfo]:
+        return self.brokers
 
     def on_session_lost(self, callback: Callable[[], None]) -> None:
         """Calls back once when the session ends, unless `leave` was first."""

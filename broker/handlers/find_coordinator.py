@@ -41,7 +41,8 @@ def handle(request: Request, broker: Broker) -> Answer:
 def coordinator(key_type: int, broker: Broker, listener: str) -> dict[str, Any]:
     """Who coordinates keys of this type, for a client of this listener."""
     broker_id = broker.config.broker_id
-    address = broker.addresses(listener).get(broker_id)
+    is_there = broker_id in broker.live_brokers
+    address = broker.addresses(listener).get(broker_id) if is_there else None
     if key_type == _GROUP and address is not None:
         found = {"node_id": broker_id, "host": address.host, "port": address.port}
         return {"error_code": ErrorCode.NONE, "error_message": None, **found}

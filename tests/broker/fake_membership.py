@@ -20,6 +20,10 @@ class FakeMembership:
     epochs: dict[int, int] = field(default_factory=dict)
     progress: list[Partition] = field(default_factory=list)
 
+    @property
+    def brokers_for_clients(self) -> dict[int, BrokerInfo]:
+        return self.brokers
+
     def registered_epoch(self, broker_id: int) -> int | None:
         return self.epochs.get(broker_id)
 

@@ -127,6 +127,19 @@ async def test_a_broker_that_is_not_registered_is_no_coordinator_for_now() -> No
     await broker.stop()
 
 
+async def test_clients_are_never_told_that_nobody_is_there() -> None:
+    """All sessions may end at once: librdkafka then forgets every address, and never asks again."""
+    member = Member(MemoryTree(), MemoryFileSystem())
+    await member.start()
+    broker = member.broker
+    known = broker.addresses("PLAINTEXT")
+    assert list(known) == [1]
+    await member.tree.delete("/brokers/ids/1")
+    await member.until(lambda: not broker.live_brokers)
+    assert broker.addresses("PLAINTEXT") == known
+    await broker.stop()
+
+
 async def test_an_empty_disk_is_no_replacement_for_the_last_replica() -> None:
     """A broker that comes back without its data does not lead what only it had."""
     server = MemoryTree()
