@@ -6,7 +6,6 @@ What a rule may say is `broker/faults/`'s business; `docs/faults.md` shows it.
 from __future__ import annotations
 
 import json
-from json import JSONDecodeError
 
 from aiohttp import web
 
@@ -38,9 +37,9 @@ class FaultPages:
     async def add(self, request: web.Request) -> web.Response:
         """One rule or several: all of them, or none and the reason."""
         try:
-            texts = read_rules(json.loads(await request.text()))
+            texts = read_rules(json.loads(await request.read()))
             added = self._broker.faults.add(texts)
-        except JSONDecodeError as error:
+        except (ValueError, RecursionError) as error:  # also what is not UTF-8, or nested too deep
             raise web.HTTPBadRequest(text=f"the body is not JSON: {error}") from error
         except NameTakenError as error:
             raise web.HTTPConflict(text=str(error)) from error
