@@ -6,18 +6,18 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
 
 from testkit.admin import Admin, AdminError
 from testkit.clients.programs import PROGRAMS
-from testkit.faults import Faults, Rule
+from testkit.faults import Faults
 from testkit.native import Native, NativeError
 from testkit.scenarios.servers import Servers
 from tests.nemesis.judge import Evidence, Findings, judge
-from tests.soak.plan import Step, make_plan
+from tests.soak.plan import ON_REQUESTS, Step, make_plan
 from tests.soak.traffic import PARTITIONS, Traffic
 from tests.soak.verdict import Row, Verdict
 
@@ -101,22 +101,36 @@ class Run:
             self._apply(step)
 
     def _apply(self, step: Step) -> None:
-        broker = self._servers.brokers[step.broker_id]
-        faults = Faults(Admin(broker.admin))
-        try:
-            if step.kind == "expire_session":
-                faults.add(step.action)
-                self._note(step, 1)
-                return
-            rule = faults.add(step.action, match=step.match, **step.schedule)
+        """A rule on requests stands on every broker: any of them may lead."""
+        hit = list(self._servers.brokers) if step.kind in ON_REQUESTS else [step.broker_id]
+        with contextlib.ExitStack() as stack:
+            for broker_id in hit:
+                stack.callback(self._start_again, broker_id)
+                stack.enter_context(self._rule(step, broker_id))
             self._wait(step)
-            self._note(step, self._take_away(faults, rule))
+        self.verdict.rules[step.kind] += 1
+
+    @contextlib.contextmanager
+    def _rule(self, step: Step, broker_id: int) -> Iterator[None]:
+        faults = Faults(Admin(self._servers.brokers[broker_id].admin))
+        rule = None
+        with self._death_is_no_problem(step):
+            rule = faults.add(step.action, match=step.match, **step.schedule)
+        yield
+        if rule is not None:
+            with self._death_is_no_problem(step), contextlib.suppress(LookupError):
+                hits = rule.hits
+                self.verdict.hits[step.kind] += 0 if step.kind == "crash" else hits
+                faults.remove(rule.name)
+
+    @contextlib.contextmanager
+    def _death_is_no_problem(self, step: Step) -> Iterator[None]:
+        """Another rule may have killed the broker, and this one gone with it."""
+        try:
+            yield
         except AdminError as error:
             if error.status not in (None, _NOT_FOUND):
                 self.verdict.problems.append(f"{step.kind}: {error}")
-            elif step.kind == "crash":
-                self._note(step, 1)
-        self._start_again(step.broker_id)
 
     def _wait(self, step: Step) -> None:
         """Its time, or until it has killed the broker."""
@@ -125,22 +139,6 @@ class Run:
         while time.monotonic() < deadline and broker.is_running:
             time.sleep(_ASK_AGAIN_S)
 
-    def _take_away(self, faults: Faults, rule: Rule) -> int:
-        """How often it has acted; 0 where it went with a broker that another rule killed.
-
-        Raises `AdminError` where the broker has just died.
-        """
-        try:
-            hits = rule.hits
-            faults.remove(rule.name)
-        except LookupError:
-            return 0
-        return hits
-
-    def _note(self, step: Step, hits: int) -> None:
-        self.verdict.rules[step.kind] += 1
-        self.verdict.hits[step.kind] += hits
-
     def _start_again(self, broker_id: int) -> None:
         """A crashed broker, as a supervisor would; whichever sequence comes first."""
         broker = self._servers.brokers[broker_id]
@@ -148,7 +146,7 @@ class Run:
             if not broker.is_running:
                 broker.wait_for_end()
                 broker.start()
-                self.verdict.restarts += 1
+                self.verdict.hits["crash"] += 1
 
     # --- the end
 

@@ -41,7 +41,6 @@ class Verdict:
     """How many there were, by kind."""
     hits: Counter[str] = field(default_factory=Counter)
     """How often they acted."""
-    restarts: int = 0
     problems: list[str] = field(default_factory=list)
 
     @property
@@ -78,7 +77,7 @@ class Verdict:
             shown += [counts.get(name, 0) for name in (Fault.OUT_OF_ORDER, GIVEN_UP, FATAL)]
             table.add_row(row.client, *(f"{count:,}" for count in shown))
         console.print(table)
-        rules = Table("rule", "set", "hits", title=f"rules; brokers restarted: {self.restarts}")
+        rules = Table("rule", "set", "hits", title="rules")
         for kind in sorted(self.rules):
             rules.add_row(kind, str(self.rules[kind]), str(self.hits[kind]))
         console.print(rules)
