@@ -107,6 +107,8 @@ class FaultHit(NamedTuple):
     """The client's `host:port`."""
     batches: tuple[FaultedBatch, ...] = ()
     """What a produce request carried."""
+    detail: str = ""
+    """The fields of the action: `code=REQUEST_TIMED_OUT`, `ms=100`, `later=wait`."""
 
     def subjects(self) -> Sequence[Subject]:
         return [(batch.producer_id, batch.topic, batch.partition) for batch in self.batches]

@@ -41,6 +41,7 @@ class Hits:
                 client_id=facts.client_id,
                 address=peer.address,
                 batches=_batches(parts),
+                detail=_detail(rule),
             )
         )
 
@@ -58,8 +59,19 @@ class Hits:
                 client_id=None,
                 address=where,
                 batches=_batches(parts),
+                detail=_detail(rule),
             )
         )
+
+
+def _detail(rule: Rule) -> str:
+    """The fields of its action, as the command line takes them."""
+    fields = rule.action.document()
+    return " ".join(f"{name}={_text(value)}" for name, value in fields.items() if name != "type")
+
+
+def _text(value: object) -> str:
+    return "-".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def _batches(parts: Sequence[Part]) -> tuple[FaultedBatch, ...]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from itertools import groupby
 from typing import Final
 
-from testkit.sequence_diagram.steps import Exchange, Folded, Step, Verdict
+from testkit.sequence_diagram.steps import Exchange, Fate, Folded, Step, Verdict
 
 KEPT: Final = 3
 """Exchanges that stay in full at either end of a folded run."""
@@ -24,7 +24,9 @@ def fold(steps: Iterable[Step]) -> list[Step]:
 
 def _quiet_line(step: Step) -> tuple[int, int] | None:
     """Producer and broker of an exchange that only appended; None for any other step."""
-    if not isinstance(step, Exchange) or step.faults or not step.sent:
+    if not isinstance(step, Exchange) or step.response is not Fate.ARRIVED:
+        return None
+    if step.faults or not step.sent:
         return None
     if all(one.verdict is Verdict.APPENDED and one.attempt == 1 for one in step.sent):
         return step.producer, step.broker

@@ -27,7 +27,7 @@ from testkit.sequence_diagram.steps import (
     Stored,
     Verdict,
 )
-from testkit.sequence_diagram.wording import action_text
+from testkit.sequence_diagram.wording import fault_text
 
 Event = Mapping[str, Any]
 
@@ -39,6 +39,8 @@ _RESPONSE_FATES: Final = {
     "close_within": Fate.BROKEN,
     "crash": Fate.BROKEN,
 }
+_SILENCING: Final = {"drop_request", "drop_response"}
+"""Answers keep their order: what stands behind a lost one waits, unless the rule says otherwise."""
 _NEVER_JUDGED: Final = {"drop_request", "close_before", "error"}
 
 
@@ -61,6 +63,8 @@ class _Builder:
         self._stored: list[Stored] = []
         self._latest: dict[tuple[int, int, int], Exchange] = {}
         """The latest exchange of each broker, connection and correlation id."""
+        self._silent: set[tuple[int, int]] = set()
+        """Connections of a broker in which no answer arrives any more."""
 
     def build(self) -> Diagram:
         for event in self._events:
@@ -112,7 +116,9 @@ class _Builder:
             for batch in batches:
                 self._send(exchange, batch)
         action = event["action"]
-        exchange.faults.append(Fault(event["rule"], action))
+        exchange.faults.append(_fault(event))
+        if action in _SILENCING and exchange.faults[-1].field("later") != "send":
+            self._silent.add(_connection(event))
         exchange.request = _REQUEST_FATES.get(action, exchange.request)
         exchange.response = _RESPONSE_FATES.get(action, exchange.response)
         if action == "crash":
@@ -120,7 +126,7 @@ class _Builder:
 
     def _note(self, event: Event) -> None:
         is_fault = event["event"] == "fault"
-        text = f"{action_text(event['action'])} ({event['rule']})" if is_fault else _said(event)
+        text = fault_text(_fault(event)) if is_fault else _said(event)
         self._steps.append(
             Note(
                 time_ms=event.get("time_ms", self._steps[-1].time_ms if self._steps else 0),
@@ -141,6 +147,8 @@ class _Builder:
             sent=[],
             faults=[],
         )
+        if _connection(event) in self._silent:
+            exchange.response, exchange.is_behind_a_loss = Fate.LOST, True
         self._latest[_key(event)] = exchange
         self._steps.append(exchange)
         return exchange
@@ -174,8 +182,16 @@ def _takes_fault(exchange: Exchange, batches: list[Batch]) -> bool:
     return all(batch in known for batch in batches)
 
 
+def _fault(event: Event) -> Fault:
+    return Fault(event["rule"], event["action"], event.get("detail", ""))
+
+
+def _connection(event: Event) -> tuple[int, int]:
+    return event.get("broker_id", 0), event["connection_id"]
+
+
 def _key(event: Event) -> tuple[int, int, int]:
-    return event.get("broker_id", 0), event["connection_id"], event["correlation_id"]
+    return *_connection(event), event["correlation_id"]
 
 
 def _batch(event: Event) -> Batch:

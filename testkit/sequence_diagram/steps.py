@@ -59,6 +59,13 @@ class Fault(NamedTuple):
 
     rule: str
     action: str
+    detail: str = ""
+    """The fields of its action: `ms=100`."""
+
+    def field(self, name: str) -> str:
+        """One of them; empty where the action has none of that name."""
+        pairs = (item.partition("=") for item in self.detail.split())
+        return next((value for found, _, value in pairs if found == name), "")
 
 
 class Fate(Enum):
@@ -83,6 +90,8 @@ class Exchange:
     faults: list[Fault]
     request: Fate = Fate.ARRIVED
     response: Fate = Fate.ARRIVED
+    is_behind_a_loss: bool = False
+    """Whether the answer waits for ever behind one that was lost in the same connection."""
 
 
 @dataclass(slots=True, kw_only=True)

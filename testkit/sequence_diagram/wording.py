@@ -5,7 +5,16 @@ from __future__ import annotations
 from typing import Final
 
 from protocol.errors import ErrorCode
-from testkit.sequence_diagram.steps import Diagram, Exchange, Fate, Folded, Sent, Step, Verdict
+from testkit.sequence_diagram.steps import (
+    Diagram,
+    Exchange,
+    Fate,
+    Fault,
+    Folded,
+    Sent,
+    Step,
+    Verdict,
+)
 
 _ACTIONS: Final = {
     "drop_request": "request lost",
@@ -31,9 +40,19 @@ _ACTIONS: Final = {
 }
 
 
+_ERRORS: Final = {"error", "error_after"}
+
+
 def action_text(action: str) -> str:
     """What a fault's action did."""
     return _ACTIONS.get(action, action.replace("_", " "))
+
+
+def fault_text(fault: Fault) -> str:
+    """What it did, how, and by which rule: `answer held back 100 ms (slow)`."""
+    how = {"ms": f" {fault.field('ms')} ms", "point": f" {fault.field('point')}"}
+    details = [text for name, text in how.items() if fault.field(name)]
+    return f"{action_text(fault.action)}{''.join(details)} ({fault.rule})"
 
 
 def range_text(base_sequence: int, last_sequence: int) -> str:
@@ -85,8 +104,9 @@ def verdict_text(sent: Sent) -> str:
 def answer_text(exchange: Exchange) -> str:
     """What the broker answers, or would have."""
     actions = {fault.action for fault in exchange.faults}
-    if actions & {"error", "error_after"}:
-        return "error"
+    if actions & _ERRORS:
+        codes = [fault.field("code") for fault in exchange.faults if fault.action in _ERRORS]
+        return error_text(codes[0]) if codes[0] else "error"
     if len(exchange.sent) > 1:
         refused = sum(one.verdict is Verdict.REJECTED for one in exchange.sent)
         return f"{refused} of {len(exchange.sent)} refused" if refused else "all stored"
@@ -100,7 +120,7 @@ def is_success(exchange: Exchange) -> bool:
     """Whether the answer tells the client that everything is stored."""
     actions = {fault.action for fault in exchange.faults}
     refused = any(one.error and not is_old_repeat(one) for one in exchange.sent)
-    return not refused and not actions & {"error", "error_after"}
+    return not refused and not actions & _ERRORS
 
 
 def fate_text(exchange: Exchange) -> str:
@@ -108,8 +128,10 @@ def fate_text(exchange: Exchange) -> str:
 
     A crash befalls the broker: it has a note of its own.
     """
-    faults = [fault for fault in exchange.faults if fault.action != "crash"]
-    return ", ".join(f"{action_text(fault.action)} ({fault.rule})" for fault in faults)
+    fates = [fault_text(fault) for fault in exchange.faults if fault.action != "crash"]
+    if exchange.is_behind_a_loss and not fates:
+        fates.append("waits behind a lost answer")
+    return ", ".join(fates)
 
 
 def has_answer(exchange: Exchange) -> bool:

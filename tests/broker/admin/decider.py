@@ -36,7 +36,7 @@ class Decider:
         self._broker.decisions.record_fault(
             FaultHit(
                 0, 1000, "lose-acks", "drop_response", "produce", 1, 1, "billing",
-                "10.0.0.1:5000", (batch,),
+                "10.0.0.1:5000", (batch,), "later=wait",
             )
         )  # fmt: skip
 

@@ -79,6 +79,7 @@ async def test_faults_are_listed_beside_the_decisions(admin: AdminClient) -> Non
             "correlation_id": 1,
             "client_id": "billing",
             "address": "10.0.0.1:5000",
+            "detail": "later=wait",
             "batches": [
                 {
                     "topic": "orders",

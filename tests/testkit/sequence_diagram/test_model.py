@@ -73,6 +73,32 @@ def test_lost_answer_belongs_to_the_request_that_was_decided() -> None:
         assert [fault.action for fault in exchange.faults] == ["drop_response"]
 
 
+def test_answers_behind_a_lost_one_never_arrive() -> None:
+    """Answers keep their order in a connection: behind a lost one they wait until it is closed."""
+    recording = Recording()
+    recording.append(A)
+    recording.hit("drop_request", B)
+    recording.refuse(C)
+    recording.append(B, connection_id=2)
+    exchanges = _exchanges(build_diagram(recording.events))
+    assert [e.response for e in exchanges if e.request is Fate.ARRIVED] == [
+        Fate.ARRIVED,
+        Fate.LOST,
+        Fate.ARRIVED,
+    ]
+    assert [exchange.is_behind_a_loss for exchange in exchanges] == [False, False, True, False]
+
+
+def test_rule_may_let_the_later_answers_go() -> None:
+    """With `later=send` only the one answer is lost."""
+    recording = Recording()
+    recording.append(A, correlation_id=1)
+    recording.hit("drop_response", A, correlation_id=1, detail="later=send")
+    recording.append(B, correlation_id=2)
+    exchanges = _exchanges(build_diagram(recording.events))
+    assert [exchange.response for exchange in exchanges] == [Fate.LOST, Fate.ARRIVED]
+
+
 def test_partitions_of_one_request_are_one_exchange() -> None:
     """A request with batches for several partitions is drawn as one arrow."""
     recording = Recording()
@@ -89,7 +115,7 @@ def test_requests_without_a_correlation_id_are_told_apart() -> None:
     recording = Recording()
     recording.append(A, correlation_id=0)
     recording.append(B, correlation_id=0)
-    recording.hit("drop_response", B, correlation_id=0)
+    recording.hit("drop_response", B, correlation_id=0, detail="later=send")
     recording.repeat(B, [A, B], correlation_id=0)
     exchanges = _exchanges(build_diagram(recording.events))
     assert [e.response for e in exchanges] == [Fate.ARRIVED, Fate.LOST, Fate.ARRIVED]

@@ -19,13 +19,13 @@ def _missing_batch() -> Recording:
     recording = Recording()
     recording.append(A, window=[])
     recording.append(B, window=[A])
-    recording.hit("drop_request", C)
+    recording.hit("drop_request", C, detail="later=send")
     recording.refuse(D, window=[A, B])
     recording.refuse(E, window=[A, B])
     recording.append(C, window=[A, B])
     recording.append(D, window=[A, B, C])
     recording.append(E, window=[A, B, C, D])
-    recording.hit("drop_response", E, is_new=False)
+    recording.hit("drop_response", E, is_new=False, detail="later=send")
     recording.repeat(E, window=[A, B, C, D, E])
     return recording
 
@@ -153,6 +153,19 @@ def test_every_fault_can_be_drawn(action: str) -> None:
     assert action_text(action) in text
     assert action_text(action) in render_svg(recording.events)
     assert not [line for line in text.splitlines()[1:] if line.rstrip().endswith(":")]
+
+
+def test_faults_are_told_with_their_details() -> None:
+    """The error that was answered, how long something was held back, where the broker died."""
+    recording = Recording()
+    recording.hit("error", A, detail="code=NOT_LEADER_OR_FOLLOWER")
+    recording.append(B, correlation_id=5)
+    recording.hit("delay_response", B, correlation_id=5, detail="ms=100-300")
+    recording.hit("crash", C, detail="point=before_append")
+    text = render_mermaid(recording.events)
+    assert "B0-->>P0: 6 NOT_LEADER_OR_FOLLOWER, answered with an error, not processed" in text
+    assert "answer held back 100-300 ms (rule-1)" in text
+    assert "broker killed before_append (rule-1)" in text
 
 
 def test_nothing_recorded_is_still_a_picture() -> None:
