@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from broker.dispatch import HANDLERS
 from broker.faults import served
-from broker.faults.action import TYPES
+from broker.faults.action import TYPES, Action
 from broker.faults.error_responses import BUILDERS
 from broker.faults.fields import RuleError
+from broker.faults.match import Match
 from broker.faults.rule import RuleText, read_rules
+from broker.faults.schedule import Schedule
 from broker.native.exchange import HANDLERS as NATIVE_HANDLERS
 from protocol.errors import ErrorCode
 
@@ -26,6 +31,15 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "slow_fsync": {"ms": 5},
     "crash": {"point": "before_response"},
 }
+_WORDS = [
+    *Match.__slots__,
+    *Schedule.__slots__,
+    *Action.__slots__,
+    "rules",
+    "name",
+    "action",
+    "match",
+]
 ON_PRODUCE = {"error", "error_after"}
 
 
@@ -145,3 +159,23 @@ def test_every_error_that_is_accepted_can_be_answered() -> None:
     """Errors are accepted for the APIs that have a builder, and for messages of the native port."""
     kafka = {api.name for api, _ in HANDLERS.values()}
     assert {name for name in served.ERROR_APIS if name in kafka} == set(BUILDERS)
+
+
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(_WORDS), inner, max_size=5)
+    ),
+    max_leaves=12,
+)
+_RULES = st.fixed_dictionaries(
+    {"action": st.sampled_from([*TYPES]) | _JSON},
+    optional={"match": _JSON, "schedule": _JSON, "name": _JSON},
+)
+
+
+@given(_JSON | _RULES)
+def test_whatever_is_posted_is_read_or_refused(posted: Any) -> None:
+    """No JSON leads to anything but rules or a sentence."""
+    with contextlib.suppress(RuleError):
+        assert read_rules(posted)
