@@ -236,5 +236,5 @@ def _column(rows: Any, name: str) -> Any:
     """As one array; None where the rows have no such column."""
     if name not in rows.column_names:
         return None
-    found = rows.column(name).combine_chunks()
-    return found.chunk(0) if isinstance(found, pa.ChunkedArray) else found
+    found = rows.column(name)
+    return found.chunk(0) if found.num_chunks == 1 else found.combine_chunks()

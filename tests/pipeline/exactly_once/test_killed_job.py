@@ -21,7 +21,8 @@ pytestmark = [pytest.mark.crash, pytest.mark.slow]
 
 REPOSITORY = Path(__file__).parents[3]
 STAGES_BEFORE_KILL_MAX = 8
-KILLS_MIN = 5
+KILLS_MAX = 7
+KILLS_MIN = 4
 RUNS_MAX = 100
 
 
@@ -32,9 +33,7 @@ def run_until_done(address: str, directory: Path, dice: random.Random) -> int:
         job = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=REPOSITORY)
         assert job.stdout is not None
         try:
-            for _ in range(
-                dice.randint(2, STAGES_BEFORE_KILL_MAX) if kills < 2 * KILLS_MIN else 99
-            ):
+            for _ in range(dice.randint(2, STAGES_BEFORE_KILL_MAX) if kills < KILLS_MAX else 99):
                 stage = job.stdout.readline().strip()
                 assert stage, f"the job ended by itself, with {job.wait()}"
                 if stage == "done":
