@@ -11,19 +11,24 @@ from tests.differential.differences import NAMES
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted(
-    [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "tests/compatibility/README.md"]
+    [
+        *ROOT.glob("*.md"),
+        *(ROOT / "docs").rglob("*.md"),
+        ROOT / "tests/compatibility/README.md",
+        ROOT / "testkit/clients/README.md",
+    ]
 )
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 _FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 _FILE = re.compile(
-    r"`((?:protocol|storage|broker|client|pipeline|cli|tests|benchmarks|docs|\.ci)/[\w./-]+)(?:::(\w+))?`"
+    r"`((?:protocol|storage|broker|client|pipeline|testkit|cli|tests|benchmarks|docs|\.ci)/[\w./-]+)(?:::(\w+))?`"
 )
 """A path from the top of the tree, perhaps with the name of a test in it."""
 _MEMBER = re.compile(r"`([A-Z]\w+)\.(\w+)`")
 _PAGE = re.compile(r"docs/[\w/-]+\.md")
 _INVARIANT = re.compile(r"Invariant: (.+)")
-ROOMS = ("protocol", "storage", "broker", "client", "pipeline", "cli")
+ROOMS = ("protocol", "storage", "broker", "client", "pipeline", "testkit", "cli")
 
 
 def prose(page: Path) -> str:

@@ -3,7 +3,7 @@
 Run by `make test` before pytest. A tool that cannot be had is not an error here: its tests are
 skipped by name with the reason, except where CI=true is set, where they fail instead.
 
-To add a tool, append a `Tool` below; `tests/compatibility/tools.py` adds its own as `TOOLS`.
+To add a tool, append a `Tool` below; `tools.py` in some folders adds its own as `TOOLS`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from tests.support.tool import Tool, ToolError, debian_program, run
 from tests.support.zookeeper import ZooKeeperVersion
 
 _MAVEN = Path(__file__).parent / "support" / "maven"
-_COMPATIBILITY_TOOLS = Path(__file__).parent / "compatibility" / "tools.py"
+_FURTHER_TOOLS = ("compatibility", "testkit")
+"""Folders with a `tools.py` of their own. (An image of the quick tests has not all of them.)"""
 
 
 def _fetch_kafka_jars() -> None:
@@ -103,8 +104,9 @@ _OWN_TOOLS = (
 def tools() -> dict[str, Tool]:
     """Every tool by its name, each after those that it needs."""
     found = list(_OWN_TOOLS)
-    if _COMPATIBILITY_TOOLS.exists():
-        found += importlib.import_module("tests.compatibility.tools").TOOLS
+    for folder in _FURTHER_TOOLS:
+        if (Path(__file__).parent / folder / "tools.py").exists():
+            found += importlib.import_module(f"tests.{folder}.tools").TOOLS
     return {tool.name: tool for tool in found}
 
 

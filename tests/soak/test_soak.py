@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from rich.console import Console
 
-from testkit.clients.build import BuildError
 from tests.soak.run import Options, run
+from tests.testkit.tools import NAMES
 from tests.toolchain import require
 
 
@@ -17,11 +17,8 @@ from tests.toolchain import require
 @pytest.mark.parametrize("brokers", [1, 3])
 def test_every_record_is_stored_once_whatever_the_rules_do(brokers: int) -> None:
     """Nothing lost, nothing twice, in order, and every client goes on, by all six clients."""
-    require("java", "mvn", "go", "node", "npm")
-    try:
-        verdict = run(Options(seconds=25, seed=brokers, brokers=brokers))
-    except BuildError as error:
-        pytest.skip(str(error))
+    require("java", *NAMES)
+    verdict = run(Options(seconds=25, seed=brokers, brokers=brokers))
     verdict.print(Console(width=120))
     assert verdict.failures == []
     assert all(row.acknowledged for row in verdict.rows)

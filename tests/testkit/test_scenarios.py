@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from testkit.clients.build import BuildError
 from testkit.clients.programs import PROGRAMS
 from testkit.scenarios.catalogue import SCENARIOS
 from testkit.scenarios.everything import Runs, play_all
 from testkit.scenarios.page import read_verdicts, render_verdicts
 from testkit.scenarios.parts import CLIENTS, LIMITATIONS, NO_PART, SCRIPTED
+from tests.testkit.tools import NAMES
 from tests.toolchain import require
 
 _PAGE = Path(__file__).parents[2] / "docs" / "scenarios.md"
@@ -20,11 +20,8 @@ _PAGE = Path(__file__).parents[2] / "docs" / "scenarios.md"
 @pytest.fixture(scope="session")
 def runs() -> Runs:
     """One minute: everything is played once, several scenarios at a time."""
-    require("java", "mvn", "go", "node", "npm")
-    try:
-        return play_all()
-    except BuildError as error:
-        pytest.skip(str(error))
+    require("java", *NAMES)
+    return play_all()
 
 
 _PARTS = [
