@@ -85,7 +85,7 @@ class LogDirectory:
         `ForeignDirectoryError`, `CorruptLogError`, `StorageError`.
         """
         path = path.rstrip("/")
-        fs.make_directory(path)
+        _make_directory(fs, path)
         lock = fs.lock(paths.join(path, paths.LOCK), f"broker {broker_id}")
         directory = None
         try:
@@ -277,6 +277,17 @@ class LogDirectory:
             self._lock.release()
         if was_online and self.failure is not None:
             raise self.failure
+
+
+def _make_directory(fs: FileSystem, path: str) -> None:
+    """With its missing parents; no power failure takes any of them, and the logs with it."""
+    missing, one = [], path
+    while not fs.exists(one):
+        missing.append(one)
+        one = paths.parent_of(one)
+    fs.make_directory(path)
+    for one in reversed(missing):
+        fs.sync_directory(paths.parent_of(one))
 
 
 def _claim(fs: FileSystem, path: str, broker_id: int, cluster_id: str | None) -> str:

@@ -61,7 +61,8 @@ def name_of(path: str) -> str:
 
 def parent_of(path: str) -> str:
     """The directory that holds `path`."""
-    return path.rstrip("/").rpartition("/")[0] or "."
+    head, separator, _ = path.rstrip("/").rpartition("/")
+    return head or separator or "."
 
 
 def offset_file(directory: str, offset: int, suffix: str) -> str:

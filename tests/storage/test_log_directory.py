@@ -57,6 +57,17 @@ def test_the_directory_keeps_its_cluster_and_its_broker() -> None:
     assert b"broker.id=1\n" in fs.read_bytes(f"{DATA_DIR}/meta.properties")
 
 
+def test_a_power_failure_leaves_a_new_directory_where_it_is() -> None:
+    """With every parent that was made for it: what is synced inside is of no use otherwise."""
+    fs = MemoryFileSystem()
+    path = "/var/lib/echoless/data"
+    directory = LogDirectory.open(
+        path, broker_id=1, fs=fs, now_ms=1000, config_for=lambda _topic: CONFIG
+    )
+    after = fs.after_power_loss(keep_none, 0)
+    assert directory.cluster_id.encode() in after.read_bytes(f"{path}/meta.properties")
+
+
 def test_partitions_are_found_again() -> None:
     """Topic ids, records, high watermarks and log starts survive a clean restart."""
     fs = new_file_system()
