@@ -1,0 +1,82 @@
+"""Faults between real brokers and a real ZooKeeper."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+
+from testkit.admin import Admin
+from testkit.faults import Faults
+from tests.support.cluster import Cluster, get_json
+
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]
+
+TOPIC = "orders"
+SETTINGS = {"replica_lag_time_max_ms": "1500", "zookeeper_session_timeout_ms": "4000"}
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Two brokers, and a topic on both."""
+    with Cluster(tmp_path_factory.mktemp("cluster"), SETTINGS, brokers=2) as cluster:
+        cluster.start()
+        cluster.create_topic(TOPIC, 1, replicas=2)
+        yield cluster
+
+
+def faults_of(cluster: Cluster, broker_id: int) -> Faults:
+    return Faults(Admin(cluster.brokers[broker_id].admin_address))
+
+
+def isr(cluster: Cluster) -> set[int]:
+    row = cluster.leader_rows().get((TOPIC, 0))
+    return set() if row is None else set(row.isr)
+
+
+def leader_epoch(cluster: Cluster) -> int:
+    """-1 where nobody leads now."""
+    row = cluster.leader_rows().get((TOPIC, 0))
+    return -1 if row is None else row.leader_epoch
+
+
+def send(cluster: Cluster, value: str) -> None:
+    """One record, acknowledged by all replicas in sync."""
+    errors: list[Any] = []
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "enable.idempotence": True})
+    producer.produce(TOPIC, value, on_delivery=lambda error, _: errors.append(error))
+    assert producer.flush(60) == 0
+    assert errors == [None]
+
+
+@pytest.mark.parametrize("side", ["leader", "follower"])
+def test_a_cut_link_takes_the_follower_out_of_the_isr(cluster: Cluster, side: str) -> None:
+    """Whichever end the rule is on; when it goes the follower catches up."""
+    cluster.wait_until(lambda: isr(cluster) == {1, 2}, "both are in sync")
+    leader = cluster.leader(TOPIC, 0)
+    follower = 3 - leader
+    here, there = (leader, follower) if side == "leader" else (follower, leader)
+    cut = {"type": "cut_replica_link", "broker_id": there}
+    with faults_of(cluster, here).rule(cut) as rule:
+        send(cluster, "alone")  # acknowledged when the follower, which does not get it, is out
+        assert isr(cluster) == {leader}
+        assert rule.hits > 0
+    cluster.wait_until(lambda: isr(cluster) == {1, 2}, "both are in sync again")
+    assert cluster.leader(TOPIC, 0) == leader
+
+
+def test_a_member_whose_session_expires_goes_on_under_a_new_one(cluster: Cluster) -> None:
+    """It loses what it led, registers again, and is in sync again."""
+    cluster.wait_until(lambda: isr(cluster) == {1, 2}, "both are in sync")
+    leader = cluster.leader(TOPIC, 0)
+    epoch = leader_epoch(cluster)
+    rule = faults_of(cluster, leader).add("expire_session")
+    assert (rule.hits, rule.document()["exhausted"]) == (1, True)
+    cluster.wait_until(lambda: leader_epoch(cluster) > epoch, "somebody leads in a later epoch")
+    cluster.wait_until(lambda: isr(cluster) == {1, 2}, "both are in sync again")
+    send(cluster, "after")
+    assert cluster.brokers[leader].process.is_running
+    faults = get_json(cluster.brokers[leader].admin_address, "/decisions?n=10")["faults"]
+    assert [one["action"] for one in faults][:1] == ["expire_session"]
