@@ -1,1 +1,1 @@
-"""The parts of `echoless demo`: a broker, a network that loses acknowledgements, a producer."""
+"""The part of `echoless demo` that runs a producer and counts."""
