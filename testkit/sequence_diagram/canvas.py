@@ -10,12 +10,16 @@ from typing import Final
 from xml.sax.saxutils import escape, quoteattr
 
 _MONOSPACE: Final = 0.602
-_PROPORTIONAL: Final = 0.56
+_PROPORTIONAL: Final = 0.58
+_CAPITAL: Final = 0.7
 
 
 def text_width(text: str, size: float = 12, *, is_number: bool = False) -> float:
     """About how wide the text will be."""
-    return len(text) * size * (_MONOSPACE if is_number else _PROPORTIONAL)
+    if is_number:
+        return len(text) * size * _MONOSPACE
+    capitals = sum(character.isupper() for character in text)
+    return size * (capitals * _CAPITAL + (len(text) - capitals) * _PROPORTIONAL)
 
 
 class Canvas:

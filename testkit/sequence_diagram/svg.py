@@ -71,7 +71,9 @@ class _Picture:
     def _draw_heads(self, bottom: float) -> None:
         canvas = self._canvas
         canvas.text(_MARGIN, 34, self._title, "title")
-        canvas.text(_MARGIN, 54, counts_text(self._diagram), "dim")
+        counts = counts_text(self._diagram)
+        canvas.text(_MARGIN, 54, counts, "dim")
+        canvas.reach(_MARGIN + max(text_width(self._title, 16), text_width(counts)))
         columns = self._columns
         lines = [*self._diagram.producers, *self._diagram.brokers]
         for x, line in zip([*columns.producers, *columns.brokers], lines, strict=True):
