@@ -39,7 +39,9 @@ def draw_request(
         _draw_arrow(canvas, ends, y + 22, "arrow", "tip")
         if exchange.response is Fate.ARRIVED:
             below = y + (90 if has_answer(exchange) else 50)
-            canvas.text(sum(ends) / 2, below, fate_text(exchange), "small repeat", anchor="middle")
+            canvas.text(
+                sum(ends) / 2, below, fate_text(exchange), "small repeat over", anchor="middle"
+            )
     else:
         _draw_lost(canvas, ends, y + 22, "arrow", fate_text(exchange))
 
@@ -47,7 +49,7 @@ def draw_request(
 def draw_answer(canvas: Canvas, exchange: Exchange, ends: Ends, y: float) -> None:
     """From the broker, at `y`, down to the producer or to where it was lost."""
     text = answer_text(exchange)
-    classes = "number small" if is_success(exchange) else "number small refused"
+    classes = "number small over" if is_success(exchange) else "number small refused over"
     is_lost = exchange.response is not Fate.ARRIVED
     x, anchor = (ends[1] - 14, "end") if is_lost else (sum(ends) / 2, "middle")
     canvas.text(x, y - 3, text, classes, anchor=anchor)
@@ -71,19 +73,19 @@ def _draw_request_label(
     canvas: Canvas, exchange: Exchange, diagram: Diagram, middle: float, y: float
 ) -> None:
     if not exchange.sent:
-        canvas.text(middle, y + 14, exchange.api, "", anchor="middle")
+        canvas.text(middle, y + 14, exchange.api, "over", anchor="middle")
         return
     x = middle - request_label_width(exchange, diagram) / 2
     for sent in exchange.sent[:_LABELS_MAX]:
         start = x
         x = draw_badge(canvas, x, y + 1, sent.letter)
         for text, classes in _words(sent, diagram):
-            canvas.text(x, y + 14, text, classes)
+            canvas.text(x, y + 14, text, f"{classes} over")
             x += _word_width(text, classes)
         x = start + _sent_width(sent, diagram) + _LABEL_GAP
     rest = len(exchange.sent) - _LABELS_MAX
     if rest > 0:
-        canvas.text(x, y + 14, _rest_text(rest), "small dim")
+        canvas.text(x, y + 14, _rest_text(rest), "small dim over")
 
 
 def _rest_text(count: int) -> str:
@@ -95,7 +97,7 @@ def _words(sent: Sent, diagram: Diagram) -> list[tuple[str, str]]:
     words = [
         (range_text(sent.batch.base_sequence, sent.batch.last_sequence), "number"),
         (place_text(sent, diagram), "number small dim"),
-        (epoch_text(sent), "small dim"),
+        (epoch_text(sent), "small dim over"),
         (attempt_text(sent), "small repeat"),
     ]
     return [(text, classes) for text, classes in words if text]
@@ -133,4 +135,4 @@ def _draw_lost(canvas: Canvas, ends: Ends, y: float, line: str, text: str) -> No
         f"M{left:.1f} {top:.1f}L{right:.1f} {bottom:.1f}M{left:.1f} {bottom:.1f}L{right:.1f} {top:.1f}",
         "cross",
     )
-    canvas.text(sum(ends) / 2, y + 30, text, "small refused", anchor="middle")
+    canvas.text(sum(ends) / 2, y + 30, text, "small refused over", anchor="middle")

@@ -58,6 +58,7 @@ text.verdict { font-weight: 600; }
 text.number, text.letter, text.solid { font-family: ui-monospace, SFMono-Regular, Menlo, Consolas, "DejaVu Sans Mono", monospace; }
 text.letter { font-size: 11px; font-weight: 700; }
 text.solid { font-weight: 600; }
+text.over { paint-order: stroke; stroke-width: 4px; stroke-linejoin: round; }
 .life { stroke-width: 1.5; }
 .arrow, .answer { stroke-width: 1.4; fill: none; }
 .answer { stroke-dasharray: 5 3; }
@@ -70,6 +71,7 @@ _COLOURS: Final = """
 .paper { fill: $paper; }
 text { fill: $ink; }
 text.dim { fill: $dim; }
+text.over { stroke: $paper; }
 text.letter, text.solid { fill: $on_hue; }
 .stored, text.stored { fill: $stored; }
 .repeat, text.repeat { fill: $repeat; }

@@ -50,7 +50,7 @@ def action_text(action: str) -> str:
 
 def fault_text(fault: Fault) -> str:
     """What it did, how, and by which rule: `answer held back 100 ms (slow)`."""
-    how = {"ms": f" {fault.field('ms')} ms", "point": f" {fault.field('point')}"}
+    how = {"ms": f" {fault.field('ms')} ms", "point": f" {fault.field('point').replace('_', ' ')}"}
     details = [text for name, text in how.items() if fault.field(name)]
     return f"{action_text(fault.action)}{''.join(details)} ({fault.rule})"
 

@@ -165,7 +165,7 @@ def test_faults_are_told_with_their_details() -> None:
     text = render_mermaid(recording.events)
     assert "B0-->>P0: 6 NOT_LEADER_OR_FOLLOWER, answered with an error, not processed" in text
     assert "answer held back 100-300 ms (rule-1)" in text
-    assert "broker killed before_append (rule-1)" in text
+    assert "broker killed before append (rule-1)" in text
 
 
 def test_nothing_recorded_is_still_a_picture() -> None:
