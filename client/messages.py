@@ -11,14 +11,14 @@ import functools
 import importlib
 import io
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from kio.schema.index import schema_name_map
 from kio.serial import entity_reader, entity_writer
 from kio.serial.errors import SerialError
 
-from client.produce_request import FLEXIBLE_FROM, encode_produce_request
+from client.produce_request import FLEXIBLE_FROM, PartitionBatch, encode_produce_request
 from protocol.entities import entity_builder
 from protocol.errors import DecodeError
 from protocol.headers import NO_TAGS, skip_tagged_fields
@@ -78,15 +78,21 @@ def encode_request(api: str, version: int, correlation_id: int, fields: Mapping[
 
 def encode_produce(
     version: int, correlation_id: int, topic: str, partition: int, batch: bytes, *, timeout_ms: int
-) -> tuple[bytes, bytes, bytes]:
-    """The whole frame of a Produce request in three parts, with the batch as it is."""
-    head, records, tail = encode_produce_request(
-        version, topic, partition, batch, timeout_ms=timeout_ms
-    )
+) -> list[bytes]:
+    """The whole frame of a Produce request for one partition, in parts."""
+    batches = (PartitionBatch(topic, partition, batch),)
+    return encode_produce_of(version, correlation_id, batches, timeout_ms=timeout_ms)
+
+
+def encode_produce_of(
+    version: int, correlation_id: int, batches: Sequence[PartitionBatch], *, timeout_ms: int
+) -> list[bytes]:
+    """The same for several partitions, one batch for each."""
+    body = encode_produce_request(version, batches, timeout_ms=timeout_ms)
     is_flexible = version >= FLEXIBLE_FROM
     header = _header(_PRODUCE_KEY, version, correlation_id, is_flexible=is_flexible)
-    size = len(header) + len(head) + len(records) + len(tail)
-    return LENGTH.pack(size) + header + head, records, tail
+    size = len(header) + sum(map(len, body))
+    return [LENGTH.pack(size), header, *body]
 
 
 def _header(api_key: int, version: int, correlation_id: int, *, is_flexible: bool) -> bytes:

@@ -22,6 +22,7 @@ from client.errors import DeliveryError
 from client.lease_keeper import LeaseKeeper
 from client.lease_request import TopicPartition
 from client.leased_partition import LeasedPartition
+from client.produce_request import PartitionBatch
 from client.ready_batch import ReadyBatch
 from client.sequenced_batch import Acknowledged, Identity, SequencedBatch
 from client.sequencer import Sequencer
@@ -208,8 +209,11 @@ class PartitionSender:
             if connection is None or self._must_refresh:
                 await self._find_leader()
                 connection = await cluster.leader(self.topic, self.partition)
+            # A batch that goes again goes alone: it may be what others would have to wait for.
             future = connection.produce(
-                self.topic, self.partition, self._data(batch), timeout_ms=self._commit_timeout_ms
+                PartitionBatch(self.topic, self.partition, self._data(batch)),
+                timeout_ms=self._commit_timeout_ms,
+                bytes_max=self._settings.request_bytes_max if batch.attempts == 1 else 0,
             )
         except (NoLeaderError, ConnectionFailedError) as error:
             self._last_reason = str(error)
@@ -308,8 +312,8 @@ class PartitionSender:
                 self._last_reason = answer.message
             self._perform(self._sequencer.on_answer(batch, answer))
 
-    def _read(self, response: Any) -> Answer:
-        one = response.responses[0].partition_responses[0]
+    def _read(self, one: Any) -> Answer:
+        """A partition's row of a Produce response."""
         hint = getattr(one, "current_leader", None)
         if hint is not None and hint.leader_id >= 0:
             self._around.cluster.note_leader(

@@ -21,14 +21,22 @@ from client.messages import (
     UnservedApiError,
     answer_size,
     decode_answer,
-    encode_produce,
+    encode_produce_of,
     encode_request,
     newest_version,
     served_versions,
 )
+from client.produce_queue import ProduceQueue
+from client.produce_request import PartitionBatch
+from client.receivers import Receiver, WholeAnswer
 from protocol.errors import DecodeError
 
 _PRODUCE: Final = "produce"
+_PRODUCES_PENDING_MAX: Final = 5
+"""Produce requests without an answer, above which small batches wait for each other: under load they
+leave in fewer requests, which cost both sides less, and otherwise at once."""
+_WAITING_BYTES_MAX: Final = 16 * 1024
+"""What waits so at most."""
 
 
 class _Pending(NamedTuple):
@@ -37,7 +45,7 @@ class _Pending(NamedTuple):
     api: str
     version: int
     correlation_id: int
-    future: asyncio.Future[Any]
+    receiver: Receiver
     deadline: float
     """In the loop's time."""
 
@@ -61,6 +69,10 @@ class PipelinedConnection:
         self._versions: dict[str, int] = {}
         self._correlation_id = 0
         self._pending: deque[_Pending] = deque()
+        self._queue = ProduceQueue()
+        self._will_look = False
+        """Whether the queue is looked at when the loop goes on."""
+        self._produces_pending = 0
         self._loop = asyncio.get_running_loop()
         self._watch: asyncio.TimerHandle | None = None
         self._reading = self._loop.create_task(self._read_answers())
@@ -98,15 +110,36 @@ class PipelinedConnection:
         return self._send(api, self._version(api), fields)
 
     def produce(
-        self, topic: str, partition: int, batch: bytes, *, timeout_ms: int
+        self, batch: PartitionBatch, *, timeout_ms: int, bytes_max: int = 0
     ) -> asyncio.Future[Any]:
-        """As `send`: one batch for one partition, with acks=all."""
-        version = self._version(_PRODUCE)
+        """As `send`: one batch, with acks=all; the future has the partition's row of the answer.
+
+        `bytes_max`: it may share a request of so many bytes with batches of other partitions: with those
+        given before the loop goes on, and while `_PRODUCES_PENDING_MAX` requests have no answer, with those
+        given before one has. 0: it goes alone, at once.
+        """
+        self._version(_PRODUCE)
         self._check_open()
-        parts = encode_produce(
-            version, self._correlation_id + 1, topic, partition, batch, timeout_ms=timeout_ms
-        )
-        return self._write(_PRODUCE, version, parts)
+        future: asyncio.Future[Any] = self._loop.create_future()
+        self._queue.add(batch, future, timeout_ms=timeout_ms, bytes_max=bytes_max)
+        if not self._will_look:
+            self._will_look = True
+            self._loop.call_soon(self._send_queued)
+        return future
+
+    def _send_queued(self) -> None:
+        self._will_look = False
+        while not self.is_closed:
+            is_busy = self._produces_pending >= _PRODUCES_PENDING_MAX
+            group = self._queue.pop(may_wait=is_busy, waiting_bytes_max=_WAITING_BYTES_MAX)
+            if group is None:
+                return
+            version = self._version(_PRODUCE)
+            parts = encode_produce_of(
+                version, self._correlation_id + 1, group.batches, timeout_ms=group.timeout_ms
+            )
+            self._write(_PRODUCE, version, parts, group)
+            self._produces_pending += 1
 
     def serves(self, api: str) -> bool:
         try:
@@ -138,18 +171,18 @@ class PipelinedConnection:
     def _send(self, api: str, version: int, fields: Mapping[str, Any]) -> asyncio.Future[Any]:
         self._check_open()
         frame = encode_request(api, version, self._correlation_id + 1, fields)
-        return self._write(api, version, (frame,))
+        answer = WholeAnswer(self._loop.create_future())
+        self._write(api, version, (frame,), answer)
+        return answer.future
 
-    def _write(self, api: str, version: int, parts: Sequence[bytes]) -> asyncio.Future[Any]:
+    def _write(self, api: str, version: int, parts: Sequence[bytes], receiver: Receiver) -> None:
         """Sends the parts of a frame that carries the next correlation id."""
         self._correlation_id += 1
-        future: asyncio.Future[Any] = self._loop.create_future()
         deadline = self._loop.time() + self._timeout_s
-        self._pending.append(_Pending(api, version, self._correlation_id, future, deadline))
+        self._pending.append(_Pending(api, version, self._correlation_id, receiver, deadline))
         self._writer.writelines(parts)
         if self._watch is None:
             self._watch = self._loop.call_at(deadline, self._check_deadline)
-        return future
 
     async def _read_answers(self) -> None:
         try:
@@ -167,9 +200,11 @@ class PipelinedConnection:
         # It stays pending until it could be read: if not, it fails with the others.
         pending = self._pending[0]
         answer = decode_answer(pending.api, pending.version, pending.correlation_id, frame)
+        pending.receiver.take(answer)
         self._pending.popleft()
-        if not pending.future.done():
-            pending.future.set_result(answer)
+        if pending.api == _PRODUCE:
+            self._produces_pending -= 1
+            self._send_queued()
 
     def _check_deadline(self) -> None:
         self._watch = None
@@ -187,8 +222,9 @@ class PipelinedConnection:
         if self._watch is not None:
             self._watch.cancel()
             self._watch = None
-        while self._pending:
-            future = self._pending.popleft().future
-            if not future.done():
-                future.set_exception(ConnectionFailedError(f"{self.address}: {reason}"))
-                future.exception()  # whoever waits gets it; nobody may be waiting any more
+        receivers: list[Receiver] = [pending.receiver for pending in self._pending]
+        self._pending.clear()
+        error = ConnectionFailedError(f"{self.address}: {reason}")
+        for receiver in receivers:
+            receiver.fail(error)
+        self._queue.fail(error)

@@ -17,6 +17,9 @@ class Settings:
     batch_bytes_max: int = 64 * 1024
     """Before compression. With `batch_records_max` it decides where a batch ends, and nothing else does."""
     compression: Codec = Codec.NONE
+    request_bytes_max: int = 64 * 1024
+    """Small batches of several partitions go to their leader in one request, up to this size, and are
+    answered when the last of them is committed. 0: each batch in a request of its own."""
     in_flight_max: int = IN_FLIGHT_MAX_DEFAULT
     """Batches in flight per partition. More than the broker's window (5, in Echoless
     `producer_state_batches_to_retain`) costs extra questions after a lost answer, never a record."""

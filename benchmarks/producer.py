@@ -1,0 +1,92 @@
+"""Our producer beside librdkafka: the same records to the same broker of Echoless.
+
+    python -m benchmarks.producer [--rounds N] [--records N]
+
+Both are idempotent, wait for all replicas, keep five batches in flight for a partition and end a batch at
+the same size. Two figures: records/s from the first record to the last acknowledgement, and microseconds of
+the client's processor time for a record, all of its threads together.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from benchmarks.pairs import in_turn, print_pair
+from client.producer import Producer
+from client.settings import Settings
+from tests.support.echoless import Echoless
+
+LOADS = ((1, 100, 65_536), (12, 100, 65_536), (12, 100, 1_500), (1, 1000, 65_536))
+"""Partitions, bytes of a value, bytes of a batch."""
+Load = tuple[int, int, int]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--records", type=int, default=100_000)
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as directory:
+        broker = Echoless(
+            Path(directory), {"log_retention_bytes": "500000000", "num_partitions": "12"}
+        )
+        broker.start()
+        try:
+            for load in LOADS:
+                compare(broker.kafka_address, load, arguments)
+        finally:
+            broker.kill()
+
+
+def compare(address: str, load: Load, arguments: argparse.Namespace) -> None:
+    def run(produce: Callable[[str, Load, int], None]) -> Mapping[str, float]:
+        begun, used = time.perf_counter(), time.process_time()
+        produce(address, load, arguments.records)
+        seconds, used = time.perf_counter() - begun, time.process_time() - used
+        return {"rate": arguments.records / seconds / 1000, "us": 1e6 * used / arguments.records}
+
+    pairs = in_turn(arguments.rounds, lambda: run(ours), lambda: run(librdkafka))
+    partitions, value_bytes, batch_bytes = load
+    name = f"{partitions} partitions, {value_bytes} B in {batch_bytes} B"
+    print_pair(f"{name}, 1000 records/s", pairs["rate"], "ours", "librdkafka")
+    print_pair(f"{name}, CPU us/record", pairs["us"], "ours", "librdkafka")
+
+
+def ours(address: str, load: Load, records: int) -> None:
+    partitions, value_bytes, batch_bytes = load
+    value = b"v" * value_bytes
+    with Producer(address, Settings(batch_bytes_max=batch_bytes)) as producer:
+        for number in range(records):
+            producer.send("load", value, partition=number % partitions)
+
+
+def librdkafka(address: str, load: Load, records: int) -> None:
+    from confluent_kafka import Producer as Librdkafka
+
+    partitions, value_bytes, batch_bytes = load
+    value = b"v" * value_bytes
+    producer = Librdkafka(
+        {
+            "bootstrap.servers": address,
+            "enable.idempotence": True,
+            "batch.size": batch_bytes,
+            "linger.ms": 5,
+            "queue.buffering.max.kbytes": 32 * 1024,
+        }
+    )
+    for number in range(records):
+        while True:
+            try:
+                producer.produce("load", value, partition=number % partitions)
+                break
+            except BufferError:
+                producer.poll(0.1)
+    producer.flush()
+
+
+if __name__ == "__main__":
+    main()
