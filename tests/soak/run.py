@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import contextlib
-import logging
+import json
+import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from testkit.admin import Admin, AdminError
 from testkit.clients.programs import PROGRAMS
 from testkit.faults import Faults
 from testkit.native import Native, NativeError
+from testkit.scenarios.recorder import PlayRecorder
 from testkit.scenarios.servers import Servers
 from tests.nemesis.judge import Evidence, Findings, judge
 from tests.soak.plan import ON_REQUESTS, Step, make_plan
@@ -33,8 +37,6 @@ _HEAL_S: Final = 60.0
 _ASK_AGAIN_S: Final = 0.1
 _NOT_FOUND: Final = 404
 _CLIENTS: Final = tuple(PROGRAMS)
-
-_logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,11 +61,18 @@ class Run:
         self._servers = Servers(options.brokers, settings)
         self._stopping = threading.Event()
         self._restarting = threading.Lock()
+        self._recorder = PlayRecorder()
 
     def run(self) -> Verdict:
         """From the first start to the verdict."""
         programs = [PROGRAMS[name] for name in self._options.clients]
-        with self._servers, ThreadPoolExecutor(_RULES_AT_A_TIME) as threads:
+        with (
+            self._servers,
+            closing(self._recorder),
+            ThreadPoolExecutor(_RULES_AT_A_TIME) as threads,
+        ):
+            for broker in self._servers.brokers.values():
+                self._recorder.follow(broker.admin)
             traffic = [
                 Traffic(program, number, self._options.seed)
                 for number, program in enumerate(programs)
@@ -82,7 +91,17 @@ class Run:
             for one in traffic:
                 one.join()
                 self._judge(one)
+            self._keep_events()
         return self.verdict
+
+    def _keep_events(self) -> None:
+        """Of a broken run, for `echoless trace` and for reading."""
+        broken = [row.client for row in self.verdict.rows if row.counts()]
+        for client in broken:
+            file = Path(tempfile.mkdtemp(prefix="soak-")) / f"{client}.jsonl"
+            events = self._recorder.events({client})
+            file.write_text("".join(json.dumps(event) + "\n" for event in events))
+            self.verdict.records.append(file)
 
     def _create_topic(self, name: str) -> None:
         native = Native(self._servers.brokers[1].native)
@@ -146,6 +165,7 @@ class Run:
             if not broker.is_running:
                 broker.wait_for_end()
                 broker.start()
+                self._recorder.follow(broker.admin)
                 self.verdict.hits["crash"] += 1
 
     # --- the end

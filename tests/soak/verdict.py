@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
@@ -42,6 +43,8 @@ class Verdict:
     hits: Counter[str] = field(default_factory=Counter)
     """How often they acted."""
     problems: list[str] = field(default_factory=list)
+    records: list[Path] = field(default_factory=list)
+    """What was decided about each client that something became of, for `echoless trace`."""
 
     @property
     def failures(self) -> list[str]:
@@ -88,4 +91,6 @@ class Verdict:
                 console.print(f"  {row.client}: {row.given_up}", markup=False, highlight=False)
         for line in self.limitations:
             console.print(f"known: {line}", markup=False, highlight=False)
+        for path in self.records:
+            console.print(f"  every decision: {path}", markup=False, highlight=False)
         console.print("kept" if not self.failures else f"BROKEN: {'; '.join(self.failures)}")
