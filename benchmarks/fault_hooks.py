@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import functools
 import gc
 import struct
 import tempfile
@@ -192,11 +193,12 @@ def compare(
     for candidate in (hooks, bypassed, control):
         runner.run(candidate.start())
         measure(candidate)  # warm
-    name = f"{log_flush.value}, CPU us/request"
-    pairs = in_turn(rounds, lambda: measure(hooks), lambda: measure(bypassed))
-    print_pair(name, pairs["us"], "hooks", "bypassed")
-    pairs = in_turn(rounds, lambda: measure(control), lambda: measure(bypassed))
-    print_pair(name, pairs["us"], "bypassed", "bypassed")
+    figures = {
+        name: in_turn(rounds, functools.partial(measure, one), functools.partial(measure, bypassed))
+        for name, one in (("hooks", hooks), ("bypassed", control))
+    }
+    for name, pairs in figures.items():
+        print_pair(f"{log_flush.value}, CPU us/request", pairs["us"], name, "bypassed")
     for candidate in (hooks, bypassed, control):
         runner.run(candidate.stop())
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from protocol.record_batch import Buffer
@@ -43,9 +44,8 @@ class WatchedFile:
         self.close = file.close
         self.watch(faults)
 
-    @property
-    def size(self) -> int:
-        return self._file.size
+    # In C, as every append asks for it: a method would cost as much as all the rest of this class.
+    size = property(attrgetter("_file.size"))
 
     def watch(self, faults: FileFaults | None) -> None:
         """These rules from now on, or none."""
