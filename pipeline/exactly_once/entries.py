@@ -47,6 +47,8 @@ class Begin:
     """The numbers of the stretches, all under one producer id and epoch."""
 
     query_id: str
+    cluster_id: str
+    """Of the brokers: a producer id means nothing to others."""
     identity: Identity
     timestamp_ms: int
     """What rows without a timestamp get."""
@@ -75,6 +77,7 @@ class End:
     """Everything is stored. The next batch goes on from `state`."""
 
     query_id: str
+    cluster_id: str
     rows: int
     targets: tuple[Target, ...]
     state: ProducerState
@@ -127,6 +130,7 @@ class _Reader:
         fields = self._fields
         return Begin(
             query_id=fields["query_id"],
+            cluster_id=fields["cluster_id"],
             identity=Identity(**fields["identity"]),
             timestamp_ms=fields["timestamp_ms"],
             partition_counts=fields["partition_counts"],
@@ -137,6 +141,7 @@ class _Reader:
         fields = self._fields
         return End(
             query_id=fields["query_id"],
+            cluster_id=fields["cluster_id"],
             rows=fields["rows"],
             targets=tuple(Target(**one) for one in fields["targets"]),
             state=ProducerState.from_json(json.dumps(fields["state"])),

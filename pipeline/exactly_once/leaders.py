@@ -21,6 +21,13 @@ from pipeline.exactly_once.errors import SinkError
 from protocol.errors import ErrorCode
 
 _LATEST: Final = -1
+_NO_TOPICS: Final = {
+    "topics": [],
+    "allow_auto_topic_creation": False,
+    "include_cluster_authorized_operations": False,
+    "include_topic_authorized_operations": False,
+}
+_DESCRIBE: Final = "describe_producers"
 _FETCH_BYTES: Final = 1024 * 1024
 _FETCH_WAIT_MS: Final = 500
 _FINAL: Final = (ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.UNSUPPORTED_VERSION)
@@ -42,6 +49,7 @@ class Leaders:
     def __init__(self, bootstrap_servers: str, settings: Settings) -> None:
         self._settings = settings
         self._runner = asyncio.Runner()
+        self._cluster_id: str | None = None
         self._cluster = Cluster(
             parse_addresses(bootstrap_servers),
             timeout_s=settings.request_timeout_s,
@@ -54,6 +62,13 @@ class Leaders:
     def __exit__(self, *_: object) -> None:
         self._runner.run(self._cluster.close())
         self._runner.close()
+
+    def cluster_id(self) -> str:
+        """Raises `SinkError`."""
+        if self._cluster_id is None:
+            answer = self._run(lambda: self._cluster.ask_any("metadata", _NO_TOPICS), "metadata")
+            self._cluster_id = str(getattr(answer, "cluster_id", None) or "")
+        return self._cluster_id
 
     def partition_count(self, topic: str) -> int:
         """Raises `SinkError`."""
@@ -150,12 +165,14 @@ async def _ask_leader(
     leader: PipelinedConnection, targets: list[TopicPartition], producer_id: int
 ) -> dict[TopicPartition, Standing]:
     """The order matters: what is stored when the producer is described may lie behind the offset."""
+    if not leader.serves(_DESCRIBE):
+        raise SinkError(f"{leader.address} does not serve {_DESCRIBE}; Kafka does from 2.8 on")
     offsets, described = await asyncio.gather(
         leader.send("list_offsets", _offset_question(targets)),
-        leader.send("describe_producers", {"topics": _by_topic(targets, "partition_indexes")}),
+        leader.send(_DESCRIBE, {"topics": _by_topic(targets, "partition_indexes")}),
     )
     ends = _by_target(offsets.topics, "list_offsets")
-    producers = _by_target(described.topics, "describe_producers")
+    producers = _by_target(described.topics, _DESCRIBE)
     return {
         target: Standing(int(ends[target].offset), _entry(producers[target], producer_id))
         for target in targets

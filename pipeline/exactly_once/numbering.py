@@ -72,6 +72,7 @@ class Numbering:
 
     def open(self) -> None:
         """Takes up what earlier attempts have begun. Raises `SinkError`."""
+        self._check_cluster()
         while self._ledger.begins and self._ledger.end is None and self._identity is None:
             self._take_up()
 
@@ -143,7 +144,7 @@ class Numbering:
     # --- the first attempt -----------------------------------------------------------------------
 
     def _begin(self, targets: list[TopicPartition]) -> bool:
-        previous = self._ledger.previous
+        previous = self._previous()
         if previous is None:
             identity = self._leaders.new_identity()
             return self._add(identity, self._leaders.ask(targets, identity.producer_id))
@@ -155,9 +156,15 @@ class Numbering:
             identity = self._next_identity(identity)
         return self._add(identity, {target: standings[target] for target in targets})
 
+    def _previous(self) -> End | None:
+        """How the batch before this one has ended, if that was in this cluster."""
+        previous = self._ledger.previous
+        is_here = previous is not None and previous.cluster_id == self._leaders.cluster_id()
+        return previous if is_here else None
+
     def _previous_sequences(self, identity: Identity) -> dict[TopicPartition, int]:
         """Where the batch before this one left the partitions, under this identity."""
-        previous = self._ledger.previous
+        previous = self._previous()
         if previous is None or _identity_of(previous) != identity:
             return {}
         return {
@@ -175,6 +182,7 @@ class Numbering:
         sequences = self._previous_sequences(identity)
         begin = Begin(
             query_id=self._ledger.place.query_id,
+            cluster_id=self._leaders.cluster_id(),
             identity=identity,
             timestamp_ms=self.timestamp_ms,
             partition_counts={
@@ -255,6 +263,16 @@ class Numbering:
                     f"{self._ledger.place}: {target} knows epoch {found.producer_epoch} of producer "
                     f"{identity.producer_id}, the ledger {identity.producer_epoch}: another attempt "
                     "has gone on, or the ledger is an old copy"
+                )
+
+    def _check_cluster(self) -> None:
+        """A batch that is under way cannot move: what is stored stays where it is."""
+        for begin in self._ledger.begins if self._ledger.end is None else ():
+            if begin.cluster_id != self._leaders.cluster_id():
+                raise SinkError(
+                    f"{self._ledger.place} was begun on cluster {begin.cluster_id}, and this is "
+                    f"{self._leaders.cluster_id()}: run it there to its end, or begin anew with "
+                    "another name"
                 )
 
     def _current_stretches(self) -> dict[TopicPartition, Stretch]:

@@ -145,6 +145,7 @@ class _Attempt:
         counts = {target: found.rows for target, found in self._fingerprints.items()}
         end = End(
             query_id=self._place.query_id,
+            cluster_id=self._leaders.cluster_id(),
             rows=self._rows,
             targets=tuple(
                 Target(topic=t.topic, partition=t.partition, rows=f.rows, fingerprint=str(f))

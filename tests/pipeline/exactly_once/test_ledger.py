@@ -47,6 +47,7 @@ def begin(*, partition: int = 0) -> Begin:
     stretch = Stretch(topic="t", partition=partition, sequence=0, rows_before=0, log_end_offset=9)
     return Begin(
         query_id=QUERY,
+        cluster_id="c",
         identity=IDENTITY,
         timestamp_ms=1,
         partition_counts={"t": 2},
@@ -56,7 +57,7 @@ def begin(*, partition: int = 0) -> Begin:
 
 def end() -> End:
     state = ProducerState(producer_id=4000, producer_epoch=0)
-    return End(query_id=QUERY, rows=0, targets=(), state=state)
+    return End(query_id=QUERY, cluster_id="c", rows=0, targets=(), state=state)
 
 
 @pytest.fixture

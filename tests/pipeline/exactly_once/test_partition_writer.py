@@ -14,10 +14,12 @@ from pipeline.exactly_once.partition_writer import Written, write_partition
 from tests.pipeline.exactly_once.attempts import (
     PARTITIONS,
     TOPIC,
+    Attempts,
     all_values,
     place,
     rows,
 )
+from tests.pipeline.exactly_once.broker_thread import BrokerThread
 
 
 def test_each_row_is_stored_once_and_in_order(attempts, broker):
@@ -246,6 +248,22 @@ def test_what_was_deleted_cannot_be_compared(attempts, broker):
     broker.delete_records(TOPIC, PARTITIONS)
     with pytest.raises(SinkError, match=r"cannot be read back: .*are deleted"):
         attempts.run([rows(1000)])
+
+
+def test_a_batch_does_not_move_to_another_cluster(attempts, tmp_path):
+    """What was begun there ends there; the next batch takes an id of its own."""
+    attempts.run([rows(100)])
+    attempts.run([rows(10, 100)], batch_id=1)
+    attempts.lose_end(1)
+    with BrokerThread(tmp_path / "other", num_partitions=PARTITIONS) as other:
+        elsewhere = Attempts(other, attempts.ledger)
+        with pytest.raises(SinkError, match="was begun on cluster"):
+            elsewhere.run([rows(10, 100)], batch_id=1)
+        attempts.run([rows(10, 100)], batch_id=1)
+        elsewhere.run([rows(10, 110)], batch_id=2)
+        assert elsewhere.stored() == all_values(10, 110)
+    assert elsewhere.begins(2)[0].stretches[0].sequence == 0
+    assert attempts.stored() == all_values(110)
 
 
 def _take_up_nothing(numbering: Numbering) -> None:
