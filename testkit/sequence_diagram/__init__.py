@@ -13,7 +13,8 @@ from collections.abc import Iterable
 
 from testkit.sequence_diagram import mermaid, svg, text
 from testkit.sequence_diagram.folding import fold
-from testkit.sequence_diagram.model import Event, build_diagram
+from testkit.sequence_diagram.lives import Event
+from testkit.sequence_diagram.model import build_diagram
 from testkit.sequence_diagram.steps import Diagram
 
 __all__ = ["render_mermaid", "render_svg", "render_text"]

@@ -9,10 +9,11 @@ batches.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from collections.abc import Iterable
+from typing import Final
 
 from testkit.sequence_diagram.letters import Letters
+from testkit.sequence_diagram.lives import Connection, Event, connection_of, with_lives
 from testkit.sequence_diagram.producer_lines import ProducerLines, is_request
 from testkit.sequence_diagram.steps import (
     Batch,
@@ -28,8 +29,6 @@ from testkit.sequence_diagram.steps import (
     Verdict,
 )
 from testkit.sequence_diagram.wording import fault_text
-
-Event = Mapping[str, Any]
 
 _UNKNOWN_CORRELATION: Final = 0
 _REQUEST_FATES: Final = {"drop_request": Fate.LOST, "close_before": Fate.BROKEN}
@@ -50,7 +49,7 @@ def build_diagram(events: Iterable[Event]) -> Diagram:
     brokers = sorted({event["broker_id"] for event in recorded if "broker_id" in event}) or [0]
     if len(brokers) > 1:
         recorded.sort(key=lambda event: event["time_ms"])
-    return _Builder(recorded, brokers).build()
+    return _Builder(list(with_lives(recorded)), brokers).build()
 
 
 class _Builder:
@@ -61,10 +60,10 @@ class _Builder:
         self._letters = Letters()
         self._steps: list[Step] = []
         self._stored: list[Stored] = []
-        self._latest: dict[tuple[int, int, int], Exchange] = {}
-        """The latest exchange of each broker, connection and correlation id."""
-        self._silent: set[tuple[int, int]] = set()
-        """Connections of a broker in which no answer arrives any more."""
+        self._latest: dict[tuple[Connection, int], Exchange] = {}
+        """The latest exchange of each connection and correlation id."""
+        self._silent: set[Connection] = set()
+        """In which no answer arrives any more."""
 
     def build(self) -> Diagram:
         for event in self._events:
@@ -118,7 +117,7 @@ class _Builder:
         action = event["action"]
         exchange.faults.append(_fault(event))
         if action in _SILENCING and exchange.faults[-1].field("later") != "send":
-            self._silent.add(_connection(event))
+            self._silent.add(connection_of(event))
         exchange.request = _REQUEST_FATES.get(action, exchange.request)
         exchange.response = _RESPONSE_FATES.get(action, exchange.response)
         if action == "crash":
@@ -147,7 +146,7 @@ class _Builder:
             sent=[],
             faults=[],
         )
-        if _connection(event) in self._silent:
+        if connection_of(event) in self._silent:
             exchange.response, exchange.is_behind_a_loss = Fate.LOST, True
         self._latest[_key(event)] = exchange
         self._steps.append(exchange)
@@ -186,12 +185,8 @@ def _fault(event: Event) -> Fault:
     return Fault(event["rule"], event["action"], event.get("detail", ""))
 
 
-def _connection(event: Event) -> tuple[int, int]:
-    return event.get("broker_id", 0), event["connection_id"]
-
-
-def _key(event: Event) -> tuple[int, int, int]:
-    return *_connection(event), event["correlation_id"]
+def _key(event: Event) -> tuple[Connection, int]:
+    return connection_of(event), event["correlation_id"]
 
 
 def _batch(event: Event) -> Batch:

@@ -8,18 +8,14 @@ connections, which take turns: first one, then the other, then the first again.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final
 
+from testkit.sequence_diagram.lives import Connection, Event, connection_of
 from testkit.sequence_diagram.steps import Line
-
-Event = Mapping[str, Any]
 
 _Identity = tuple[str, int]
 """Client id (or address) and producer id; -1 for a request that carries none."""
-_Connection = tuple[int, int]
-"""Broker id and connection id."""
 
 NO_PRODUCER: Final = -1
 
@@ -31,13 +27,13 @@ class ProducerLines:
         requests = [event for event in events if is_request(event)]
         self._by_connection = _identities(requests)
         self._taking_turns = _taking_turns(requests)
-        self._indexes: dict[tuple[_Identity, _Connection | None], int] = {}
+        self._indexes: dict[tuple[_Identity, Connection | None], int] = {}
         self.lines: list[Line] = []
 
     def index(self, event: Event) -> int:
         """The line of the request that the event is about."""
         identity = self._identity(event)
-        connection = _connection(event) if identity in self._taking_turns else None
+        connection = connection_of(event) if identity in self._taking_turns else None
         key = identity, connection
         if key not in self._indexes:
             self._indexes[key] = len(self.lines)
@@ -48,7 +44,7 @@ class ProducerLines:
         """Of a request without a batch: the one that its connection has shown by others."""
         identity = _identity(event)
         if identity[1] == NO_PRODUCER:
-            return self._by_connection.get(_connection(event), identity)
+            return self._by_connection.get(connection_of(event), identity)
         return identity
 
 
@@ -57,28 +53,28 @@ def is_request(event: Event) -> bool:
     return event["event"] == "decision" or (event["event"] == "fault" and bool(event["api"]))
 
 
-def _identities(requests: Sequence[Event]) -> dict[_Connection, _Identity]:
-    found: dict[_Connection, _Identity] = {}
+def _identities(requests: Sequence[Event]) -> dict[Connection, _Identity]:
+    found: dict[Connection, _Identity] = {}
     for event in requests:
         identity = _identity(event)
         if identity[1] != NO_PRODUCER:
-            found.setdefault(_connection(event), identity)
+            found.setdefault(connection_of(event), identity)
     return found
 
 
 def _taking_turns(requests: Sequence[Event]) -> set[_Identity]:
     """Identities that went back to a connection after they had used another one of that broker."""
-    current: dict[tuple[_Identity, int], int] = {}
-    left: defaultdict[tuple[_Identity, int], set[int]] = defaultdict(set)
+    current: dict[tuple[_Identity, int], Connection] = {}
+    left: set[tuple[_Identity, Connection]] = set()
     found = set()
     for event in requests:
-        identity, (broker, connection) = _identity(event), _connection(event)
-        key = identity, broker
-        if connection in left[key]:
+        identity, connection = _identity(event), connection_of(event)
+        if (identity, connection) in left:
             found.add(identity)
+        key = identity, connection[0]
         before = current.get(key, connection)
         if before != connection:
-            left[key].add(before)
+            left.add((identity, before))
         current[key] = connection
     return found
 
@@ -91,13 +87,9 @@ def _identity(event: Event) -> _Identity:
     return event.get("client_id") or event.get("address") or "client", producer_id
 
 
-def _connection(event: Event) -> _Connection:
-    return event.get("broker_id", 0), event["connection_id"]
-
-
-def _line(identity: _Identity, connection: _Connection | None) -> Line:
+def _line(identity: _Identity, connection: Connection | None) -> Line:
     name, producer_id = identity
     details = [] if producer_id == NO_PRODUCER else [f"producer id {producer_id}"]
     if connection is not None:
-        details.append(f"connection {connection[1]}")
+        details.append(f"connection {connection[-1]}")
     return Line(name, ", ".join(details))

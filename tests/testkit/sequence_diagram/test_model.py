@@ -178,6 +178,20 @@ def test_two_that_live_at_once_are_told_apart_by_their_connections() -> None:
     assert diagram.producers[1].detail == "producer id 4000, connection 2"
 
 
+def test_broker_that_starts_again_has_other_connections() -> None:
+    """Its numbers begin anew: what was silent or taken in its earlier life is forgotten."""
+    recording = Recording()
+    recording.append(A, connection_id=1, correlation_id=1)
+    recording.append(B, connection_id=2, correlation_id=1)
+    recording.hit("drop_response", B, connection_id=2, correlation_id=1)
+    recording.append(C, connection_id=1, correlation_id=1, number=1)
+    recording.append(D, connection_id=2, correlation_id=1, number=2)
+    diagram = build_diagram(recording.events)
+    fates = [exchange.response for exchange in _exchanges(diagram)]
+    assert fates == [Fate.ARRIVED, Fate.LOST, Fate.ARRIVED, Fate.ARRIVED]
+    assert len(diagram.producers) == 1, "nobody went back to a connection of an earlier life"
+
+
 def test_request_without_a_batch_is_on_the_line_of_its_connection() -> None:
     """A faulted metadata request does not make another producer."""
     recording = Recording()
