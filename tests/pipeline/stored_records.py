@@ -13,10 +13,11 @@ def stored_records(address: str, topic: str, partition: int) -> list[Record]:
     """In the order of their offsets, which may have gaps; only what is committed."""
     records: list[Record] = []
     with PartitionLeader(address, topic, partition) as leader:
-        offset, end = leader.ask_offset(EARLIEST), leader.ask_offset(LATEST)
+        start, end = leader.ask_offset(EARLIEST), leader.ask_offset(LATEST)
+        offset = start
         while offset < end:
             for header, batch in split(leader.fetch(offset)):
-                records += read_records(batch)
+                records += [one for one in read_records(batch) if one.offset >= start]
                 offset = header.last_offset + 1
     return records
 

@@ -17,7 +17,7 @@ from tests.toolchain import require
 
 pytestmark = [pytest.mark.spark, pytest.mark.crash]
 
-_RECORDS = 60_000
+_RECORDS = 30_000
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def _arguments(clusters: tuple[str, str], checkpoint: Path, *more: str) -> tuple
     source, target = clusters
     return (
         *("mirror", "--from", source, "--to", target, "--topics", "orders", "--create-topics"),
-        *("--checkpoint", str(checkpoint), "--batch-records", "20000", *more),
+        *("--checkpoint", str(checkpoint), "--batch-records", "10000", *more),
     )
 
 

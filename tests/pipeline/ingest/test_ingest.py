@@ -1,0 +1,240 @@
+"""Files become records, in a Spark that the tests share."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from protocol.records import Record
+from tests.pipeline.exactly_once.broker_thread import BrokerThread
+from tests.pipeline.stored_records import count_stored, stored_records
+from tests.toolchain import require
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from pipeline.streaming.counted_writer import Written
+    from pipeline.streaming.job import Job
+
+pytestmark = pytest.mark.spark
+
+_PARTITIONS = 2
+_SPLIT_BYTES = 2000
+
+
+class Ingests:
+    """Runs over the files of one directory, all on one checkpoint."""
+
+    def __init__(self, spark: SparkSession, address: str, directory: Path) -> None:
+        self.spark = spark
+        self.address = address
+        self.files = directory / "files"
+        self.files.mkdir()
+        self._checkpoint = directory / "checkpoint"
+
+    def job(self) -> Job:
+        from pipeline.streaming.figures import Figures
+        from pipeline.streaming.job import Job
+
+        return Job(kind="ingest", name="ingest", metrics_listen=None, figures=Figures())
+
+    def run(
+        self,
+        *,
+        job: Job | None = None,
+        watch_s: float | None = None,
+        write: Callable[[DataFrame, int], Sequence[Written]] | None = None,
+        **settings: Any,
+    ) -> None:
+        """Until all files are done. `settings`: fields of `IngestSettings`."""
+        from pipeline.exactly_once.ledger_files import LocalFiles
+        from pipeline.ingest.plan import Plan
+        from pipeline.ingest.run import Ingest
+        from pipeline.ingest.settings import IngestSettings
+
+        given = {"reader_options": {}, "split_bytes": _SPLIT_BYTES, **settings}
+        ingest = Ingest(
+            session=self.spark,
+            plan=Plan(LocalFiles(self._checkpoint)),
+            settings=IngestSettings(topic="rows", **given),
+            paths=[str(self.files)],
+            watch_s=watch_s,
+        )
+        (job or self.job()).run(ingest.run, write or self.write)
+
+    def write(self, frame: DataFrame, batch_id: int) -> Sequence[Written]:
+        """Through the real sink."""
+        from pipeline.exactly_once import ExactlyOnceSink
+
+        ledger = str(self._checkpoint / "ledger")
+        sink = ExactlyOnceSink(self.address, name="ingest", ledger=ledger, topic="rows")
+        return sink.write(frame, batch_id)
+
+    def stored(self) -> list[Record]:
+        """Of all partitions, one after the other."""
+        return [
+            one for part in range(_PARTITIONS) for one in stored_records(self.address, "rows", part)
+        ]
+
+
+@pytest.fixture
+def ingests(spark: SparkSession, tmp_path: Path) -> Iterator[Ingests]:
+    require("java")
+    with BrokerThread(tmp_path / "broker", num_partitions=_PARTITIONS) as broker:
+        yield Ingests(spark, broker.address, tmp_path)
+
+
+def test_parquet_rows_become_json(ingests: Ingests) -> None:
+    """By itself the value is the whole row, nulls included; names may have any characters."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    table = pa.table({"id": [1, 2], "a name": ["x", None], "nested": [{"n": 1}, {"n": 2}]})
+    pq.write_table(table, ingests.files / "one [1].parquet")
+    ingests.run(format="parquet")
+    assert sorted(json.loads(one.value or b"")["id"] for one in ingests.stored()) == [1, 2]
+    rows = {json.loads(one.value or b"")["id"]: one for one in ingests.stored()}
+    assert json.loads(rows[2].value or b"") == {"id": 2, "a name": None, "nested": {"n": 2}}
+    assert rows[1].key is None
+
+
+def test_csv_columns_become_what_they_are_named_for(ingests: Ingests) -> None:
+    """Key, value, partition and timestamp, from text; a file in several pieces has each row once."""
+    lines = [
+        f"{number},{number % 2},value {number},{1_795_000_000_000 + number}"
+        for number in range(500)
+    ]
+    (ingests.files / "a.csv").write_text("\n".join(["id,p,v,t", *lines, ""]))
+    ingests.run(
+        format="csv",
+        key_column="id",
+        value_column="v",
+        partition_column="p",
+        timestamp_column="t",
+        schema="id string, p int, v string, t long",
+    )
+    for partition in range(_PARTITIONS):
+        stored = stored_records(ingests.address, "rows", partition)
+        wanted = [
+            (b"%d" % number, b"value %d" % number, 1_795_000_000_000 + number)
+            for number in range(partition, 500, 2)
+        ]
+        assert sorted((one.key, one.value, one.timestamp) for one in stored) == sorted(wanted)
+
+
+def test_json_lines_are_stored_as_they_are(ingests: Ingests) -> None:
+    """Not a space is changed; fields are looked up for key and timestamp, and blank lines left out."""
+    line = '{"id":7,  "when":"2026-11-21T07:00:00Z", "x":1.50}'
+    (ingests.files / "a.json").write_text(f"{line}\n\n" + '{"when":"1795000000123"}\n')
+    ingests.run(format="json", key_column="id", timestamp_column="when")
+    first, second = sorted(ingests.stored(), key=lambda one: one.timestamp, reverse=True)
+    when = datetime(2026, 11, 21, 7, tzinfo=UTC).timestamp() * 1000
+    assert (first.key, first.value, first.timestamp) == (b"7", line.encode(), when)
+    assert (second.key, second.timestamp) == (None, 1_795_000_000_123)
+
+
+def test_a_batch_that_was_not_marked_done_stores_nothing_again(ingests: Ingests) -> None:
+    """A run that dies behind the sink's last acknowledgement leaves only the mark to the next one."""
+    import typer
+
+    _write_numbers(ingests, "a.json", range(300))
+
+    def write_and_die(frame: DataFrame, batch_id: int) -> Sequence[Written]:
+        from pipeline.exactly_once.errors import SinkError
+
+        ingests.write(frame, batch_id)
+        raise SinkError("dead")
+
+    with pytest.raises(typer.Exit):
+        ingests.run(format="json", write=write_and_die)
+    job = ingests.job()
+    ingests.run(format="json", job=job)
+    assert _numbers(ingests.stored()) == list(range(300))
+    assert job.figures.repeats == 300
+
+
+def test_pieces_do_not_depend_on_the_machine(ingests: Ingests) -> None:
+    """A batch is divided by the files alone, however many cores Spark has."""
+    _write_numbers(ingests, "a.json", range(1000))
+    seen = []
+
+    def look(frame: DataFrame, batch_id: int) -> Sequence[Written]:
+        seen.append([part for part in frame.rdd.glom().collect() if part])
+        frame.write.format("noop").mode("overwrite").save()
+        raise _SeenError
+
+    for cores in ("1", "16"):
+        ingests.spark.conf.set("spark.sql.leafNodeDefaultParallelism", cores)
+        with pytest.raises(_SeenError):
+            ingests.run(format="json", write=look)
+    ingests.spark.conf.unset("spark.sql.leafNodeDefaultParallelism")
+    assert seen[0] == seen[1]
+    assert len(seen[0]) > 1
+
+
+class _SeenError(Exception):
+    pass
+
+
+def test_in_order_rows_stay_in_the_order_of_the_files(ingests: Ingests) -> None:
+    """The oldest file first, each from its first row to its last."""
+    for age, (name, numbers) in enumerate({"b": range(300), "a": range(300, 900)}.items()):
+        path = _write_numbers(ingests, f"{name}.json", numbers)
+        os.utime(path, (1_790_000_000 + age, 1_790_000_000 + age))
+    ingests.run(format="json", in_order=True)
+    for partition in range(_PARTITIONS):
+        stored = stored_records(ingests.address, "rows", partition)
+        numbers = [json.loads(one.value or b"")["n"] for one in stored]
+        assert numbers == sorted(numbers)
+    assert _numbers(ingests.stored()) == list(range(900))
+
+
+def test_watching_takes_files_that_come_later(ingests: Ingests) -> None:
+    """Until it is asked to stop; a batch that has begun is finished."""
+    _write_numbers(ingests, "a.json", range(50))
+    job = ingests.job()
+    errors: list[BaseException] = []
+
+    def add_then_stop() -> None:
+        try:
+            _wait(lambda: count_stored(ingests.address, "rows", _PARTITIONS) == 50)
+            hidden = _write_numbers(ingests, "_b.json", range(50, 80))
+            hidden.rename(ingests.files / "b.json")
+            _wait(lambda: count_stored(ingests.address, "rows", _PARTITIONS) == 80)
+        except BaseException as error:  # noqa: BLE001  shown by the test's own thread
+            errors.append(error)
+        finally:
+            job.stop.make()
+
+    thread = threading.Thread(target=add_then_stop)
+    thread.start()
+    ingests.run(format="json", job=job, watch_s=0.05)
+    thread.join()
+    assert not errors
+    assert _numbers(ingests.stored()) == list(range(80))
+
+
+def _wait(holds: Callable[[], bool]) -> None:
+    pause = threading.Event()
+    for _ in range(1200):
+        if holds():
+            return
+        pause.wait(0.1)
+    raise AssertionError("it did not happen in two minutes")
+
+
+def _write_numbers(ingests: Ingests, name: str, numbers: range) -> Path:
+    path = ingests.files / name
+    path.write_text("".join(f'{{"n": {number}}}\n' for number in numbers))
+    return path
+
+
+def _numbers(records: list[Record]) -> list[int]:
+    return sorted(json.loads(one.value or b"")["n"] for one in records)
