@@ -11,28 +11,28 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
-from client.sequencer import BAD_NEWS_MAX, EPOCH_MAX, Found, Identity
+from client.sequencer import BAD_NEWS_MAX, EPOCH_MAX, Identity
 from client.state import PartitionState, ProducerState
 from pipeline.exactly_once.entries import Begin, End, Stretch, TopicPartition
 from pipeline.exactly_once.errors import SinkError
 from pipeline.exactly_once.leaders import Leaders, Standing
 from pipeline.exactly_once.ledger import Ledger
-from protocol.sequence import DISTANCE_MAX, SEQUENCE_MAX, increment
+from pipeline.exactly_once.stretches import (
+    Portion,
+    agrees,
+    count_found,
+    current_stretches,
+    identity_of,
+    portions_of,
+)
+from protocol.sequence import increment
 
 BAD_NEWS_PAUSE_S: Final = 0.5
 
 CountStored = Callable[[Stretch, Identity, int], int]
 """Counts in the log how many records of a stretch there are before an offset."""
-
-
-class Portion(NamedTuple):
-    """Rows of a stretch that are stored."""
-
-    stretch: Stretch
-    identity: Identity
-    rows: int
 
 
 class Numbering:
@@ -83,7 +83,7 @@ class Numbering:
         """
         if self._ledger.end is not None:
             return True
-        known = self._current_stretches()
+        known = current_stretches(self._ledger.begins)
         new = [target for target in targets if target not in known]
         if not new:
             return True
@@ -98,21 +98,7 @@ class Numbering:
 
     def portions(self, rows: Mapping[TopicPartition, int]) -> dict[TopicPartition, list[Portion]]:
         """Under which numbers the first `rows` of each target are stored, in their order."""
-        by_target: dict[TopicPartition, list[tuple[Identity, Stretch]]] = {}
-        for begin in self._ledger.begins:
-            for stretch in begin.stretches:
-                by_target.setdefault(stretch.target, []).append((begin.identity, stretch))
-        found = {}
-        for target, parts in by_target.items():
-            ends = [stretch.rows_before for _, stretch in parts[1:]] + [rows.get(target, 0)]
-            portions = [
-                Portion(stretch, identity, end - stretch.rows_before)
-                for (identity, stretch), end in zip(parts, ends, strict=True)
-                if end > stretch.rows_before
-            ]
-            if portions:
-                found[target] = portions
-        return found
+        return portions_of(self._ledger.begins, rows)
 
     def state(self) -> ProducerState:
         """Where a producer begins that is given the rows behind the stored ones."""
@@ -122,7 +108,7 @@ class Numbering:
         """Where the next record goes, when so many of the batch's rows are stored."""
         assert self._identity is not None
         sequences = self._previous_sequences(self._identity)
-        for target, stretch in self._current_stretches().items():
+        for target, stretch in current_stretches(self._ledger.begins).items():
             count = rows.get(target, stretch.rows_before) - stretch.rows_before
             sequences[target] = increment(stretch.sequence, count)
         producer_id, epoch = self._identity
@@ -148,11 +134,11 @@ class Numbering:
         if previous is None:
             identity = self._leaders.new_identity()
             return self._add(identity, self._leaders.ask(targets, identity.producer_id))
-        identity = _identity_of(previous)
+        identity = identity_of(previous)
         sequences = self._previous_sequences(identity)
         standings = self._leaders.ask({*sequences, *targets}, identity.producer_id)
         expected = {target: sequences.get(target, 0) for target in standings}
-        if not all(_agrees(standings[t].found, identity, expected[t]) for t in standings):
+        if not all(agrees(standings[t].found, identity, expected[t]) for t in standings):
             identity = self._next_identity(identity)
         return self._add(identity, {target: standings[target] for target in targets})
 
@@ -165,7 +151,7 @@ class Numbering:
     def _previous_sequences(self, identity: Identity) -> dict[TopicPartition, int]:
         """Where the batch before this one left the partitions, under this identity."""
         previous = self._previous()
-        if previous is None or _identity_of(previous) != identity:
+        if previous is None or identity_of(previous) != identity:
             return {}
         return {
             TopicPartition(one.topic, one.partition): one.next_sequence
@@ -220,13 +206,13 @@ class Numbering:
         for attempt in range(BAD_NEWS_MAX):
             if attempt:  # a leader that has just become one may not know better
                 time.sleep(BAD_NEWS_PAUSE_S)
-            stretches = self._current_stretches()
+            stretches = current_stretches(self._ledger.begins)
             expected = self._previous_sequences(identity)
             standings = self._leaders.ask({*stretches, *expected}, identity.producer_id)
             self._check_not_fenced(standings, identity)
             idle = [t for t in expected if t not in stretches]
-            counts = {t: _count(standings[t].found, identity, s) for t, s in stretches.items()}
-            is_known = all(_agrees(standings[t].found, identity, expected[t]) for t in idle)
+            counts = {t: count_found(standings[t].found, identity, s) for t, s in stretches.items()}
+            is_known = all(agrees(standings[t].found, identity, expected[t]) for t in idle)
             if is_known and None not in counts.values():
                 break
         self._settle(identity, standings, counts, is_known=is_known)
@@ -239,7 +225,7 @@ class Numbering:
         *,
         is_known: bool,
     ) -> None:
-        stretches = self._current_stretches()
+        stretches = current_stretches(self._ledger.begins)
         for target, count in counts.items():
             stretch = stretches[target]
             if count is None:
@@ -275,44 +261,8 @@ class Numbering:
                     "another name"
                 )
 
-    def _current_stretches(self) -> dict[TopicPartition, Stretch]:
-        begins = self._ledger.begins
-        return {
-            stretch.target: stretch
-            for begin in begins
-            if begin.identity == begins[-1].identity
-            for stretch in begin.stretches
-        }
-
     def _next_identity(self, identity: Identity) -> Identity:
         producer_id, epoch = identity
         if epoch == EPOCH_MAX:
             return self._leaders.new_identity()
         return Identity(producer_id, epoch + 1)
-
-
-def _identity_of(end: End) -> Identity:
-    return Identity(end.state.producer_id, end.state.producer_epoch)
-
-
-def _agrees(found: Found | None, identity: Identity, next_sequence: int) -> bool:
-    """Whether a leader has exactly what is known to be acknowledged."""
-    if found is None or found.producer_epoch < identity.producer_epoch:
-        return next_sequence == 0
-    is_same_epoch = found.producer_epoch == identity.producer_epoch
-    return is_same_epoch and increment(found.last_sequence, 1) == next_sequence
-
-
-def _count(found: Found | None, identity: Identity, stretch: Stretch) -> int | None:
-    """How many records of the stretch the leader has; None where it cannot tell."""
-    if found is None:
-        return None
-    if found.producer_epoch < identity.producer_epoch or found.last_sequence < 0:
-        return None if stretch.sequence else 0
-    count = distance(found.last_sequence, stretch.sequence) + 1
-    return count if count >= 0 else None
-
-
-def distance(sequence: int, other: int) -> int:
-    """How far `sequence` lies behind `other`; negative: before it."""
-    return (sequence - other + DISTANCE_MAX) % (SEQUENCE_MAX + 1) - DISTANCE_MAX

@@ -14,7 +14,7 @@ from client.sequencer import Identity
 from pipeline.exactly_once.entries import Stretch, TopicPartition
 from pipeline.exactly_once.errors import SinkError
 from pipeline.exactly_once.leaders import Leaders
-from pipeline.exactly_once.numbering import Portion, distance
+from pipeline.exactly_once.stretches import Portion, distance
 from protocol.record_batch import HEADER_SIZE, BatchHeader, read_header
 from protocol.records import Record, read_records
 

@@ -153,6 +153,7 @@ def test_a_producer_forgotten_before_a_replay_is_counted_in_the_log(attempts, br
     assert attempts.stored() == all_values(1100)
 
 
+@pytest.mark.slow
 def test_twins_store_each_row_once(attempts):
     """A speculative copy of a task runs at the same time."""
     written: list[Written] = []
@@ -177,6 +178,7 @@ def test_keys_go_where_they_went_when_the_batch_began(attempts, broker):
     assert {s.target for s in begin.stretches} == {TopicPartition(TOPIC, i) for i in range(3)}
 
 
+@pytest.mark.slow
 def test_an_attempt_left_behind_by_later_batches_is_refused(attempts):
     """Its entries are cleaned away; it must not begin anew."""
     for batch_id in range(1, 15):

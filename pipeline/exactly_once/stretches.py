@@ -1,0 +1,81 @@
+"""What follows from the entries of a batch and the words of the leaders. Pure.
+
+The `begin` entries of a batch cut the rows of each partition into stretches; those with the producer id and
+epoch of the last entry are the current ones, to which new rows are added.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from client.sequencer import Found, Identity
+from pipeline.exactly_once.entries import Begin, End, Stretch, TopicPartition
+from protocol.sequence import DISTANCE_MAX, SEQUENCE_MAX, increment
+
+
+class Portion(NamedTuple):
+    """Rows of a stretch that are stored."""
+
+    stretch: Stretch
+    identity: Identity
+    rows: int
+
+
+def current_stretches(begins: Sequence[Begin]) -> dict[TopicPartition, Stretch]:
+    """Of each target the one that new rows belong to."""
+    return {
+        stretch.target: stretch
+        for begin in begins
+        if begin.identity == begins[-1].identity
+        for stretch in begin.stretches
+    }
+
+
+def portions_of(
+    begins: Sequence[Begin], rows: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, list[Portion]]:
+    """Under which numbers the first `rows` of each target are stored, in their order."""
+    by_target: dict[TopicPartition, list[tuple[Identity, Stretch]]] = {}
+    for begin in begins:
+        for stretch in begin.stretches:
+            by_target.setdefault(stretch.target, []).append((begin.identity, stretch))
+    found = {}
+    for target, parts in by_target.items():
+        ends = [stretch.rows_before for _, stretch in parts[1:]] + [rows.get(target, 0)]
+        portions = [
+            Portion(stretch, identity, end - stretch.rows_before)
+            for (identity, stretch), end in zip(parts, ends, strict=True)
+            if end > stretch.rows_before
+        ]
+        if portions:
+            found[target] = portions
+    return found
+
+
+def identity_of(end: End) -> Identity:
+    """The producer that a batch has ended with."""
+    return Identity(end.state.producer_id, end.state.producer_epoch)
+
+
+def agrees(found: Found | None, identity: Identity, next_sequence: int) -> bool:
+    """Whether a leader has exactly what is known to be acknowledged."""
+    if found is None or found.producer_epoch < identity.producer_epoch:
+        return next_sequence == 0
+    is_same_epoch = found.producer_epoch == identity.producer_epoch
+    return is_same_epoch and increment(found.last_sequence, 1) == next_sequence
+
+
+def count_found(found: Found | None, identity: Identity, stretch: Stretch) -> int | None:
+    """How many records of the stretch a leader has; None where it cannot tell."""
+    if found is None:
+        return None
+    if found.producer_epoch < identity.producer_epoch or found.last_sequence < 0:
+        return None if stretch.sequence else 0
+    count = distance(found.last_sequence, stretch.sequence) + 1
+    return count if count >= 0 else None
+
+
+def distance(sequence: int, other: int) -> int:
+    """How far `sequence` lies behind `other`; negative: before it."""
+    return (sequence - other + DISTANCE_MAX) % (SEQUENCE_MAX + 1) - DISTANCE_MAX
