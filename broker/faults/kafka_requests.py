@@ -48,14 +48,19 @@ class KafkaRequests:
         api, header = inside.api, inside.header
         parts = tuple(self._parts(api.name, inside.body))
         facts = RequestFacts(
-            api.name, header.api_version, header.client_id, header.correlation_id, parts
+            api=api.name,
+            api_version=header.api_version,
+            client_id=header.client_id,
+            correlation_id=header.correlation_id,
+            parts=parts,
+            is_answered=_is_answered(inside),
         )
         return ReadRequest(facts, frame, peer, inside)
 
     def refuse(self, request: ReadRequest, parts: Sequence[Part], error: KafkaError) -> Dispatched:
         """Only what is left of the request, if anything, is processed."""
         inside: _Inside = request.inside
-        _check_answered(inside, error)
+        check_answered(request, error)
         refused = self._refused(request, parts, error)
         if len(parts) == len(request.facts.parts):
             return self._framed(inside, refused)
@@ -70,7 +75,7 @@ class KafkaRequests:
         """All of it is processed; the rows of the error take the place of the others."""
         inside: _Inside = request.inside
         outcome = self._handle(request, inside.body)
-        _check_answered(inside, error)
+        check_answered(request, error)
         return self._merged(inside, outcome, self._refused(request, parts, error))
 
     def _handle(self, request: ReadRequest, body: Any) -> Outcome:
@@ -160,9 +165,13 @@ def _read(frame: Frame) -> _Inside | None:
     return _Inside(api, handle, header, api.decode_request(header.api_version, frame, position))
 
 
-def _check_answered(inside: _Inside, error: KafkaError) -> None:
+def _is_answered(inside: _Inside) -> bool:
+    return getattr(inside.body, "acks", None) != ACKS_NONE
+
+
+def check_answered(request: ReadRequest, error: KafkaError) -> None:
     """acks=0: nobody can be told, so the connection ends, as after any error."""
-    if getattr(inside.body, "acks", None) == ACKS_NONE:
+    if not request.facts.is_answered:
         raise CloseConnectionError(str(error))
 
 

@@ -46,6 +46,8 @@ class RequestFacts(NamedTuple):
     client_id: str | None
     correlation_id: int
     parts: Sequence[Part] = ()
+    is_answered: bool = True
+    """Whether the client expects an answer: not to a produce request with acks 0."""
     is_between_brokers: bool = False
     from_broker: int | None = None
     """The broker that asks, of a message between brokers."""

@@ -6,14 +6,14 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from broker.connection import Buffers, Dispatched
-from broker.faults.kafka_requests import with_batch
+from broker.faults.kafka_requests import check_answered, with_batch
 from broker.faults.match import NO_VERSION, Part, RequestFacts
 from broker.faults.requests import Dispatch, ReadRequest, finished
 from broker.faults.served import BETWEEN_BROKERS
 from broker.native.exchange import HANDLERS, framed, read_head
 from broker.native.failure import failure
 from broker.produce import ACKS_NONE
-from broker.request import CloseConnectionError, Peer
+from broker.request import Peer
 from protocol.errors import KafkaError
 from protocol.framing import Frame
 from protocol.native import messages, replication
@@ -59,6 +59,7 @@ class NativeRequests:
             client_id=peer.client_id,
             correlation_id=head["correlation_id"] or _NO_CORRELATION,
             parts=tuple(self._parts(message)),
+            is_answered=getattr(message, "acks", None) != ACKS_NONE,
             is_between_brokers=name in BETWEEN_BROKERS,
             from_broker=getattr(message, "broker_id", None),
         )
@@ -67,7 +68,7 @@ class NativeRequests:
     def refuse(self, request: ReadRequest, _parts: Sequence[Part], error: KafkaError) -> Dispatched:
         """A message has one error for all of it."""
         inside: _Inside = request.inside
-        _check_answered(inside, error)
+        check_answered(request, error)
         return framed(inside.head, failure(error))
 
     def refuse_after(
@@ -76,7 +77,7 @@ class NativeRequests:
         """The answer is the error alone."""
         inside: _Inside = request.inside
         answer = self._process(request.frame, request.peer)
-        _check_answered(inside, error)
+        check_answered(request, error)
         return _in_place_of(answer, inside, error)
 
     def _parts(self, message: Any) -> Iterator[Part]:
@@ -97,8 +98,3 @@ class NativeRequests:
 async def _in_place_of(answer: Dispatched, inside: _Inside, error: KafkaError) -> Buffers | None:
     await finished(answer)
     return framed(inside.head, failure(error))
-
-
-def _check_answered(inside: _Inside, error: KafkaError) -> None:
-    if getattr(inside.message, "acks", None) == ACKS_NONE:
-        raise CloseConnectionError(str(error))

@@ -86,7 +86,9 @@ class RequestActions:
     # --- lost ---
 
     def _drop_request(self, hit: Hit) -> Dispatched:
-        return None if hit.rule.action.later is Later.SEND else self._silence(None)
+        if hit.rule.action.later is Later.SEND or not hit.request.facts.is_answered:
+            return None
+        return self._silence(None)
 
     def _drop_response(self, hit: Hit) -> Dispatched:
         answer = self._process(hit)

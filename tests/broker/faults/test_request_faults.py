@@ -344,3 +344,34 @@ async def test_a_broker_with_held_answers_stops_at_once(lab: Lab, kafka: RawConn
     (server, *_) = lab.broker.faults._servers
     await server.stop()
     assert asyncio.get_running_loop().time() - began < 2.5  # not the 3 s of a drain
+
+
+@pytest.mark.parametrize("action", ["drop_request", "drop_response"])
+async def test_where_no_answer_is_expected_none_is_missing(
+    lab: Lab, kafka: RawConnection, action: str
+) -> None:
+    """acks=0: the answers behind it are not held up."""
+    lab.add(action, {"base_sequence": 0})
+    send(kafka, batch(0), acks=0)
+    assert await produce(kafka, batch(0, 1)._replace(records=batch(1).records)) == [45]
+    assert len(lab.hits()) == 1
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_delays_and_repeats_never_change_the_order(
+    lab: Lab, kafka: RawConnection, seed: int
+) -> None:
+    """Whatever is late, in pieces or twice: one connection is worked on and answered in order."""
+    slow = {"probability": 0.3, "seed": seed}
+    lab.add({"type": "delay_request", "ms": [0, 4]}, PRODUCE, **slow)
+    lab.add({"type": "delay_response", "ms": [0, 4]}, PRODUCE, **slow)
+    lab.add({"type": "trickle", "bytes": 7, "ms": [0, 2]}, PRODUCE, **slow)
+    lab.add("twice", PRODUCE, **slow)
+    lab.add({"type": "error_after", "code": 7}, PRODUCE, **slow)
+    for sequence in range(40):
+        send(kafka, batch(sequence))
+    errors = [(await kafka.receive_produce(9))[0].error for _ in range(40)]
+    assert set(errors) <= {0, 7}
+    appended = [sequence for sequence, verdict in lab.verdicts() if verdict == "append"]
+    assert appended == list(range(40))
+    assert {hit.action for hit in lab.hits()} >= {"delay_request", "twice"}
