@@ -2,10 +2,10 @@
 
     python -m benchmarks.fault_hooks [--rounds N] [--count N]
 
-Two brokers in this process take the same frames in turn, without a client and without sockets, so
-that nothing is measured but the broker's own work: one as it is, one whose files are not watched
-and whose connections write as if no answer ever came in pieces (`_Bypassed`). Small batches, where
-a fixed cost weighs most. `os`: answered at once; `commit`: answered after a flush by another thread,
+Brokers in this process take the same frames in turn, without a client and without sockets, so that
+nothing is measured but their own work: two as they are, two whose files are not watched and whose
+connections write as if no answer ever came in pieces (`_Bypassed`). Small batches, where a fixed
+cost weighs most. `os`: answered at once; `commit`: answered after a flush by another thread,
 whose time does not count.
 """
 
@@ -13,15 +13,15 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import functools
 import gc
+import random
+import statistics
 import struct
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks.pairs import in_turn, print_pair
 from broker.broker import Broker
 from broker.config import Address, Config, LogFlush
 from broker.connection import Connection
@@ -140,7 +140,7 @@ class _Candidate:
         self._broker.begin_stop()
         await self._broker.stop()
 
-    async def cpu_per_request(self, count: int) -> dict[str, float]:
+    async def cpu_per_request(self, count: int) -> float:
         """CPU microseconds of the event loop's thread for each of `count` requests."""
         frames = [self._frame(number) for number in range(self._sequence, self._sequence + count)]
         self._sequence += count
@@ -157,7 +157,7 @@ class _Candidate:
         await transport.answered(0)
         cpu_s = time.thread_time() - begin
         gc.enable()
-        return {"us": 1e6 * cpu_s / count}
+        return 1e6 * cpu_s / count
 
     def _frame(self, number: int) -> bytes:
         batch = plain_batch(
@@ -170,37 +170,54 @@ class _Candidate:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=201)
-    parser.add_argument("--count", type=int, default=300)
+    parser.add_argument("--rounds", type=int, default=401)
+    parser.add_argument("--count", type=int, default=100)
     arguments = parser.parse_args()
     for log_flush in LogFlush:
         with tempfile.TemporaryDirectory(dir=_MEMORY) as directory, asyncio.Runner() as runner:
-            compare(runner, Path(directory), log_flush, arguments.rounds, arguments.count)
+            rounds = measure(runner, Path(directory), log_flush, arguments.rounds, arguments.count)
+            report(log_flush.value, rounds)
 
 
-def compare(
+def measure(
     runner: asyncio.Runner, directory: Path, log_flush: LogFlush, rounds: int, count: int
-) -> None:
-    """With and without the hooks; and without against itself, which shows what is noise."""
-    hooks, bypassed, control = (
-        _Candidate(directory / name, log_flush, has_hooks=name == "hooks")
-        for name in ("hooks", "bypassed", "control")
-    )
-
-    def measure(candidate: _Candidate) -> dict[str, float]:
-        return runner.run(candidate.cpu_per_request(count))
-
-    for candidate in (hooks, bypassed, control):
-        runner.run(candidate.start())
-        measure(candidate)  # warm
-    figures = {
-        name: in_turn(rounds, functools.partial(measure, one), functools.partial(measure, bypassed))
-        for name, one in (("hooks", hooks), ("bypassed", control))
+) -> list[dict[str, float]]:
+    """CPU microseconds per request of two brokers of each kind, turn and turn about."""
+    candidates = {
+        name: _Candidate(directory / name, log_flush, has_hooks=name.startswith("hooks"))
+        for name in ("hooks-1", "bypassed-1", "hooks-2", "bypassed-2")
     }
-    for name, pairs in figures.items():
-        print_pair(f"{log_flush.value}, CPU us/request", pairs["us"], name, "bypassed")
-    for candidate in (hooks, bypassed, control):
+    for candidate in candidates.values():
+        runner.run(candidate.start())
+        runner.run(candidate.cpu_per_request(count))  # warm
+    order, figures = list(candidates), []
+    shuffle = random.Random(1).shuffle
+    for _ in range(rounds):
+        shuffle(order)
+        figures.append(
+            {name: runner.run(candidates[name].cpu_per_request(count)) for name in order}
+        )
+    for candidate in candidates.values():
         runner.run(candidate.stop())
+    return figures
+
+
+def report(name: str, rounds: list[dict[str, float]]) -> None:
+    """The medians, and the median ratio of a round; of both kinds mixed, what is noise."""
+    for kind in ("hooks", "bypassed"):
+        found = statistics.median(one[f"{kind}-{n}"] for one in rounds for n in (1, 2))
+        print(f"{name:8} {kind:9} {found:8.2f} us CPU/request")
+    ratio = statistics.median(
+        (one["hooks-1"] + one["hooks-2"]) / (one["bypassed-1"] + one["bypassed-2"])
+        for one in rounds
+    )
+    noise = statistics.median(
+        (one["hooks-1"] + one["bypassed-1"]) / (one["hooks-2"] + one["bypassed-2"])
+        for one in rounds
+    )
+    print(
+        f"{name:8} ratio {ratio:.4f}   one half of both against the other {noise:.4f}", flush=True
+    )
 
 
 if __name__ == "__main__":
