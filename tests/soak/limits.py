@@ -11,5 +11,15 @@ FATAL: Final = "fatal error"
 GIVEN_UP: Final = "records given up"
 DUPLICATED: Final = "duplicated"
 
-KNOWN: Final[dict[tuple[str, str], str]] = {}
+KNOWN: Final[dict[tuple[str, str], str]] = {
+    ("aiokafka", GIVEN_UP): (
+        "its request timeout, 1 s here, is also how long it waits for a leader "
+        "(LeaderNotAvailableError); the numbers of what it gave up are gone, so that every later "
+        "batch of the partition is behind a gap (OutOfOrderSequenceNumber) until the application "
+        "makes a new producer"
+    ),
+}
 """By client and what it does."""
+
+STUCK_AFTER_A_FAILURE: Final = frozenset({"aiokafka", "kafkajs"})
+"""Clients that never raise their epoch: the application has to make a new producer."""

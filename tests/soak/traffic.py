@@ -6,10 +6,11 @@ import random
 import threading
 from typing import Final
 
-from testkit.clients.client import Deliveries, Place
+from testkit.clients.client import Deliveries
 from testkit.clients.driver import Driver, DriverError
 from testkit.clients.programs import Program
 from tests.nemesis.judge import first_number
+from tests.soak.limits import STUCK_AFTER_A_FAILURE
 
 PARTITIONS: Final = 2
 _RECORDS_A_SEND: Final = (5, 40)
@@ -32,6 +33,8 @@ class Traffic:
         self._driver = Driver(program)
         self._next = first_number(producer)
         self._stopping = threading.Event()
+        self._failed = 0
+        """Records that had failed when it was looked at last."""
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._bootstrap_servers = ""
 
@@ -68,12 +71,6 @@ class Traffic:
             if ack.place.partition == partition
         ]
 
-    def unknown(self) -> list[Place]:
-        """Records of which the client said neither the one nor the other."""
-        known = {ack.place for ack in self.deliveries.acknowledged}
-        known |= {place for place, _ in self.deliveries.failed}
-        return [place for place in self.deliveries.sent if place not in known]
-
     def _run(self) -> None:
         try:
             self._driver.open(self._bootstrap_servers)
@@ -105,3 +102,6 @@ class Traffic:
             self.fatal_errors.append(self.deliveries.fatal)
             self.deliveries.fatal = None
             self._driver.open(self._bootstrap_servers)
+        elif self.name in STUCK_AFTER_A_FAILURE and len(self.deliveries.failed) > self._failed:
+            self._driver.open(self._bootstrap_servers)
+        self._failed = len(self.deliveries.failed)
