@@ -1,0 +1,39 @@
+"""One line for what Spark reports in a hundred."""
+
+from __future__ import annotations
+
+import pytest
+
+from pipeline.streaming.explanation import explain
+
+_TASK = """[STREAM_FAILED] Query [id = 1] terminated with exception: Job aborted. SQLSTATE: XXKST
+Traceback (most recent call last):
+  File "sink.py", line 1, in write
+pipeline.exactly_once.errors.LedgerError: the ledger cannot be reached: gone
+
+\tat org.apache.spark.Task.run(Task.scala:1)
+Caused by: java.lang.RuntimeException: ignored
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        (_TASK, "the ledger cannot be reached: gone"),
+        ("[STREAM_FAILED] Query terminated: no topic\n\tat x\nCaused by: a.B: why", "a.B: why"),
+        (
+            "[PATH_NOT_FOUND] Path does not exist: /x. SQLSTATE: 42K03",
+            "Path does not exist: /x. SQLSTATE: 42K03",
+        ),
+        ("something else\nand more", "something else"),
+    ],
+)
+def test_the_reason_is_found(text: str, wanted: str) -> None:
+    """Our own error before Java's cause before Spark's first words."""
+    assert explain(Exception(text)) == wanted
+
+
+def test_a_twin_is_named() -> None:
+    """Spark sees it in the checkpoint's log."""
+    text = "[CONCURRENT_STREAM_LOG_UPDATE] Concurrent update to the log. Multiple streaming jobs"
+    assert explain(Exception(text)).startswith("another run works with this checkpoint")

@@ -1,0 +1,20 @@
+"""Asking a run to stop."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+from pipeline.streaming.stop_request import StopRequest
+
+
+def test_the_first_signal_asks_and_the_second_kills() -> None:
+    """Behind the first one, signals do what they do by themselves; behind the block, what they did."""
+    before = signal.getsignal(signal.SIGTERM)
+    with StopRequest() as stop:
+        assert not stop.is_made
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert stop.wait(10)
+        assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_DFL
+    assert signal.getsignal(signal.SIGTERM) is before

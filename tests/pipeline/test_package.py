@@ -1,0 +1,46 @@
+"""What spark-submit gets of us."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from pipeline.package import package_command
+
+
+def test_the_zip_has_what_the_jobs_import(tmp_path: Path) -> None:
+    """The three rooms and their files, nothing of the broker; the same sources make the same bytes."""
+    for name in ("one", "other"):
+        package_command(tmp_path / name)
+    archives = [(tmp_path / name / "echoless.zip") for name in ("one", "other")]
+    assert archives[0].read_bytes() == archives[1].read_bytes()
+    names = zipfile.ZipFile(archives[0]).namelist()
+    assert {name.split("/")[0] for name in names} == {"client", "pipeline", "protocol"}
+    assert {"pipeline/commands.py", "pipeline/audit/report.html"} <= set(names)
+
+
+@pytest.mark.slow
+def test_the_script_runs_from_the_zip_alone(tmp_path: Path) -> None:
+    """As spark-submit starts it: the zip on the path, and no tree of ours."""
+    package_command(tmp_path)
+    archive = str(tmp_path / "echoless.zip")
+    code = (
+        f"import runpy, sys; sys.path[0:0] = [{archive!r}]; sys.argv = ['x', 'mirror', '--help'];"
+        "sys.meta_path[:] = [one for one in sys.meta_path if 'editable' not in repr(one)];"
+        "runpy.run_path('echoless_pipeline.py')"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "--create-topics" in done.stdout
