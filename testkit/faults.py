@@ -25,11 +25,12 @@ _WAIT_S: Final = 30.0
 
 
 class Rule:
-    """One rule that the broker holds."""
+    """One rule that the broker holds, or has held: its count stays to be asked after its block."""
 
     def __init__(self, faults: Faults, name: str) -> None:
         self.name = name
         self._faults = faults
+        self._at_its_end: dict[str, Any] | None = None
 
     @property
     def hits(self) -> int:
@@ -38,10 +39,20 @@ class Rule:
 
     def document(self) -> dict[str, Any]:
         """The rule as the broker shows it. Raises `LookupError` where it holds none of the name."""
+        if self._at_its_end is not None:
+            return self._at_its_end
         for rule in self._faults.rules():
             if rule["name"] == self.name:
                 return rule
         raise LookupError(f"the broker holds no rule {self.name}")
+
+    def end(self) -> None:
+        """Removes it; the broker may have gone, or have forgotten it."""
+        try:
+            self._at_its_end = self._faults.remove(self.name)
+        except AdminError as error:
+            if error.status not in (None, _NOT_FOUND):
+                raise
 
     def wait_for_hits(self, count: int, timeout_s: float = _WAIT_S) -> None:
         """Returns once it has acted `count` times. Raises `TimeoutError` with the rule."""
@@ -77,8 +88,10 @@ class Faults:
         added = self._admin.post(_PAGE, {field: value for field, value in rule.items() if value})
         return Rule(self, str(added["rules"][0]["name"]))
 
-    def remove(self, name: str) -> None:
-        self._admin.delete(f"{_PAGE}/{quote(name, safe='')}")
+    def remove(self, name: str) -> dict[str, Any]:
+        """Removes one rule, and returns it as it was at its end."""
+        (rule,) = self._admin.delete(f"{_PAGE}/{quote(name, safe='')}")["rules"]
+        return dict(rule)
 
     def clear(self) -> None:
         """Removes every rule."""
@@ -98,7 +111,7 @@ class Faults:
         try:
             yield rule
         finally:
-            self._remove_if_there(rule.name)
+            rule.end()
 
     @contextmanager
     def drop_responses(self, *, times: int | None = None, **match: Any) -> Iterator[Rule]:
@@ -115,10 +128,3 @@ class Faults:
         wanted = {"api": "produce", **match}
         with self.rule("drop_request", match=wanted, **schedule) as rule:
             yield rule
-
-    def _remove_if_there(self, name: str) -> None:
-        try:
-            self.remove(name)
-        except AdminError as error:
-            if error.status not in (None, _NOT_FOUND):
-                raise

@@ -10,7 +10,7 @@ from protocol.errors import ErrorCode
 from testkit.admin import Admin
 from testkit.broker_process import BrokerProcess
 from testkit.clients.scripted import Scripted
-from testkit.faults import Faults
+from testkit.faults import Faults, Rule
 from testkit.native import Native, NativeError
 from testkit.scripted_producer import Batch, NoAnswerError, ScriptedProducer
 
@@ -74,14 +74,15 @@ def test_the_client_sends_again_until_it_is_stored(broker: BrokerProcess) -> Non
 
 
 def test_a_rule_goes_with_its_block(broker: BrokerProcess) -> None:
-    """And its hits are the broker's count."""
+    """And its hits are the broker's count, which can be asked after the block too."""
     faults = Faults(Admin(broker.admin))
     with faults.rule("drop_response", name="mine", match={"topic": "none"}) as rule:
         assert (rule.name, rule.hits) == ("mine", 0)
         with pytest.raises(TimeoutError, match="no 1 hits"):
             rule.wait_for_hits(1, timeout_s=0.01)
-    with pytest.raises(LookupError):
-        rule.document()
+    assert (faults.rules(), rule.hits) == ([], 0)
+    with pytest.raises(LookupError, match="no rule other"):
+        Rule(faults, "other").document()
 
 
 def test_a_refused_message_has_its_code(broker: BrokerProcess) -> None:
