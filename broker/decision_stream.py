@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
-if TYPE_CHECKING:
-    from broker.decisions import Event
+from broker.decision_events import Event, Subject
 
 CAPACITY_DEFAULT: Final = 10_000
 
@@ -34,9 +33,6 @@ class Selection(NamedTuple):
             wanted is None or wanted == found for wanted, found in zip(self, subject, strict=True)
         )
 
-
-Subject = tuple[int, str, int]
-"""Producer id, topic, partition: one batch that an event is about."""
 
 EVERYTHING: Final = Selection()
 

@@ -18,8 +18,8 @@ from aiohttp.client_exceptions import ClientConnectionError
 from broker.admin.documents import decision_document, event_document, fault_document
 from broker.admin.query import read_count, read_fact, read_selection
 from broker.admin.view import BrokerView
+from broker.decision_events import Event
 from broker.decision_stream import DecisionStream
-from broker.decisions import Event
 
 LIST_MAX: Final = 10_000
 FOLLOWERS_MAX: Final = 16

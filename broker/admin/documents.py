@@ -6,7 +6,7 @@ from collections import defaultdict
 from typing import Any
 
 from broker.admin.view import BrokerView, PartitionView
-from broker.decisions import Event, FaultHit, Outcome
+from broker.decision_events import Event, FaultHit, Outcome
 from protocol.dedup import BatchMetadata, ProducerEntry
 
 

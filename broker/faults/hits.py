@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from broker.decisions import FaultedBatch, FaultHit
+from broker.decision_events import FaultedBatch, FaultHit
 from broker.faults.match import Part
 
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+from broker.decision_events import FaultedBatch, FaultHit
 from broker.decision_stream import EVERYTHING, DecisionStream, Selection
-from broker.decisions import FaultedBatch, FaultHit
 
 
 def _hit(number: int, *batches: tuple[int, str, int]) -> FaultHit:

@@ -8,8 +8,9 @@ from typing import Any, cast
 
 import pytest
 
+from broker.decision_events import FaultHit
 from broker.decision_stream import DecisionStream, Selection
-from broker.decisions import Decisions, FaultHit, window_of
+from broker.decisions import Decisions, window_of
 from broker.metrics import Metrics
 from broker.partition import Partition
 from broker.request import Peer, Request

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.decisions import FaultedBatch, FaultHit
+from broker.decision_events import FaultedBatch, FaultHit
 from broker.request import Peer, Request
 from protocol.dedup import Reject
 from protocol.errors import ErrorCode

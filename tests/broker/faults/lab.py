@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.decisions import FaultHit
+from broker.decision_events import FaultHit
 from broker.faults.rule import read_rules
 from tests.support.in_process import Running
 from tests.support.raw_batches import plain_batch
