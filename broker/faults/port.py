@@ -23,6 +23,8 @@ from protocol.framing import Frame
 
 _CUT: Final = "cut_replica_link"
 _FREEZE: Final = "freeze"
+_PARTIAL: Final = frozenset({"error", "error_after"})
+"""They leave the partitions alone that do not match; all others take the whole request."""
 
 
 class FaultyPort:
@@ -108,7 +110,8 @@ class FaultyPort:
             if self._actions.awaits_second(rule):
                 return hit  # the first of the two has been counted
             if rule.turns.take(now_s):
-                self._hits.on_request(rule, request, parts)
+                is_partial = rule.action.type in _PARTIAL
+                self._hits.on_request(rule, request, parts if is_partial else request.facts.parts)
                 return hit
         return None
 

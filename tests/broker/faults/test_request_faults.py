@@ -288,6 +288,16 @@ async def test_a_hit_is_told_with_its_batches(lab: Lab, kafka: RawConnection) ->
     assert (topic, partition, epoch, first, last) == (TOPIC, 0, 0, 0, 0)
 
 
+async def test_a_request_that_is_lost_is_told_whole(lab: Lab, kafka: RawConnection) -> None:
+    """One partition matches, and all of the request is lost."""
+    lab.add("close_before", {"api": "produce", "partition": 1})
+    send(kafka, batch(0), batch(0, partition=1))
+    with pytest.raises(ConnectionEndedError):
+        await kafka.receive()
+    (hit,) = lab.hits()
+    assert [one.partition for one in hit.batches] == [0, 1]
+
+
 async def test_topics_that_are_named_by_id_are_matched_by_name(
     lab: Lab, kafka: RawConnection
 ) -> None:
