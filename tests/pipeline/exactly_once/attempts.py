@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from client.batch import now_ms
 from pipeline.exactly_once.entries import Begin, End, decode_entry
 from pipeline.exactly_once.ledger import Place
 from pipeline.exactly_once.options import SinkOptions, read_options
@@ -46,7 +47,7 @@ class Attempts:
         )
 
     def run(
-        self, batches: Iterable[Any], batch_id: int = 0, *, clock_ms: Callable[[], int] = lambda: 7
+        self, batches: Iterable[Any], batch_id: int = 0, *, clock_ms: Callable[[], int] = now_ms
     ) -> Written:
         return write_partition(self.options, place(batch_id), batches, clock_ms)
 
