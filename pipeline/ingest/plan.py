@@ -12,7 +12,8 @@
 Each file is created on the condition that there is none, so of two runs at once one plans, and both
 write the same batches.
 
-Invariant: a file is in one batch only. Invariant: numbers have no gaps, and batches run in their order.
+Invariant: a file is in one batch only.
+Invariant: batches are numbered without gaps, and run in their order.
 """
 
 from __future__ import annotations
