@@ -127,7 +127,7 @@ def _rules_from_start(config: Config) -> Sequence[RuleText]:
         return ()
     from broker.faults.rules_file import read_rules_file
 
-    return read_rules_file(config.faults)
+    return read_rules_file(config.faults, config)
 
 
 async def _any_of(*events: asyncio.Event) -> None:

@@ -69,6 +69,9 @@ class Faults:
 
     def add(self, texts: Sequence[RuleText]) -> list[dict[str, Any]]:
         """All of them or none. Raises `RuleError`, `NameTakenError`."""
+        from broker.faults.feasible import check_feasible
+
+        check_feasible(texts, self._broker.config)
         if self._rules is None:
             self._begin()
         assert self._rules is not None

@@ -10,19 +10,21 @@ import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 
-from broker.config import ConfigError
+from broker.config import Config, ConfigError
 from broker.faults.action import Place
+from broker.faults.feasible import check_feasible
 from broker.faults.fields import RuleError
 from broker.faults.rule import RuleText, read_rules
 
 
-def read_rules_file(path: str) -> Sequence[RuleText]:
-    """Raises `ConfigError` of one line: the option, the file and what is wrong in it."""
+def read_rules_file(path: str, config: Config) -> Sequence[RuleText]:
+    """The rules, which this broker can use. Raises `ConfigError` of one line: the option, the file and what is wrong in it."""
     try:
         text = Path(path).read_text(encoding="utf-8")
         given = tomllib.loads(text) if path.endswith(".toml") else json.loads(text)
         rules = read_rules(given)
         _check(rules)
+        check_feasible(rules, config)
     except OSError as error:
         raise ConfigError(f"--faults: cannot read {path}: {error.strerror}") from error
     except (ValueError, RuleError) as error:  # what is no JSON, TOML or UTF-8 is a ValueError

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from broker.decision_events import FaultHit
@@ -30,6 +31,10 @@ class Lab:
             read_rules({"match": match or {}, "schedule": schedule, "action": action})
         )
         return str(rule["name"])
+
+    def join(self) -> None:
+        """Has the broker take itself for a member of a cluster from now on: it may have links."""
+        self.broker.config = replace(self.broker.config, coordinator="zookeeper://127.0.0.1:1")
 
     def counts(self, name: str) -> tuple[int, int]:
         """Matches and hits of a rule."""

@@ -83,6 +83,7 @@ async def test_what_a_message_is_about(
 async def test_messages_between_brokers_are_left_alone(lab: Lab, native: NativeConnection) -> None:
     """A rule for everything is none for replication; a cut link is."""
     message = {"broker_id": 2, "broker_epoch": 1, "partitions": [], "max_wait_ms": 0}
+    lab.join()
     lab.add("close_before")
     assert (await native.call("replica_fetch", **message))["type"] == "replica_fetch"
     name = lab.add({"type": "cut_replica_link", "broker_id": 2})

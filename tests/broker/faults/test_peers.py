@@ -37,6 +37,7 @@ class Answering:
 @pytest.fixture
 def peers(lab: Lab) -> FaultyPeers:
     """Those of a broker: its rules reach them."""
+    lab.join()
     lab.broker.faults._open_peers = Answering
     return lab.broker.faults.environment.open_peers()
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.config import ConfigError
+from broker.config import Config, ConfigError
 from broker.faults.rules_file import read_rules_file
 from broker.serve import EXIT_BAD_CONFIGURATION, main
 
@@ -23,7 +23,7 @@ def write(tmp_path: Path, name: str, text: str) -> str:
 def test_both_formats_say_the_same(tmp_path: Path) -> None:
     """One rule, a list of rules, an object with rules; TOML where the name says so."""
     rules = [
-        read_rules_file(write(tmp_path, name, text))
+        read_rules_file(write(tmp_path, name, text), Config())
         for name, text in [
             ("a.json", JSON),
             ("b.json", f"[{JSON}]"),
@@ -43,6 +43,11 @@ def test_both_formats_say_the_same(tmp_path: Path) -> None:
         ("a.json", "[]", "at least one rule"),
         ("a.json", '{"action": "lose"}', "action.type takes one of"),
         ("a.json", f"[{JSON}, {JSON}]", "name 'a' is taken: it stands in the file twice"),
+        (
+            "a.json",
+            '{"action": {"type": "cut_replica_link", "broker_id": 2}}',
+            "this broker stands alone",
+        ),
         ("a.json", '{"action": "expire_session"}', "at the start there is no session yet"),
     ],
 )
@@ -52,7 +57,7 @@ def test_a_file_that_cannot_be_used_is_refused(
     """One line: the option, the file, and what is wrong in it."""
     path = write(tmp_path, name, text)
     with pytest.raises(ConfigError, match=reason) as error:
-        read_rules_file(path)
+        read_rules_file(path, Config())
     assert str(error.value).startswith(f"--faults: {path}: ")
     assert "\n" not in str(error.value)
 

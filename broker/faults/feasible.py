@@ -1,0 +1,41 @@
+"""Rules that are well formed and still can never act on this broker."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from broker.config import Config
+from broker.dispatch import HANDLERS
+from broker.faults.fields import RuleError
+from broker.faults.rule import RuleText
+
+
+def check_feasible(rules: Sequence[RuleText], config: Config) -> None:
+    """Raises `RuleError` for the first of them."""
+    for rule in rules:
+        _check_version(rule)
+        if rule.action.broker_id is not None:
+            _check_link(rule.action.broker_id, config)
+
+
+def _check_version(rule: RuleText) -> None:
+    api, version = rule.match.api, rule.match.api_version
+    if api is None or version is None:
+        return
+    found = next((one for one, _ in HANDLERS.values() if one.name == api), None)
+    if found is None:
+        raise RuleError(f"match.api_version: {api} is of the native port, which has none")
+    if not found.serves(version):
+        raise RuleError(
+            f"match.api_version: {api} is served in versions {found.version_min} to "
+            f"{found.version_max}, not {version}"
+        )
+
+
+def _check_link(broker_id: int, config: Config) -> None:
+    if config.zookeeper_hosts is None:
+        raise RuleError("cut_replica_link: this broker stands alone, it has no link to any other")
+    if broker_id == config.broker_id:
+        raise RuleError(
+            f"action.broker_id takes the broker at the other end, and {broker_id} is this one"
+        )
