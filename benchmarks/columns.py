@@ -55,9 +55,8 @@ def main() -> None:
         broker.start()
         try:
             chunks = make_chunks(arguments.rows, 100)
-            compare(
-                "send, 100 B", arguments, chunks, *senders(broker.kafka_address), time.perf_counter
-            )
+            together, one_by_one = senders(broker.kafka_address)
+            compare("send, 100 B", arguments, chunks, together, one_by_one, clock=time.perf_counter)
         finally:
             broker.kill()
 
