@@ -116,7 +116,7 @@ class Driver:
         try:
             self._process.stdin.write(" ".join(map(str, words)) + "\n")
             self._process.stdin.flush()
-        except OSError as error:
+        except (OSError, ValueError) as error:
             raise DriverError(f"{self.name}: {words[0]}: {error}") from error
 
     def _await(self, event: str, timeout_s: float) -> dict[str, Any]:
