@@ -236,6 +236,7 @@ async def test_what_became_durable_in_doubt_is_committed_after_it() -> None:
 async def test_what_was_taken_is_acknowledged_before_others_may_lead() -> None:
     """A leader that follows could not tell the producers; meanwhile nothing more is taken."""
     member = Member(MemoryTree(), MemoryFileSystem(), log_flush=LogFlush.COMMIT)
+    member.tree.session_timeout_s = 60.0  # no doubt, however slow this machine is
     await member.start()
     await member.broker.create_topic(NewTopic(name="orders"))
     await member.led("orders")
