@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final, NamedTuple, Self, TypeVar
 
 from client.cluster import Cluster, NoLeaderError, parse_addresses
@@ -50,11 +51,8 @@ class Leaders:
         self._settings = settings
         self._runner = asyncio.Runner()
         self._cluster_id: str | None = None
-        self._cluster = Cluster(
-            parse_addresses(bootstrap_servers),
-            timeout_s=settings.request_timeout_s,
-            auto_create_topics=settings.auto_create_topics,
-        )
+        self._bootstrap = parse_addresses(bootstrap_servers)
+        self._cluster = self._new_cluster(auto_create_topics=settings.auto_create_topics)
 
     def __enter__(self) -> Self:
         return self
@@ -86,12 +84,26 @@ class Leaders:
         what = ", ".join(map(str, wanted))
         return self._run(lambda: self._ask(wanted, producer_id), what, wanted) if wanted else {}
 
+    def ask_once(
+        self, targets: Iterable[TopicPartition], producer_id: int
+    ) -> dict[TopicPartition, Standing]:
+        """As `ask`, of those that somebody leads right now: a topic may have been deleted."""
+        wanted = list(targets)
+        return self._runner.run(self._ask_once(wanted, producer_id)) if wanted else {}
+
     def fetch(self, target: TopicPartition, offset: int) -> bytes:
         """Whole batches from the one that holds `offset` on, perhaps with part of another.
 
         Waits for a while where there is none yet. Raises `SinkError`.
         """
         return self._run(lambda: self._fetch(target, offset), str(target), [target])
+
+    def _new_cluster(self, *, auto_create_topics: bool) -> Cluster:
+        return Cluster(
+            self._bootstrap,
+            timeout_s=self._settings.request_timeout_s,
+            auto_create_topics=auto_create_topics,
+        )
 
     def _run(
         self,
@@ -131,6 +143,27 @@ class Leaders:
         questions = (_ask_leader(leader, own, producer_id) for leader, own in by_leader.items())
         answers = await asyncio.gather(*questions)
         return {target: standing for answer in answers for target, standing in answer.items()}
+
+    async def _ask_once(
+        self, targets: Sequence[TopicPartition], producer_id: int
+    ) -> dict[TopicPartition, Standing]:
+        """Over connections of its own: to ask must not make a deleted topic again."""
+        cluster = self._new_cluster(auto_create_topics=False)
+        by_leader: dict[PipelinedConnection, list[TopicPartition]] = {}
+        try:
+            for target in targets:
+                with suppress(NoLeaderError):
+                    by_leader.setdefault(await cluster.leader(*target), []).append(target)
+            questions = (_ask_leader(leader, own, producer_id) for leader, own in by_leader.items())
+            answers = await asyncio.gather(*questions, return_exceptions=True)
+        finally:
+            await cluster.close()
+        return {
+            target: standing
+            for answer in answers
+            if isinstance(answer, dict)
+            for target, standing in answer.items()
+        }
 
     async def _fetch(self, target: TopicPartition, offset: int) -> bytes:
         leader = await self._cluster.leader(*target)

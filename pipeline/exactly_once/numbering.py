@@ -10,7 +10,7 @@ not another id, because it also ends an attempt that is still alive somewhere.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from typing import Final
 
 from client.sequencer import BAD_NEWS_MAX, EPOCH_MAX, Identity
@@ -136,11 +136,27 @@ class Numbering:
             return self._add(identity, self._leaders.ask(targets, identity.producer_id))
         identity = identity_of(previous)
         sequences = self._previous_sequences(identity)
-        standings = self._leaders.ask({*sequences, *targets}, identity.producer_id)
-        expected = {target: sequences.get(target, 0) for target in standings}
-        if not all(agrees(standings[t].found, identity, expected[t]) for t in standings):
+        standings = self._leaders.ask(targets, identity.producer_id)
+        is_known = all(
+            agrees(standing.found, identity, sequences.get(target, 0))
+            for target, standing in standings.items()
+        )
+        if not is_known or not self._idle_agree(identity, standings):
             identity = self._next_identity(identity)
-        return self._add(identity, {target: standings[target] for target in targets})
+        return self._add(identity, standings)
+
+    def _idle_agree(self, identity: Identity, busy: Container[TopicPartition]) -> bool:
+        """Whether partitions that this batch has no rows for yet are as the last one left them.
+
+        One that is gone, or has no leader, is left out by the next epoch.
+        """
+        sequences = self._previous_sequences(identity)
+        idle = [target for target in sequences if target not in busy]
+        standings = self._leaders.ask_once(idle, identity.producer_id)
+        return len(standings) == len(idle) and all(
+            agrees(standing.found, identity, sequences[target])
+            for target, standing in standings.items()
+        )
 
     def _previous(self) -> End | None:
         """How the batch before this one has ended, if that was in this cluster."""
@@ -207,12 +223,10 @@ class Numbering:
             if attempt:  # a leader that has just become one may not know better
                 time.sleep(BAD_NEWS_PAUSE_S)
             stretches = current_stretches(self._ledger.begins)
-            expected = self._previous_sequences(identity)
-            standings = self._leaders.ask({*stretches, *expected}, identity.producer_id)
+            standings = self._leaders.ask(stretches, identity.producer_id)
             self._check_not_fenced(standings, identity)
-            idle = [t for t in expected if t not in stretches]
             counts = {t: count_found(standings[t].found, identity, s) for t, s in stretches.items()}
-            is_known = all(agrees(standings[t].found, identity, expected[t]) for t in idle)
+            is_known = self._idle_agree(identity, stretches)
             if is_known and None not in counts.values():
                 break
         self._settle(identity, standings, counts, is_known=is_known)
@@ -236,8 +250,7 @@ class Numbering:
         if is_known:
             self._identity = identity
         else:
-            own = {target: standings[target] for target in stretches}
-            self._add(self._next_identity(identity), own, self._stored)
+            self._add(self._next_identity(identity), standings, self._stored)
 
     def _check_not_fenced(
         self, standings: Mapping[TopicPartition, Standing], identity: Identity

@@ -52,6 +52,13 @@ class BrokerThread:
         for index in range(partitions):
             self._call(self._delete_records(topic, index))
 
+    def delete_topic(self, topic: str) -> None:
+        topics = {"topics": [{"name": topic, "topic_id": None}], "timeout": 10_000}
+        self._call(self._ask("delete_topics", topics))
+
+    def topics(self) -> set[str]:
+        return {name for name, _ in self.running.broker.partitions}
+
     def read(self, topic: str, partition: int) -> list[Record]:
         """Everything that is stored there."""
         records: list[Record] = []
@@ -72,12 +79,17 @@ class BrokerThread:
             partition.log.expire_producers(broker.now_ms() + _LONG_MS)
 
     async def _delete_records(self, topic: str, index: int) -> None:
-        connection = await PipelinedConnection.open(*parse_addresses(self.address)[0], 10)
         part = {"partition_index": index, "offset": -1}
         topics = [{"name": topic, "partitions": [part]}]
-        answer = await connection.send("delete_records", {"topics": topics, "timeout": 10_000})
+        answer = await self._ask("delete_records", {"topics": topics, "timeout": 10_000})
         assert answer.topics[0].partitions[0].error_code.value == 0
-        await connection.close()
+
+    async def _ask(self, api: str, fields: dict[str, Any]) -> Any:
+        connection = await PipelinedConnection.open(*parse_addresses(self.address)[0], 10)
+        try:
+            return await connection.send(api, fields)
+        finally:
+            await connection.close()
 
     def _call(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(30)

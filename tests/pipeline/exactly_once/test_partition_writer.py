@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 
+import pyarrow as pa
 import pytest
 
 from client.batch import now_ms
@@ -268,6 +270,19 @@ def test_a_batch_does_not_move_to_another_cluster(attempts, tmp_path):
         assert elsewhere.stored() == all_values(10, 110)
     assert elsewhere.begins(2)[0].stretches[0].sequence == 0
     assert attempts.stored() == all_values(110)
+
+
+def test_a_topic_that_was_deleted_holds_nothing_up(attempts, broker):
+    """Rows went there in an earlier batch; it is not made again by asking for it."""
+    options = dataclasses.replace(attempts.options, topic=None)
+    elsewhere = pa.record_batch({"topic": ["gone", TOPIC], "value": ["1", "2"]})
+    write_partition(options, place(0), [elsewhere])
+    broker.delete_topic("gone")
+    attempts.run([rows(10)], batch_id=1)
+    attempts.lose_end(1)
+    attempts.run([rows(10)], batch_id=1)
+    assert broker.topics() == {TOPIC}
+    assert len(attempts.stored()) == 11
 
 
 def _take_up_nothing(numbering: Numbering) -> None:
