@@ -7,7 +7,7 @@ stores a record twice. Pure.
 from __future__ import annotations
 
 import enum
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from protocol.errors import ErrorCode
 
@@ -107,3 +107,16 @@ class Answer(NamedTuple):
         waited for the commit.
         """
         return self.base_offset >= 0 or self.error_code not in _REFUSED_BEFORE_APPEND
+
+
+def answer_of(row: Any) -> Answer:
+    """One partition of kio's Produce response, of any version."""
+    name = row.error_code.name.upper()
+    text = getattr(row, "error_message", None)
+    time = row.log_append_time
+    return Answer(
+        row.error_code.value,
+        row.base_offset,
+        -1 if time is None else round(time.timestamp() * 1000),
+        f"{name} ({text})" if text else name,
+    )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from client.sequencer_actions import Failure
+from client.sequencer_actions import Failed, Failure
+from protocol.sequence import increment
 
 
 class ProducerError(Exception):
@@ -25,3 +26,21 @@ class DeliveryError(ProducerError):
         self.failure = failure
         self.error_code = error_code
         self.may_be_stored = may_be_stored
+
+
+def delivery_error(topic: str, partition: int, failed: Failed, last_reason: str) -> DeliveryError:
+    """`last_reason`: why the last attempt did not succeed, where no answer ended it."""
+    batch, answer = failed.batch, failed.answer
+    said = answer.message if answer is not None else last_reason
+    last = increment(batch.base_sequence, max(batch.record_count - 1, 0))
+    text = (
+        f"{topic}-{partition}, sequences {batch.base_sequence} to {last} of producer "
+        f"{batch.identity.producer_id} epoch {batch.identity.producer_epoch}: "
+        f"{failed.failure.value}"
+    )
+    return DeliveryError(
+        f"{text} ({said})" if said else text,
+        failure=failed.failure,
+        error_code=answer.error_code if answer is not None else 0,
+        may_be_stored=failed.may_be_stored,
+    )

@@ -14,11 +14,11 @@ from random import Random
 from typing import Any, Final
 
 from client.acknowledgements import AcknowledgedBatch
-from client.answers import Answer
+from client.answers import Answer, answer_of
 from client.batch import Delivery, Piece, Records, encode_batch
 from client.cluster import Cluster, NoLeaderError
 from client.connection import ConnectionFailedError
-from client.errors import DeliveryError
+from client.errors import DeliveryError, delivery_error
 from client.lease_keeper import LeaseKeeper
 from client.lease_request import TopicPartition
 from client.leased_partition import LeasedPartition
@@ -42,7 +42,6 @@ from client.sequencer_actions import (
 from client.settings import Settings
 from client.state import PartitionState
 from protocol.errors import ErrorCode
-from protocol.sequence import increment
 
 _JITTER: Final = 0.2
 _COMMIT_SHARE: Final = 0.9
@@ -319,14 +318,7 @@ class PartitionSender:
             self._around.cluster.note_leader(
                 self.topic, self.partition, hint.leader_id, hint.leader_epoch
             )
-        name = one.error_code.name.upper()
-        text = getattr(one, "error_message", None)
-        return Answer(
-            one.error_code.value,
-            one.base_offset,
-            _milliseconds(one.log_append_time),
-            f"{name} ({text})" if text else name,
-        )
+        return answer_of(one)
 
     def _perform(self, actions: Sequence[Action]) -> None:
         for action in actions:
@@ -376,23 +368,4 @@ class PartitionSender:
         self._must_refresh |= elsewhere
 
     def _error(self, failed: Failed) -> DeliveryError:
-        batch = failed.batch
-        answer = failed.answer
-        said = answer.message if answer is not None else self._last_reason
-        last = increment(batch.base_sequence, max(batch.record_count - 1, 0))
-        text = (
-            f"{self.topic}-{self.partition}, sequences {batch.base_sequence} to {last} of producer "
-            f"{batch.identity.producer_id} epoch {batch.identity.producer_epoch}: "
-            f"{failed.failure.value}"
-        )
-        return DeliveryError(
-            f"{text} ({said})" if said else text,
-            failure=failed.failure,
-            error_code=answer.error_code if answer is not None else 0,
-            may_be_stored=failed.may_be_stored,
-        )
-
-
-def _milliseconds(time: Any) -> int:
-    """Of kio's timestamps; -1 for none."""
-    return -1 if time is None else round(time.timestamp() * 1000)
+        return delivery_error(self.topic, self.partition, failed, self._last_reason)
