@@ -7,17 +7,23 @@ from typing import Final
 
 _OURS: Final = re.compile(r"(?:pipeline|client)\.[\w.]+(?:Error|Exception): (.+)")
 _TWIN: Final = re.compile(r"CONCURRENT_STREAM_LOG_UPDATE|Multiple streaming jobs detected")
+_PYTHONS: Final = re.compile(
+    r"^(?!pyspark|py4j|java|org)[A-Za-z_][\w.]*(?:Error|Exception): .+", re.MULTILINE
+)
 _SPARKS: Final = re.compile(r"\[[A-Z_0-9.]+\] (.+)")
 
 
 def explain(error: BaseException) -> str:
-    """Our own words where there are any, else Spark's first ones."""
+    """Our own words where there are any, then those of Python, of Java, of Spark."""
     text = str(error)
     if _TWIN.search(text):
         return "another run works with this checkpoint; nothing is stored twice, but one is enough"
     ours = _OURS.findall(text)
     if ours:
         return str(ours[-1]).strip()
+    pythons = _PYTHONS.findall(text)
+    if pythons:
+        return str(pythons[0]).strip()
     causes = [line for line in text.splitlines() if line.startswith("Caused by: ")]
     if causes:
         return causes[-1].removeprefix("Caused by: ")

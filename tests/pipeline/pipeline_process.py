@@ -19,6 +19,11 @@ from typing import Self
 _REPOSITORY = Path(__file__).parents[2]
 _TIMEOUT_S = 240.0
 _PAUSE_S = 0.05
+_QUICK_JVM = {
+    "PYSPARK_SUBMIT_ARGS": "--driver-memory 1g pyspark-shell",
+    # A JVM that lives for some seconds: compiling well costs more than it gives.
+    "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto",
+}
 
 
 class PipelineProcess:
@@ -34,7 +39,7 @@ class PipelineProcess:
         self._process = subprocess.Popen(
             [sys.executable, "-m", "pipeline", *self._arguments, "--master", "local[2]"],
             cwd=self._directory,
-            env={**os.environ, "PYTHONPATH": str(_REPOSITORY), "PYSPARK_SUBMIT_ARGS": _MEMORY},
+            env={**os.environ, "PYTHONPATH": str(_REPOSITORY), **_QUICK_JVM},
             stdout=self._log,
             stderr=subprocess.STDOUT,
             start_new_session=True,
@@ -91,6 +96,3 @@ class PipelineProcess:
         except ProcessLookupError:
             return False
         return True
-
-
-_MEMORY = "--driver-memory 1g pyspark-shell"

@@ -13,7 +13,7 @@ from tests.toolchain import require
 
 pytestmark = [pytest.mark.spark, pytest.mark.crash]
 
-_ROWS = 200_000
+_ROWS = 120_000
 _PARTITIONS = 2
 
 

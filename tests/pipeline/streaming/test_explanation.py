@@ -21,6 +21,7 @@ Caused by: java.lang.RuntimeException: ignored
     [
         (_TASK, "the ledger cannot be reached: gone"),
         ("[STREAM_FAILED] Query terminated: no topic\n\tat x\nCaused by: a.B: why", "a.B: why"),
+        ("[X] y\nTraceback\n  File z\nImportError: no x\n\nCaused by: a.B: c", "ImportError: no x"),
         (
             "[PATH_NOT_FOUND] Path does not exist: /x. SQLSTATE: 42K03",
             "Path does not exist: /x. SQLSTATE: 42K03",
@@ -29,7 +30,7 @@ Caused by: java.lang.RuntimeException: ignored
     ],
 )
 def test_the_reason_is_found(text: str, wanted: str) -> None:
-    """Our own error before Java's cause before Spark's first words."""
+    """Our own error before Python's, before Java's cause, before Spark's first words."""
     assert explain(Exception(text)) == wanted
 
 
