@@ -1,20 +1,12 @@
-"""Error responses of each API that a rule can answer with an error, whole or for some partitions.
-
-`BUILDERS` makes the response of what is refused, `without` the request of what is not, and `merge`
-puts the answers to both together. Whole means: an API whose response carries one error for all.
-"""
+"""Error responses of each API that a rule can answer with an error, for what of it is refused."""
 
 from __future__ import annotations
 
-import dataclasses
-import datetime
-import functools
-import importlib
-import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from broker.faults.request_topics import IsRefused, topics_of
 from broker.handlers import metadata
 from broker.request import Answer, Request
 from protocol.describe_producers import (
@@ -25,14 +17,9 @@ from protocol.describe_producers import (
 from protocol.errors import ErrorCode, KafkaError
 from protocol.fetch import PartitionFetched, TopicFetched, encode_fetch_response
 from protocol.produce import PartitionProduced, TopicProduced, encode_produce_response
-from protocol.produce_request import ProduceRequest
-from protocol.registry import Api
 
 if TYPE_CHECKING:
     from broker.broker import Broker
-
-IsRefused = Callable[[Any, int], bool]
-"""Of a topic as the request names it, and a partition."""
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -52,86 +39,6 @@ class Refusal:
             refused = [index for index in indexes if self.is_refused(key, index)]
             if refused or not indexes:
                 yield key, refused
-
-
-# --- the topics of a request ---
-
-
-def topics_of(body: Any) -> Iterator[tuple[Any, list[int], list[Any]]]:
-    """`(topic, partitions, their batches)` for each topic that the request names, by name or id."""
-    if isinstance(body, ProduceRequest):
-        for topic, partitions in body.topics:
-            yield topic, [one.partition for one in partitions], [one.records for one in partitions]
-        return
-    for topic in _listed_topics(body):
-        if isinstance(topic, str):
-            yield topic, [], []
-            continue
-        indexes = [_index(one) for one in _listed_partitions(topic)]
-        yield _key(topic), indexes, [None] * len(indexes)
-
-
-def _listed_topics(body: Any) -> Sequence[Any]:
-    for name in ("topics", "topic_names", "topic_partitions"):
-        found = getattr(body, name, None)
-        if found is not None:
-            return tuple(found)
-    return [topic for group in getattr(body, "groups", ()) for topic in group.topics or ()]
-
-
-def _listed_partitions(topic: Any) -> Sequence[Any]:
-    for name in ("partitions", "partition_indexes"):
-        found = getattr(topic, name, None)
-        if found is not None:
-            return tuple(found)
-    return ()
-
-
-def _key(topic: Any) -> Any:
-    for name in ("name", "topic", "topic_id"):
-        found = getattr(topic, name, None)
-        if found is not None:
-            return found
-    return ""
-
-
-def _index(partition: Any) -> int:
-    if isinstance(partition, int):
-        return partition
-    found = getattr(partition, "partition_index", None)
-    return int(partition.partition if found is None else found)
-
-
-def without(body: Any, is_refused: IsRefused) -> Any:
-    """The request without what is refused. What waits for data does not wait for the rest of it."""
-    if isinstance(body, ProduceRequest):
-        topics = [
-            topic._replace(
-                partitions=[
-                    one for one in topic.partitions if not is_refused(topic.topic, one.partition)
-                ]
-            )
-            for topic in body.topics
-        ]
-        return body._replace(topics=[topic for topic in topics if topic.partitions])
-    kept = filter(None, (_without(topic, is_refused) for topic in body.topics or ()))
-    changes: dict[str, Any] = {"topics": tuple(kept)}
-    if hasattr(body, "max_wait"):
-        changes["max_wait"] = datetime.timedelta(0)
-    return dataclasses.replace(body, **changes)
-
-
-def _without(topic: Any, is_refused: IsRefused) -> Any:
-    key = _key(topic)
-    for name in ("partitions", "partition_indexes"):
-        listed = getattr(topic, name, None)
-        if listed is not None:
-            kept = tuple(one for one in listed if not is_refused(key, _index(one)))
-            return dataclasses.replace(topic, **{name: kept}) if kept else None
-    return None if is_refused(key, -1) else topic
-
-
-# --- the response of what is refused ---
 
 
 def _produce(refusal: Refusal, _broker: Broker) -> Answer:
@@ -246,67 +153,3 @@ BUILDERS: Final[Mapping[str, Callable[[Refusal, Broker], Answer]]] = {
     "create_topics": _create_topics,
     "describe_producers": _describe_producers,
 }
-
-
-# --- both answers together ---
-
-_TOPICS: Final = {
-    "produce": "responses",
-    "fetch": "responses",
-    "list_offsets": "topics",
-    "describe_producers": "topics",
-    "metadata": "topics",
-    "create_topics": "topics",
-}
-"""The field with one row per topic. What is not here is refused as a whole."""
-_PARTITIONS: Final = {
-    "produce": "partition_responses",
-    "fetch": "partitions",
-    "list_offsets": "partitions",
-    "describe_producers": "partitions",
-}
-
-
-def merge(api: Api, version: int, answered: bytes, refused: bytes) -> bytes:
-    """The answer with the rows of the refusal: in place of its own, or besides them."""
-    if api.name not in _TOPICS:
-        return refused
-    read, write = _codec(api.name, version)
-    answer, refusal = read(answered), read(refused)
-    field = _TOPICS[api.name]
-    rows = {_key(row): row for row in getattr(answer, field)}
-    for row in getattr(refusal, field):
-        key = _key(row)
-        rows[key] = _merge_topic(api.name, rows[key], row) if key in rows else row
-    return write(dataclasses.replace(answer, **{field: tuple(rows.values())}))
-
-
-def _merge_topic(api: str, answered: Any, refused: Any) -> Any:
-    field = _PARTITIONS.get(api)
-    if field is None:
-        return refused
-    rows = {_row_index(row): row for row in getattr(answered, field)}
-    rows |= {_row_index(row): row for row in getattr(refused, field)}
-    return dataclasses.replace(answered, **{field: tuple(rows.values())})
-
-
-def _row_index(row: Any) -> int:
-    found = getattr(row, "index", None)
-    return int(row.partition_index if found is None else found)
-
-
-@functools.cache
-def _codec(name: str, version: int) -> tuple[Callable[[bytes], Any], Callable[[Any], bytes]]:
-    """Reads and writes a response body, by kio."""
-    from kio.serial import entity_reader, entity_writer
-
-    module = importlib.import_module(f"kio.schema.{name}.v{version}.response")
-    cls = getattr(module, "".join(map(str.capitalize, name.split("_"))) + "Response")
-    reader, writer = entity_reader(cls), entity_writer(cls)
-
-    def write(entity: Any) -> bytes:
-        out = io.BytesIO()
-        writer(out, entity)
-        return out.getvalue()
-
-    return lambda body: reader(body, 0)[0], write

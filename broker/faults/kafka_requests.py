@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from broker.connection import Dispatched
 from broker.dispatch import HANDLERS, Handler, framed, framed_later
-from broker.faults import error_responses
+from broker.faults.error_responses import BUILDERS, Refusal
 from broker.faults.match import NO_PARTITION, Part, RequestFacts
+from broker.faults.merged_responses import merge
+from broker.faults.request_topics import topics_of, without
 from broker.faults.requests import ReadRequest
 from broker.produce import ACKS_NONE
 from broker.request import Answer, CloseConnectionError, NoResponse, Outcome, Peer, Request
@@ -64,9 +66,7 @@ class KafkaRequests:
         refused = self._refused(request, parts, error)
         if len(parts) == len(request.facts.parts):
             return self._framed(inside, refused)
-        rest = error_responses.without(
-            inside.body, lambda key, index: self._is_in(parts, key, index)
-        )
+        rest = without(inside.body, lambda key, index: self._is_in(parts, key, index))
         return self._merged(inside, self._handle(request, rest), refused)
 
     def refuse_after(
@@ -85,13 +85,13 @@ class KafkaRequests:
 
     def _refused(self, request: ReadRequest, parts: Sequence[Part], error: KafkaError) -> Answer:
         inside: _Inside = request.inside
-        refusal = error_responses.Refusal(
+        refusal = Refusal(
             request=Request(inside.header, inside.body, request.peer),
             error=error,
             is_refused=lambda key, index: self._is_in(parts, key, index),
             topics=list(dict.fromkeys(part.topic for part in parts)),
         )
-        return error_responses.BUILDERS[inside.api.name](refusal, self._broker)
+        return BUILDERS[inside.api.name](refusal, self._broker)
 
     def _framed(self, inside: _Inside, answer: Answer) -> Dispatched:
         return framed(inside.api, inside.header, inside.header.api_version, answer)
@@ -126,7 +126,7 @@ class KafkaRequests:
         if api == "metadata" and not body.topics:
             yield from map(Part, self._broker.registry.topics)
             return
-        for key, indexes, records in error_responses.topics_of(body):
+        for key, indexes, records in topics_of(body):
             name = self._name(key)
             if not indexes:
                 yield Part(name)
@@ -178,7 +178,7 @@ def check_answered(request: ReadRequest, error: KafkaError) -> None:
 def _merge(inside: _Inside, answer: Answer, refused: Answer) -> Answer:
     version = inside.header.api_version
     assert not isinstance(answer, NoResponse)
-    return error_responses.merge(inside.api, version, _body(inside, answer), _body(inside, refused))
+    return merge(inside.api, version, _body(inside, answer), _body(inside, refused))
 
 
 def _body(inside: _Inside, answer: Answer) -> bytes:

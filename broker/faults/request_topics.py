@@ -1,0 +1,92 @@
+"""The topics and partitions that a request names, and the request without some of them.
+
+Works on whatever the port has decoded: Produce by hand, the rest by kio, whose classes name the same
+things differently in each API.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from protocol.produce_request import ProduceRequest
+
+IsRefused = Callable[[Any, int], bool]
+"""Of a topic as the request names it, and a partition."""
+
+
+def topics_of(body: Any) -> Iterator[tuple[Any, list[int], list[Any]]]:
+    """`(topic, partitions, their batches)` for each topic that the request names, by name or id."""
+    if isinstance(body, ProduceRequest):
+        for topic, partitions in body.topics:
+            yield topic, [one.partition for one in partitions], [one.records for one in partitions]
+        return
+    for topic in _listed_topics(body):
+        if isinstance(topic, str):
+            yield topic, [], []
+            continue
+        indexes = [_index(one) for one in _listed_partitions(topic)]
+        yield topic_key(topic), indexes, [None] * len(indexes)
+
+
+def _listed_topics(body: Any) -> Sequence[Any]:
+    for name in ("topics", "topic_names", "topic_partitions"):
+        found = getattr(body, name, None)
+        if found is not None:
+            return tuple(found)
+    return [topic for group in getattr(body, "groups", ()) for topic in group.topics or ()]
+
+
+def _listed_partitions(topic: Any) -> Sequence[Any]:
+    for name in ("partitions", "partition_indexes"):
+        found = getattr(topic, name, None)
+        if found is not None:
+            return tuple(found)
+    return ()
+
+
+def topic_key(topic: Any) -> Any:
+    """The name or the id by which a row of a request or a response names its topic."""
+    for name in ("name", "topic", "topic_id"):
+        found = getattr(topic, name, None)
+        if found is not None:
+            return found
+    return ""
+
+
+def _index(partition: Any) -> int:
+    if isinstance(partition, int):
+        return partition
+    found = getattr(partition, "partition_index", None)
+    return int(partition.partition if found is None else found)
+
+
+def without(body: Any, is_refused: IsRefused) -> Any:
+    """The request without what is refused. What waits for data does not wait for the rest of it."""
+    if isinstance(body, ProduceRequest):
+        topics = [
+            topic._replace(
+                partitions=[
+                    one for one in topic.partitions if not is_refused(topic.topic, one.partition)
+                ]
+            )
+            for topic in body.topics
+        ]
+        return body._replace(topics=[topic for topic in topics if topic.partitions])
+    kept = filter(None, (_without(topic, is_refused) for topic in body.topics or ()))
+    changes: dict[str, Any] = {"topics": tuple(kept)}
+    if hasattr(body, "max_wait"):
+        changes["max_wait"] = datetime.timedelta(0)
+    return dataclasses.replace(body, **changes)
+
+
+def _without(topic: Any, is_refused: IsRefused) -> Any:
+    key = topic_key(topic)
+    for name in ("partitions", "partition_indexes"):
+        listed = getattr(topic, name, None)
+        if listed is not None:
+            kept = tuple(one for one in listed if not is_refused(key, _index(one)))
+            return dataclasses.replace(topic, **{name: kept}) if kept else None
+    return None if is_refused(key, -1) else topic
