@@ -45,7 +45,8 @@ Scenarios with two brokers start a ZooKeeper out of PySpark's jars, and need `ja
 ## Verdicts
 
 What the log held of the records that the client sent, when it was done. The run of `make test` fails
-where this table says something else than was seen.
+where this table says something else than was seen. What the same clients make of rules drawn from a
+seed, all at once, is in [the soak](../tests/soak/README.md).
 
 """
 
