@@ -28,11 +28,12 @@ from pyspark.sql.types import StructType
 
 from pipeline.exactly_once.batch_record import BatchRecord
 from pipeline.exactly_once.columns import check_columns
+from pipeline.exactly_once.ends import put_ends
 from pipeline.exactly_once.errors import OptionError, SinkError
 from pipeline.exactly_once.ledger import Place
 from pipeline.exactly_once.ledger_identity import identified, open_files
 from pipeline.exactly_once.options import CHECKPOINT_LOCATION, SinkOptions, read_options
-from pipeline.exactly_once.partition_writer import Written, write_partition
+from pipeline.exactly_once.partition_writer import Attempted, write_partition
 from pipeline.exactly_once.row_order import sort_rows
 
 FORMAT: Final = "echoless"
@@ -49,8 +50,8 @@ STREAM_NAME: Final = "stream"
 class TaskMessage(WriterCommitMessage):
     """What a task tells the driver."""
 
-    query_id: str
-    written: Written
+    place: Place
+    attempted: Attempted
 
 
 class ExactlyOnceDataSource(DataSource):
@@ -96,14 +97,14 @@ class ExactlyOnceStreamWriter(DataSourceStreamArrowWriter):
                 "version of Spark is not known to the sink; use ExactlyOnceSink with foreachBatch"
             )
         place = Place(self._options.name, query_id, int(batch_id), context.partitionId())
-        return TaskMessage(query_id, _write(self._options, place, iterator))
+        return TaskMessage(place, _write(self._options, place, iterator))
 
     def commit(
         self,
         messages: list[WriterCommitMessage | None],
         batchId: int,  # noqa: N803  Spark's name
     ) -> None:
-        _agree(self._options, messages, batchId)
+        _end(self._options, messages, batchId)
 
 
 class ExactlyOnceJobWriter(DataSourceArrowWriter):
@@ -115,10 +116,10 @@ class ExactlyOnceJobWriter(DataSourceArrowWriter):
     def write(self, iterator: Iterator[Any]) -> TaskMessage:
         options = self._options
         place = Place(options.name, "", options.batch_id, _task_context().partitionId())
-        return TaskMessage("", _write(options, place, iterator))
+        return TaskMessage(place, _write(options, place, iterator))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        _agree(self._options, messages, self._options.batch_id)
+        _end(self._options, messages, self._options.batch_id)
 
 
 def register(spark: SparkSession) -> None:
@@ -126,18 +127,20 @@ def register(spark: SparkSession) -> None:
     spark.dataSource.register(ExactlyOnceDataSource)
 
 
-def _write(options: SinkOptions, place: Place, batches: Iterator[Any]) -> Written:
+def _write(options: SinkOptions, place: Place, batches: Iterator[Any]) -> Attempted:
     if options.sort_columns is not None:
         batches = sort_rows(batches, options.sort_columns)
     return write_partition(options, place, batches)
 
 
-def _agree(options: SinkOptions, messages: list[WriterCommitMessage | None], batch_id: int) -> None:
-    """Raises `LedgerError` where the batch was divided otherwise before."""
-    query_ids = {one.query_id for one in messages if isinstance(one, TaskMessage)}
-    for query_id in query_ids:
+def _end(options: SinkOptions, messages: list[WriterCommitMessage | None], batch_id: int) -> None:
+    """Every task is done. Raises `LedgerError` where the batch was divided otherwise before."""
+    told = [one for one in messages if isinstance(one, TaskMessage)]
+    for query_id in {one.place.query_id for one in told}:
         record = BatchRecord(open_files(options), options.name, query_id, batch_id)
         record.agree(len(messages), is_late=True)
+    ends = [(one.place, one.attempted.end) for one in told]
+    put_ends(options, [(place, end) for place, end in ends if end is not None])
 
 
 def _plain(options: Mapping[str, str]) -> dict[str, str]:

@@ -7,8 +7,13 @@
    the next attempt sends the same numbers.
 3. All records are sent and acknowledged. Where another attempt may have been at it too, everything is read
    back once more. A crash behind this: the next attempt finds all rows stored.
-4. The end is created: what the next batch goes on from. A crash behind this: the next attempt compares
-   fingerprints and does nothing.
+4. The attempt returns its end: what the next batch goes on from. Spark's driver puts it down when it knows
+   that the attempt counts (`ends.py`). A crash behind this: the next attempt compares fingerprints and does
+   nothing.
+
+An attempt cannot do the last itself, because it does not know whether it has seen all rows. Where the task
+fails before the sink, or is killed, Spark closes the stream of rows, and an Arrow stream that is closed
+between two of its batches looks complete. Then it has stored the first rows, as if it had died there.
 
 Not a byte goes out before the rows are known to begin as those that were sent before.
 """
@@ -22,7 +27,6 @@ from typing import Any, NamedTuple
 from client.batch import now_ms
 from client.sequencer import Identity
 from pipeline.exactly_once.entries import End, Stretch, Target, TopicPartition
-from pipeline.exactly_once.errors import SinkError
 from pipeline.exactly_once.fingerprint import Fingerprint
 from pipeline.exactly_once.leaders import Leaders
 from pipeline.exactly_once.ledger import Ledger, Place
@@ -44,12 +48,20 @@ class Written(NamedTuple):
     """Of them, those that an earlier attempt had stored."""
 
 
+class Attempted(NamedTuple):
+    """An attempt that has stored all rows it was given."""
+
+    written: Written
+    end: End | None
+    """To be put down if these were all. None: it was there already, or there were no rows."""
+
+
 def write_partition(
     options: SinkOptions,
     place: Place,
     batches: Iterable[Any],
     clock_ms: Callable[[], int] = now_ms,
-) -> Written:
+) -> Attempted:
     """Writes Arrow batches. Raises `SinkError`, `DeliveryError`."""
     ledger = Ledger(open_files(options), place)
     with ExitStack() as stack:
@@ -79,7 +91,7 @@ class _Attempt:
         self._rows_found = 0
         self._rows = 0
 
-    def run(self, batches: Iterable[Any]) -> Written:
+    def run(self, batches: Iterable[Any]) -> Attempted:
         self._numbering.open()
         for chunk in chunks(batches):
             slices = self._route(chunk)
@@ -128,22 +140,21 @@ class _Attempt:
 
     # --- the end -----------------------------------------------------------------------------------
 
-    def _finish(self) -> Written:
+    def _finish(self) -> Attempted:
         if self._sender is not None:
             self._sender.finish()
             self._verify(self._sender.doubtful)
-        if self._ledger.end is None and self._ledger.begins:
-            self._add_end()
+        else:
+            self._rows_found = self._rows
+        written = Written(self._place.spark_partition, self._rows, self._rows_found)
         if self._ledger.end is not None:
             self._compare(self._ledger.end)
-            if self._sender is None:
-                self._rows_found = self._rows
-            self._ledger.clean()
-        return Written(self._place.spark_partition, self._rows, self._rows_found)
+            return Attempted(written, None)
+        return Attempted(written, self._end() if self._ledger.begins else None)
 
-    def _add_end(self) -> None:
+    def _end(self) -> End:
         counts = {target: found.rows for target, found in self._fingerprints.items()}
-        end = End(
+        return End(
             query_id=self._place.query_id,
             cluster_id=self._leaders.cluster_id(),
             rows=self._rows,
@@ -153,8 +164,6 @@ class _Attempt:
             ),
             state=self._numbering.state_behind(counts),
         )
-        if not self._ledger.add(end) and self._ledger.end is None:
-            raise SinkError(f"{self._place}: another attempt goes on under other numbers")
 
     def _compare(self, end: End) -> None:
         """With what the first attempt that was done has put down. Raises `ReplayMismatchError`."""

@@ -15,11 +15,13 @@ from typing import Any, Final
 
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Row
 
 from pipeline.exactly_once.batch_record import BatchRecord
 from pipeline.exactly_once.columns import check_columns
 from pipeline.exactly_once.data_source import QUERY_ID_PROPERTY
+from pipeline.exactly_once.ends import put_ends
+from pipeline.exactly_once.entries import End, decode_entry, encode_entry
 from pipeline.exactly_once.ledger import Place
 from pipeline.exactly_once.ledger_identity import identified, open_files
 from pipeline.exactly_once.options import (
@@ -33,7 +35,7 @@ from pipeline.exactly_once.options import (
 from pipeline.exactly_once.partition_writer import Written, write_partition
 from pipeline.exactly_once.rows import NAMES
 
-_WRITTEN: Final = "spark_partition int, rows long, rows_found long"
+_ATTEMPTED: Final = "spark_partition int, rows long, rows_found long, end binary"
 
 
 class ExactlyOnceSink:
@@ -76,13 +78,15 @@ class ExactlyOnceSink:
         options = identified(self.options)
         query_id = context.getLocalProperty(QUERY_ID_PROPERTY) or ""
         rows = self._ordered(frame)
-        written = rows.mapInArrow(_task(options, query_id, batch_id), _WRITTEN)
+        written = rows.mapInArrow(_task(options, query_id, batch_id), _ATTEMPTED)
         # The plan is made, and shuffles are run, when its partitions are counted; `collect` goes on
         # from there.
         spark_partitions = written.rdd.getNumPartitions()
         record = BatchRecord(open_files(options), options.name, query_id, batch_id)
         record.agree(spark_partitions)
-        return [Written(*row) for row in written.collect()]
+        attempted = written.collect()
+        put_ends(options, _ends(attempted, Place(options.name, query_id, batch_id, 0)))
+        return [Written(*row[:3]) for row in attempted]
 
     def _ordered(self, frame: DataFrame) -> DataFrame:
         wanted = [column for column in frame.columns if column.lower() in NAMES]
@@ -100,12 +104,26 @@ def _task(
         context = TaskContext.get()
         assert context is not None, "Spark runs this in a task"
         place = Place(options.name, query_id, batch_id, context.partitionId())
-        written = write_partition(options, place, batches)
-        yield pa.RecordBatch.from_pylist([written._asdict()], _ARROW_WRITTEN)
+        written, end = write_partition(options, place, batches)
+        row = {**written._asdict(), "end": None if end is None else encode_entry(end)}
+        yield pa.RecordBatch.from_pylist([row], _ARROW_ATTEMPTED)
 
     return write
 
 
-_ARROW_WRITTEN: Final = pa.schema(
-    [("spark_partition", pa.int32()), ("rows", pa.int64()), ("rows_found", pa.int64())]
+def _ends(attempted: list[Row], place: Place) -> Iterator[tuple[Place, End]]:
+    for spark_partition, _, _, text in attempted:
+        if text is not None:
+            end = decode_entry(bytes(text))
+            assert isinstance(end, End)
+            yield place._replace(spark_partition=spark_partition), end
+
+
+_ARROW_ATTEMPTED: Final = pa.schema(
+    [
+        ("spark_partition", pa.int32()),
+        ("rows", pa.int64()),
+        ("rows_found", pa.int64()),
+        ("end", pa.binary()),
+    ]
 )

@@ -11,10 +11,11 @@ import pyarrow as pa
 import pytest
 
 from client.batch import now_ms
+from pipeline.exactly_once.ends import put_end
 from pipeline.exactly_once.entries import Begin, End, decode_entry
 from pipeline.exactly_once.ledger import Place
 from pipeline.exactly_once.options import SinkOptions, read_options
-from pipeline.exactly_once.partition_writer import Written, write_partition
+from pipeline.exactly_once.partition_writer import Attempted, Written, write_partition
 from tests.pipeline.exactly_once.broker_thread import BrokerThread
 
 TOPIC = "orders"
@@ -49,7 +50,15 @@ class Attempts:
     def run(
         self, batches: Iterable[Any], batch_id: int = 0, *, clock_ms: Callable[[], int] = now_ms
     ) -> Written:
-        return write_partition(self.options, place(batch_id), batches, clock_ms)
+        """One that Spark says has been done."""
+        written, end = write_partition(self.options, place(batch_id), batches, clock_ms)
+        if end is not None:
+            put_end(self.options, place(batch_id), end)
+        return written
+
+    def run_in_vain(self, batches: Iterable[Any], batch_id: int = 0) -> Attempted:
+        """One whose task fails in the end, which it does not know."""
+        return write_partition(self.options, place(batch_id), batches)
 
     def lose_end(self, batch_id: int = 0) -> None:
         """As if the attempt had died just before its last step."""

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.exactly_once import rows as row_chunks
+from pipeline.exactly_once.ends import put_end
 from pipeline.exactly_once.options import read_options
 from pipeline.exactly_once.partition_writer import write_partition
 from tests.pipeline.exactly_once.attempts import NAME, TOPIC, place, rows
@@ -42,7 +43,9 @@ def main(address: str, directory: Path) -> None:
     done = directory / "done"
     start = int(done.read_text()) if done.exists() else 0
     for batch_id in range(start, BATCHES):
-        write_partition(options, place(batch_id), _pieces(batch_id))
+        _, end = write_partition(options, place(batch_id), _pieces(batch_id))
+        if end is not None:
+            put_end(options, place(batch_id), end)
         print("written", flush=True)
         done.with_suffix(".new").write_text(str(batch_id + 1))
         done.with_suffix(".new").replace(done)

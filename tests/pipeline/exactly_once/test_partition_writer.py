@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import threading
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
 
 from client.batch import now_ms
 from client.sequencer import Identity
+from pipeline.exactly_once.ends import put_end
 from pipeline.exactly_once.entries import TopicPartition
 from pipeline.exactly_once.errors import LedgerError, ReplayMismatchError, SinkError
 from pipeline.exactly_once.numbering import Numbering
@@ -276,7 +278,8 @@ def test_a_topic_that_was_deleted_holds_nothing_up(attempts, broker):
     """Rows went there in an earlier batch; it is not made again by asking for it."""
     options = dataclasses.replace(attempts.options, topic=None)
     elsewhere = pa.record_batch({"topic": ["gone", TOPIC], "value": ["1", "2"]})
-    write_partition(options, place(0), [elsewhere])
+    _, end = write_partition(options, place(0), [elsewhere])
+    put_end(options, place(0), end)
     broker.delete_topic("gone")
     attempts.run([rows(10)], batch_id=1)
     attempts.lose_end(1)
@@ -288,3 +291,23 @@ def test_a_topic_that_was_deleted_holds_nothing_up(attempts, broker):
 def _take_up_nothing(numbering: Numbering) -> None:
     """As if the other attempt had not stored anything yet."""
     numbering._identity = numbering._ledger.begins[-1].identity
+
+
+def test_an_attempt_that_did_not_count_has_written_a_part(attempts):
+    """Spark closes the rows of a task that fails before the sink; it looks as if they were all."""
+    assert attempts.run_in_vain([rows(400)]).written == Written(0, 400, 0)
+    assert attempts.run([rows(1000)]) == Written(0, 1000, 400)
+    assert attempts.stored() == all_values(1000)
+    assert attempts.run([rows(50, 1000)], 1) == Written(0, 50, 0)
+
+
+def test_an_end_is_put_down_once(attempts):
+    """Two drivers may have attempts that count; if they have written the same, both are right."""
+    first, second = (attempts.run_in_vain([rows(100)]).end for _ in range(2))
+    assert first is not None
+    assert second is not None
+    for end in (first, second):
+        put_end(attempts.options, place(), end)
+    assert attempts.end() == first
+    with pytest.raises(ReplayMismatchError):
+        put_end(attempts.options, place(), replace(second, rows=99))
