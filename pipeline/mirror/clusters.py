@@ -95,25 +95,23 @@ class TargetTopics:
         larger = {topic: count for topic, count in lacking.items() if topic in self._counts}
         with self._controller() as controller:
             if new:
-                rows = [
-                    {
-                        "name": topic,
-                        "num_partitions": count,
-                        "replication_factor": self._replication_factor,
-                        "assignments": (),
-                        "configs": (),
-                    }
-                    for topic, count in new.items()
-                ]
-                fields = {"topics": rows, "timeout": _TIMEOUT_MS}
-                _check(controller.request("create_topics", fields).topics)
+                self._create(controller, new)
             if larger:
-                rows = [
-                    {"name": topic, "count": count, "assignments": None}
-                    for topic, count in larger.items()
-                ]
-                fields = {"topics": rows, "timeout": _TIMEOUT_MS, "validate_only": False}
-                _check(controller.request("create_partitions", fields).results)
+                _extend(controller, larger)
+
+    def _create(self, controller: Connection, new: Mapping[str, int]) -> None:
+        rows = [
+            {
+                "name": topic,
+                "num_partitions": count,
+                "replication_factor": self._replication_factor,
+                "assignments": (),
+                "configs": (),
+            }
+            for topic, count in new.items()
+        ]
+        fields = {"topics": rows, "timeout": _TIMEOUT_MS}
+        _check(controller.request("create_topics", fields).topics)
 
     def _controller(self) -> Connection:
         with connect(self._bootstrap_servers) as bootstrap:
@@ -122,6 +120,12 @@ class TargetTopics:
             if broker.node_id == answer.controller_id:
                 return Connection.open(broker.host, broker.port)
         return connect(self._bootstrap_servers)
+
+
+def _extend(controller: Connection, larger: Mapping[str, int]) -> None:
+    rows = [{"name": topic, "count": n, "assignments": None} for topic, n in larger.items()]
+    fields = {"topics": rows, "timeout": _TIMEOUT_MS, "validate_only": False}
+    _check(controller.request("create_partitions", fields).results)
 
 
 def _metadata(connection: Connection) -> Any:
