@@ -21,15 +21,14 @@ def examples() -> list[str]:
 
 @pytest.mark.spark
 def test_the_examples_store_each_line_once(spark, broker, tmp_path):
-    """A stream, the same as a data source, and a job; each of them twice."""
+    """A stream, the same as a data source, and a job."""
     (tmp_path / "data" / "orders").mkdir(parents=True)
     (tmp_path / "data" / "orders" / "lines.txt").write_text("\n".join(LINES))
-    for _ in range(2):
-        names: dict[str, object] = {}
-        for example in examples():
-            program = example.replace("127.0.0.1:9092", broker.address)
-            program = program.replace('"/data/', f'"{tmp_path}/data/')
-            exec(compile(program, str(PAGE), "exec"), names)
+    names: dict[str, object] = {}
+    for example in examples():
+        program = example.replace("127.0.0.1:9092", broker.address)
+        program = program.replace('"/data/', f'"{tmp_path}/data/')
+        exec(compile(program, str(PAGE), "exec"), names)
     stored = sorted(str(value, "utf-8") for value in broker.values("orders", PARTITIONS) if value)
     assert stored == sorted(LINES * 3)
 
