@@ -105,6 +105,7 @@ class Decisions:
 
     def record_fault(self, hit: FaultHit) -> None:
         """Keeps one hit, in the order of the outcomes: its number is given here."""
+        self._metrics.faults[hit.action] += 1
         self._number += 1
         hit = hit._replace(number=self._number)
         self._faults.append(hit)

@@ -39,6 +39,8 @@ class Metrics:
     """Of these, the ones whose bytes differ from what was stored."""
     rejects: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
     """Refusals of the de-duplication decision, by the name of the error code."""
+    faults: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
+    """Times that a fault rule acted, by its action."""
 
     # In a cluster.
     isr_shrinks_total: int = 0

@@ -41,6 +41,7 @@ _COUNTERS: Final = {
 _LABELLED_COUNTERS: Final = {
     "requests": ("api", "Requests by API"),
     "rejects": ("error", "Batches refused by the de-duplication decision"),
+    "faults": ("action", "Times that a fault rule acted"),
     "elections": ("kind", "Leaders elected by this broker as the controller"),
 }
 _PARTITION_GAUGES: Final[dict[str, tuple[str, Callable[[PartitionView], int]]]] = {

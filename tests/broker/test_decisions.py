@@ -127,8 +127,9 @@ def test_outcomes_are_newest_first_and_can_be_narrowed() -> None:
 
 
 def test_fault_is_numbered_among_the_outcomes() -> None:
-    """Faults and outcomes have one order: the one in which they happened."""
-    decisions = Decisions(Metrics())
+    """Faults and outcomes have one order: the one in which they happened; faults are counted, too."""
+    metrics = Metrics()
+    decisions = Decisions(metrics)
     _append(decisions, _partition(), _header())
     decisions.record_fault(_hit(number=99))
     _append(decisions, _partition(), _header())
@@ -136,6 +137,7 @@ def test_fault_is_numbered_among_the_outcomes() -> None:
     assert [event.number for event in decisions.latest_events(2)] == [2, 3]
     assert [outcome.number for outcome in decisions.latest(9)] == [3, 1]
     assert [hit.number for hit in decisions.latest_faults(9)] == [2]
+    assert metrics.faults == {"freeze": 1}
 
 
 async def test_everybody_who_follows_is_told_until_they_leave() -> None:

@@ -129,6 +129,7 @@ async def test_metrics_are_what_prometheus_reads(admin: AdminClient) -> None:
     """The text parses, and holds the counters with their labels."""
     admin.broker.metrics.requests["produce"] = 3
     admin.broker.metrics.rejects["OUT_OF_ORDER_SEQUENCE_NUMBER"] = 2
+    admin.broker.metrics.faults["drop_response"] = 1
     samples = {
         (sample.name, tuple(sorted(sample.labels.items()))): sample.value
         for family in text_string_to_metric_families(await admin.text("/metrics"))
@@ -136,6 +137,7 @@ async def test_metrics_are_what_prometheus_reads(admin: AdminClient) -> None:
     }
     assert samples["echoless_requests_total", (("api", "produce"),)] == 3
     assert samples["echoless_rejects_total", (("error", "OUT_OF_ORDER_SEQUENCE_NUMBER"),)] == 2
+    assert samples["echoless_faults_total", (("action", "drop_response"),)] == 1
     assert samples["echoless_duplicates_total", ()] == 0
     partition = (("partition", "0"), ("topic", "orders"))
     assert samples["echoless_partition_log_end_offset", partition] == 10
