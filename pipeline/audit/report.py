@@ -102,7 +102,7 @@ def _sequence_chart(timeline: SequenceTimeline) -> str:
     ]
     title = (
         f"producer {timeline.producer_id} on {timeline.topic}-{timeline.partition} "
-        f"({timeline.problems:,} problems, {timeline.replica})"
+        f"({timeline.problems:,} {'problem' if timeline.problems == 1 else 'problems'}, {timeline.replica})"
     )
     return f"<h3>{escape(title)}</h3>{line_chart(title, lines)}"
 
