@@ -1,7 +1,8 @@
 """`python -m pipeline ...` in a process of its own, as a user runs it: killed, stopped, read.
 
-A driver's JVM and its Python workers live on for a moment when the driver is killed; they belong to its
-process group, and `wait_for_group` sees their end.
+A driver's JVM lives on for a moment when the driver is killed; it belongs to its process group, and
+`wait_for_group` sees its end. Python workers have a group of their own, and end behind their JVM; one that
+still sends meanwhile is what the sink has to bear.
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ class PipelineProcess:
         return self.wait()
 
     def wait_for_group(self) -> None:
-        """Until the JVM and the workers have noticed that their driver is gone."""
+        """Until the JVM has noticed that its driver is gone."""
         deadline = time.monotonic() + _TIMEOUT_S
         while self._signal_group(0):
             assert time.monotonic() < deadline, self.output
