@@ -107,7 +107,9 @@ class Client:
     async def _refresh(self, spot: Spot) -> None:
         answer = await self.ask_anyone({"type": "metadata", "topics": [spot.topic]})
         if not answer.get("brokers"):
-            self.observations.find(f"{self.name} is told of no broker: some clients forget all then")
+            self.observations.find(
+                f"{self.name} is told of no broker: some clients forget all then"
+            )
         for topic in answer.get("topics", ()):
             for partition in topic["partitions"]:
                 place = Spot(topic["name"], partition["partition_index"])
