@@ -16,7 +16,7 @@ from typing import Final
 from pyspark.sql import SparkSession
 from pyspark.version import __version__ as _pyspark_version
 
-JARS_VARIABLE: Final = "ECHOLESS_SPARK_KAFKA_JARS"
+JARS_VARIABLE: Final = "SPARK_KAFKA_JARS"
 SPARK_VERSION: Final[str] = _pyspark_version
 PACKAGE: Final = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{SPARK_VERSION}"
 FETCH_COMMAND: Final = "python -m pipeline fetch-connector"
