@@ -52,6 +52,13 @@ class RequestFacts(NamedTuple):
     from_broker: int | None = None
     """The broker that asks, of a message between brokers."""
 
+    def raises_epoch_of(self, earlier: RequestFacts) -> bool:
+        """Whether it has a batch of a newer epoch, for a partition and producer of the earlier one."""
+        epochs = {part[:3]: part.producer_epoch for part in earlier.parts if part.has_batch}
+        return any(
+            part.producer_epoch > epochs.get(part[:3], part.producer_epoch) for part in self.parts
+        )
+
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class Match:

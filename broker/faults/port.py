@@ -101,6 +101,7 @@ class FaultyPort:
         request = self._requests.read(frame, peer)
         if request is None:
             return None
+        self._actions.let_go_before(request)
         now_s = asyncio.get_running_loop().time()
         for rule in self._rules:
             parts = _pick(rule, request)

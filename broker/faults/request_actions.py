@@ -144,6 +144,18 @@ class RequestActions:
         """Whether a request waits for the next one that this rule matches."""
         return rule.name in self._held
 
+    def let_go_before(self, request: ReadRequest) -> None:
+        """Processes held requests that this one, from the same connection, must not overtake.
+
+        A producer that raises its epoch counts on the order of its connection, which no real broker
+        breaks: it numbers its unanswered batches anew. INVALID_PRODUCER_EPOCH to one of the old
+        copies would make it give the records up.
+        """
+        for name, (hit, _) in list(self._held.items()):
+            is_same = hit.request.peer.connection_id == request.peer.connection_id
+            if is_same and request.facts.raises_epoch_of(hit.request.facts):
+                self._release(name)
+
     def _swap(self, hit: Hit) -> Dispatched:
         name = hit.rule.name
         if name in self._held:

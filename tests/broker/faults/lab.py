@@ -66,10 +66,12 @@ class Lab:
         return len(batches)
 
 
-def batch(sequence: int, partition: int = 0, producer_id: int = PRODUCER_ID) -> PartitionData:
+def batch(
+    sequence: int, partition: int = 0, producer_id: int = PRODUCER_ID, epoch: int = 0
+) -> PartitionData:
     """One record of the lab's producer."""
     data = plain_batch(
-        [b"x"], producer_id=producer_id, producer_epoch=0, base_sequence=sequence
+        [b"x"], producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence
     ).encode()
     return PartitionData(TOPIC, partition, data)
 

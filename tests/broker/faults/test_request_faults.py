@@ -182,6 +182,28 @@ async def test_a_swap_without_a_second_request_is_a_delay(lab: Lab, kafka: RawCo
     assert await produce(kafka, batch(1)) == [0]
 
 
+async def test_a_swap_puts_no_newer_epoch_first(lab: Lab, kafka: RawConnection) -> None:
+    """A producer that raises its epoch counts on the order of its connection: 47 would be final."""
+    assert await produce(kafka, batch(0)) == [0]
+    lab.add({"type": "swap", "ms": 10_000}, PRODUCE, times=1)
+    send(kafka, batch(1))
+    send(kafka, batch(0, epoch=1))
+    assert [(await kafka.receive_produce(9))[0].error for _ in range(2)] == [0, 0]
+    assert lab.verdicts()[1:] == [(1, "append"), (0, "append")]
+
+
+async def test_a_newer_epoch_of_another_connection_is_put_first(
+    lab: Lab, kafka: RawConnection
+) -> None:
+    """As when a request is still on its way whose client has gone, and sent again."""
+    lab.add({"type": "swap", "ms": 10_000}, PRODUCE, times=1)
+    send(kafka, batch(0))
+    await until(lab.hits)
+    other = await lab.connect()
+    assert await produce(other, batch(0, epoch=1)) == [0]
+    assert (await kafka.receive_produce(9))[0].error == 47
+
+
 async def test_a_request_processed_twice_is_stored_once(lab: Lab, kafka: RawConnection) -> None:
     """The first answer is sent."""
     lab.add("twice", PRODUCE, times=1)
