@@ -43,9 +43,15 @@ class BrokerThread:
         self._thread.join()
         self._loop.close()
 
-    def forget_producers(self) -> None:
-        """As if none of them had sent anything for a long time."""
-        self._call(self._forget_producers())
+    def forget_producers(self, topic: str | None = None, partition: int | None = None) -> None:
+        """As if none of them had sent anything for a long time; there, or anywhere."""
+        self._call(self._forget_producers(topic, partition))
+
+    def grow(self, topic: str, partitions: int) -> None:
+        """So many partitions, more than there are."""
+        wanted = [{"name": topic, "count": partitions, "assignments": None}]
+        fields = {"topics": wanted, "timeout": 10_000, "validate_only": False}
+        self._call(self._ask("create_partitions", fields))
 
     def delete_records(self, topic: str, partitions: int) -> None:
         """All that are there."""
@@ -73,10 +79,11 @@ class BrokerThread:
         """Of all records of the topic, partition by partition."""
         return [one.value for index in range(partitions) for one in self.read(topic, index)]
 
-    async def _forget_producers(self) -> None:
+    async def _forget_producers(self, topic: str | None, index: int | None) -> None:
         broker = self.running.broker
-        for partition in broker.partitions.values():
-            partition.log.expire_producers(broker.now_ms() + _LONG_MS)
+        for key, partition in broker.partitions.items():
+            if topic is None or key == (topic, index):
+                partition.log.expire_producers(broker.now_ms() + _LONG_MS)
 
     async def _delete_records(self, topic: str, index: int) -> None:
         part = {"partition_index": index, "offset": -1}
