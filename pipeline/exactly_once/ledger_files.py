@@ -97,7 +97,7 @@ class LocalFiles:
         target = self._root / name
         unique = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
         try:
-            target.parent.mkdir(parents=True, exist_ok=True)
+            _make_directory(target.parent)
             _write_synced(unique, data)
             try:
                 target.hardlink_to(unique)
@@ -175,6 +175,14 @@ def _write_synced(path: Path, data: bytes) -> None:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
+
+
+def _make_directory(path: Path) -> None:
+    """With its parents. Each is synced: a file is lost with a directory that is."""
+    if not path.is_dir():
+        _make_directory(path.parent)
+        path.mkdir(exist_ok=True)
+        _sync_directory(path.parent)
 
 
 def _sync_directory(path: Path) -> None:

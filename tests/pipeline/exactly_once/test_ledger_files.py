@@ -137,3 +137,11 @@ def test_a_relative_path_is_the_drivers():
     """Tasks run in other directories."""
     assert absolute_location("ledger") == str(Path.cwd() / "ledger")
     assert absolute_location("hdfs://namenode/ledger") == "hdfs://namenode/ledger"
+
+
+def test_directories_are_synced_into_their_parents(tmp_path, monkeypatch):
+    """After a power cut, a file is gone with a directory that is."""
+    synced: list[Path] = []
+    monkeypatch.setattr("pipeline.exactly_once.ledger_files._sync_directory", synced.append)
+    LocalFiles(tmp_path).create("a/b/file", b"x")
+    assert synced == [tmp_path, tmp_path / "a", tmp_path / "a/b"]
