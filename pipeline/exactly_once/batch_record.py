@@ -29,7 +29,7 @@ class BatchRecord:
         self._directory = f"{sink}/batches"
         self._query_id = query_id
         self._batch_id = batch_id
-        self._name = f"{self._directory}/batch-{batch_id:020}.json"
+        self._name = self._path(batch_id)
 
     def agree(self, spark_partitions: int, *, is_late: bool = False) -> None:
         """Puts the number down, or holds it against the one that is there. Raises `LedgerError`.
@@ -41,6 +41,7 @@ class BatchRecord:
             "query_id": self._query_id,
             "spark_partitions": spark_partitions,
         }
+        self._check_order()
         if self._files.create(self._name, json.dumps(fields).encode()):
             self._clean()
             return
@@ -68,8 +69,24 @@ class BatchRecord:
             raise LedgerError(f"{self._name}: no record of a batch: {error!r}") from error
         return {key: fields[key] for key in ("query_id", "spark_partitions")}
 
+    def _check_order(self) -> None:
+        """The tasks check it too, but one that has no entries there sees nothing."""
+        batch_ids = self._batch_ids()
+        last = max(batch_ids, default=-1)
+        if last > self._batch_id and self._batch_id not in batch_ids:
+            raise LedgerError(
+                f"{self._what}: the ledger is at batch {last} already. A new checkpoint needs a new "
+                "sink name or another ledger"
+            )
+
     def _clean(self) -> None:
-        for name in self._files.list(self._directory):
-            found = _NAME.fullmatch(name)
-            if found is not None and int(found[1]) <= self._batch_id - BATCHES_KEPT:
-                self._files.delete(f"{self._directory}/{name}")
+        for batch_id in self._batch_ids():
+            if batch_id <= self._batch_id - BATCHES_KEPT:
+                self._files.delete(self._path(batch_id))
+
+    def _batch_ids(self) -> list[int]:
+        found = (_NAME.fullmatch(name) for name in self._files.list(self._directory))
+        return [int(one[1]) for one in found if one is not None]
+
+    def _path(self, batch_id: int) -> str:
+        return f"{self._directory}/batch-{batch_id:020}.json"

@@ -126,6 +126,14 @@ def test_the_record_of_a_batch_holds_its_division(files):
         BatchRecord(files, NAME, "other", 3).agree(8)
 
 
+def test_a_new_query_in_an_old_ledger_is_refused_beforehand(files):
+    """The record of its first batch is cleaned away, and a new Spark partition would see nothing."""
+    for batch_id in range(BATCHES_KEPT + 5):
+        BatchRecord(files, NAME, QUERY, batch_id).agree(2)
+    with pytest.raises(LedgerError, match="the ledger is at batch 14 already"):
+        BatchRecord(files, NAME, "other", 0).agree(3)
+
+
 def test_a_ledger_that_tasks_do_not_see_is_refused(tmp_path):
     """The same path on another machine is another ledger."""
     options = {"kafka.bootstrap.servers": "localhost:9092"}
