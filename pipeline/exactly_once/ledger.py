@@ -31,6 +31,7 @@ from pipeline.exactly_once.ledger_files import LedgerFiles
 
 BATCHES_KEPT: Final = 10
 """Batches whose entries stay when they are done: a replay needs the last one, a reader some more."""
+BATCH_ID_MAX: Final = 2**63 - 1
 _NAME: Final = re.compile(r"batch-(\d{20})\.(\d+)\.json")
 
 
@@ -65,6 +66,8 @@ class Ledger:
 
     def __init__(self, files: LedgerFiles, place: Place) -> None:
         """Raises `LedgerError`."""
+        if not 0 <= place.batch_id <= BATCH_ID_MAX:
+            raise LedgerError(f"{place}: batches have numbers from 0 to {BATCH_ID_MAX}")
         self._files = files
         self.place = place
         self._keys = self._list()
@@ -84,9 +87,12 @@ class Ledger:
         """Creates the entry; False: another attempt was faster, and its entries are here now."""
         key = self._next_key()
         if not self._files.create(self._path(key), encode_entry(entry)):
+            # Read by its name: a list may be old on a mounted file system.
+            self._take(self._read(key))
             self.refresh()
             return False
-        self._keys.append(key)
+        self._keys = self._list()
+        self._withdraw_if_late(key)
         self._take(entry)
         return True
 
@@ -118,14 +124,26 @@ class Ledger:
     def _check_order(self) -> None:
         """An attempt that was left behind must not begin anew what was done and cleaned away."""
         batch_id = self.place.batch_id
-        is_known = any(key.batch_id == batch_id for key in self._keys)
+        is_known = _Key(batch_id, 0) in self._keys
         if self._keys and self._keys[-1].batch_id > batch_id and not is_known:
-            raise LedgerError(
-                f"{self.place}: the ledger is at batch {self._keys[-1].batch_id} already. A new "
-                "checkpoint needs a new sink name or another ledger"
-            )
+            raise self._left_behind()
         if self.previous is not None:
             self._check_query(self.previous)
+
+    def _withdraw_if_late(self, key: _Key) -> None:
+        """An attempt that slept finds its place empty again where later batches have cleaned up.
+
+        Before any cleaning there are entries of a later batch, so who sees none has not been late.
+        """
+        if self._keys and self._keys[-1].batch_id > key.batch_id:
+            self._files.delete(self._path(key))
+            raise self._left_behind()
+
+    def _left_behind(self) -> LedgerError:
+        return LedgerError(
+            f"{self.place}: the ledger is at batch {self._keys[-1].batch_id} already. A new "
+            "checkpoint needs a new sink name or another ledger"
+        )
 
     def _take_known(self) -> None:
         while self.end is None and (key := self._next_key()) in self._keys:

@@ -4,13 +4,16 @@ The first attempt at a batch goes on where the batch before it ended, if all lea
 forgotten the producer, everything begins at 0 under its next epoch. Any later attempt takes up what is in
 the ledger, and asks the leaders how far it came. Where one has forgotten, what is stored is counted in the
 log itself, and the rest goes on under the next epoch, which the ledger gets to know first. An epoch, and
-not another id, because it also ends an attempt that is still alive somewhere.
+not another id, because it also ends an attempt that is still alive somewhere: from the first record on
+that a partition gets under it. What such an attempt stores between the count and that record is stored
+twice; `partition_writer.py` looks for it before the end. So partitions without rows in the batch, which
+may be forgotten at any time, do not lead to the next epoch once it was begun.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from client.sequencer import BAD_NEWS_MAX, EPOCH_MAX, Identity
@@ -24,7 +27,9 @@ from pipeline.exactly_once.stretches import (
     agrees,
     count_found,
     current_stretches,
+    handovers_of,
     identity_of,
+    is_ahead,
     portions_of,
 )
 from protocol.sequence import increment
@@ -100,6 +105,10 @@ class Numbering:
         """Under which numbers the first `rows` of each target are stored, in their order."""
         return portions_of(self._ledger.begins, rows)
 
+    def handovers(self, rows: Mapping[TopicPartition, int]) -> dict[TopicPartition, list[Portion]]:
+        """Where rows go on under a later identity; as `portions`."""
+        return handovers_of(self._ledger.begins, rows)
+
     def state(self) -> ProducerState:
         """Where a producer begins that is given the rows behind the stored ones."""
         return self.state_behind(self._stored)
@@ -137,26 +146,40 @@ class Numbering:
         identity = identity_of(previous)
         sequences = self._previous_sequences(identity)
         standings = self._leaders.ask(targets, identity.producer_id)
-        is_known = all(
+        # One that is gone, or has no leader, is left out by the next epoch.
+        idle = [target for target in sequences if target not in standings]
+        found = {**standings, **self._leaders.ask_once(idle, identity.producer_id)}
+        if self._was_begun(found, identity):
+            return False
+        is_known = len(found) == len(standings) + len(idle) and all(
             agrees(standing.found, identity, sequences.get(target, 0))
-            for target, standing in standings.items()
+            for target, standing in found.items()
         )
-        if not is_known or not self._idle_agree(identity, standings):
-            identity = self._next_identity(identity)
-        return self._add(identity, standings)
+        return self._add(identity if is_known else self._next_identity(identity), standings)
 
-    def _idle_agree(self, identity: Identity, busy: Container[TopicPartition]) -> bool:
-        """Whether partitions that this batch has no rows for yet are as the last one left them.
+    def _was_begun(self, standings: Mapping[TopicPartition, Standing], identity: Identity) -> bool:
+        """Whether another attempt has begun meanwhile; takes it up.
 
-        One that is gone, or has no leader, is left out by the next epoch.
+        Raises `SinkError` where leaders have more than the batch before this one, and nobody has begun.
         """
         sequences = self._previous_sequences(identity)
-        idle = [target for target in sequences if target not in busy]
-        standings = self._leaders.ask_once(idle, identity.producer_id)
-        return len(standings) == len(idle) and all(
-            agrees(standing.found, identity, sequences[target])
+        ahead = [
+            target
             for target, standing in standings.items()
-        )
+            if is_ahead(standing.found, identity, sequences.get(target, 0))
+        ]
+        if not ahead:
+            return False
+        self._ledger.refresh()
+        if not self._ledger.begins:
+            raise SinkError(
+                f"{self._ledger.place}: {ahead[0]} has more records of producer "
+                f"{identity.producer_id} than the ledger: the ledger is an old copy, or an attempt "
+                "with other rows ran at the same time as the last one. Look what is stored there, and "
+                "go on under another name"
+            )
+        self.open()
+        return True
 
     def _previous(self) -> End | None:
         """How the batch before this one has ended, if that was in this cluster."""
@@ -226,20 +249,22 @@ class Numbering:
             standings = self._leaders.ask(stretches, identity.producer_id)
             self._check_not_fenced(standings, identity)
             counts = {t: count_found(standings[t].found, identity, s) for t, s in stretches.items()}
-            is_known = self._idle_agree(identity, stretches)
-            if is_known and None not in counts.values():
+            if None not in counts.values():
                 break
-        self._settle(identity, standings, counts, is_known=is_known)
+        self._settle(identity, standings, counts)
 
     def _settle(
         self,
         identity: Identity,
         standings: Mapping[TopicPartition, Standing],
         counts: Mapping[TopicPartition, int | None],
-        *,
-        is_known: bool,
     ) -> None:
+        """Goes on under the next epoch only where a partition with rows has forgotten the producer.
+
+        An attempt that is still alive stores rows until then, which `handovers` finds.
+        """
         stretches = current_stretches(self._ledger.begins)
+        is_known = True
         for target, count in counts.items():
             stretch = stretches[target]
             if count is None:

@@ -27,6 +27,7 @@ from typing import Any, NamedTuple
 from client.batch import now_ms
 from client.sequencer import Identity
 from pipeline.exactly_once.entries import End, Stretch, Target, TopicPartition
+from pipeline.exactly_once.errors import SinkError
 from pipeline.exactly_once.fingerprint import Fingerprint
 from pipeline.exactly_once.leaders import Leaders
 from pipeline.exactly_once.ledger import Ledger, Place
@@ -110,6 +111,7 @@ class _Attempt:
                 topic=self._options.topic,
                 timestamp_ms=self._numbering.timestamp_ms,
                 partition_count=self._numbering.partition_count,
+                partition_count_now=self._leaders.partition_count,
                 first_partition=self._place.batch_id + self._place.spark_partition,
                 first_row=self._rows,
             )
@@ -150,6 +152,7 @@ class _Attempt:
         if self._ledger.end is not None:
             self._compare(self._ledger.end)
             return Attempted(written, None)
+        self._check_handovers()
         return Attempted(written, self._end() if self._ledger.begins else None)
 
     def _end(self) -> End:
@@ -187,6 +190,17 @@ class _Attempt:
             if not self._fingerprints[target].matches(stored, compares_timestamps=own):
                 what = f"another attempt at the same time has sent other rows to {target}"
                 raise mismatch(self._place, what)
+
+    def _check_handovers(self) -> None:
+        """Raises `SinkError` where an older attempt stored rows behind those that this one counted."""
+        counts = {target: found.rows for target, found in self._fingerprints.items()}
+        for target, portions in sorted(self._numbering.handovers(counts).items()):
+            if self._read_back(target).has_surplus(portions):
+                raise SinkError(
+                    f"{self._place}: rows of {target} are stored twice: a broker had forgotten the "
+                    "producer, the batch went on under the next epoch, and an older attempt was still "
+                    "alive. Look what is stored there, and go on under another name"
+                )
 
     # --- reading back ------------------------------------------------------------------------------
 

@@ -93,13 +93,19 @@ class Router:
         topic: str | None,
         timestamp_ms: int,
         partition_count: Callable[[str], int],
+        partition_count_now: Callable[[str], int],
         first_partition: int,
         first_row: int,
     ) -> None:
-        """`first_partition`: of rows with neither key nor partition; `first_row`: its number."""
+        """`partition_count`: over how many keys are spread, the same in every attempt.
+
+        `partition_count_now`: how many there are. `first_partition`: of rows with neither key nor
+        partition; `first_row`: its number.
+        """
         self._topic = topic
         self._timestamp_ms = timestamp_ms
         self._partition_count = partition_count
+        self._partition_count_now = partition_count_now
         self._first_partition = first_partition
         self._first_row = first_row
 
@@ -175,13 +181,20 @@ class Router:
         if given is not None and given.null_count < len(given):
             is_given = np.asarray(given.is_valid())
             partitions[is_given] = given.drop_null().to_numpy()
+        self._check_partitions(topic, partitions, numbers)
+        return partitions
+
+    def _check_partitions(self, topic: str, partitions: Int64s, numbers: Int64s) -> None:
+        """A row may name a partition that its topic has got since the batch was begun."""
+        count = self._partition_count(topic)
+        if partitions.max(initial=-1) >= count:
+            count = self._partition_count_now(topic)
         wrong = np.flatnonzero((partitions < 0) | (partitions >= count))
         if len(wrong):
             place = wrong[0]
             raise RowError(
                 f"row {numbers[place]}: partition {partitions[place]} of {topic}, which has {count}"
             )
-        return partitions
 
 
 def chunks(batches: Iterable[Any]) -> Iterator[Any]:

@@ -36,6 +36,33 @@ def portions_of(
     begins: Sequence[Begin], rows: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, list[Portion]]:
     """Under which numbers the first `rows` of each target are stored, in their order."""
+    stored = {
+        target: [portion for portion in portions if portion.rows > 0]
+        for target, portions in _all_portions(begins, rows).items()
+    }
+    return {target: portions for target, portions in stored.items() if portions}
+
+
+def handovers_of(
+    begins: Sequence[Begin], rows: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, list[Portion]]:
+    """Of targets whose rows go on under a later identity: what was counted under each of them.
+
+    Under the last one there are rows, and they ended whatever was alive under an older one.
+    """
+    found = {}
+    for target, portions in _all_portions(begins, rows).items():
+        while portions and portions[-1].rows <= 0:
+            portions.pop()
+        if len(portions) > 1:
+            found[target] = portions
+    return found
+
+
+def _all_portions(
+    begins: Sequence[Begin], rows: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, list[Portion]]:
+    """Also those of no rows."""
     by_target: dict[TopicPartition, list[tuple[Identity, Stretch]]] = {}
     for begin in begins:
         for stretch in begin.stretches:
@@ -43,13 +70,10 @@ def portions_of(
     found = {}
     for target, parts in by_target.items():
         ends = [stretch.rows_before for _, stretch in parts[1:]] + [rows.get(target, 0)]
-        portions = [
+        found[target] = [
             Portion(stretch, identity, end - stretch.rows_before)
             for (identity, stretch), end in zip(parts, ends, strict=True)
-            if end > stretch.rows_before
         ]
-        if portions:
-            found[target] = portions
     return found
 
 
@@ -64,6 +88,14 @@ def agrees(found: Found | None, identity: Identity, next_sequence: int) -> bool:
         return next_sequence == 0
     is_same_epoch = found.producer_epoch == identity.producer_epoch
     return is_same_epoch and increment(found.last_sequence, 1) == next_sequence
+
+
+def is_ahead(found: Found | None, identity: Identity, next_sequence: int) -> bool:
+    """Whether a leader knows of records that nobody has put down."""
+    if found is None or found.producer_epoch < identity.producer_epoch:
+        return False
+    is_same_epoch = found.producer_epoch == identity.producer_epoch
+    return not is_same_epoch or distance(found.last_sequence, next_sequence) >= 0
 
 
 def count_found(found: Found | None, identity: Identity, stretch: Stretch) -> int | None:

@@ -60,6 +60,11 @@ class Attempts:
         """One whose task fails in the end, which it does not know."""
         return write_partition(self.options, place(batch_id), batches)
 
+    def lose_batch(self, batch_id: int) -> None:
+        """As if the ledger were a copy from before the batch."""
+        for path in self._paths(batch_id):
+            path.unlink()
+
     def lose_end(self, batch_id: int = 0) -> None:
         """As if the attempt had died just before its last step."""
         path = self._paths(batch_id)[-1]
@@ -82,11 +87,15 @@ class Attempts:
 
     def _dying(self, batches: Iterable[Any], stored: int) -> Iterator[Any]:
         yield from batches
-        deadline = time.monotonic() + STORED_WITHIN_S
-        while len(self.stored()) < stored:
-            assert time.monotonic() < deadline, f"fewer than {stored} rows were stored in time"
-            time.sleep(0.005)
+        self.wait_for_stored(stored)
         raise TaskDiedError
+
+    def wait_for_stored(self, count: int) -> None:
+        """Until so many rows are."""
+        deadline = time.monotonic() + STORED_WITHIN_S
+        while len(self.stored()) < count:
+            assert time.monotonic() < deadline, f"fewer than {count} rows were stored in time"
+            time.sleep(0.005)
 
     def stored(self) -> list[bytes | None]:
         """Sorted, because partitions have no order among each other."""
@@ -112,6 +121,12 @@ def rows(count: int, first: int = 0, *, swapped: int | None = None) -> Any:
             "value": [values_of(number) for number in numbers],
         }
     )
+
+
+def rows_for(partition: int, count: int, first: int) -> Any:
+    """Rows that all go to one partition."""
+    values = [values_of(number) for number in range(first, first + count)]
+    return pa.record_batch({"partition": pa.array([partition] * count), "value": values})
 
 
 def values_of(number: int) -> bytes:

@@ -13,7 +13,7 @@ from client.batch import now_ms
 from client.sequencer import Identity
 from pipeline.exactly_once.ends import put_end
 from pipeline.exactly_once.entries import TopicPartition
-from pipeline.exactly_once.errors import LedgerError, ReplayMismatchError, SinkError
+from pipeline.exactly_once.errors import LedgerError, ReplayMismatchError, RowError, SinkError
 from pipeline.exactly_once.numbering import Numbering
 from pipeline.exactly_once.partition_writer import Written, write_partition
 from tests.pipeline.exactly_once.attempts import (
@@ -23,6 +23,7 @@ from tests.pipeline.exactly_once.attempts import (
     all_values,
     place,
     rows,
+    rows_for,
 )
 from tests.pipeline.exactly_once.broker_thread import BrokerThread
 
@@ -286,6 +287,37 @@ def test_a_topic_that_was_deleted_holds_nothing_up(attempts, broker):
     attempts.run([rows(10)], batch_id=1)
     assert broker.topics() == {TOPIC}
     assert len(attempts.stored()) == 11
+
+
+@pytest.mark.parametrize("forgets", [False, True])
+def test_an_old_copy_of_the_ledger_is_noticed(attempts, broker, forgets):
+    """Leaders have more records than it knows, or a later epoch."""
+    attempts.run([rows(100)])
+    if forgets:
+        broker.forget_producers()
+    attempts.run([rows(100, 100)], batch_id=1)
+    attempts.lose_batch(1)
+    with pytest.raises(SinkError, match="more records of producer 0 than the ledger"):
+        attempts.run([rows(100, 100)], batch_id=1)
+    assert attempts.stored() == all_values(200)
+
+
+@pytest.mark.usefixtures("small_chunks")
+def test_a_row_may_name_a_partition_that_the_topic_got_meanwhile(attempts, broker):
+    """The batch failed for want of it; keys stay where they were."""
+    given = [rows(200), rows_for(5, 100, 200)]
+    with pytest.raises(RowError, match="partition 5 of orders, which has 3"):
+        attempts.run(given)
+    broker.grow(TOPIC, 6)
+    attempts.run(given)
+    assert [record.value for record in broker.read(TOPIC, 5)] == all_values(100, 200)
+    assert attempts.stored() == all_values(200)
+
+
+def test_batches_have_numbers_from_0(attempts):
+    """The names of the entries have no room for others."""
+    with pytest.raises(LedgerError, match="batches have numbers from 0"):
+        attempts.run([rows(10)], batch_id=-1)
 
 
 def _take_up_nothing(numbering: Numbering) -> None:

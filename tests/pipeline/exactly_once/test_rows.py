@@ -23,6 +23,7 @@ def route(to: str | None = "t", first_row: int = 0, **columns: object) -> list:
         topic=to,
         timestamp_ms=77,
         partition_count=lambda _: COUNT,
+        partition_count_now=lambda _: COUNT,
         first_partition=0,
         first_row=first_row,
     )
