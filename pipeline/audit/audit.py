@@ -27,7 +27,7 @@ from pipeline.audit.streams import (
     judge_extents,
     judge_runs,
 )
-from pipeline.batch_source import FORMAT, BatchSource
+from pipeline.batches.batch_source import FORMAT, BatchSource
 
 FINDINGS_SHOWN_MAX: Final = 1000
 EXPIRATION_MS_DEFAULT: Final = 86_400_000

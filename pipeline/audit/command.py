@@ -17,7 +17,7 @@ from pipeline.audit.duplicates import NoMetricsError, count_duplicates
 from pipeline.audit.promises import read_promises
 from pipeline.audit.report import ReportFacts, write_report
 from pipeline.audit.verdict import show_verdict
-from pipeline.data_directory import NotADataDirectoryError
+from pipeline.batches.data_directory import NotADataDirectoryError
 from pipeline.session import open_session
 
 _PROBLEMS_FOUND: Final = 1

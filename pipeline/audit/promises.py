@@ -8,7 +8,7 @@ from typing import Final
 
 from pipeline.audit.audit import Promises
 from pipeline.audit.streams import PartitionOfReplica
-from pipeline.data_directory import (
+from pipeline.batches.data_directory import (
     CLEAN_SHUTDOWN,
     HIGH_WATERMARK_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,

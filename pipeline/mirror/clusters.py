@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from client.connection import Connection
-from pipeline.partition_leader import connect
+from pipeline.batches.partition_leader import connect
 from protocol.errors import ErrorCode
 
 _TIMEOUT_MS: Final = 30_000

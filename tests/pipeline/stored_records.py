@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from contextlib import suppress
 
+from pipeline.batches.partition_leader import EARLIEST, LATEST, ClusterReadError, PartitionLeader
 from pipeline.exactly_once.read_back import split
-from pipeline.partition_leader import EARLIEST, LATEST, ClusterReadError, PartitionLeader
 from protocol.records import Record, read_records
 
 

@@ -22,8 +22,8 @@ from pipeline.audit.runs import (
     runs_of_batches,
 )
 from pipeline.audit.sequence_history import ProducerHistory
-from pipeline.data_directory import find_partitions, find_stretches
-from pipeline.segment_scan import SegmentScan
+from pipeline.batches.data_directory import find_partitions, find_stretches
+from pipeline.batches.segment_scan import SegmentScan
 
 
 def read_batches(data_dir: Path, split_bytes: int = 1 << 30) -> list[pa.RecordBatch]:

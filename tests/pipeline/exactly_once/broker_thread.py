@@ -13,8 +13,8 @@ from typing import Any, Self
 
 from client.cluster import parse_addresses
 from client.pipelined_connection import PipelinedConnection
+from pipeline.batches.partition_leader import LATEST, PartitionLeader
 from pipeline.exactly_once.read_back import split
-from pipeline.partition_leader import LATEST, PartitionLeader
 from protocol.records import Record, read_records
 from tests.support.in_process import Running, in_process
 

@@ -26,10 +26,10 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from pipeline.batch_columns import DDL
-from pipeline.cluster_scan import OffsetRange, plan_ranges, read_range
-from pipeline.data_directory import find_partitions, find_stretches
-from pipeline.segment_scan import SegmentScan, Stretch
+from pipeline.batches.batch_columns import DDL
+from pipeline.batches.cluster_scan import OffsetRange, plan_ranges, read_range
+from pipeline.batches.data_directory import find_partitions, find_stretches
+from pipeline.batches.segment_scan import SegmentScan, Stretch
 
 FORMAT: Final = "echoless-batches"
 _SPLIT_BYTES_DEFAULT: Final = 64 * 1024 * 1024

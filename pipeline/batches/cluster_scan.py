@@ -15,9 +15,15 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from pipeline.batch_columns import decode_headers, header_columns, to_arrow
-from pipeline.batch_walk import Walk, walk
-from pipeline.partition_leader import EARLIEST, LATEST, PartitionLeader, connect, read_metadata
+from pipeline.batches.batch_columns import decode_headers, header_columns, to_arrow
+from pipeline.batches.batch_walk import Walk, walk
+from pipeline.batches.partition_leader import (
+    EARLIEST,
+    LATEST,
+    PartitionLeader,
+    connect,
+    read_metadata,
+)
 
 _RANGE_OFFSETS: Final = 1_000_000
 

@@ -8,9 +8,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from pipeline.batch_columns import ARROW_SCHEMA
-from pipeline.data_directory import find_partitions, find_stretches
-from pipeline.segment_scan import SegmentScan
+from pipeline.batches.batch_columns import ARROW_SCHEMA
+from pipeline.batches.data_directory import find_partitions, find_stretches
+from pipeline.batches.segment_scan import SegmentScan
 from protocol.record_batch import compute_crc, walk
 from storage.log_config import LogConfig
 from tests.pipeline.seeded_logs import sound_log

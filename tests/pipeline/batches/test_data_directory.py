@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import data_directory
-from pipeline.data_directory import (
+from pipeline.batches import data_directory
+from pipeline.batches.data_directory import (
     NotADataDirectoryError,
     find_partitions,
     find_stretches,

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.segment_scan import Stretch
+from pipeline.batches.segment_scan import Stretch
 from protocol.record_batch import HEADER_SIZE, read_header
 
 HIGH_WATERMARK_CHECKPOINT: Final = "replication-offset-checkpoint"

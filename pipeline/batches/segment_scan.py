@@ -14,8 +14,8 @@ from typing import Final, NamedTuple, Self
 import numpy as np
 import pyarrow as pa
 
-from pipeline.batch_columns import decode_headers, header_columns, to_arrow
-from pipeline.batch_walk import Walk, begins_batch, claimed_size, find_batch, walk
+from pipeline.batches.batch_columns import decode_headers, header_columns, to_arrow
+from pipeline.batches.batch_walk import Walk, begins_batch, claimed_size, find_batch, walk
 from protocol.record_batch import HEADER_SIZE
 
 _BLOCK_BYTES: Final = 8 * 1024 * 1024

@@ -13,7 +13,7 @@ from typing import Final
 
 import numpy as np
 
-from pipeline.batch_columns import decode_headers
+from pipeline.batches.batch_columns import decode_headers
 from protocol.checksum import crc32c
 from protocol.record_batch import (
     BATCH_LENGTH_MIN,
