@@ -145,7 +145,7 @@ def test_a_running_broker_is_audited(spark, echoless, tmp_path):
     from typer.testing import CliRunner
 
     from pipeline.commands import app
-    from tests.pipeline.test_cluster_scan import produce
+    from tests.pipeline.batches.test_cluster_scan import produce
 
     produce(echoless.kafka_address, "live")
     arguments = ["audit", "--bootstrap-server", echoless.kafka_address, "--topic", "live"]
@@ -159,7 +159,7 @@ def test_a_running_broker_is_audited(spark, echoless, tmp_path):
 @pytest.mark.kafka
 def test_apache_kafkas_files_are_audited(spark, apache_kafka, tmp_path):
     """While it runs: its producers' topic, and the logs that it keeps for itself."""
-    from tests.pipeline.test_cluster_scan import produce
+    from tests.pipeline.batches.test_cluster_scan import produce
 
     produce(apache_kafka.address, "audited")
     tables = tmp_path / "tables"
