@@ -11,7 +11,7 @@ import pytest
 
 from tests.pipeline.exactly_once.attempts import KEYS, PARTITIONS, TOPIC, all_values
 from tests.pipeline.exactly_once.job import BATCH_ROWS, BATCHES
-from tests.support.apache_kafka import ApacheKafka
+from tests.support.apache_kafka import ApacheKafka, KafkaVersion
 from tests.support.echoless import Echoless
 from tests.support.lossy_proxy import LossyProxy
 from tests.support.stored_values import read_stored_values
@@ -72,15 +72,20 @@ def test_a_killed_job_stores_each_row_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.kafka
-def test_a_killed_job_stores_each_row_once_in_apache_kafka(tmp_path: Path) -> None:
-    """The same against a real Apache Kafka."""
-    require("java", "kafka")
+@pytest.mark.parametrize(
+    ("tool", "version"), [("kafka", KafkaVersion.V3_9), ("kafka-4", KafkaVersion.V4)]
+)
+def test_a_killed_job_stores_each_row_once_in_apache_kafka(
+    tmp_path: Path, tool: str, version: KafkaVersion
+) -> None:
+    """The same against real Apache Kafkas."""
+    require("java", tool)
     with LossyProxy(6) as proxy:
         settings = {
             "advertised.listeners": f"PLAINTEXT://{proxy.address}",
             "num.partitions": str(PARTITIONS),
         }
-        kafka = ApacheKafka(tmp_path, settings)
+        kafka = ApacheKafka(tmp_path, settings, version=version)
         kafka.start()
         proxy.target = kafka.address
         kills = run_until_done(proxy.address, tmp_path, random.Random(12))
