@@ -16,8 +16,9 @@ def test_python_example_stores_its_records(
     echoless: Echoless, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The producer of the README, pointed at a broker, gets three acknowledgements."""
-    blocks = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
-    (example,) = blocks
+    _, section = README.read_text(encoding="utf-8").split("## Send records\n")
+    section, *_ = section.split("\n## ")
+    (example,) = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
     assert "127.0.0.1:9092" in example
     program = example.replace("127.0.0.1:9092", echoless.kafka_address)
     exec(compile(program, str(README), "exec"), {})
