@@ -15,7 +15,7 @@ check: $(VENV)/.installed-dev
 
 test: $(VENV)/.installed-dev
 	$(PYTHON) -m tests.toolchain
-	$(PYTHON) -m pytest
+	$(PYTHON) -m pytest -n 2 --dist loadfile -ra
 
 test-containers: $(VENV)/.installed-dev .cache/podman-compose/.installed
 	$(PYTHON) -m containers.images
