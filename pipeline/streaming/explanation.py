@@ -6,7 +6,10 @@ import re
 from typing import Final
 
 _OURS: Final = re.compile(r"(?:pipeline|client)\.[\w.]+(?:Error|Exception): (.+)")
-_TWIN: Final = re.compile(r"CONCURRENT_STREAM_LOG_UPDATE|Multiple streaming jobs detected")
+_TWIN: Final = re.compile(
+    r"CONCURRENT_STREAM_LOG_UPDATE|Multiple streaming (?:jobs detected|queries are concurrently)"
+)
+"""Seen in the log of a running query, or in the metadata of one that starts."""
 _PYTHONS: Final = re.compile(
     r"^(?!pyspark|py4j|java|org)[A-Za-z_][\w.]*(?:Error|Exception): .+", re.MULTILINE
 )

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
@@ -54,7 +55,13 @@ class StreamRun:
 
     def run(self, stream: DataStreamWriter) -> None:
         """Returns when the stream is done or was stopped. Raises `StreamError`."""
-        query = stream.foreachBatch(self.write_batch).start()
+        try:
+            query = stream.foreachBatch(self.write_batch).start()
+        except (
+            PySparkException,
+            Py4JJavaError,
+        ) as error:  # the latter where Spark has no name for it
+            raise StreamError(explain(error)) from error
         try:
             self._wait(query)
         except PySparkException as error:
