@@ -1,11 +1,12 @@
 """The broker: what the handlers of both ports share, and how it starts, fails and stops.
 
 Start, in this order, so that a crash at any point leaves nothing half claimed:
-1. take the data directory (lock) and open its logs, recovering what a crash left;
+1. take the data directory (lock);
 2. open the coordination tree, agree on the cluster id, load the topics;
-3. join the cluster (`membership.py`), open the partitions and take up their roles;
-4. claim a block of producer ids. From here on requests can be answered.
-In a cluster the id is agreed on first: a new data directory takes that of the cluster.
+3. open the logs, each with its topic's configuration, recovering what a crash left;
+4. join the cluster (`membership.py`), open the partitions and take up their roles;
+5. claim a block of producer ids. From here on requests can be answered.
+In a cluster step 2 comes first: a new data directory takes the cluster's id.
 Stop is the reverse. `serve.py` drives both and owns the sockets.
 """
 
@@ -84,7 +85,7 @@ class Broker:
         Raises `StorageError`, `CoordinationError`.
         """
         if self.config.zookeeper_hosts is None:
-            self._open_logs(None)
+            self._claim_directory(None)
             self.tree = await self.environment.open_tree(self.config)
             await self._agree_on_cluster_id(self.logs.cluster_id)
         else:
@@ -92,11 +93,12 @@ class Broker:
             own = read_cluster_id(self.environment.file_system, self.config.data_dir)
             self._is_new_directory = own is None
             await self._agree_on_cluster_id(own)
-            self._open_logs(self.cluster_id)
+            self._claim_directory(self.cluster_id)
         self.registry = TopicRegistry(
             self.tree, rng=self.environment.rng, new_uuid=self.environment.new_uuid
         )
         await self.registry.load()
+        self.logs.open_logs(self.now_ms(), self._log_config)
         self._partitions = Partitions(
             self.config,
             self.logs,
@@ -120,13 +122,11 @@ class Broker:
             essential_task(self._housekeeping(), "housekeeping"),
         ]
 
-    def _open_logs(self, cluster_id: str | None) -> None:
-        self.logs = LogDirectory.open(
+    def _claim_directory(self, cluster_id: str | None) -> None:
+        self.logs = LogDirectory.claim(
             self.config.data_dir,
             broker_id=self.config.broker_id,
             fs=self.environment.file_system,
-            now_ms=self.now_ms(),
-            config_for=self._log_config,
             cluster_id=cluster_id,
         )
 
@@ -193,9 +193,10 @@ class Broker:
             rack=self.config.broker_rack,
         )
 
-    def _log_config(self, topic: str) -> LogConfig:  # noqa: ARG002 - what LogDirectory asks
-        """Logs are opened before the topics are known; `Partitions` gives them their overrides."""
-        return to_log_config(self.config, {})
+    def _log_config(self, topic: str) -> LogConfig:
+        """What a log of the topic is opened with; without overrides if the topic is gone."""
+        known = self.registry.topics.get(topic)
+        return to_log_config(self.config, {} if known is None else known.config)
 
     # --- what handlers ask ---
 

@@ -1,6 +1,6 @@
 """The data directory: who owns it, which logs are in it, and what is known of them between runs.
 
-Opening, in this order:
+Opening, in this order (`claim` does 1 and 2, `open_logs` the rest):
 1. Lock. A second broker is refused and told who holds it; the kernel drops the lock with the
    process.
 2. Read `meta.properties`, or write it into a new directory.
@@ -79,27 +79,46 @@ class LogDirectory:
         config_for: Callable[[str], LogConfig],
         cluster_id: str | None = None,
     ) -> LogDirectory:
-        """Opens or creates the directory and opens all its logs; `config_for` takes a topic.
+        """Opens or creates the directory and opens all its logs: `claim`, then `open_logs`."""
+        directory = cls.claim(path, broker_id=broker_id, fs=fs, cluster_id=cluster_id)
+        directory.open_logs(now_ms, config_for)
+        return directory
+
+    @classmethod
+    def claim(
+        cls, path: str, *, broker_id: int, fs: FileSystem, cluster_id: str | None = None
+    ) -> LogDirectory:
+        """Locks the directory, or creates it; opens no log yet.
 
         `cluster_id` is for a new directory (default: a random one). Raises `LockHeldError`,
-        `ForeignDirectoryError`, `CorruptLogError`, `StorageError`.
+        `ForeignDirectoryError`, `StorageError`.
         """
         path = path.rstrip("/")
         _make_directory(fs, path)
         lock = fs.lock(paths.join(path, paths.LOCK), f"broker {broker_id}")
-        directory = None
         try:
             is_new = not fs.exists(paths.join(path, paths.META_PROPERTIES))
             cluster_id = _claim(fs, path, broker_id, cluster_id)
             directory = cls(fs, path, lock, cluster_id)
-            directory._is_vouched_for |= is_new  # it never had what it may lack
-            directory._open_logs(now_ms, config_for)
         except BaseException:
-            for log in directory.logs.values() if directory else ():
-                log.abandon()
             lock.release()
             raise
+        directory._is_vouched_for |= is_new  # it never had what it may lack
         return directory
+
+    def open_logs(self, now_ms: int, config_for: Callable[[str], LogConfig]) -> None:
+        """Opens all logs, each with the configuration of its topic, which `config_for` takes.
+
+        The right one from the start: a window narrower than the topic's would forget batches.
+        Gives the directory up where it fails. Raises `CorruptLogError`, `StorageError`.
+        """
+        try:
+            self._open_logs(now_ms, config_for)
+        except BaseException:
+            for log in self.logs.values():
+                log.abandon()
+            self._lock.release()
+            raise
 
     def _open_logs(self, now_ms: int, config_for: Callable[[str], LogConfig]) -> None:
         found = [key for name in self._fs.list_directory(self.path) if (key := self._adopt(name))]
