@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from storage import paths
 from storage.file_system import FileSystem
+from storage.leader_epochs import LeaderEpochs
 from storage.pending_flush import PendingFlush
 from storage.segments import Segments
 
@@ -23,6 +24,7 @@ class Durability:
         "_directory",
         "_fs",
         "_has_new_files",
+        "_leader_epochs",
         "_lower_on_disk",
         "_pending",
         "_snapshots",
@@ -33,8 +35,10 @@ class Durability:
         self,
         fs: FileSystem,
         directory: str,
+        *,
         recovery_point: int,
         snapshots: dict[int, bytes],
+        leader_epochs: LeaderEpochs,
         lower_on_disk: Callable[[int], None],
     ) -> None:
         self._fs = fs
@@ -42,6 +46,7 @@ class Durability:
         self.recovery_point = recovery_point
         self._snapshots = snapshots
         """Producer snapshots, by offset, that no flush has written yet."""
+        self._leader_epochs = leader_epochs
         self._lower_on_disk = lower_on_disk
         self._has_new_files = True
         """Whether files were created whose names may not be on disk."""
@@ -83,6 +88,8 @@ class Durability:
             },
             snapshot_offsets=tuple(self._snapshots),
             has_new_files=self._has_new_files,
+            leader_epochs=self._leader_epochs,
+            epochs=self._leader_epochs.unwritten(end_offset),
             _fs=self._fs,
         )
         self._has_new_files = False

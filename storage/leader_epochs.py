@@ -6,8 +6,10 @@ where its own latest epoch ended, and drops what it holds beyond that. The rules
 
 Invariant: epochs and start offsets both grow from entry to entry.
 
-What is assigned is on disk when `assign` returns. Truncations wait for the next `assign` or
-`flush`: a crash before that leaves entries outside the log, and opening the log cuts them again.
+Nothing here waits for the disk: each flush of the log writes what the file lacks (`unwritten`,
+`write`) before the recovery point moves. So the file is right for all offsets below the recovery
+point; those above it are read from the batches again when the log is opened. An epoch in which
+nothing was appended need not survive a crash.
 
 Called by the log. Knows nothing of batches and replicas.
 """
@@ -39,7 +41,8 @@ class LeaderEpochs:
         self._fs = fs
         self._path = path
         self._entries = self._read()
-        self._has_unwritten = False
+        self._written = tuple(self._entries)
+        """What the file holds."""
 
     @property
     def entries(self) -> tuple[LeaderEpoch, ...]:
@@ -66,8 +69,6 @@ class LeaderEpochs:
         ):
             self._entries.pop()
         self._entries.append(LeaderEpoch(epoch, start_offset))
-        self._has_unwritten = True
-        self.flush()
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
         """The newest epoch not above `epoch`, and the offset at which it ended (exclusive).
@@ -87,7 +88,7 @@ class LeaderEpochs:
     def truncate_from_end(self, offset: int) -> None:
         """Drops epochs that begin at or behind `offset`, the new end of the log."""
         kept = bisect_left(self._entries, offset, key=_start_of)
-        self._replace(self._entries[:kept])
+        del self._entries[kept:]
 
     def truncate_from_start(self, offset: int) -> None:
         """Drops epochs that ended at or before `offset`, where the log's first batch now begins.
@@ -97,24 +98,22 @@ class LeaderEpochs:
         above = bisect_right(self._entries, offset, key=_start_of)
         if above:
             first = LeaderEpoch(self._entries[above - 1].epoch, offset)
-            self._replace([first, *self._entries[above:]])
+            self._entries[:above] = [first]
 
     def clear(self) -> None:
         """Forgets all; the file is gone already."""
-        self._entries = []
-        self._has_unwritten = False
+        self._entries, self._written = [], ()
 
-    def flush(self) -> None:
-        """Writes the file, durably, if anything changed since it was written."""
-        if self._has_unwritten:
-            lines = (f"{entry.epoch} {entry.start_offset}" for entry in self._entries)
-            write_lines(self._fs, self._path, lines)
-            self._has_unwritten = False
+    def unwritten(self, end_offset: int) -> tuple[LeaderEpoch, ...] | None:
+        """The epochs of all offsets below `end_offset`; None where the file holds just these."""
+        entries = tuple(self._entries[: bisect_left(self._entries, end_offset, key=_start_of)])
+        return None if entries == self._written else entries
 
-    def _replace(self, entries: list[LeaderEpoch]) -> None:
-        if entries != self._entries:
-            self._entries = entries
-            self._has_unwritten = True
+    def write(self, entries: tuple[LeaderEpoch, ...]) -> None:
+        """Replaces the file by what `unwritten` gave, durably, in any one thread."""
+        lines = (f"{entry.epoch} {entry.start_offset}" for entry in entries)
+        write_lines(self._fs, self._path, lines)
+        self._written = entries
 
     def _read(self) -> list[LeaderEpoch]:
         entries: list[LeaderEpoch] = []

@@ -103,9 +103,10 @@ class Log:
         self._durability = Durability(
             opening.fs,
             opening.directory,
-            recovered.recovery_point,
-            recovered.snapshots,
-            lower_checkpoints,
+            recovery_point=recovered.recovery_point,
+            snapshots=recovered.snapshots,
+            leader_epochs=recovered.leader_epochs,
+            lower_on_disk=lower_checkpoints,
         )
         self._latest_ms = opening.now_ms
         """The latest time that the log was told: no batch was appended after it."""
@@ -363,7 +364,7 @@ class Log:
         2. Remove the snapshots above the cut, durably. Crash: older ones and a replay.
         3. Remove the segments above the cut, newest first. Crash: the log ends between two.
         4. Cut the segment that holds the cut, and sync it. Crash: the log ends before or after.
-        5. Cut the leader epochs. Crash: opening the log cuts them to its end.
+        5. Cut the leader epochs in memory. Crash: opening the log cuts them to its recovery point.
         6. Load the producer state anew.
         """
         assert offset >= self.first_offset, (
@@ -374,7 +375,6 @@ class Log:
                 self._cut(self._batch_start(offset))
             # Also of a leader that appended nothing in its epoch, whose log needs no cut.
             self.leader_epochs.truncate_from_end(self.log_end_offset)
-            self.leader_epochs.flush()
 
     def _cut(self, offset: int) -> None:
         self._durability.lower_to(offset, self.log_start_offset)
@@ -560,7 +560,6 @@ class Log:
         pending = self.start_flush()
         pending.unsaved = [*pending.unsaved, active]
         self._run(pending)
-        self.leader_epochs.flush()
         self._remove_needless_snapshots()
 
     def _is_saved(self) -> bool:
@@ -568,6 +567,7 @@ class Log:
         return (
             self.recovery_point == self.log_end_offset == self.recovery.snapshot_offset
             and not self._durability.unwritten_snapshots
+            and self.leader_epochs.unwritten(self.log_end_offset) is None
             and not any(segment.indexes.is_unsaved for segment in self._segments)
         )
 

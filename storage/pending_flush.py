@@ -8,7 +8,9 @@ What `run` writes, and what opening the log does after a crash at each step:
 1. Sync the segments that reach beyond the recovery point. Crash: they are scanned.
 2. Write and sync the indexes of closed segments. Crash: they are scanned, the indexes rebuilt.
 3. Write the producer snapshots of the rolls, each atomically. Crash: older ones and a replay.
-4. Sync the directory, where files were created. Crash: the new segments may be gone as a whole;
+4. Write the leader epochs, where the file lacks some. Crash: read from the batches behind the
+   recovery point.
+5. Sync the directory, where files were created. Crash: the new segments may be gone as a whole;
    nothing of them counted as flushed.
 
 The owner cancels a pending flush before it cuts or removes what the flush may touch; `cancel`
@@ -22,6 +24,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from storage.file_system import FileSystem
+from storage.leader_epochs import LeaderEpoch, LeaderEpochs
 from storage.segment import Segment
 
 
@@ -39,6 +42,9 @@ class PendingFlush:
     """Producer snapshots by path."""
     snapshot_offsets: Sequence[int]
     has_new_files: bool
+    leader_epochs: LeaderEpochs
+    epochs: tuple[LeaderEpoch, ...] | None
+    """The epochs of all that the flush covers; None where they are on disk."""
     _fs: FileSystem
     _lock: threading.Lock = field(default_factory=threading.Lock)
     is_done: bool = False
@@ -55,6 +61,8 @@ class PendingFlush:
                 segment.indexes.save()
             for path, data in self.snapshots.items():
                 self._fs.write_atomic(path, data)
+            if self.epochs is not None:
+                self.leader_epochs.write(self.epochs)
             if self.has_new_files or self.unsaved:
                 self._fs.sync_directory(self.directory)
             self.is_done = True

@@ -21,10 +21,10 @@ of the log that was cut short is carried out (`replacement.py`).
 6. Where the log start (DeleteRecords; its checkpoint outlived the tail) lies behind the end: write
    the producer state as a snapshot at the log start, begin a segment there, remove the others.
    Crash: the new segment does not meet the old ones, is cut by step 4, and this is done again.
-7. Cut the leader epochs to the log. Crash: done again.
+7. Cut the leader epochs to the log, in memory. Crash: done again.
 
 The recovery point does not move: what was just read may still be in the page cache alone. The next
-flush syncs it, writes the indexes, and the snapshots at the bases of the scanned segments, which a
+flush syncs it, writes the indexes, the leader epochs, and the snapshots at the bases of the scanned segments, which a
 flush that never came should have written.
 
 Called by `Log.open`.
@@ -202,6 +202,8 @@ def _scan(opening: Opening, recovered: Recovered) -> None:
     for segment in segments.closed[: len(segments) - len(behind)]:
         segment.check_end()
     _load_producers(opening, recovered, behind[0].base_offset)
+    # Above the recovery point the file may be older than a cut; the batches know.
+    recovered.leader_epochs.truncate_from_end(behind[0].base_offset)
     last, damage = _scan_segments(opening, recovered, behind)
     if last.next_offset < opening.recovery_point:
         raise damage or CorruptLogError(
@@ -276,7 +278,6 @@ def _agree_on_offsets(opening: Opening, recovered: Recovered) -> None:
     recovered.log_start_offset = max(opening.log_start_offset, first_base)
     recovered.leader_epochs.truncate_from_end(recovered.segments.active.next_offset)
     recovered.leader_epochs.truncate_from_start(first_base)
-    recovered.leader_epochs.flush()
 
 
 def _start_over(opening: Opening, recovered: Recovered) -> None:

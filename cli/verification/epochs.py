@@ -15,9 +15,13 @@ from storage.leader_epochs import LeaderEpochs
 class EpochCheck:
     """The leader epochs of one partition; a mismatch is reported once per epoch."""
 
-    def __init__(self, directory: str, log_start_offset: int, findings: Findings) -> None:
+    def __init__(
+        self, directory: str, log_start_offset: int, written_below: float, findings: Findings
+    ) -> None:
+        """`written_below`: what the file says of offsets from here on is not final yet."""
         self._path = paths.join(directory, paths.LEADER_EPOCH_CHECKPOINT)
         self._log_start_offset = log_start_offset
+        self._written_below = written_below
         self._findings = findings
         self._latest = -1
         self._reported = -1
@@ -35,7 +39,9 @@ class EpochCheck:
         if epoch < self._latest:
             self._findings.problem(place, f"leader epoch {epoch} comes after {self._latest}")
         self._latest = max(self._latest, epoch)
-        if header.base_offset < self._log_start_offset or epoch == self._reported:
+        if not self._log_start_offset <= header.base_offset < self._written_below:
+            return
+        if epoch == self._reported:
             return
         at = bisect_right(self._starts, header.base_offset) - 1
         expected = self._epochs[at] if at >= 0 else -1

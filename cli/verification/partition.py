@@ -7,6 +7,7 @@ after a clean shutdown, is.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -66,7 +67,8 @@ class PartitionCheck:
         self._expected = self._segments[0][0] if self._segments else 0
         """The offset that the next batch must begin with."""
         self.summary.log_start_offset = max(self._expected, promises.log_start_offset)
-        self._epochs = EpochCheck(directory, self.summary.log_start_offset, findings)
+        written_below = math.inf if promises.was_clean else promises.recovery_point
+        self._epochs = EpochCheck(directory, self.summary.log_start_offset, written_below, findings)
 
     def run(self, config: Config) -> PartitionSummary:
         """Reads everything; problems are in `findings`, also what cannot be read at all."""

@@ -269,6 +269,17 @@ def test_leader_epochs_are_compared_with_the_batches(tmp_path: Path, echoless: C
     assert problem.endswith("gives offset 0 leader epoch 3, its batch says 0")
 
 
+def test_epochs_above_the_recovery_point_are_not_in_the_file_yet(
+    tmp_path: Path, echoless: Command
+) -> None:
+    """A killed broker's file may lack them; the next start reads them from the batches."""
+    directory = fill(tmp_path)
+    (directory / paths.LEADER_EPOCH_CHECKPOINT).unlink()
+    (tmp_path / paths.CLEAN_SHUTDOWN).unlink()
+    (tmp_path / paths.RECOVERY_POINT_CHECKPOINT).unlink()
+    assert echoless("verify", tmp_path, "--json").json["problems"] == []
+
+
 def test_directory_in_use_is_refused(tmp_path: Path, echoless: Command) -> None:
     """While a broker writes, what is read would be wrong by the time it is judged."""
     with open_directory(tmp_path) as log:

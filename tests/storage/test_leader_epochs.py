@@ -33,9 +33,16 @@ def open_epochs(fs: MemoryFileSystem, *entries: tuple[int, int]) -> LeaderEpochs
     return epochs
 
 
+def write(epochs: LeaderEpochs, end_offset: int = 10_000) -> None:
+    """As a flush of everything below `end_offset` does."""
+    entries = epochs.unwritten(end_offset)
+    if entries is not None:
+        epochs.write(entries)
+
+
 def test_golden_file(fs: MemoryFileSystem) -> None:
     """The bytes are Kafka's, and those that the format page shows."""
-    open_epochs(fs, (0, 0), (3, 1042))
+    write(open_epochs(fs, (0, 0), (3, 1042)))
     assert fs.read_bytes(PATH) == GOLDEN
     assert open_epochs(fs).entries == ((0, 0), (3, 1042))
 
@@ -48,13 +55,17 @@ def test_new_log_has_no_epoch(fs: MemoryFileSystem) -> None:
     assert epochs.end_offset_for(0, 10) == (-1, -1)
     epochs.truncate_from_end(0)
     epochs.truncate_from_start(10)
-    epochs.flush()
+    assert epochs.unwritten(10) is None
+
+
+def test_what_is_assigned_waits_for_a_flush_of_its_batches(fs: MemoryFileSystem) -> None:
+    """The disk is not touched before, and an epoch without batches is not written at all."""
+    epochs = open_epochs(fs, (1, 10), (2, 20))
     assert not fs.exists(PATH)
-
-
-def test_assign_is_on_disk_at_once(fs: MemoryFileSystem) -> None:
-    """A leader's epoch survives a crash right after it became leader."""
-    open_epochs(fs, (1, 10), (2, 20))
+    write(epochs, end_offset=20)
+    assert open_epochs(fs).entries == ((1, 10),)
+    assert epochs.unwritten(20) is None
+    write(epochs, end_offset=21)
     assert open_epochs(fs).entries == ((1, 10), (2, 20))
 
 
@@ -75,7 +86,9 @@ def test_assign(
     fs: MemoryFileSystem, assigned: list[tuple[int, int]], expected: list[tuple[int, int]]
 ) -> None:
     """The newest assignment is right, and what contradicts it goes."""
-    assert list(open_epochs(fs, *assigned).entries) == expected
+    epochs = open_epochs(fs, *assigned)
+    assert list(epochs.entries) == expected
+    write(epochs)
     assert list(open_epochs(fs).entries) == expected
 
 
@@ -139,13 +152,15 @@ def test_truncate_from_start(
 
 @pytest.mark.parametrize("survival", [0, 1, 2, 100])
 def test_power_failure_leaves_old_or_new(survival: int) -> None:
-    """Whenever the power fails while an epoch is assigned, the file is whole: without it or with it."""
+    """Whenever the power fails while an epoch is written, the file is whole: without it or with it."""
     for operation in itertools.count():
         fs = MemoryFileSystem()
         epochs = open_epochs(fs, (1, 10))
+        write(epochs)
+        epochs.assign(2, 20)
         fs.lose_power_at = fs.operations + operation
         try:
-            epochs.assign(2, 20)
+            write(epochs)
         except PowerFailure:
             survivor = fs.after_power_loss(lambda count: min(count, survival))
             assert open_epochs(survivor).entries in [((1, 10),), ((1, 10), (2, 20))]
@@ -154,25 +169,24 @@ def test_power_failure_leaves_old_or_new(survival: int) -> None:
             return
 
 
-def test_truncations_are_written_by_flush(fs: MemoryFileSystem) -> None:
-    """Until `flush` a crash undoes a truncation, and opening the log repeats it."""
-    epochs = open_epochs(fs, (1, 10), (3, 20), (4, 30))
+def test_truncations_are_written_by_the_next_flush(fs: MemoryFileSystem) -> None:
+    """Until then a crash undoes a truncation, and opening the log repeats it."""
+    write(open_epochs(fs, (1, 10), (3, 20), (4, 30)))
+    epochs = open_epochs(fs)
     epochs.truncate_from_end(30)
     epochs.truncate_from_start(15)
     assert open_epochs(fs).entries == ((1, 10), (3, 20), (4, 30))
-    epochs.flush()
+    write(epochs)
     assert open_epochs(fs).entries == ((1, 15), (3, 20))
 
 
-def test_flush_writes_only_what_changed(fs: MemoryFileSystem) -> None:
+def test_only_what_changed_is_written(fs: MemoryFileSystem) -> None:
     """Without a change the file is left alone, at a flush as at every append of the same leader."""
-    epochs = open_epochs(fs, (1, 10))
-    fs.remove(PATH)
+    write(open_epochs(fs, (1, 10)))
+    epochs = open_epochs(fs)
     epochs.assign(1, 10)
-    epochs.flush()
     epochs.truncate_from_end(11)
-    epochs.flush()
-    assert not fs.exists(PATH)
+    assert epochs.unwritten(100) is None
 
 
 @settings(deadline=None)

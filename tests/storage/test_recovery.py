@@ -240,6 +240,28 @@ def test_leader_epochs_are_rebuilt_from_scanned_batches() -> None:
     assert one.open().leader_epochs.entries == entries
 
 
+def test_epochs_of_a_file_older_than_a_cut_give_way_to_the_batches() -> None:
+    """Above the recovery point the file may tell of a leader whose records were cut off."""
+    one = OneLog()
+    one.fill(3)
+    one.append(leader_epoch=7)
+    one.log.flush()
+    one.log.truncate_to(3)
+    one.append(leader_epoch=5)
+    assert one.open(recovery_point=3).leader_epochs.entries == ((0, 0), (5, 3))
+
+
+def test_taking_up_an_epoch_syncs_nothing() -> None:
+    """A broker that stands alone begins one of every partition at every start."""
+    one = OneLog()
+    one.fill(3)
+    one.close_and_open()
+    before = one.fs.operations
+    one.log.leader_epochs.assign(5, 3)
+    one.close_and_open()
+    assert one.fs.operations == before
+
+
 def test_a_window_survives_every_kind_of_restart() -> None:
     """The second newest batch is still a repeat after kill -9, clean restart and lost snapshots."""
     one = filled(5)
