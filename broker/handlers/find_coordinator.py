@@ -3,8 +3,8 @@
 Neither is served. A consumer that only assigns partitions may still ask, if it has a group id, and
 commit when it closes: librdkafka does so always, shows an error here to its user and then waits 45 s
 to close. So it is told of this broker, whose ApiVersions lists no JoinGroup and no OffsetCommit: a
-consumer that subscribes learns from that, by name, what is missing. The error for transactions is
-not retriable, so that a client says so at once instead of asking for ever.
+consumer that subscribes learns from that, by name, what is missing. A transactional producer gets
+TRANSACTIONAL_ID_AUTHORIZATION_FAILED, the one error of this API that every client takes for final.
 v4 (KIP-699) asks for several keys at once.
 """
 
@@ -22,12 +22,13 @@ if TYPE_CHECKING:
 API = Api(key=10, name="find_coordinator", version_min=0, version_max=4, flexible_from=3)
 
 _GROUP, _TRANSACTION = 0, 1
-_REASONS = {
+_REFUSED = {
     _TRANSACTION: (
-        "transactions are not served; use an idempotent producer without a transactional id"
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        "transactions are not served; use an idempotent producer without a transactional id",
     ),
 }
-_UNKNOWN = "this kind of coordinator is not known"
+_UNKNOWN = ErrorCode.INVALID_REQUEST, "this kind of coordinator is not known"
 
 
 def handle(request: Request, broker: Broker) -> Answer:
@@ -51,5 +52,5 @@ def coordinator(key_type: int, broker: Broker, listener: str) -> dict[str, Any]:
         # A member of a cluster that has lost its session and joins again: the client asks again.
         code, reason = ErrorCode.COORDINATOR_NOT_AVAILABLE, "this broker is not registered now"
     else:
-        code, reason = ErrorCode.INVALID_REQUEST, _REASONS.get(key_type, _UNKNOWN)
+        code, reason = _REFUSED.get(key_type, _UNKNOWN)
     return {"error_code": code, "error_message": reason, **nobody}

@@ -9,6 +9,7 @@ import (
 // options is the command line of tests/compatibility/README.md.
 type options struct {
 	bootstrap, topic, codec, ackLog, records             string
+	transactionalID                                      string
 	partitions, count, first                             int
 	seed                                                 uint
 	baseTimestamp                                        int64
@@ -29,6 +30,7 @@ func parse(arguments []string) options {
 	set.Int64Var(&o.baseTimestamp, "base-timestamp", 1_700_000_000_000, "ms")
 	set.Float64Var(&o.rate, "rate", 0, "records a second; 0: no limit")
 	set.StringVar(&o.ackLog, "ack-log", "", "file")
+	set.StringVar(&o.transactionalID, "transactional-id", "", "")
 	set.StringVar(&o.records, "records", "", "file")
 	milliseconds(set, &o.linger, "linger-ms", 5)
 	milliseconds(set, &o.requestTimeout, "request-timeout-ms", 10_000)

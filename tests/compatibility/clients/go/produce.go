@@ -57,11 +57,22 @@ func produce(o options) (*produceSummary, error) {
 		// Counted from the record's own timestamp, so not by default.
 		settings = append(settings, kgo.RecordDeliveryTimeout(o.deliveryTimeout))
 	}
+	if o.transactionalID != "" {
+		settings = append(settings, kgo.TransactionalID(o.transactionalID))
+	}
 	client, err := kgo.NewClient(settings...)
 	if err != nil {
 		return nil, err
 	}
 	defer client.Close()
+	if o.transactionalID != "" {
+		// The client asks for its id here; the first record would do it otherwise.
+		if _, _, err := client.ProducerID(stop); err != nil {
+			fatal := err.Error()
+			summary.Fatal = &fatal
+			return summary, nil
+		}
+	}
 	sendAll(stop, client, o, summary)
 	return summary, client.Flush(context.Background())
 }

@@ -25,6 +25,7 @@ function parse() {
       'base-timestamp': text('1700000000000'),
       rate: text('0'),
       'ack-log': text(),
+      'transactional-id': text(),
       'linger-ms': text('5'), // kafkajs sends what it is given at once
       'request-timeout-ms': text('10000'),
       'delivery-timeout-ms': text('0'), // nor does it give up
@@ -59,8 +60,16 @@ class Produce {
       requestTimeout: Number(this.options['request-timeout-ms']),
       logLevel: logLevel.WARN,
     })
-    const producer = kafka.producer({ idempotent: true, allowAutoTopicCreation: true, retry })
+    const transactionalId = this.options['transactional-id']
+    const settings = { idempotent: true, allowAutoTopicCreation: true, retry, transactionalId }
+    const producer = kafka.producer(settings)
     await producer.connect()
+    try {
+      if (transactionalId) await producer.transaction() // the first one asks for the producer id
+    } catch (error) {
+      this.summary.fatal = `${error.type}: ${error.message}`
+      return
+    }
     const first = Number(this.options.first)
     const count = Number(this.options.count)
     const began = process.hrtime.bigint()

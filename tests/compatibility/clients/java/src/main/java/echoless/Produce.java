@@ -38,6 +38,9 @@ final class Produce {
         int first = (int) options.number("first", 0);
         int count = options.number("count");
         try (KafkaProducer<byte[], byte[]> producer = new KafkaProducer<>(settings())) {
+            if (options.text("transactional-id", null) != null) {
+                initTransactions(producer);
+            }
             long began = System.nanoTime();
             for (int index = 0; index < count && !stopped && fatal == null; index++) {
                 pace(began, index);
@@ -47,11 +50,23 @@ final class Produce {
         }
     }
 
+    private void initTransactions(KafkaProducer<byte[], byte[]> producer) {
+        try {
+            producer.initTransactions();
+        } catch (KafkaException refused) {
+            fatal = refused.toString();
+        }
+    }
+
     private Properties settings() {
         Properties settings = new Properties();
         long requestTimeoutMs = options.number("request-timeout-ms", 10_000);
         settings.put("bootstrap.servers", options.text("bootstrap"));
         settings.put("enable.idempotence", "true");
+        String transactionalId = options.text("transactional-id", null);
+        if (transactionalId != null) {
+            settings.put("transactional.id", transactionalId);
+        }
         settings.put("acks", "all");
         settings.put("compression.type", options.text("codec", "none"));
         settings.put("linger.ms", options.text("linger-ms", "5"));
