@@ -1,14 +1,15 @@
 """DescribeCluster (60), versions 0-1: the cluster id, its controller and its brokers.
 
-KIP-700; flexible from the start. v1 (KIP-919): the client says whether it believes to talk to a
-broker (1) or to a controller (2); there are no controller ports here. Authorised operations are
-left at "not asked": there is no authorisation.
+KIP-700; flexible from the start; authorised operations if asked for. v1 (KIP-919): the client says
+whether it believes to talk to a broker (1) or to a controller (2); there are no controller ports
+here.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from broker.authorized_operations import cluster_operations
 from broker.request import Answer, Request
 from protocol.errors import ErrorCode, KafkaError
 from protocol.registry import Api
@@ -29,8 +30,10 @@ def handle(request: Request, broker: Broker) -> Answer:
         _check_endpoint_type(getattr(request.body, "endpoint_type", _BROKER_ENDPOINT))
     except KafkaError as error:
         code, message = error.code, error.message
+    asked = request.body.include_cluster_authorized_operations and code is ErrorCode.NONE
     return {
         "throttle_time": 0,
+        "cluster_authorized_operations": cluster_operations(asked=asked),
         "error_code": code,
         "error_message": message,
         "endpoint_type": _BROKER_ENDPOINT,

@@ -6,7 +6,8 @@ than the limits (KIP-74). Both isolation levels see the same: there are no trans
 stable offset is the high watermark.
 
 v5 log_start_offset; v7 (KIP-227) fetch sessions: declined, every answer carries session id 0, which
-tells the client to go on with full requests; v9 leader epochs; v12 flexible, last_fetched_epoch;
+tells the client to go on with full requests; a request that continues a session (its epoch is above
+0) is refused with FETCH_SESSION_ID_NOT_FOUND, whatever its id; v9 leader epochs; v12 flexible, last_fetched_epoch;
 v13 topic ids. Followers replicate over the native port, not here; the native port's clients end in
 `fetch`, which knows nothing of requests and responses.
 """
@@ -19,9 +20,10 @@ from collections.abc import Awaitable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from broker.partition import Partition
+from broker.replication.core.divergence import Divergence, find_divergence
 from broker.request import Answer, Outcome, Request
 from protocol.errors import ErrorCode, KafkaError
-from protocol.fetch import NO_SESSION, PartitionFetched, TopicFetched, encode_fetch_response
+from protocol.fetch import PartitionFetched, TopicFetched, encode_fetch_response
 from protocol.registry import Api
 from storage.file_system import StorageError
 
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
 API = Api(key=1, name="fetch", version_min=4, version_max=17, flexible_from=12)
 
 _TOPIC_IDS_FROM: Final = 13
+_WHOLE_FETCHES: Final = frozenset({0, -1})
+"""Session epochs of requests that name all their partitions: the first one, and one without a session."""
 BYTES_MAX: Final = 57_671_680
 """Records in one answer, whatever the client asks for (Kafka's `fetch.max.bytes`, 55 MiB)."""
 UNSENT_BYTES_MAX: Final = 4 * BYTES_MAX
@@ -71,7 +75,7 @@ class _Read(NamedTuple):
 
 def handle(request: Request, broker: Broker) -> Outcome:
     """Reads what there is; waits if that is not enough."""
-    if getattr(request.body, "session_id", NO_SESSION) != NO_SESSION:
+    if getattr(request.body, "session_epoch", -1) not in _WHOLE_FETCHES:
         code = ErrorCode.FETCH_SESSION_ID_NOT_FOUND
         return encode_fetch_response(request.version, code, [])
     topics = fetch(broker, _wanted(request))
@@ -205,13 +209,19 @@ def _records(partition: Partition, wanted: WantedPartition, left: int, *, is_fir
     return records if is_first or len(records) <= limit else b""
 
 
-def _diverging_epoch(partition: Partition, wanted: WantedPartition) -> tuple[int, int] | None:
-    """`(epoch, end offset)` of ours where the fetcher's log is not a prefix of it (KIP-595)."""
-    last_fetched_epoch = wanted.last_fetched_epoch
-    if last_fetched_epoch < 0:
+def _diverging_epoch(partition: Partition, wanted: WantedPartition) -> Divergence | None:
+    """Where the fetcher's log leaves ours, by the epoch of the last batch that it holds (KIP-595).
+
+    Raises `KafkaError` OFFSET_OUT_OF_RANGE for an epoch newer than any of this log: there is no end
+    that the fetcher could cut its own log to.
+    """
+    log, last_epoch = partition.log, wanted.last_fetched_epoch
+    if last_epoch < 0:
         return None
-    log = partition.log
-    epoch, end_offset = log.leader_epochs.end_offset_for(last_fetched_epoch, log.log_end_offset)
-    if epoch < last_fetched_epoch or end_offset < wanted.offset:
-        return epoch, end_offset
-    return None
+    if last_epoch > log.leader_epochs.latest_epoch:
+        raise KafkaError(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            f"{partition.name} has no leader epoch {last_epoch}, only up to "
+            f"{log.leader_epochs.latest_epoch}",
+        )
+    return find_divergence(log.leader_epochs, log.log_end_offset, wanted.offset, last_epoch)

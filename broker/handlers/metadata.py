@@ -2,9 +2,9 @@
 
 v0: an empty list of topics means all; from v1 null means all and empty none. v4 the client says
 whether a topic may be created by asking for it; v5 offline replicas; v7 leader epochs; v9 flexible;
-v10 topic ids in the answer; v12 topics asked for by id. A topic that asking creates is answered
-when its partitions can take records (Kafka answers LEADER_NOT_AVAILABLE first and lets the client
-poll). Authorised operations are left at "not asked": there is no authorisation.
+v8 (KIP-430) authorised operations, of the cluster up to v10; v10 topic ids in the answer; v12
+topics asked for by id. A topic that asking creates is answered when its partitions can take records
+(Kafka answers LEADER_NOT_AVAILABLE first and lets the client poll).
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ import uuid
 from collections.abc import Awaitable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from broker.authorized_operations import cluster_operations, topic_operations
 from broker.coordination.node_data import NO_LEADER, PartitionState
 from broker.coordination.topic_names import check_topic_name
-from broker.request import Outcome, Request
+from broker.request import Answer, Outcome, Request
 from protocol.errors import ErrorCode, KafkaError
 from protocol.registry import Api
 
@@ -43,7 +44,35 @@ def handle(request: Request, broker: Broker) -> Outcome:
     wanted = None if wants_all else [_wanted(topic) for topic in topics]
     may_create = getattr(request.body, "allow_auto_topic_creation", True)
     listener = request.peer.listener
-    return describe(broker, wanted, may_create=may_create, listener=listener)
+    answer = describe(broker, wanted, may_create=may_create, listener=listener)
+    of_cluster = getattr(request.body, "include_cluster_authorized_operations", False)
+    of_topics = getattr(request.body, "include_topic_authorized_operations", False)
+    if not of_cluster and not of_topics:
+        return answer
+    if isinstance(answer, dict):
+        return _with_operations(answer, of_cluster=of_cluster, of_topics=of_topics)
+    return _with_operations_later(answer, of_cluster=of_cluster, of_topics=of_topics)
+
+
+async def _with_operations_later(
+    answer: Awaitable[dict[str, Any]], *, of_cluster: bool, of_topics: bool
+) -> Answer:
+    return _with_operations(await answer, of_cluster=of_cluster, of_topics=of_topics)
+
+
+def _with_operations(
+    answer: dict[str, Any], *, of_cluster: bool, of_topics: bool
+) -> dict[str, Any]:
+    """Adds what the client may do; to a topic's row if the topic has a name, known or not."""
+    topics = [
+        {
+            **row,
+            "topic_authorized_operations": topic_operations(asked=of_topics and bool(row["name"])),
+        }
+        for row in answer["topics"]
+    ]
+    operations = cluster_operations(asked=of_cluster)
+    return {**answer, "topics": topics, "cluster_authorized_operations": operations}
 
 
 def _wanted(topic: Any) -> WantedTopic:

@@ -13,6 +13,7 @@ from typing import Any
 
 from tests.broker.handlers.test_configs import alter, describe, replace
 from tests.broker.handlers.test_elections import elect
+from tests.broker.handlers.test_fetch import fetch, wanted_partition
 from tests.broker.handlers.test_reassignments import listed, reassign
 from tests.broker.handlers.test_topics import create, delete, extend, wanted
 from tests.support.raw_batches import plain_batch
@@ -35,7 +36,18 @@ async def transcript(kafka: RawConnection) -> list[str]:
     """All lines, in order. Leaves its topics behind."""
     return [
         line
-        for part in (_topics, _partitions, _configs, _records, _epochs, _producers, _moves)
+        for part in (
+            _topics,
+            _partitions,
+            _configs,
+            _records,
+            _epochs,
+            _fetches,
+            _sessions,
+            _producers,
+            _operations,
+            _moves,
+        )
         async for line in part(kafka)
     ]
 
@@ -212,6 +224,69 @@ async def _epochs(kafka: RawConnection) -> AsyncIterator[str]:
         row = response.topics[0].partitions[0]
         what = f"epoch {topic} {partition} {current} {epoch}"
         yield _line(what, row, "leader_epoch", "end_offset")
+
+
+async def _fetches(kafka: RawConnection) -> AsyncIterator[str]:
+    """`adm-records` holds the offsets 4 to 9, all of leader epoch 0; `adm-empty` none."""
+    await create_topic(kafka, "adm-empty", 1)
+    for topic in ("adm-records", "adm-empty"):
+        for offset, last_epoch, current in (
+            (4, 0, -1),
+            (10, 0, -1),
+            (0, 0, -1),
+            (0, -1, -1),
+            (11, 0, -1),
+            (11, -1, -1),
+            (4, 1, -1),
+            (11, 1, 0),
+            (0, 1, -1),
+            (4, -2, -1),
+            (-1, 0, -1),
+            (-1, -1, -1),
+            (4, 0, 1),
+            (4, 2**31 - 1, -1),
+        ):
+            wanted_row = wanted_partition(offset, last_epoch, current)
+            row = (await fetch(kafka, {topic: [wanted_row]})).responses[0].partitions[0]
+            what = f"fetch {topic} {offset} {last_epoch} {current}"
+            numbers = ("high_watermark", "last_stable_offset", "log_start_offset")
+            end = row.diverging_epoch
+            size = len(row.records or b"")
+            yield f"{_line(what, row, *numbers)} {end.epoch} {end.end_offset} {size} bytes"
+
+
+async def _sessions(kafka: RawConnection) -> AsyncIterator[str]:
+    for session_id, epoch in ((0, 0), (0, -1), (0, 1), (0, -2), (77, 0), (77, 1), (77, -1)):
+        session = {"session_id": session_id, "session_epoch": epoch}
+        response = await fetch(kafka, {"adm-records": [wanted_partition(4)]}, **session)
+        yield f"{_line(f'session {session}', response)} {len(response.responses)} topics"
+
+
+async def _operations(kafka: RawConnection) -> AsyncIterator[str]:
+    """What may be done, as neither broker has an authorizer."""
+    for asked in (True, False):
+        fields = {"include_cluster_authorized_operations": asked}
+        response = await kafka.call("describe_cluster", 1, **fields)
+        yield f"cluster operations {asked} {response.cluster_authorized_operations}"
+        for version in (8, 9, 10, 11, 12):
+            ids = {"topic_id": None} if version >= 10 else {}
+            for topic in (
+                {"name": "adm-records", **ids},
+                {"name": "missing", **ids},
+                {"name": "bad name", **ids},
+                *([{"name": None, "topic_id": uuid.UUID(int=9)}] if version >= 12 else ()),
+            ):
+                response = await kafka.call(
+                    "metadata",
+                    version,
+                    topics=(nested("metadata", version, "MetadataRequestTopic")(**topic),),
+                    allow_auto_topic_creation=False,
+                    include_topic_authorized_operations=asked,
+                    **(fields if version <= 10 else {}),
+                )
+                whole = getattr(response, "cluster_authorized_operations", None)
+                what = f"metadata v{version} {asked} {whole} {topic['name']}"
+                yield _line(what, response.topics[0], "topic_authorized_operations")
 
 
 async def _producers(kafka: RawConnection) -> AsyncIterator[str]:

@@ -1,0 +1,256 @@
+"""Fetch on the Kafka port, over a real socket: limits, long polls, sessions, and where logs part."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import uuid
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.handlers.fetch import BYTES_MAX, UNSENT_BYTES_MAX
+from tests.support.in_process import Running, in_process
+from tests.support.raw_batches import plain_batch, split_log
+from tests.support.raw_client import RawConnection, create_topic, nested, topic_id
+from tests.support.raw_produce import PartitionData
+
+VERSION = 12
+"""The last one that names topics; it has `last_fetched_epoch` and the diverging epoch."""
+INT32_MAX = 2**31 - 1
+
+
+def wanted_partition(
+    offset: int,
+    last_fetched_epoch: int = -1,
+    current_leader_epoch: int = -1,
+    *,
+    index: int = 0,
+    bytes_max: int = INT32_MAX,
+) -> Any:
+    return nested("fetch", VERSION, "FetchPartition")(
+        partition=index,
+        fetch_offset=offset,
+        last_fetched_epoch=last_fetched_epoch,
+        current_leader_epoch=current_leader_epoch,
+        partition_max_bytes=bytes_max,
+    )
+
+
+async def fetch(
+    kafka: RawConnection,
+    topics: Mapping[str, Sequence[Any]],
+    *,
+    max_wait_ms: int = 0,
+    min_bytes: int = 1,
+    **fields: Any,
+) -> Any:
+    """The response to one request."""
+    topic = nested("fetch", VERSION, "FetchTopic")
+    return await kafka.call(
+        "fetch",
+        VERSION,
+        max_wait=datetime.timedelta(milliseconds=max_wait_ms),
+        min_bytes=min_bytes,
+        topics=tuple(topic(topic=name, partitions=tuple(rows)) for name, rows in topics.items()),
+        forgotten_topics_data=(),
+        **fields,
+    )
+
+
+async def produce(kafka: RawConnection, index: int, *values: bytes) -> int:
+    """Appends each value to t-`index` as a batch of its own; the bytes of one."""
+    size = 0
+    for value in values:
+        batch = plain_batch([value], producer_id=-1, producer_epoch=-1, base_sequence=-1).encode()
+        (answer,) = await kafka.produce(9, -1, [PartitionData("t", index, batch)])
+        assert answer.error == 0
+        size = len(batch)
+    return size
+
+
+def counts(response: Any) -> list[int]:
+    """How many whole batches came of each partition of the first topic."""
+    rows = response.responses[0].partitions
+    assert all(row.error_code == 0 for row in rows)
+    return [len(split_log(row.records or b"")) for row in rows]
+
+
+@pytest.fixture
+async def size(kafka: RawConnection) -> int:
+    """A topic `t` with three batches of this size in each of its three partitions."""
+    await create_topic(kafka, "t", 3)
+    for index in (0, 1):
+        await produce(kafka, index, b"one", b"two", b"six")
+    return await produce(kafka, 2, b"one", b"two", b"six")
+
+
+# --- limits ---
+
+
+@pytest.mark.parametrize(
+    ("batches_max", "expected"),
+    [(9, [3, 3, 3]), (5, [3, 2, 0]), (3.5, [3, 0, 0]), (2, [2, 0, 0]), (0.5, [1, 0, 0])],
+)
+async def test_the_answers_bytes_go_to_the_partitions_in_turn(
+    kafka: RawConnection, size: int, batches_max: float, expected: list[int]
+) -> None:
+    """Whole batches, in the order of the request, until `max_bytes` are used; one at the least."""
+    rows = [wanted_partition(0, index=index) for index in range(3)]
+    response = await fetch(kafka, {"t": rows}, max_bytes=int(batches_max * size))
+    assert counts(response) == expected
+
+
+@pytest.mark.parametrize("bytes_max", [0, -1, -(2**31)])
+async def test_no_room_at_all_still_gets_the_first_batch(
+    kafka: RawConnection, size: int, bytes_max: int
+) -> None:
+    """A consumer that asks for less than one batch must get on (KIP-74)."""
+    assert size > 0
+    whole = [wanted_partition(0, index=index) for index in range(3)]
+    assert counts(await fetch(kafka, {"t": whole}, max_bytes=bytes_max)) == [1, 0, 0]
+    rows = [wanted_partition(0, index=index, bytes_max=bytes_max) for index in range(3)]
+    assert counts(await fetch(kafka, {"t": rows})) == [1, 0, 0]
+
+
+async def test_only_the_first_batch_of_the_answer_may_exceed_its_partitions_limit(
+    kafka: RawConnection, size: int
+) -> None:
+    """A partition that is read to its end leaves the exception to the next one."""
+    rows = [
+        wanted_partition(3, index=0),
+        wanted_partition(0, index=1, bytes_max=size - 1),
+        wanted_partition(0, index=2, bytes_max=size - 1),
+    ]
+    assert counts(await fetch(kafka, {"t": rows})) == [0, 1, 0]
+    rows[2] = wanted_partition(0, index=2, bytes_max=2 * size)
+    assert counts(await fetch(kafka, {"t": rows})) == [0, 1, 2]
+
+
+async def test_an_answer_holds_no_more_than_the_broker_allows(
+    kafka: RawConnection, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the client asks for."""
+    assert BYTES_MAX < INT32_MAX
+    monkeypatch.setattr("broker.handlers.fetch.BYTES_MAX", 4 * size)
+    rows = [wanted_partition(0, index=index) for index in range(3)]
+    assert counts(await fetch(kafka, {"t": rows}, max_bytes=INT32_MAX)) == [3, 1, 0]
+
+
+async def test_slow_clients_leave_one_batch_for_each_answer(
+    running: Running, kafka: RawConnection, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Answers that clients have not taken yet count against `UNSENT_BYTES_MAX` of all."""
+    rows = {"t": [wanted_partition(0, index=index) for index in range(3)]}
+    monkeypatch.setattr(running.broker.metrics, "unsent_bytes", UNSENT_BYTES_MAX - 4 * size)
+    assert counts(await fetch(kafka, rows)) == [3, 1, 0]
+    monkeypatch.setattr(running.broker.metrics, "unsent_bytes", UNSENT_BYTES_MAX)
+    assert counts(await fetch(kafka, rows)) == [1, 0, 0]
+
+
+# --- long polls ---
+
+
+async def test_a_fetch_waits_for_as_many_bytes_as_it_wants(
+    running: Running, kafka: RawConnection, size: int
+) -> None:
+    """It is answered by the append that makes them enough, and not by the one before."""
+    producer = await RawConnection.open(running.kafka_address)
+    rows = {"t": [wanted_partition(3)]}
+    answer = asyncio.create_task(fetch(kafka, rows, max_wait_ms=20_000, min_bytes=2 * size))
+    await produce(producer, 0, b"one")
+    await produce(producer, 1, b"elsewhere")
+    assert not answer.done()
+    await produce(producer, 0, b"two")
+    async with asyncio.timeout(10):
+        assert counts(await answer) == [2]
+    await producer.close()
+
+
+@pytest.mark.usefixtures("size")
+async def test_an_error_is_told_at_once(kafka: RawConnection) -> None:
+    """One partition's error, or its diverging epoch, does not wait for the others' data."""
+    for bad in (wanted_partition(0, index=9), wanted_partition(99), wanted_partition(9, 0)):
+        async with asyncio.timeout(10):
+            rows = {"t": [wanted_partition(3, index=1), bad]}
+            response = await fetch(kafka, rows, max_wait_ms=60_000)
+        assert response.error_code == 0
+
+
+@pytest.mark.usefixtures("size")
+async def test_a_wait_ends_without_data(kafka: RawConnection) -> None:
+    """After `max_wait_ms` the answer is empty."""
+    assert counts(await fetch(kafka, {"t": [wanted_partition(3)]}, max_wait_ms=50)) == [0]
+
+
+# --- sessions and names ---
+
+
+@pytest.mark.usefixtures("size")
+@pytest.mark.parametrize("session_id", [0, 77])
+@pytest.mark.parametrize("epoch", [0, -1, 1, 2, INT32_MAX, -2])
+async def test_sessions_are_declined(kafka: RawConnection, session_id: int, epoch: int) -> None:
+    """A request that begins or ends a session is a whole one; one that continues it is refused."""
+    rows = {"t": [wanted_partition(0)]}
+    response = await fetch(kafka, rows, session_id=session_id, session_epoch=epoch)
+    assert response.session_id == 0
+    if epoch in {0, -1}:
+        assert counts(response) == [3]
+    else:
+        assert (response.error_code.name, response.responses) == ("fetch_session_id_not_found", ())
+
+
+@pytest.mark.usefixtures("size")
+async def test_topics_are_found_by_their_ids(kafka: RawConnection) -> None:
+    """From version 13 on; an unknown id is that partition's error."""
+    ids = [await topic_id(kafka, "t"), uuid.UUID(int=9)]
+    topic = nested("fetch", 13, "FetchTopic")
+    row = nested("fetch", 13, "FetchPartition")(
+        partition=0, fetch_offset=0, partition_max_bytes=INT32_MAX
+    )
+    response = await kafka.call(
+        "fetch",
+        13,
+        max_wait=datetime.timedelta(0),
+        min_bytes=0,
+        topics=tuple(topic(topic_id=one, partitions=(row,)) for one in ids),
+        forgotten_topics_data=(),
+    )
+    codes = [topic.partitions[0].error_code.name for topic in response.responses]
+    assert codes == ["none", "unknown_topic_id"]
+
+
+# --- where logs part ---
+
+
+async def test_the_epoch_of_the_last_batch_shows_where_logs_part(tmp_path: Path) -> None:
+    """Epoch 0 ended at 3 and epoch 1 goes on to 5: who has more of either has to cut its log."""
+    async with in_process(tmp_path) as running:
+        kafka = await RawConnection.open(running.kafka_address)
+        await create_topic(kafka, "t", 1)
+        await produce(kafka, 0, b"0", b"1", b"2")
+        await kafka.close()
+    async with in_process(tmp_path) as running:  # leads in the next epoch
+        kafka = await RawConnection.open(running.kafka_address)
+        await produce(kafka, 0, b"3", b"4")
+
+        async def found(offset: int, last_epoch: int) -> tuple[str, tuple[int, int] | int]:
+            response = await fetch(kafka, {"t": [wanted_partition(offset, last_epoch)]})
+            row = response.responses[0].partitions[0]
+            end = row.diverging_epoch
+            records = len(split_log(row.records or b""))
+            assert end.epoch < 0 or not records
+            return row.error_code.name, (end.epoch, end.end_offset) if end.epoch >= 0 else records
+
+        assert await found(3, 0) == ("none", 2)
+        assert await found(2, 0) == ("none", 3)
+        assert await found(4, 0) == ("none", (0, 3))
+        assert await found(9, 0) == ("none", (0, 3))
+        assert await found(5, 1) == ("none", 0)
+        assert await found(6, 1) == ("none", (1, 5))
+        for offset in (0, 3, 5, 6):
+            assert await found(offset, 2) == ("offset_out_of_range", 0)
+            assert await found(offset, INT32_MAX) == ("offset_out_of_range", 0)
+        await kafka.close()
