@@ -1,9 +1,12 @@
-"""Checkpoint files: small text files of version, count and one entry per line, as Kafka writes them.
+"""Checkpoint files: small text files of version, count, one entry per line and a checksum.
 
-    0                     the version
+    1                     the version
     2                     how many entries follow
     orders 0 1042         topic, partition, offset
     orders 1 977
+    crc32c 4c7f6f2d       of all the bytes before this line
+
+Version 0 is Kafka's: the same without the checksum. It is read, and never written.
 
 `OffsetCheckpoint` is such a file of offsets by partition (recovery points, high watermarks, log
 starts); `leader_epochs.py` keeps another. Formats: `docs/formats/checkpoints.md`. Every write
@@ -15,9 +18,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from protocol.checksum import crc32c
 from storage.file_system import FileSystem, StorageError
 
-VERSION: Final = 0
+VERSION: Final = 1
+_VERSION_OF_KAFKA: Final = 0
+_CHECKSUM: Final = "crc32c"
 
 
 class CheckpointError(StorageError):
@@ -52,28 +58,43 @@ class OffsetCheckpoint:
 
 
 def write_lines(fs: FileSystem, path: str, lines: Iterable[str]) -> None:
-    """Writes version, count and the entries."""
+    """Writes version, count, the entries and the checksum."""
     entries = list(lines)
-    text = "".join(f"{line}\n" for line in (VERSION, len(entries), *entries))
-    fs.write_atomic(path, text.encode())
+    data = "".join(f"{line}\n" for line in (VERSION, len(entries), *entries)).encode()
+    fs.write_atomic(path, data + f"{_checksum_line(data)}\n".encode())
+
+
+def _checksum_line(data: bytes) -> str:
+    return f"{_CHECKSUM} {crc32c(data):08x}"
 
 
 def read_lines(fs: FileSystem, path: str) -> list[str]:
     """The entries, none where there is no file. Raises `CheckpointError`."""
     if not fs.exists(path):
         return []
+    data = fs.read_bytes(path)
     try:
-        *lines, rest = fs.read_bytes(path).decode().split("\n")
+        *lines, rest = data.decode().split("\n")
     except UnicodeDecodeError as error:
         raise CheckpointError(path, f"is not text: {error}") from error
     if rest or len(lines) < 2:
         raise CheckpointError(path, f"is cut off after {len(lines)} lines")
     version, count, *entries = lines
-    if version != str(VERSION):
+    if version == str(VERSION):
+        _check(path, data, lines[-1])
+        entries.pop()
+    elif version != str(_VERSION_OF_KAFKA):
         raise CheckpointError(path, f"has version {version!r}, not {VERSION}")
     if parse_number(path, count) != len(entries):
         raise CheckpointError(path, f"promises {count} entries and has {len(entries)}")
     return entries
+
+
+def _check(path: str, data: bytes, last_line: str) -> None:
+    """Raises `CheckpointError` unless the last line is the checksum of all before it."""
+    expected = _checksum_line(data[: -len(last_line.encode()) - 1])
+    if last_line != expected:
+        raise CheckpointError(path, f"is damaged: it ends in {last_line!r}, not {expected!r}")
 
 
 def split_line(path: str, line: str, field_count: int) -> list[str]:

@@ -1,6 +1,9 @@
 """Small files of one `name<separator>value` per line: `meta.properties` and `partition.metadata`.
 
 Kafka writes the first with `=`, the second with `: `, and UUIDs as URL-safe base64 without padding.
+The last line is ours, and Kafka ignores it: `crc32c`, the checksum of all the bytes before that
+line. A file without it is an older one, or Kafka's.
+
 Called by `log_directory.py`. Knows nothing of what the names mean.
 """
 
@@ -10,8 +13,12 @@ import base64
 import binascii
 import uuid
 from collections.abc import Mapping
+from typing import Final
 
+from protocol.checksum import crc32c
 from storage.file_system import FileSystem, StorageError
+
+_CHECKSUM: Final = "crc32c"
 
 
 class PropertiesError(StorageError):
@@ -23,15 +30,25 @@ def write_properties(
 ) -> None:
     """Replaces the file, durably."""
     lines = (f"{name}{separator}{value}\n" for name, value in properties.items())
-    fs.write_atomic(path, "".join(lines).encode())
+    data = "".join(lines).encode()
+    fs.write_atomic(path, data + _checksum_line(data, separator))
+
+
+def _checksum_line(data: bytes, separator: str) -> bytes:
+    return f"{_CHECKSUM}{separator}{crc32c(data):08x}\n".encode()
 
 
 def read_properties(
     fs: FileSystem, path: str, separator: str, required: tuple[str, ...]
 ) -> dict[str, str]:
-    """Names and values; `#` begins a comment. Raises `PropertiesError` where one is missing."""
+    """Names and values; `#` begins a comment.
+
+    Raises `PropertiesError` if one is missing, or if the file is damaged.
+    """
+    data = fs.read_bytes(path)
+    _check(path, data, separator)
     try:
-        lines = fs.read_bytes(path).decode().splitlines()
+        lines = data.decode().splitlines()
     except UnicodeDecodeError as error:
         raise PropertiesError(path, f"is not text: {error}") from error
     properties = {}
@@ -43,6 +60,15 @@ def read_properties(
         if name not in properties:
             raise PropertiesError(path, f"says nothing of {name!r}")
     return properties
+
+
+def _check(path: str, data: bytes, separator: str) -> None:
+    """Raises `PropertiesError` if the file is cut off, or not what its checksum says."""
+    if not data.endswith(b"\n"):
+        raise PropertiesError(path, "is cut off: its last line has no end")
+    covered, found, _ = data.rpartition(_CHECKSUM.encode())
+    if found and data[len(covered) :] != _checksum_line(covered, separator):
+        raise PropertiesError(path, "is damaged: its checksum does not match")
 
 
 def encode_uuid(value: uuid.UUID) -> str:

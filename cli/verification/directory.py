@@ -90,7 +90,7 @@ def _offsets(data_dir: str, name: str, findings: Findings) -> dict[tuple[str, in
 
 def _check_metadata(directory: str, findings: Findings) -> None:
     path = paths.join(directory, paths.PARTITION_METADATA)
-    properties = _check_properties(path, ":", ("version", "topic_id"), findings)
+    properties = _check_properties(path, ": ", ("version", "topic_id"), findings)
     try:
         if "topic_id" in properties:
             decode_uuid(path, properties["topic_id"])

@@ -1,7 +1,7 @@
 """The files of a data directory that an audit reads, by their documented names and formats.
 
 `docs/formats/`: data-directory.md, segment.md (`.log`, `.index`), checkpoints.md. They are Apache
-Kafka's, so a Kafka broker's log directory is read the same way. Nothing here writes.
+Kafka's, or differ in a checksum, so a Kafka broker's log directory is read too. Nothing here writes.
 """
 
 from __future__ import annotations
@@ -142,7 +142,9 @@ def _read_index(path: Path) -> Index:
 def read_offsets(directory: Path, name: str) -> dict[TopicPartition, int]:
     """A checkpoint's offsets; empty where the file is absent or says nothing sensible."""
     try:
-        lines = (directory / name).read_text(encoding="utf-8").splitlines()[2:]
+        version, _, *lines = (directory / name).read_text(encoding="utf-8").splitlines()
+        if version != "0":  # Kafka's; ours ends in a checksum
+            lines.pop()
         parts = [line.rsplit(" ", 2) for line in lines]
         return {(topic, int(partition)): int(offset) for topic, partition, offset in parts}
     except (OSError, ValueError):

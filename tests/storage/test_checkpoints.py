@@ -1,4 +1,4 @@
-"""Offset checkpoints: Kafka's text files of offsets by partition."""
+"""Offset checkpoints: text files of offsets by partition, as Kafka's with a checksum."""
 
 from __future__ import annotations
 
@@ -10,12 +10,15 @@ from storage.checkpoints import CheckpointError, OffsetCheckpoint
 from tests.fakes.memory_file_system import MemoryFileSystem
 
 OFFSETS = {("payments.eu", 1): 2**63 - 1, ("orders", 1): 977, ("orders", 0): 1042}
-GOLDEN = bytes.fromhex(
-    "300a" "330a"
+_ENTRIES = bytes.fromhex(
+    "330a"
     "6f726465727320302031303432" "0a"
     "6f72646572732031" "20393737" "0a"
     "7061796d656e74732e6575" "2031" "2039323233333732303336383534373735383037" "0a"
 )  # fmt: skip
+GOLDEN_0 = bytes.fromhex("300a") + _ENTRIES
+"""Version 0, Kafka's: it is read, and was written until 2026."""
+GOLDEN = bytes.fromhex("310a") + _ENTRIES + bytes.fromhex("637263333263" "20" "6565303036653764" "0a")  # fmt: skip
 """What `OFFSETS` become; the hex of `docs/formats/checkpoints.md`."""
 
 topics = st.text("abcXYZ019._-", min_size=1, max_size=20)
@@ -33,11 +36,25 @@ def checkpoint_of(content: bytes) -> OffsetCheckpoint:
 
 
 def test_golden_file() -> None:
-    """The bytes are Kafka's, and those that the format page shows."""
+    """The bytes are those that the format page shows."""
     fs = MemoryFileSystem()
     OffsetCheckpoint(fs, PATH).write(OFFSETS)
     assert fs.read_bytes(PATH) == GOLDEN
     assert OffsetCheckpoint(fs, PATH).read() == OFFSETS
+
+
+def test_version_0_is_read() -> None:
+    """A directory of an older broker, or of Kafka, keeps its offsets."""
+    assert checkpoint_of(GOLDEN_0).read() == OFFSETS
+
+
+def test_any_flipped_bit_is_refused() -> None:
+    """A log start that is too high would delete records, a recovery point too low trusts damage."""
+    for bit in range(8 * len(GOLDEN)):
+        flipped = bytearray(GOLDEN)
+        flipped[bit // 8] ^= 1 << bit % 8
+        with pytest.raises(CheckpointError):
+            checkpoint_of(bytes(flipped)).read()
 
 
 @settings(max_examples=30, deadline=None)
@@ -64,10 +81,11 @@ def test_write_replaces() -> None:
 
 def test_cut_off_at_any_byte_is_refused() -> None:
     """Every line ends in a line feed, so a file without its end is found out at any byte."""
-    for size in range(len(GOLDEN)):
-        cut_short = GOLDEN[:size]
-        with pytest.raises(CheckpointError):
-            checkpoint_of(cut_short).read()
+    for golden in (GOLDEN, GOLDEN_0):
+        for size in range(len(golden)):
+            cut_short = golden[:size]
+            with pytest.raises(CheckpointError):
+                checkpoint_of(cut_short).read()
 
 
 @pytest.mark.parametrize(
@@ -76,7 +94,9 @@ def test_cut_off_at_any_byte_is_refused() -> None:
         (b"", "cut off after 0"),
         (b"0\n", "cut off after 1"),
         (b"0\n0\norders", "cut off after 2"),
-        (b"1\n0\n", "version '1'"),
+        (b"2\n0\n", "version '2'"),
+        (b"1\n0\ncrc32c 00000000\n", "it ends in 'crc32c 00000000', not 'crc32c "),
+        (b"1\n0\n", "it ends in '0'"),
         (b"0\nx\n", "'x' is not a number"),
         (b"0\n2\norders 0 5\n", "promises 2 entries and has 1"),
         (b"0\n1\norders 5\n", "2 fields, not 3"),

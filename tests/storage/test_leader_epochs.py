@@ -12,7 +12,11 @@ from storage.checkpoints import CheckpointError
 from storage.leader_epochs import LeaderEpochs
 from tests.fakes.memory_file_system import MemoryFileSystem, PowerFailure
 
-GOLDEN = bytes.fromhex("300a" "320a" "302030" "0a" "332031303432" "0a")  # fmt: skip
+_ENTRIES = bytes.fromhex("320a3020300a3320313034320a")
+GOLDEN_0 = bytes.fromhex("300a") + _ENTRIES
+"""Version 0, Kafka's: it is read, and was written until 2026."""
+_CHECKSUM = bytes.fromhex("6372633332632061383638626430640a")
+GOLDEN = bytes.fromhex("310a") + _ENTRIES + _CHECKSUM
 """Epoch 0 from offset 0, epoch 3 from 1042; the hex of `docs/formats/leader-epoch-checkpoint.md`."""
 
 
@@ -41,10 +45,35 @@ def write(epochs: LeaderEpochs, end_offset: int = 10_000) -> None:
 
 
 def test_golden_file(fs: MemoryFileSystem) -> None:
-    """The bytes are Kafka's, and those that the format page shows."""
+    """The bytes are those that the format page shows."""
     write(open_epochs(fs, (0, 0), (3, 1042)))
     assert fs.read_bytes(PATH) == GOLDEN
     assert open_epochs(fs).entries == ((0, 0), (3, 1042))
+
+
+def test_version_0_is_read(fs: MemoryFileSystem) -> None:
+    """A directory of an older broker, or of Kafka, keeps its epochs."""
+    fs.write_atomic(PATH, GOLDEN_0)
+    assert open_epochs(fs).entries == ((0, 0), (3, 1042))
+
+
+def test_any_flipped_bit_is_refused(fs: MemoryFileSystem) -> None:
+    """Replicas are cut by these offsets: a wrong one would cost committed records."""
+    for bit in range(8 * len(GOLDEN)):
+        flipped = bytearray(GOLDEN)
+        flipped[bit // 8] ^= 1 << bit % 8
+        fs.write_atomic(PATH, bytes(flipped))
+        with pytest.raises(CheckpointError):
+            open_epochs(fs)
+
+
+@pytest.mark.parametrize("golden", [GOLDEN, GOLDEN_0])
+def test_cut_off_at_any_byte_is_refused(fs: MemoryFileSystem, golden: bytes) -> None:
+    """Of either version."""
+    for size in range(len(golden)):
+        fs.write_atomic(PATH, golden[:size])
+        with pytest.raises(CheckpointError):
+            open_epochs(fs)
 
 
 def test_new_log_has_no_epoch(fs: MemoryFileSystem) -> None:

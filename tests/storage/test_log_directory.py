@@ -85,7 +85,7 @@ def test_partitions_are_found_again() -> None:
     log = again.logs["orders", 0]
     assert (log.log_start_offset, log.log_end_offset, log.recovery_point) == (1, 3, 3)
     metadata = fs.read_bytes(f"{DATA_DIR}/orders-0/partition.metadata")
-    assert metadata == b"version: 0\ntopic_id: ASNFZ4mrze8BI0VniavN7w\n"
+    assert metadata == b"version: 0\ntopic_id: ASNFZ4mrze8BI0VniavN7w\ncrc32c: 7f033e6b\n"
 
 
 def test_the_clean_marker_counts_once() -> None:
