@@ -172,6 +172,8 @@ def _parser(known: Mapping[str, Setting]) -> _Parser:
             parser.add_argument(
                 _flag(setting.name),
                 metavar=setting.flag_metavar,
+                nargs=None if setting.flag_alone is None else "?",
+                const=setting.flag_alone,
                 help=setting.doc
                 + (f" (default {default})" if (default := canonical(setting.default)) else ""),
             )

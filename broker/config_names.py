@@ -28,6 +28,7 @@ from broker.config_values import (
     integer,
     listen_address,
     listen_addresses,
+    names,
     optional_name,
     optional_path,
     password,
@@ -46,6 +47,14 @@ class LogFlush(enum.StrEnum):
 
     OS = "os"
     COMMIT = "commit"
+
+
+class AllowFaults(enum.StrEnum):
+    """Whether rules for faults may be set: `auto` while only this machine can reach the broker."""
+
+    AUTO = "auto"
+    TRUE = "true"
+    FALSE = "false"
 
 
 class LogFormat(enum.StrEnum):
@@ -87,11 +96,24 @@ class Setting(NamedTuple):
     doc: str
     flag_metavar: str | None
     """Set for the names that have a flag of their own."""
+    flag_alone: str | None
+    """What the flag means without a value; None if it needs one."""
 
 
-def _setting(default: Value, kind: Kind[Any], doc: str, flag_metavar: str | None = None) -> Value:
+def _setting(
+    default: Value,
+    kind: Kind[Any],
+    doc: str,
+    flag_metavar: str | None = None,
+    flag_alone: str | None = None,
+) -> Value:
     """A field of `Config`; typed as its default so that the class reads like any dataclass."""
-    metadata = {"kind": kind, "doc": doc, "flag_metavar": flag_metavar}
+    metadata = {
+        "kind": kind,
+        "doc": doc,
+        "flag_metavar": flag_metavar,
+        "flag_alone": flag_alone,
+    }
     return field(default=default, metadata=metadata, repr=not kind.is_secret)
 
 
@@ -130,6 +152,12 @@ class Config:
         "HTTP: health, metrics, topics, producers, decisions",
         "HOST:PORT",
     )
+    admin_hosts: tuple[str, ...] = _setting(
+        (),
+        names(),
+        "further names in the Host header of admin requests, besides addresses, localhost and the "
+        "names to listen on and to advertise",
+    )
     broker_rack: str | None = _setting(
         None,
         optional_name(),
@@ -149,6 +177,13 @@ class Config:
         optional_path(),
         "rules for faults that hold from the start on, in JSON or TOML (docs/faults.md)",
         "FILE",
+    )
+    allow_faults: AllowFaults = _setting(
+        AllowFaults.AUTO,
+        choice(AllowFaults),
+        "whether rules for faults may be set; auto: only if all listeners are on loopback",
+        "true|false|auto",
+        "true",
     )
     log_format: LogFormat = _setting(
         LogFormat.TEXT, choice(LogFormat), "log lines for people or as JSON", "text|json"

@@ -24,6 +24,7 @@ Choice = TypeVar("Choice", bound=enum.StrEnum)
 Text = TypeVar("Text", bound=str)
 
 _NUMBER_WITH_UNIT = re.compile(r"(-?\d+)\s*([a-z]*)", re.IGNORECASE)
+_HOST_NAME = re.compile(r"[A-Za-z0-9_.-]+")
 _BYTE_UNITS = {"": 1, "b": 1, "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40}
 _TIME_UNITS = {"": 1, "ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _BOOLEANS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
@@ -42,6 +43,18 @@ class Address(NamedTuple):
     def is_wildcard(self) -> bool:
         """Whether it means every interface: good to listen on, impossible to connect to."""
         return self.host in {"0.0.0.0", "::"}  # noqa: S104 - a question, not an address in use
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine can connect to it. Other names than localhost may be anything."""
+        if self.host == "localhost":
+            return True
+        import ipaddress  # 3 ms, and few brokers ask
+
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
 
 
 class ConfigType(enum.IntEnum):
@@ -171,6 +184,11 @@ def optional_path() -> Kind[str | None]:
     return Kind("a path", lambda text: _parse_path(text) if text else None)
 
 
+def names() -> Kind[tuple[str, ...]]:
+    """Host names without ports, separated by commas; nothing means that there are none."""
+    return Kind("names with commas between", _parse_names, ConfigType.LIST)
+
+
 def credentials() -> Kind[str | None]:
     """`USER:PASSWORD`, a secret; nothing means that there are none."""
     return Kind("USER:PASSWORD", lambda text: _parse_credentials(text) or None, ConfigType.PASSWORD)
@@ -263,6 +281,14 @@ def _parse_list(text: str, one: Kind[Value], most: int) -> tuple[Value, ...]:
     items = tuple(one.parse(item.strip()) for item in text.split(","))
     _within(len(items), 1, most)
     return items
+
+
+def _parse_names(text: str) -> tuple[str, ...]:
+    found = tuple(name.strip() for name in text.split(",")) if text else ()
+    for name in found:
+        if not _HOST_NAME.fullmatch(name) or len(name) > NAME_MAX:
+            raise ValueError("not a host name")
+    return found
 
 
 def _parse_advertised(text: str) -> Address:

@@ -49,11 +49,11 @@ class BrokerProcess:
         """Without `data_dir` the data is in a temporary directory and goes with the block.
 
         `settings` are configuration names and values; `addresses` are those to listen on, for the
-        Kafka protocol, the native one and HTTP.
+        Kafka protocol, the native one and HTTP. Rules for faults may be set on any of them.
         """
         self.bootstrap_servers, self.native, self.admin = addresses
         """`host:port`; the real ports are known once it has started."""
-        self._settings = dict(settings or {})
+        self._settings = {"allow_faults": "true", **(settings or {})}
         self._arguments = list(arguments)
         if faults_file is not None:
             self._arguments += ["--faults", str(faults_file)]

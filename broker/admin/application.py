@@ -6,65 +6,83 @@ consistent moment. Lists are bounded by `limit` or `n`. `docs/admin.md` shows ea
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import socket
-from collections.abc import Awaitable, Callable
+from http import HTTPStatus
 from itertools import islice
 from typing import Any, Final
 
 from aiohttp import web
-from aiohttp.http_exceptions import HttpProcessingError
+from aiohttp.typedefs import Handler
 
+from broker.admin.body import BODY_BYTES_MAX, BODY_TIMEOUT_S
 from broker.admin.decisions import LIST_MAX, DecisionPages
 from broker.admin.documents import producer_document, ready_document, topics_document
 from broker.admin.exposition import CONTENT_TYPE, Exposition
 from broker.admin.faults import FaultPages
-from broker.admin.query import read_count, read_optional
-from broker.admin.view import BrokerView, PartitionView
+from broker.admin.guard import add_safe_headers, guard
+from broker.admin.protocol import HttpProtocol
+from broker.admin.query import read_count, read_index, read_optional
+from broker.admin.refusal import RefusalError
+from broker.admin.view import BrokerView
 
 _LIMIT_DEFAULT: Final = 1000
 _SHUTDOWN_TIMEOUT_S: Final = 1.0
+HEAD_TIMEOUT_S: Final = 20.0
+"""For the next request to arrive, down to the end of its headers; slower clients are closed."""
 
 _logger = logging.getLogger(__name__)
 
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
-
-class _ClientErrors(logging.Filter):
-    """Bytes that are no HTTP are the client's doing: a warning of one line, without a traceback."""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        error = record.exc_info[1] if record.exc_info else None
-        if isinstance(error, HttpProcessingError):
-            record.levelno, record.levelname = logging.WARNING, "WARNING"
-            record.exc_info = None
-            record.msg, record.args = f"{record.getMessage()}: {error.message}", ()
-        return True
-
-
-_logger.addFilter(_ClientErrors())
-
-
-async def serve(listener: socket.socket, broker: BrokerView) -> web.AppRunner:
-    """Answers on `listener` until the returned runner is cleaned up."""
+async def serve(listener: socket.socket, broker: BrokerView) -> HttpServer:
+    """Answers on `listener` until the returned server is stopped."""
     runner = web.AppRunner(
         application(broker),
-        access_log=None,
-        logger=_logger,
         shutdown_timeout=_SHUTDOWN_TIMEOUT_S,
-        handler_cancellation=True,  # whoever follows decisions and goes is noticed at once
+        handler_cancellation=True,  # a client that follows decisions and goes is noticed at once
     )
     await runner.setup()
-    await web.SockSite(runner, listener).start()
-    return runner
+    return HttpServer(runner, await _listen(listener, runner))
+
+
+class HttpServer:
+    """What answers on the port until it is stopped."""
+
+    def __init__(self, runner: web.AppRunner, server: asyncio.Server) -> None:
+        self._runner = runner
+        self._server = server
+
+    async def stop(self) -> None:
+        """Closes the socket and every connection."""
+        self._server.close()
+        await self._runner.cleanup()
+
+
+async def _listen(listener: socket.socket, runner: web.AppRunner) -> asyncio.Server:
+    assert runner.server is not None
+    loop, server = asyncio.get_running_loop(), runner.server
+    settings: dict[str, Any] = {
+        "access_log": None,
+        "logger": _logger,
+        "keepalive_timeout": HEAD_TIMEOUT_S,
+        "lingering_time": BODY_TIMEOUT_S,
+        "auto_decompress": False,  # nothing that can be compressed is taken
+    }
+    return await loop.create_server(
+        lambda: HttpProtocol(server, loop=loop, **settings), sock=listener
+    )
 
 
 def application(broker: BrokerView) -> web.Application:
     """The routes, bound to one broker."""
     pages = _Pages(broker)
     decisions = DecisionPages(broker)
-    app = web.Application(middlewares=[_errors_as_json])
+    app = web.Application(
+        middlewares=[_refusals_as_json, guard(broker.config)], client_max_size=BODY_BYTES_MAX
+    )
     app.on_shutdown.append(decisions.close)
+    app.on_response_prepare.append(add_safe_headers)
     app.add_routes(
         [
             web.get("/", pages.index),
@@ -112,8 +130,13 @@ class _Pages:
         return web.json_response({"topics": topics_document(self._broker)})
 
     async def producers(self, request: web.Request) -> web.Response:
-        topic, partition_text = request.match_info["topic"], request.match_info["partition"]
-        partition = self._partition(topic, partition_text)
+        topic, text = request.match_info["topic"], request.match_info["partition"]
+        index = read_index(text)
+        partition = None if index is None else self._broker.partitions.get((topic, index))
+        if partition is None:
+            raise RefusalError(
+                HTTPStatus.NOT_FOUND, f"there is no partition {topic}-{text} on this broker"
+            )
         limit = read_count(request.query, "limit", _LIMIT_DEFAULT, least=1, most=LIST_MAX)
         wanted = read_optional(request.query, "producer_id")
         producers = partition.log.producers
@@ -125,19 +148,11 @@ class _Pages:
         return web.json_response(
             {
                 "topic": topic,
-                "partition": int(partition_text),
+                "partition": index,
                 "count": len(producers),
                 "producers": [producer_document(*item) for item in listed],
             }
         )
-
-    def _partition(self, topic: str, index: str) -> PartitionView:
-        partition = None
-        if index.isdecimal():
-            partition = self._broker.partitions.get((topic, int(index)))
-        if partition is None:
-            raise web.HTTPNotFound(text=f"there is no partition {topic}-{index} on this broker")
-        return partition
 
 
 def _unavailable(status: str, reason: str) -> web.Response:
@@ -145,11 +160,8 @@ def _unavailable(status: str, reason: str) -> web.Response:
 
 
 @web.middleware
-async def _errors_as_json(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Every error is a JSON object, whoever raised it."""
+async def _refusals_as_json(request: web.Request, handler: Handler) -> web.StreamResponse:
     try:
         return await handler(request)
-    except web.HTTPException as error:
-        fields: dict[str, Any] = {"error": error.text or error.reason}
-        headers = {"Allow": error.headers["Allow"]} if "Allow" in error.headers else None
-        return web.json_response(fields, status=error.status, headers=headers)
+    except RefusalError as error:
+        return web.json_response({"error": error.text}, status=error.status)

@@ -9,14 +9,16 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterable
+from http import HTTPStatus
 from itertools import islice
 from typing import Any, Final
 
-from aiohttp import web
+from aiohttp import hdrs, web
 from aiohttp.client_exceptions import ClientConnectionError
 
 from broker.admin.documents import decision_document, event_document, fault_document
 from broker.admin.query import read_count, read_fact, read_selection
+from broker.admin.refusal import RefusalError
 from broker.admin.view import BrokerView
 from broker.decision_events import Event
 from broker.decision_stream import DecisionStream
@@ -44,7 +46,7 @@ class DecisionPages:
         least = 0 if is_followed else 1
         count = read_count(request.query, "n", _COUNT_DEFAULT, least=least, most=LIST_MAX)
         selection = read_selection(request.query)
-        if is_followed:
+        if is_followed and request.method != hdrs.METH_HEAD:  # which has an end
             return await self._follow(request, count, DecisionStream(selection))
         decisions = self._broker.decisions
         return web.json_response(
@@ -63,7 +65,9 @@ class DecisionPages:
         self, request: web.Request, count: int, stream: DecisionStream
     ) -> web.StreamResponse:
         if len(self._streams) >= FOLLOWERS_MAX:
-            raise web.HTTPServiceUnavailable(text=f"{FOLLOWERS_MAX} readers follow already")
+            raise RefusalError(
+                HTTPStatus.SERVICE_UNAVAILABLE, f"{FOLLOWERS_MAX} readers follow already"
+            )
         # No await between looking back and following: no event is missed or told twice.
         remembered = self._broker.decisions.latest_events(count, stream.selection)
         self._broker.decisions.follow(stream)

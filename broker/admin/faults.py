@@ -1,16 +1,19 @@
-"""`/faults`: the rules as one document, adding to them, and removing them.
+"""`/faults`: the rules as one document, adding to them, and removing them where that is allowed.
 
 What a rule may say is `broker/faults/`'s business; `docs/faults.md` shows it.
 """
 
 from __future__ import annotations
 
-import json
+from http import HTTPStatus
 
 from aiohttp import web
 
+from broker.admin.body import read_json
+from broker.admin.refusal import RefusalError
 from broker.admin.view import BrokerView
 from broker.faults.fields import RuleError
+from broker.faults.permission import refusal
 from broker.faults.rule import read_rules
 from broker.faults.rules import NameTakenError
 
@@ -31,30 +34,40 @@ class FaultPages:
         ]
 
     async def show(self, _: web.Request) -> web.Response:
-        """All rules with their counts."""
-        return web.json_response({"rules": self._broker.faults.documents()})
+        """All rules with their counts, and why none may be set."""
+        refused = refusal(self._broker.config)
+        why = {} if refused is None else {"reason": refused}
+        rules = self._broker.faults.documents()
+        return web.json_response({"rules": rules, "allowed": refused is None, **why})
 
     async def add(self, request: web.Request) -> web.Response:
         """One rule or several: all of them, or none and the reason."""
+        self._check_allowed()
+        given = await read_json(request)
         try:
-            texts = read_rules(json.loads(await request.read()))
-            added = self._broker.faults.add(texts)
-        except (ValueError, RecursionError) as error:  # also what is not UTF-8, or nested too deep
-            raise web.HTTPBadRequest(text=f"the body is not JSON: {error}") from error
+            added = self._broker.faults.add(read_rules(given))
         except NameTakenError as error:
-            raise web.HTTPConflict(text=str(error)) from error
+            raise RefusalError(HTTPStatus.CONFLICT, str(error)) from error
         except RuleError as error:
-            raise web.HTTPBadRequest(text=str(error)) from error
+            raise RefusalError(HTTPStatus.BAD_REQUEST, str(error)) from error
         return web.json_response({"rules": added}, status=201)
 
     async def clear(self, _: web.Request) -> web.Response:
         """Removes all rules, and shows them as they were at their end."""
+        self._check_allowed()
         return web.json_response({"rules": self._broker.faults.clear()})
 
     async def remove(self, request: web.Request) -> web.Response:
+        """Removes one rule, and shows it as it was at its end."""
+        self._check_allowed()
         name = request.match_info["name"]
         try:
             removed = self._broker.faults.remove(name)
         except KeyError as error:
-            raise web.HTTPNotFound(text=f"there is no rule {name!r}") from error
+            raise RefusalError(HTTPStatus.NOT_FOUND, f"there is no rule {name!r}") from error
         return web.json_response({"rules": [removed]})
+
+    def _check_allowed(self) -> None:
+        refused = refusal(self._broker.config)
+        if refused is not None:
+            raise RefusalError(HTTPStatus.FORBIDDEN, refused)

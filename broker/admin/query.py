@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from http import HTTPStatus
 from typing import Final
 
-from aiohttp import web
-
+from broker.admin.refusal import RefusalError
 from broker.config_values import INT64_MAX, integer
 from broker.decision_stream import Selection
 
 INT32_MAX: Final = 2**31 - 1
+_INDEX_DIGITS_MAX: Final = 10
 
 
 def read_count(query: Mapping[str, str], name: str, default: int, *, least: int, most: int) -> int:
-    """A number within bounds. Raises `HTTPBadRequest`, as all here."""
+    """A number within bounds. Raises `RefusalError`, as all here."""
     return _integer(query[name], name, least, most) if name in query else default
 
 
@@ -23,11 +24,17 @@ def read_optional(query: Mapping[str, str], name: str, most: int = INT64_MAX) ->
     return _integer(query[name], name, 0, most) if name in query else None
 
 
+def read_index(text: str) -> int | None:
+    """A partition's index as part of a path; None for any text that is none."""
+    is_index = text.isascii() and text.isdecimal() and len(text) <= _INDEX_DIGITS_MAX
+    return int(text) if is_index else None
+
+
 def read_fact(query: Mapping[str, str], name: str) -> bool:
     """`true` or `false`; false where it is not given."""
     text = query.get(name, "false")
     if text not in {"true", "false"}:
-        raise web.HTTPBadRequest(text=f"{name}: takes true or false, not {text!r}")
+        raise RefusalError(HTTPStatus.BAD_REQUEST, f"{name}: takes true or false, not {text!r}")
     return text == "true"
 
 
@@ -44,4 +51,4 @@ def _integer(text: str, name: str, least: int, most: int) -> int:
     try:
         return integer(least, most).read(text)
     except ValueError as error:
-        raise web.HTTPBadRequest(text=f"{name}: {error}") from error
+        raise RefusalError(HTTPStatus.BAD_REQUEST, f"{name}: {error}") from error

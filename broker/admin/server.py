@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from broker.admin.view import BrokerView
 
 if TYPE_CHECKING:
-    from aiohttp import web
+    from broker.admin.application import HttpServer
 
 logger = logging.getLogger(__name__)
 
@@ -27,7 +27,7 @@ class AdminServer:
     def __init__(self, listener: socket.socket, broker: BrokerView) -> None:
         self._listener = listener
         self._broker = broker
-        self._runner: web.AppRunner | None = None
+        self._http: HttpServer | None = None
         self._starting: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -40,8 +40,8 @@ class AdminServer:
         if self._starting is not None:
             self._starting.cancel()
             await asyncio.gather(self._starting, return_exceptions=True)
-        if self._runner is not None:
-            await self._runner.cleanup()
+        if self._http is not None:
+            await self._http.stop()
         self._listener.close()
 
     def _wake(self) -> None:
@@ -51,5 +51,5 @@ class AdminServer:
 
     async def _serve(self) -> None:
         application = await asyncio.to_thread(importlib.import_module, "broker.admin.application")
-        self._runner = await application.serve(self._listener, self._broker)
+        self._http = await application.serve(self._listener, self._broker)
         logger.debug("the admin port answers")

@@ -14,11 +14,18 @@ from broker.config import Config, ConfigError
 from broker.faults.action import Place
 from broker.faults.feasible import check_feasible
 from broker.faults.fields import RuleError
+from broker.faults.permission import refusal
 from broker.faults.rule import RuleText, read_rules
 
 
 def read_rules_file(path: str, config: Config) -> Sequence[RuleText]:
-    """The rules, which this broker can use. Raises `ConfigError` of one line: the option, the file and what is wrong in it."""
+    """The rules, which this broker can use and takes.
+
+    Raises `ConfigError` of one line: the option, the file and what is wrong in it.
+    """
+    refused = refusal(config)
+    if refused is not None:
+        raise ConfigError(f"--faults: {refused}")
     try:
         text = Path(path).read_text(encoding="utf-8")
         given = tomllib.loads(text) if path.endswith(".toml") else json.loads(text)

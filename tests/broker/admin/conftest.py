@@ -13,6 +13,17 @@ from broker.config_values import Address
 from broker.server import bind, bound_address
 from tests.broker.admin.admin_client import AdminClient
 from tests.broker.admin.fake_broker import FakeBroker
+from tests.support.in_process import Running
+
+
+@pytest.fixture
+async def admin_address(running: Running) -> AsyncIterator[str]:
+    """`host:port` of the admin port of the broker in this process."""
+    listener = bind("admin_listen", Address("127.0.0.1", 0))
+    server = AdminServer(listener, running.broker)
+    server.start()
+    yield str(bound_address(listener))
+    await server.stop()
 
 
 @pytest.fixture

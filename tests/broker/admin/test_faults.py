@@ -8,12 +8,9 @@ from typing import Any
 import aiohttp
 import pytest
 
-from broker.admin.server import AdminServer
-from broker.config_values import Address
-from broker.server import bind, bound_address
-from tests.support.in_process import Running
-
 RULE = {"name": "lose", "match": {"api": "produce"}, "action": "drop_response"}
+JSON = {"headers": {"Content-Type": "application/json"}}
+NO_RULES = {"rules": [], "allowed": True}
 SHOWN = {
     **RULE,
     "action": {"type": "drop_response", "later": "wait"},
@@ -37,24 +34,19 @@ class FaultsClient:
 
 
 @pytest.fixture
-async def faults(running: Running) -> AsyncIterator[FaultsClient]:
+async def faults(admin_address: str) -> AsyncIterator[FaultsClient]:
     """A client of the running broker's admin port."""
-    listener = bind("admin_listen", Address("127.0.0.1", 0))
-    url = f"http://{bound_address(listener)}/faults"
-    server = AdminServer(listener, running.broker)
-    server.start()
     async with aiohttp.ClientSession() as session:
-        yield FaultsClient(session, url)
-    await server.stop()
+        yield FaultsClient(session, f"http://{admin_address}/faults")
 
 
 async def test_rules_are_added_shown_and_removed(faults: FaultsClient) -> None:
     """Each answer has the rules in full, with their counts."""
-    assert await faults("GET") == (200, {"rules": []})
+    assert await faults("GET") == (200, NO_RULES)
     assert await faults("POST", json=RULE) == (201, {"rules": [SHOWN]})
-    assert await faults("GET") == (200, {"rules": [SHOWN]})
+    assert await faults("GET") == (200, {"rules": [SHOWN], "allowed": True})
     assert await faults("DELETE", "/lose") == (200, {"rules": [SHOWN]})
-    assert await faults("GET") == (200, {"rules": []})
+    assert await faults("GET") == (200, NO_RULES)
 
 
 async def test_rules_get_names(faults: FaultsClient) -> None:
@@ -78,15 +70,15 @@ async def test_several_rules_are_added_all_or_none(faults: FaultsClient) -> None
     status, refused = await faults("POST", json={"rules": [RULE, {"action": "lose"}]})
     assert status == 400
     assert refused["error"].startswith("action.type takes one of")
-    assert await faults("GET") == (200, {"rules": []})
+    assert await faults("GET") == (200, NO_RULES)
 
 
 @pytest.mark.parametrize(
     ("request_line", "body", "status", "reason"),
     [
-        ("POST ", {"data": b"{"}, 400, "the body is not JSON"),
-        ("POST ", {"data": b"\xff"}, 400, "the body is not JSON"),
-        ("POST ", {"data": b"[" * 100_000}, 400, "the body is not JSON"),
+        ("POST ", {"data": b"{", **JSON}, 400, "the body is not JSON"),
+        ("POST ", {"data": b"\xff", **JSON}, 400, "the body is not JSON"),
+        ("POST ", {"data": b"[" * 100_000, **JSON}, 400, "the body is not JSON"),
         ("POST ", {"json": []}, 400, "at least one rule"),
         ("POST ", {"json": [RULE, RULE]}, 409, "name 'lose' is taken"),
         ("DELETE /lose", {}, 404, "there is no rule 'lose'"),

@@ -1,0 +1,71 @@
+"""One HTTP connection of the admin port: what aiohttp's own does, but its errors are JSON too.
+
+aiohttp answers bytes that are no HTTP, and handlers that fail, by itself, before or after the
+application has its turn. Those answers look like all others here.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aiohttp import hdrs, web
+from aiohttp.http_exceptions import HttpProcessingError
+
+from broker.admin.guard import SAFE_HEADERS
+
+_REASON_MAX = 200
+_CLIENT_ERRORS = (HttpProcessingError, web.RequestPayloadError, UnicodeEncodeError)
+"""The client's doing: one log line, no traceback. aiohttp repeats some headers in texts of its own,
+and cannot encode those that are not UTF-8."""
+
+
+class HttpProtocol(web.RequestHandler):
+    """Errors of the connection itself, as JSON and in one log line."""
+
+    __slots__ = ()
+
+    async def finish_response(
+        self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
+    ) -> tuple[web.StreamResponse, bool]:
+        """Sends the answer. aiohttp's own errors (404, 405, 417 ...) come here as text."""
+        if isinstance(resp, web.HTTPException):
+            allowed = {name: resp.headers[name] for name in (hdrs.ALLOW,) if name in resp.headers}
+            reason = {"error": resp.text or resp.reason}
+            resp = web.json_response(reason, status=resp.status, headers=allowed)
+        return await super().finish_response(request, resp, start_time)
+
+    def log_exception(self, *args: Any, **kw: Any) -> None:
+        """What aiohttp could not treat, such as the rest of a body that is no HTTP."""
+        error = kw.get("exc_info")
+        if isinstance(error, _CLIENT_ERRORS):
+            self.logger.warning("a request is not HTTP: %s", _short(error))
+        else:
+            super().log_exception(*args, **kw)
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,  # noqa: ARG002 - aiohttp's own words, with the bytes in them
+    ) -> web.StreamResponse:
+        """The answer to what the application did not answer. Closes the connection."""
+        if isinstance(exc, _CLIENT_ERRORS):
+            status, text = 400, f"this is not HTTP: {_short(exc)}"
+            self.logger.warning("a request from %s: %s", request.remote, text)
+        else:
+            text = "the broker failed; its log says why"
+            self.logger.error("a request from %s failed", request.remote, exc_info=exc)
+        if request.writer.output_size > 0:
+            raise ConnectionError("the answer has begun, an error cannot follow it")
+        response = web.json_response({"error": text}, status=status, headers=SAFE_HEADERS)
+        response.force_close()
+        return response
+
+
+def _short(error: BaseException) -> str:
+    """Its first line: the others show the bytes."""
+    if isinstance(error, UnicodeEncodeError):
+        return "a header is not UTF-8"
+    text = error.message if isinstance(error, HttpProcessingError) else str(error)
+    return ascii((text.splitlines() or [""])[0][:_REASON_MAX])[1:-1]

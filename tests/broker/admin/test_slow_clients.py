@@ -1,0 +1,108 @@
+"""Clients that send too slowly, or too much: each is told or closed, and costs little meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+import pytest
+
+from broker.admin.body import BODY_BYTES_MAX
+from tests.broker.admin.raw_http import read_answer, talk
+from tests.support.in_process import Running
+
+_SHORT_S = 0.3
+
+
+@pytest.fixture
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker that waits only briefly."""
+    monkeypatch.setattr("broker.admin.application.HEAD_TIMEOUT_S", _SHORT_S)
+    monkeypatch.setattr("broker.admin.body.BODY_TIMEOUT_S", _SHORT_S)
+    monkeypatch.setattr("broker.admin.application.BODY_TIMEOUT_S", _SHORT_S)
+
+
+def _post(address: str, length: str, *, kind: str = "Content-Length") -> bytes:
+    return (
+        f"POST /faults HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/json\r\n"
+        f"{kind}: {length}\r\n\r\n"
+    ).encode()
+
+
+@pytest.mark.usefixtures("_impatient")
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"GET /health HTTP/1.1\r\nHost: localhost\r\nX-Slow: ", b"G"],
+    ids=["nothing", "half of the headers", "one byte"],
+)
+async def test_a_request_has_to_arrive(admin_address: str, data: bytes) -> None:
+    """A connection that sends nothing, or not all of its headers, is closed."""
+    assert await talk(admin_address, data) == b""
+
+
+@pytest.mark.usefixtures("_impatient")
+async def test_a_trickle_of_headers_wins_no_time(admin_address: str) -> None:
+    """The time counts for the whole head, not from its last byte."""
+    host, _, port = admin_address.rpartition(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    writer.write(b"GET /health HTTP/1.1\r\n")
+
+    async def trickle() -> None:
+        while True:
+            writer.write(b"X-Slow: 1\r\n")
+            await asyncio.sleep(_SHORT_S / 30)
+
+    trickling = asyncio.create_task(trickle())
+    async with asyncio.timeout(20):
+        with contextlib.suppress(ConnectionResetError):  # what it had sent was not read any more
+            assert await reader.read() == b""
+    trickling.cancel()
+    writer.close()
+
+
+@pytest.mark.usefixtures("_impatient")
+async def test_an_idle_connection_is_closed_after_its_answer(admin_address: str) -> None:
+    """Keeping it alive is a favour with an end; so is half of a second request."""
+    for rest in (b"", b"GET /hea"):
+        answered = await talk(
+            admin_address, f"GET /health HTTP/1.1\r\nHost: {admin_address}\r\n\r\n".encode() + rest
+        )
+        assert read_answer(answered).status == 200
+
+
+@pytest.mark.usefixtures("_impatient")
+async def test_a_body_has_to_arrive(running: Running, admin_address: str) -> None:
+    """Half of one is answered 408, and the connection ends."""
+    answer = read_answer(await talk(admin_address, _post(admin_address, "100") + b'{"action"'))
+    assert (answer.status, running.broker.faults.documents()) == (408, [])
+
+
+@pytest.mark.usefixtures("_impatient")
+async def test_a_body_that_nobody_reads_is_not_waited_for_long(admin_address: str) -> None:
+    """The answer is there at once, the rest of the body is taken for a moment, then all is closed."""
+    head = _post(admin_address, "1000000000").replace(b"POST /faults", b"GET /health")
+    assert read_answer(await talk(admin_address, head + b"x" * 1000)).status == 200
+
+
+@pytest.mark.usefixtures("_impatient")
+@pytest.mark.parametrize("kind", ["Content-Length", "Transfer-Encoding"])
+async def test_a_body_is_bounded(admin_address: str, kind: str) -> None:
+    """With or without an announced length; what is beyond the limit is not kept."""
+    size = BODY_BYTES_MAX + 1
+    if kind == "Content-Length":
+        data = _post(admin_address, str(size)) + b" " * size
+    else:
+        chunk = f"{size:x}\r\n".encode() + b" " * size + b"\r\n0\r\n\r\n"
+        data = _post(admin_address, "chunked", kind=kind) + chunk
+    answer = read_answer(await talk(admin_address, data))
+    assert (answer.status, "at most" in answer.document["error"]) == (413, True)
+
+
+async def test_the_largest_body_is_read(running: Running, admin_address: str) -> None:
+    """The limit itself is allowed."""
+    body = b'{"action": "twice"}'.ljust(BODY_BYTES_MAX)
+    data = _post(admin_address, str(len(body))).replace(
+        b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"
+    )
+    assert read_answer(await talk(admin_address, data + body)).status == 201
+    assert running.broker.faults.documents()
