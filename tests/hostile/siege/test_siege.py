@@ -1,0 +1,71 @@
+"""A client that behaves is served while everything hostile happens at once."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.hostile.siege.attackers import ATTACKERS, NOT_YET_WITHSTOOD, withstood
+from tests.hostile.siege.beats import INTERVAL_S, Beat
+from tests.hostile.siege.page import Row, read_rows
+from tests.hostile.siege.run import Options, run
+from tests.hostile.siege.verdict import LOOP_HOLD_S_MAX, WAIT_S_MAX, Cost, Verdict
+
+QUICK = ("claims", "half-open", "native-garbage", "false-replicas", "refused-produces")
+"""Attackers that have nothing to prepare and leave nothing to clear away."""
+
+
+def test_a_good_client_is_served_during_a_short_siege():
+    """The harness itself, with a few attackers: no stall, no sync on the loop, nothing lost."""
+    verdict = run(Options(names=QUICK, seconds=1.5, seed=1, peace_s=0.3))
+    assert verdict.problems == [], verdict.text()
+    assert set(verdict.tries) == set(QUICK)
+    assert all(verdict.tries.values()), verdict.text()
+
+
+@pytest.mark.slow
+def test_a_good_client_is_served_while_everything_is_tried_at_once():
+    """Its longest wait, and the longest turn of the loop, stay below their bounds."""
+    verdict = run(Options(names=withstood(), seconds=60, seed=20))
+    print(verdict.text())
+    assert verdict.problems == [], verdict.text()
+    assert all(verdict.tries.values()), verdict.text()
+
+
+def test_the_page_describes_every_attacker():
+    """docs/hostile.md is written by a run: python -m tests.hostile.siege --each --write-docs."""
+    assert read_rows() == [Row(name, ATTACKERS[name].does) for name in withstood()]
+
+
+def test_what_is_not_yet_withstood_is_an_attacker():
+    """A name that was mended and renamed must not keep an attacker out."""
+    assert set(ATTACKERS) >= NOT_YET_WITHSTOOD
+
+
+def beat(**seen: object) -> Beat:
+    fields = {"at": 0.0, "held_s": 0.0, "late_s": 0.0, "own_s": 0.0, "syncs": [], "stack": ""}
+    return Beat(**{**fields, **seen})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("waits", "beats", "problem"),
+    [
+        ([WAIT_S_MAX], [beat()], "the good client waited"),
+        ([], [beat()], "the good client waited"),
+        ([0.1], [beat(held_s=LOOP_HOLD_S_MAX + 2 * INTERVAL_S)], "the loop was held"),
+        ([0.1], [beat(syncs=["_roll 5"])], "synced on the event loop: _roll 5"),
+    ],
+)
+def test_each_bound_is_judged(waits, beats, problem):
+    """What would be a stall is a problem that says what and where."""
+    verdict = Verdict(seed=0, seconds=1, siege=Cost.of(waits, beats))
+    verdict.judge_cost(beats)
+    (said,) = verdict.problems
+    assert said.startswith(problem)
+
+
+def test_figures_below_the_bounds_are_no_problem():
+    """A late beat alone is none: the machine may have run somebody else."""
+    beats = [beat(held_s=LOOP_HOLD_S_MAX, late_s=9.0)]
+    verdict = Verdict(seed=0, seconds=1, siege=Cost.of([0.2], beats))
+    verdict.judge_cost(beats)
+    assert verdict.problems == []

@@ -1,0 +1,101 @@
+"""What a siege showed: figures of both phases, and what is wrong."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from tests.hostile.siege.beats import INTERVAL_S, Beat
+
+LOOP_HOLD_S_MAX = 0.05
+"""Processor time that one turn of the event loop may take, the timer's interval not counted.
+
+A client that sends a request waits for the turn under way and for its own. Fifty milliseconds is
+the longest wait that Apache Kafka showed while topics were created and deleted. Processor time of
+one thread, and not a wall clock: a machine that is busy with something else does not change it.
+"""
+WAIT_S_MAX = 1.0
+"""Longest wait of the good client for an acknowledgement, on a clock, with attackers on the same two
+processors. The stalls that this suite was made for lasted from 8 to 67 s."""
+RESIDENT_BYTES_MAX = 1024 * 1024 * 1024
+"""Four of the largest requests, four of the largest answers, and the broker itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What the good client and the event loop saw in one phase."""
+
+    batches: int
+    wait_p50_s: float
+    wait_p99_s: float
+    wait_max_s: float
+    held_s: float
+    """Longest processor time of one turn of the loop."""
+    own_s: float
+    """Longest delay of the loop's timer without the time in which the machine ran others."""
+    syncs: int
+
+    @classmethod
+    def of(cls, waits: Sequence[float], beats: Sequence[Beat]) -> Cost:
+        ordered = sorted(waits) or [math.nan]
+        return cls(
+            batches=len(waits),
+            wait_p50_s=ordered[len(ordered) // 2],
+            wait_p99_s=ordered[len(ordered) * 99 // 100],
+            wait_max_s=ordered[-1],
+            held_s=max([0.0, *(one.held_s - INTERVAL_S for one in beats)]),
+            own_s=max([0.0, *(one.own_s for one in beats)]),
+            syncs=sum(len(one.syncs) for one in beats),
+        )
+
+    def __str__(self) -> str:
+        return (
+            f"{self.batches} batches, waits p50 {_ms(self.wait_p50_s)}, p99 {_ms(self.wait_p99_s)}, "
+            f"longest {_ms(self.wait_max_s)}; loop held {_ms(self.held_s)}, "
+            f"late {_ms(self.own_s)}, {self.syncs} syncs on it"
+        )
+
+
+@dataclass(slots=True)
+class Verdict:
+    """One run."""
+
+    seed: int
+    seconds: float
+    tries: dict[str, dict[str, int]] = field(default_factory=dict)
+    """By attacker, and by what became of each try."""
+    peace: Cost | None = None
+    siege: Cost | None = None
+    resident_bytes: int = 0
+    problems: list[str] = field(default_factory=list)
+
+    def judge_cost(self, beats: Sequence[Beat]) -> None:
+        """Holds the siege's figures to their bounds."""
+        assert self.siege is not None
+        if not self.siege.wait_max_s < WAIT_S_MAX:
+            self.problems.append(
+                f"the good client waited {_ms(self.siege.wait_max_s)}, more than {_ms(WAIT_S_MAX)}"
+            )
+        for beat in sorted(beats, key=lambda one: -one.held_s)[:3]:
+            if beat.held_s - INTERVAL_S > LOOP_HOLD_S_MAX:
+                self.problems.append(f"the loop was held {_ms(beat.held_s)} by\n{beat.stack}")
+        places = sorted({place for beat in beats for place in beat.syncs})
+        self.problems += [f"synced on the event loop: {place}" for place in places]
+        if self.resident_bytes > RESIDENT_BYTES_MAX:
+            self.problems.append(f"{self.resident_bytes} bytes resident")
+
+    def text(self) -> str:
+        """For people."""
+        lines = [f"seed {self.seed}, {self.seconds:.0f} s"]
+        for name, tries in self.tries.items():
+            outcomes = ", ".join(f"{what} {count}" for what, count in sorted(tries.items()))
+            lines.append(f"  {name:22} {outcomes}")
+        lines += [f"  without attackers: {self.peace}", f"  under attack:      {self.siege}"]
+        lines.append(f"  resident at most {self.resident_bytes >> 20} MiB")
+        lines += [f"PROBLEM: {one}" for one in self.problems]
+        return "\n".join(lines)
+
+
+def _ms(seconds: float) -> str:
+    return f"{seconds * 1000:.1f} ms"
