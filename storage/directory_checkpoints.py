@@ -32,7 +32,7 @@ class PendingCheckpoint:
     high_watermarks: Offsets
     log_starts: Offsets
     _checkpoints: DirectoryCheckpoints
-    _generation: int
+    _generation: object
 
     def run(self) -> None:
         """Writes the three files, in any one thread; nothing when newer facts came in between.
@@ -53,8 +53,8 @@ class DirectoryCheckpoints:
         self._high_watermarks = checkpoint(paths.HIGH_WATERMARK_CHECKPOINT)
         self._log_starts = checkpoint(paths.LOG_START_CHECKPOINT)
         self._lock = threading.Lock()
-        self._generation = 0
-        """Goes up whenever what a pending checkpoint holds becomes wrong."""
+        self._generation = object()
+        """Another one whenever what a pending checkpoint holds becomes wrong."""
 
     def read(self, partitions: Collection[Partition]) -> PendingCheckpoint:
         """What the files say of `partitions`; entries of all others are dropped, durably."""
@@ -77,7 +77,7 @@ class DirectoryCheckpoints:
         self, recovery_points: Offsets, high_watermarks: Offsets, log_starts: Offsets
     ) -> PendingCheckpoint:
         """What `PendingCheckpoint.run` will write, unless something newer is pending by then."""
-        self._generation += 1
+        self._generation = object()
         return PendingCheckpoint(
             recovery_points=recovery_points,
             high_watermarks=high_watermarks,
@@ -86,28 +86,36 @@ class DirectoryCheckpoints:
             _generation=self._generation,
         )
 
-    def write(self, pending: PendingCheckpoint, generation: int) -> None:
+    def write(self, pending: PendingCheckpoint, generation: object) -> None:
         """Use `PendingCheckpoint.run`."""
         with self._lock:
-            if generation == self._generation:
+            if generation is self._generation:
                 self._log_starts.write(pending.log_starts)
                 self._recovery_points.write(pending.recovery_points)
                 self._high_watermarks.write(pending.high_watermarks)
 
     def lower(self, key: Partition, offset: int) -> None:
         """Brings one partition's offsets down to `offset`, durably: its log is about to end there."""
+        self._generation = object()
         with self._lock:
-            self._generation += 1
             for checkpoint in (self._recovery_points, self._high_watermarks, self._log_starts):
                 offsets = checkpoint.read()
                 if offsets.get(key, 0) > offset:
                     checkpoint.write(offsets | {key: offset})
 
-    def drop(self, key: Partition) -> None:
-        """Forgets a partition, durably."""
+    def forget_pending(self) -> None:
+        """What is pending names partitions that are going, and must not be written any more."""
+        self._generation = object()
+
+    def drop(self, keys: Collection[Partition]) -> None:
+        """Forgets partitions, durably, in any one thread."""
         with self._lock:
-            self._generation += 1
             for checkpoint in (self._recovery_points, self._high_watermarks, self._log_starts):
                 offsets = checkpoint.read()
-                if offsets.pop(key, None) is not None:
-                    checkpoint.write(offsets)
+                left = {key: offset for key, offset in offsets.items() if key not in keys}
+                if len(left) < len(offsets):
+                    checkpoint.write(left)
+
+    def recovery_points(self) -> Offsets:
+        """As the file has them. Raises `CheckpointError`."""
+        return self._recovery_points.read()

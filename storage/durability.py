@@ -26,6 +26,7 @@ class Durability:
         "_has_new_files",
         "_leader_epochs",
         "_lower_on_disk",
+        "_make_name_durable",
         "_pending",
         "_snapshots",
         "recovery_point",
@@ -40,6 +41,7 @@ class Durability:
         snapshots: dict[int, bytes],
         leader_epochs: LeaderEpochs,
         lower_on_disk: Callable[[int], None],
+        make_name_durable: Callable[[], None] | None,
     ) -> None:
         self._fs = fs
         self._directory = directory
@@ -48,6 +50,8 @@ class Durability:
         """Producer snapshots, by offset, that no flush has written yet."""
         self._leader_epochs = leader_epochs
         self._lower_on_disk = lower_on_disk
+        self._make_name_durable = make_name_durable
+        """There while a power failure would take the directory as a whole."""
         self._has_new_files = True
         """Whether files were created whose names may not be on disk."""
         self._pending: PendingFlush | None = None
@@ -88,6 +92,7 @@ class Durability:
             },
             snapshot_offsets=tuple(self._snapshots),
             has_new_files=self._has_new_files,
+            make_name_durable=self._make_name_durable,
             leader_epochs=self._leader_epochs,
             epochs=self._leader_epochs.unwritten(end_offset),
             _fs=self._fs,
@@ -104,11 +109,18 @@ class Durability:
             self._has_new_files |= pending.has_new_files
             return
         self.recovery_point = max(self.recovery_point, pending.end_offset)
+        self._make_name_durable = None
         for offset in pending.snapshot_offsets:
             self._snapshots.pop(offset, None)
         for segment in pending.unsaved:
             segment.indexes.is_unsaved = False
             segment.indexes.release()
+
+    def make_name_durable(self) -> None:
+        """The log is about to be durable without a flush; waits for the disk."""
+        if self._make_name_durable is not None:
+            self._make_name_durable()
+            self._make_name_durable = None
 
     def cancel_flush(self) -> None:
         """Returns when no flush is at work; what a finished one did counts."""

@@ -86,7 +86,11 @@ class Log:
     """The log in one partition directory."""
 
     def __init__(
-        self, opening: Opening, recovered: Recovered, lower_checkpoints: Callable[[int], None]
+        self,
+        opening: Opening,
+        recovered: Recovered,
+        lower_checkpoints: Callable[[int], None],
+        make_name_durable: Callable[[], None] | None,
     ) -> None:
         """Use `Log.open`."""
         self.directory = opening.directory
@@ -107,6 +111,7 @@ class Log:
             snapshots=recovered.snapshots,
             leader_epochs=recovered.leader_epochs,
             lower_on_disk=lower_checkpoints,
+            make_name_durable=make_name_durable,
         )
         self._latest_ms = opening.now_ms
         """The latest time that the log was told: no batch was appended after it."""
@@ -124,12 +129,14 @@ class Log:
         log_start_offset: int = 0,
         clean: bool = False,
         lower_checkpoints: Callable[[int], None] = _keep,
+        make_name_durable: Callable[[], None] | None = None,
     ) -> Log:
         """Opens or creates the log in an existing directory; see `recovery.py`.
 
         `lower_checkpoints` is called before the log is cut: when it returns, neither the recovery
-        point nor the log start on disk may lie above its argument. Raises `StorageError`,
-        `CorruptLogError`.
+        point nor the log start on disk may lie above its argument. `make_name_durable` is for a
+        directory that a power failure would take; the first flush calls it, in its thread. Raises
+        `StorageError`, `CorruptLogError`.
         """
         opening = Opening(
             directory=directory,
@@ -140,7 +147,7 @@ class Log:
             log_start_offset=log_start_offset,
             clean=clean,
         )
-        return cls(opening, recover(opening), lower_checkpoints)
+        return cls(opening, recover(opening), lower_checkpoints, make_name_durable)
 
     @property
     def name(self) -> str:
@@ -411,6 +418,7 @@ class Log:
             raise SnapshotError(f"it is of offset {decoded.offset}, not {offset}")
         with self._must_finish():
             self._durability.lower_to(offset, self.log_start_offset)
+            self._durability.make_name_durable()
             replacement.decide(self._fs, self.directory, data)
             segment = replacement.carry_out(self._fs, self.directory, offset, self.config, now_ms)
         for replaced in self._segments:
@@ -563,8 +571,11 @@ class Log:
         self._remove_needless_snapshots()
 
     def _is_saved(self) -> bool:
-        """Whether nothing happened since a clean opening: idle logs must not slow a shutdown."""
-        return (
+        """Whether nothing happened since a clean opening: idle logs must not slow a shutdown.
+
+        A log that holds nothing, and never did, is made again where it is lost.
+        """
+        return not self.log_end_offset or (
             self.recovery_point == self.log_end_offset == self.recovery.snapshot_offset
             and not self._durability.unwritten_snapshots
             and self.leader_epochs.unwritten(self.log_end_offset) is None

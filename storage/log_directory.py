@@ -21,8 +21,10 @@ Single owner, as the logs. Called by the broker; knows nothing of topics beyond 
 from __future__ import annotations
 
 import contextlib
+import logging
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from typing import Final
 
 from storage import paths
@@ -30,9 +32,19 @@ from storage.directory_checkpoints import DirectoryCheckpoints, PendingCheckpoin
 from storage.file_system import CorruptLogError, FileLock, FileSystem, StorageError
 from storage.log import Log
 from storage.log_config import LogConfig
-from storage.properties_file import decode_uuid, encode_uuid, read_properties, write_properties
+from storage.partition_names import PartitionNames
+from storage.pending_removal import PendingRemoval
+from storage.properties_file import (
+    decode_uuid,
+    encode_uuid,
+    read_properties,
+    write_properties,
+    write_properties_unsynced,
+)
 
 Partition = tuple[str, int]
+
+logger = logging.getLogger(__name__)
 
 _VERSION: Final = "0"
 _META_SEPARATOR: Final = "="
@@ -58,6 +70,7 @@ class LogDirectory:
         self._fs = fs
         self._lock = lock
         self._checkpoints = DirectoryCheckpoints(fs, path)
+        self._names = PartitionNames(fs, path)
         marker = paths.join(path, paths.CLEAN_SHUTDOWN)
         self.was_clean = fs.exists(marker)
         """Whether the last shutdown was clean."""
@@ -121,7 +134,9 @@ class LogDirectory:
             raise
 
     def _open_logs(self, now_ms: int, config_for: Callable[[str], LogConfig]) -> None:
-        found = [key for name in self._fs.list_directory(self.path) if (key := self._adopt(name))]
+        flushed = self._checkpoints.recovery_points()
+        names = self._fs.list_directory(self.path)
+        found = [key for name in names if (key := self._adopt(name, flushed))]
         known = self._checkpoints.read(found)
         self._fs.remove(paths.join(self.path, paths.CLEAN_SHUTDOWN))
         self._fs.sync_directory(self.path)
@@ -161,7 +176,7 @@ class LogDirectory:
         if self.failure is None and boot_id and self._read_boot_id() != boot_id:
             self._fs.write_atomic(paths.join(self.path, paths.BOOT_ID), f"{boot_id}\n".encode())
 
-    def _adopt(self, name: str) -> Partition | None:
+    def _adopt(self, name: str, recovery_points: Mapping[Partition, int]) -> Partition | None:
         """The partition in the directory `name`; removes what is half deleted or half created."""
         path = paths.join(self.path, name)
         if not self._fs.is_directory(path):
@@ -172,23 +187,42 @@ class LogDirectory:
         key = paths.parse_partition_directory(name)
         if key is None:
             return None
+        try:
+            self.topic_ids[key] = self._read_topic_id(path)
+        except StorageError as error:
+            self._give_up_half_created(key, path, error, recovery_points.get(key, 0))
+            return None
+        return key
+
+    def _read_topic_id(self, path: str) -> uuid.UUID:
         metadata_path = paths.join(path, paths.PARTITION_METADATA)
         if not self._fs.exists(metadata_path):
-            self._remove_half_created(path)
-            return None
+            raise CorruptLogError(path, 0, f"there is no {paths.PARTITION_METADATA}")
         metadata = read_properties(
             self._fs, metadata_path, _PARTITION_SEPARATOR, ("version", "topic_id")
         )
-        self.topic_ids[key] = decode_uuid(metadata_path, metadata["topic_id"])
-        return key
+        return decode_uuid(metadata_path, metadata["topic_id"])
 
-    def _remove_half_created(self, path: str) -> None:
-        for name in self._fs.list_directory(path):
-            if name.endswith(paths.LOG) and self._fs.read_bytes(paths.join(path, name)):
-                raise CorruptLogError(
-                    path, 0, f"there are records, but no {paths.PARTITION_METADATA}"
-                )
-        self._fs.remove_tree(path)
+    def _give_up_half_created(
+        self, key: Partition, path: str, error: StorageError, recovery_point: int
+    ) -> None:
+        """A partition that no flush covered may be lost in part; of any other `error` is raised.
+
+        Without records there is nothing to keep. Records that were never flushed, of a partition
+        that nobody can name for sure, are set aside.
+        """
+        names = [name for name in self._fs.list_directory(path) if name.endswith(paths.LOG)]
+        has_records = any(self._fs.read_bytes(paths.join(path, name)) for name in names)
+        if recovery_point or (has_records and self.tail_is_safe):
+            raise error
+        if not has_records:
+            logger.warning("removing %s, which was being created: %s", path, error)
+            self._fs.remove_tree(path)
+            return
+        aside = paths.stray_directory(self.path, *key, uuid.uuid4().hex)
+        logger.error("moving %s to %s: the power failed before its first flush", path, aside)
+        self._fs.rename(path, aside)
+        self._fs.sync_directory(self.path)
 
     def _open_log(
         self,
@@ -200,8 +234,13 @@ class LogDirectory:
         log_start_offset: int = 0,
         clean: bool = False,
     ) -> Log:
+        path = paths.partition_directory(self.path, *key)
+        make_name_durable = None
+        if not recovery_point:
+            # No flush is known to have made it durable, in this life or in an earlier one.
+            make_name_durable = partial(self._names.sync, path, self._names.made())
         return Log.open(
-            paths.partition_directory(self.path, *key),
+            path,
             config,
             fs=self._fs,
             now_ms=now_ms,
@@ -209,49 +248,68 @@ class LogDirectory:
             log_start_offset=log_start_offset,
             clean=clean,
             lower_checkpoints=lambda offset: self._checkpoints.lower(key, offset),
+            make_name_durable=make_name_durable,
         )
+
+    def make(
+        self, topic: str, partition: int, topic_id: uuid.UUID, config: LogConfig, *, now_ms: int
+    ) -> Log:
+        """Makes a partition's directory and its empty log; `add` makes it part of this directory.
+
+        Any one thread may call it, and nothing waits for the disk: a power failure may take all of
+        it, until the first flush of the log (`partition_names.py`). Raises `StorageError`.
+
+        1. Make the directory and write `partition.metadata`. A crash before or in between leaves a
+           directory without records, which is removed at the next start.
+        2. Open the log, which creates the first segment.
+        """
+        path = paths.partition_directory(self.path, topic, partition)
+        self._fs.make_directory(path)
+        metadata = {"version": _VERSION, "topic_id": encode_uuid(topic_id)}
+        metadata_path = paths.join(path, paths.PARTITION_METADATA)
+        write_properties_unsynced(self._fs, metadata_path, metadata, _PARTITION_SEPARATOR)
+        return self._open_log((topic, partition), config, now_ms)
+
+    def add(self, topic: str, partition: int, topic_id: uuid.UUID, log: Log) -> None:
+        """Takes in what `make` made."""
+        key = topic, partition
+        assert key not in self.logs, f"{topic}-{partition} exists"
+        self.logs[key] = log
+        self.topic_ids[key] = topic_id
 
     def create(
         self, topic: str, partition: int, topic_id: uuid.UUID, config: LogConfig, *, now_ms: int
     ) -> Log:
-        """Creates a partition's directory and its empty log, durably. Raises `StorageError`.
-
-        1. Make the directory and open the log in it, which creates the first segment.
-        2. Write `partition.metadata`. A crash before leaves a directory without it and without
-           records, which is removed at the next start.
-        """
-        key = topic, partition
-        assert key not in self.logs, f"{topic}-{partition} exists"
-        path = paths.partition_directory(self.path, topic, partition)
-        self._fs.make_directory(path)
-        log = self._open_log(key, config, now_ms)
-        metadata = {"version": _VERSION, "topic_id": encode_uuid(topic_id)}
-        metadata_path = paths.join(path, paths.PARTITION_METADATA)
-        write_properties(self._fs, metadata_path, metadata, _PARTITION_SEPARATOR)
-        self._fs.sync_directory(self.path)
-        self.logs[key] = log
-        self.topic_ids[key] = topic_id
+        """`make` and `add`."""
+        log = self.make(topic, partition, topic_id, config, now_ms=now_ms)
+        self.add(topic, partition, topic_id, log)
         return log
 
-    def delete(self, topic: str, partition: int) -> None:
-        """Removes a partition and its files. Raises `StorageError`.
+    def forget(self, keys: Collection[Partition]) -> PendingRemoval:
+        """Partitions are no longer part of this directory; what is left to do is in the answer."""
+        self._checkpoints.forget_pending()
+        logs, renames = [], {}
+        for key in keys:
+            logs.append(self.logs.pop(key))
+            unique = self.topic_ids.pop(key).hex
+            self.high_watermarks.pop(key, None)
+            path = paths.partition_directory(self.path, *key)
+            renames[path] = paths.deleted_directory(self.path, *key, unique)
+        return PendingRemoval(
+            logs=logs,
+            renames=renames,
+            partitions=frozenset(keys),
+            _data_dir=self.path,
+            _checkpoints=self._checkpoints,
+            _fs=self._fs,
+        )
 
-        1. Rename the directory, durably. A crash before: it is still there.
-        2. Write the checkpoints without it, so that a partition of the same name starts anew.
-           Crash: entries without a directory are dropped at the next start.
-        3. Remove the renamed directory. Crash: removed at the next start.
-        """
-        key = topic, partition
-        self.logs.pop(key).abandon()
-        topic_id = self.topic_ids.pop(key)
-        self.high_watermarks.pop(key, None)
-        path = paths.partition_directory(self.path, topic, partition)
-        doomed = paths.deleted_directory(self.path, topic, partition, topic_id.hex)
-        self._fs.remove_tree(doomed)  # of an earlier life that could not be removed
-        self._fs.rename(path, doomed)
-        self._fs.sync_directory(self.path)
-        self._checkpoints.drop(key)
-        self._fs.remove_tree(doomed)
+    def delete(self, topic: str, partition: int) -> None:
+        """Removes a partition and its files at once. Raises `StorageError`."""
+        pending = self.forget([(topic, partition)])
+        pending.run()
+        while pending.remove_some():
+            pass
 
     def start_checkpoint(self, high_watermarks: dict[Partition, int]) -> PendingCheckpoint:
         """Notes the offsets of now; `run` writes them, in another thread where that is better."""

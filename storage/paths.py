@@ -10,6 +10,7 @@
             00000000000000000042.snapshot                   (producer state of all offsets < 42)
             replacement.snapshot                            (of the log that takes this one's place)
         <topic>-<partition>.<32 hex digits>-delete/         (on its way out)
+        <topic>-<partition>.<32 hex digits>-stray/          (set aside: records that were never flushed)
 
 The names are Kafka's. Pure strings: touches no file.
 """
@@ -90,6 +91,11 @@ def parse_partition_directory(name: str) -> tuple[str, int] | None:
 def deleted_directory(data_dir: str, topic: str, partition: int, unique: str) -> str:
     """Where a partition is renamed to before its files go; `unique` is 32 hex digits."""
     return f"{data_dir}/{topic[:_TOPIC_IN_DELETED_MAX]}-{partition}.{unique}-delete"
+
+
+def stray_directory(data_dir: str, topic: str, partition: int, unique: str) -> str:
+    """Where a partition is set aside that cannot be opened; `unique` is 32 hex digits."""
+    return f"{data_dir}/{topic[:_TOPIC_IN_DELETED_MAX]}-{partition}.{unique}-stray"
 
 
 def is_deleted_directory(name: str) -> bool:

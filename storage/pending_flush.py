@@ -12,6 +12,8 @@ What `run` writes, and what opening the log does after a crash at each step:
    recovery point.
 5. Sync the directory, where files were created. Crash: the new segments may be gone as a whole;
    nothing of them counted as flushed.
+6. Make the directory's own name durable, at the first flush of all. Crash: the log may be gone as a
+   whole; nothing of it counted as flushed.
 
 The owner cancels a pending flush before it cuts or removes what the flush may touch; `cancel`
 returns when `run` is not running and never will. Called by `log.py`.
@@ -20,7 +22,7 @@ returns when `run` is not running and never will. Called by `log.py`.
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from storage.file_system import FileSystem
@@ -42,6 +44,7 @@ class PendingFlush:
     """Producer snapshots by path."""
     snapshot_offsets: Sequence[int]
     has_new_files: bool
+    make_name_durable: Callable[[], None] | None
     leader_epochs: LeaderEpochs
     epochs: tuple[LeaderEpoch, ...] | None
     """The epochs of all that the flush covers; None where they are on disk."""
@@ -65,6 +68,8 @@ class PendingFlush:
                 self.leader_epochs.write(self.epochs)
             if self.has_new_files or self.unsaved:
                 self._fs.sync_directory(self.directory)
+            if self.make_name_durable is not None:
+                self.make_name_durable()
             self.is_done = True
 
     def cancel(self) -> None:

@@ -29,9 +29,25 @@ def write_properties(
     fs: FileSystem, path: str, properties: Mapping[str, str], separator: str
 ) -> None:
     """Replaces the file, durably."""
+    fs.write_atomic(path, _encode(properties, separator))
+
+
+def write_properties_unsynced(
+    fs: FileSystem, path: str, properties: Mapping[str, str], separator: str
+) -> None:
+    """Writes the file, and waits for no disk: a power failure may leave none of it, or a part."""
+    file = fs.open(path, create=True)
+    try:
+        file.truncate(0)
+        file.append([_encode(properties, separator)])
+    finally:
+        file.close()
+
+
+def _encode(properties: Mapping[str, str], separator: str) -> bytes:
     lines = (f"{name}{separator}{value}\n" for name, value in properties.items())
     data = "".join(lines).encode()
-    fs.write_atomic(path, data + _checksum_line(data, separator))
+    return data + _checksum_line(data, separator)
 
 
 def _checksum_line(data: bytes, separator: str) -> bytes:

@@ -141,6 +141,8 @@ class Workload:
         self.leader_epoch = 0
         self.in_flight = InFlight()
         self.is_created = False
+        self.is_durable = False
+        """Whether a power failure leaves the partition where it is: since its first flush."""
         self.survivors: list[Stored] = []
         self.surviving_known: Entries = {}
         """The batches that `check_recovered` found to be known, in the log or to its producers."""
@@ -222,6 +224,7 @@ class Workload:
 
     def _note_flushed(self) -> None:
         assert self.log.recovery_point <= self.end
+        self.is_durable = True
         self.durable_end = max(self.durable_end, self.log.recovery_point)
 
     def flush_while_appending(self) -> None:
@@ -279,6 +282,7 @@ class Workload:
         self.log.start_anew_at(offset, snapshot, clock_ahead_ms=0, now_ms=self.now_ms)
         self.history, self.known = [], known
         self.log_start = self.durable_end = offset
+        self.is_durable = True
 
     def change_leader(self) -> None:
         self.leader_epoch += 1
@@ -294,6 +298,7 @@ class Workload:
     def close(self) -> None:
         self.directory.close({KEY: self.end})
         self.durable_end = self.end
+        self.is_durable |= self.end > 0
 
     def check(self, log: Log) -> None:
         """The log holds exactly what the model holds."""
@@ -315,7 +320,8 @@ class Workload:
         directory = open_directory(fs, self.now_ms)
         log = directory.logs.get(KEY)
         if log is None:
-            assert not self.is_created
+            assert not self.is_durable
+            assert not (self.is_created and nothing_lost)
             return directory
         history = list(self.history)
         if self.in_flight.batch is not None:
@@ -347,6 +353,7 @@ class Workload:
         if KEY not in directory.logs:
             self.log = directory.create(*KEY, _TOPIC_ID, CONFIG, now_ms=self.now_ms)
             self.is_created = True
+            self.history, self.known, self.log_start, self.durable_end = [], {}, 0, 0
             return
         self.log = directory.logs[KEY]
         self.history, self.known = self.survivors, self.surviving_known

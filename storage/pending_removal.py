@@ -1,0 +1,58 @@
+"""Partitions on their way out, together: the disk is waited for outside the owner's thread.
+
+    pending = directory.forget(keys)    owner: from now on they are not part of the directory
+    pending.run()                       any one thread: their names may be used again
+    while pending.remove_some(): ...    any one thread: their files go, a bounded number at a time
+
+1. Close the files and rename each directory, then sync the data directory once. A crash before: some
+   are still there under their names, and the next start finds that nobody wants them.
+2. Write the checkpoints without them, once, so that a partition of the same name starts anew.
+   Crash: entries without a directory are dropped at the next start.
+3. Remove the renamed directories. Crash: removed at the next start.
+
+Called by `log_directory.py`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+from storage.directory_checkpoints import DirectoryCheckpoints
+from storage.file_system import FileSystem
+from storage.log import Log
+
+REMOVED_AT_ONCE_MAX = 20
+"""Directories that one call of `remove_some` removes."""
+
+
+@dataclass(slots=True, kw_only=True)
+class PendingRemoval:
+    """Partitions that were forgotten, and are still on disk."""
+
+    logs: Collection[Log]
+    renames: Mapping[str, str]
+    """The path of each partition, and the name that it gets on its way out."""
+    partitions: Collection[tuple[str, int]]
+    _data_dir: str
+    _checkpoints: DirectoryCheckpoints
+    _fs: FileSystem
+    _doomed: deque[str] = field(default_factory=deque)
+
+    def run(self) -> None:
+        """Steps 1 and 2. Raises `StorageError`."""
+        for log in self.logs:
+            log.abandon()
+        for path, doomed in self.renames.items():
+            self._fs.remove_tree(doomed)  # of an earlier life that could not be removed
+            self._fs.rename(path, doomed)
+            self._doomed.append(doomed)
+        self._fs.sync_directory(self._data_dir)
+        self._checkpoints.drop(self.partitions)
+
+    def remove_some(self) -> bool:
+        """Step 3, a bounded part of it; returns whether there is more. Raises `StorageError`."""
+        for _ in range(min(len(self._doomed), REMOVED_AT_ONCE_MAX)):
+            self._fs.remove_tree(self._doomed.popleft())
+        return bool(self._doomed)
