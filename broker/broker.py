@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Final
 
 from broker.config import Address, Config, LogFlush
@@ -112,7 +112,7 @@ class Broker:
         await self.membership.join(self._broker_info(endpoints))
         if self.config.zookeeper_hosts is not None:
             self.logs.vouch_for_tail()  # no state counts any more on what a power failure took
-        self._partitions.take_up(self.membership)
+        await self._partitions.take_up(self.membership)
         self.producer_ids = ProducerIds(
             self.tree, self.config.broker_id, self.config.producer_id_block_size
         )
@@ -225,10 +225,55 @@ class Broker:
 
         Raises `KafkaError` as `TopicRegistry.create_topic` does.
         """
-        topic = await self.registry.create_topic(new, validate_only=validate_only)
+        try:
+            topic = await self.registry.create_topic(new, validate_only=validate_only)
+        except KafkaError as error:
+            if error.code is ErrorCode.TOPIC_ALREADY_EXISTS and new.name in self.registry.topics:
+                await self._partitions.until_open(self.registry.topics[new.name])
+            raise
         if not validate_only:
+            await self._partitions.until_open(topic)
             await self.membership.topic_created(topic)
         return topic
+
+    async def create_partitions(
+        self,
+        name: str,
+        count: int,
+        assignment: Mapping[int, tuple[int, ...]] | None = None,
+        *,
+        validate_only: bool = False,
+    ) -> None:
+        """Extends a topic; the new partitions take records when this returns.
+
+        Raises `KafkaError` as `TopicRegistry.create_partitions` does.
+        """
+        topic = await self.registry.create_partitions(
+            name, count, assignment, validate_only=validate_only
+        )
+        if not validate_only:
+            await self._partitions.until_open(topic)
+
+    async def delete_topic(self, name: str) -> Topic:
+        """Deletes a topic; its name may be used again when this returns, and files go soon after.
+
+        Raises `KafkaError` as `TopicRegistry.delete_topic` does.
+        """
+        topic = await self.registry.delete_topic(name)
+        await self._partitions.until_removed(topic)
+        return topic
+
+    def is_coming(self, topic: Topic) -> bool:
+        """Whether the topic is new, and clients are not to be told of it yet."""
+        return self._partitions.is_coming(topic)
+
+    def opening(self, topic: Topic) -> Collection[int]:
+        """The partitions of the topic that do not take records here yet."""
+        return self._partitions.opening(topic)
+
+    async def until_open(self, topic: Topic) -> None:
+        """Returns when this broker's partitions of the topic take records. Raises `KafkaError` 56."""
+        await self._partitions.until_open(topic)
 
     async def auto_create_topic(self, name: str) -> None:
         """Creates a topic because a client asked for it; fine when somebody else was faster."""
@@ -274,7 +319,9 @@ class Broker:
                 return
 
     async def _housekeep(self) -> None:
-        for partition in list(self.partitions.values()):
+        for key, partition in list(self.partitions.items()):
+            if self.partitions.get(key) is not partition:
+                continue  # deleted meanwhile, with its files
             partition.log.delete_old_segments(self.now_ms(), partition.high_watermark)
             # A slice at a time, with requests in between.
             while partition.log.expire_producers(self.now_ms()):  # noqa: ASYNC110 - no event to wait for
@@ -304,6 +351,7 @@ class Broker:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.membership.leave()
         await self.producer_ids.close()
+        await self._partitions.close()
         if self.logs.failure is None:
             self.logs.close(self._partitions.high_watermarks())
         await self.tree.close()

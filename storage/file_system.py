@@ -218,9 +218,9 @@ class OsFile:
             raise _wrap(self.path, "sync", error) from error
 
     def close(self) -> None:
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
 
 
 class OsFileLock:

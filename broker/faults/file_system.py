@@ -6,6 +6,7 @@ replaces the methods of all files that are open, and of those that are opened la
 
 from __future__ import annotations
 
+import threading
 import weakref
 from collections.abc import Callable, Sequence
 from operator import attrgetter
@@ -74,6 +75,8 @@ class FaultyFileSystem:
         self._inner = inner
         self._faults: FileFaults | None = None
         self._files: weakref.WeakSet[WatchedFile] = weakref.WeakSet()
+        self._lock = threading.Lock()
+        """Files are opened in threads too, while rules come and go."""
         self.exists = inner.exists
         self.is_directory = inner.is_directory
         self.modified_ms = inner.modified_ms
@@ -87,13 +90,16 @@ class FaultyFileSystem:
 
     def use(self, faults: FileFaults | None) -> None:
         """These rules from now on, or none: also for the files that are open."""
-        self._faults = faults
-        for file in self._files:
-            file.watch(faults)
+        with self._lock:
+            self._faults = faults
+            for file in self._files:
+                file.watch(faults)
 
     def open(self, path: str, *, create: bool = False) -> WatchedFile:
-        file = WatchedFile(self._inner.open(path, create=create), self._faults)
-        self._files.add(file)
+        inner = self._inner.open(path, create=create)
+        with self._lock:
+            file = WatchedFile(inner, self._faults)
+            self._files.add(file)
         if self._faults is not None and create:
             self._faults.after_create(path)
         return file

@@ -40,7 +40,7 @@ async def handle(request: Request, broker: Broker) -> Answer:
 async def _extend(broker: Broker, wanted: Any, validate_only: bool) -> KafkaError | None:
     """What went wrong, if anything."""
     try:
-        await broker.registry.create_partitions(
+        await broker.create_partitions(
             wanted.name, wanted.count, _assignment(broker, wanted), validate_only=validate_only
         )
     except KafkaError as error:

@@ -1,7 +1,8 @@
 """DeleteTopics (20), versions 1-6: topics by name or by id, each on its own.
 
-A topic is answered when it is gone: its files are deleted and its name may be used again, so the
-timeout is not looked at. Producers of its partitions are forgotten with them.
+A topic is answered when it is gone: its directories have left their names, which may be used again,
+and their files go soon after; so the timeout is not looked at. Producers of its partitions are
+forgotten with them.
 
 v1-3: names. v4: flexible. v5 (KIP-599): error messages. v6 (KIP-516): a topic may be named by its
 id; a topic that is named twice, in whichever way, is refused.
@@ -55,7 +56,7 @@ def _name(broker: Broker, wanted: _Wanted) -> str | None:
 async def _row(broker: Broker, wanted: _Wanted, twice: set[str | _Wanted]) -> dict[str, Any]:
     name = _name(broker, wanted)
     try:
-        topic = await broker.registry.delete_topic(_checked(wanted, name, twice))
+        topic = await broker.delete_topic(_checked(wanted, name, twice))
     except KafkaError as error:
         return {
             "name": wanted.name,

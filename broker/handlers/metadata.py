@@ -22,6 +22,7 @@ from protocol.registry import Api
 
 if TYPE_CHECKING:
     from broker.broker import Broker
+    from broker.coordination.topic import Topic
 
 API = Api(key=3, name="metadata", version_min=0, version_max=12, flexible_from=9)
 
@@ -84,11 +85,11 @@ def describe(
 ) -> dict[str, Any] | Awaitable[dict[str, Any]]:
     """The answer for either port; None asks for all topics. Addresses are those of `listener`."""
     if wanted is None:
-        return _answer(broker, listener, [_topic(broker, name) for name in broker.registry.topics])
+        topics = broker.registry.topics.values()
+        shown = [_topic(broker, topic) for topic in topics if not broker.is_coming(topic)]
+        return _answer(broker, listener, shown)
     missing = [
-        topic.name
-        for topic in wanted
-        if topic.name is not None and topic.name not in broker.registry.topics
+        topic.name for topic in wanted if topic.name is not None and _find(broker, topic) is None
     ]
     if missing and may_create and broker.config.auto_create_topics_enable:
         return _create_and_answer(broker, wanted, missing, listener)
@@ -119,17 +120,26 @@ def _for_clients(broker: Broker, error: KafkaError) -> KafkaError:
     return error
 
 
+def _find(broker: Broker, wanted: WantedTopic) -> Topic | None:
+    """The topic, unless it is none yet."""
+    topic: Topic | None
+    if wanted.name is not None:
+        topic = broker.registry.topics.get(wanted.name)
+    elif wanted.topic_id is not None:
+        topic = broker.registry.topics_by_id.get(wanted.topic_id)
+    else:
+        topic = None
+    return None if topic is None or broker.is_coming(topic) else topic
+
+
 def _wanted_topic(
     broker: Broker, wanted: WantedTopic, failures: dict[str, KafkaError]
 ) -> dict[str, Any]:
-    name, topic_id = wanted.name, wanted.topic_id
+    topic, name = _find(broker, wanted), wanted.name
+    if topic is not None:
+        return _topic(broker, topic)
     if name is None:
-        topic = None if topic_id is None else broker.registry.topics_by_id.get(topic_id)
-        if topic is None:
-            return _missing(None, ErrorCode.UNKNOWN_TOPIC_ID, topic_id)
-        name = topic.name
-    if name in broker.registry.topics:
-        return _topic(broker, name)
+        return _missing(None, ErrorCode.UNKNOWN_TOPIC_ID, wanted.topic_id)
     if name in failures:
         return _missing(name, failures[name].code)
     return _missing(name, _missing_code(name))
@@ -153,16 +163,17 @@ def _missing(name: str | None, code: ErrorCode, topic_id: Any = None) -> dict[st
     }
 
 
-def _topic(broker: Broker, name: str) -> dict[str, Any]:
-    topic = broker.registry.topics[name]
+def _topic(broker: Broker, topic: Topic) -> dict[str, Any]:
+    opening = broker.opening(topic)
     return {
         "error_code": ErrorCode.NONE,
-        "name": name,
+        "name": topic.name,
         "topic_id": topic.topic_id,
         "is_internal": False,
         "partitions": [
             _partition(broker, index, replicas, topic.states.get(index, _NEVER_LED))
             for index, replicas in topic.assignment.items()
+            if index not in opening
         ],
     }
 

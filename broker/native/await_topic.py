@@ -25,6 +25,10 @@ async def handle(message: AwaitTopic, _peer: Peer, broker: Broker) -> dict[str, 
     try:
         async with asyncio.timeout(message.timeout_ms / 1000):
             while not _is_ready(broker, message):
+                topic = broker.registry.topics_by_id.get(message.topic_id)
+                if topic is not None and broker.opening(topic):
+                    await broker.until_open(topic)
+                    continue
                 await changed.wait()
                 changed.clear()
     except TimeoutError:

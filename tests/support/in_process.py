@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from broker.listeners import bind_listeners
 from broker.memory_budget import MemoryBudget
 from broker.native.dispatch import NativeDispatcher
 from broker.server import Server
+from tests.support.sync_guard import SyncGuard
 
 _ANY_PORT = Address("127.0.0.1", 0)
 
@@ -42,10 +43,15 @@ class Running:
 async def in_process(
     directory: Path, *, environment: Environment | None = None, **settings: Any
 ) -> AsyncIterator[Running]:
-    """Starts a broker on free ports, and stops it as SIGTERM would. `settings`: names of `Config`."""
+    """Starts a broker on free ports, and stops it as SIGTERM would. `settings`: names of `Config`.
+
+    Fails where it syncs on the event loop while it serves.
+    """
     any_port = {"listen": (_ANY_PORT,), "native_listen": _ANY_PORT}
     config = Config(data_dir=str(directory / "data"), **{**any_port, **settings})
-    broker = Broker(config, environment or this_machine())
+    environment = environment or this_machine()
+    guard = SyncGuard(environment.file_system)
+    broker = Broker(config, replace(environment, file_system=guard))
     listeners = bind_listeners(config)
     await broker.start({one.name: one.advertised for one in listeners})
     kafka, native = KafkaDispatcher(broker), NativeDispatcher(broker)
@@ -66,10 +72,13 @@ async def in_process(
     broker.faults.watch(servers)
     for server in servers:
         await server.start()
+    guard.watch()
     try:
         addresses = [str(one.address) for one in listeners]
         yield Running(broker, addresses[0], addresses[-1], *addresses[1:-1])
     finally:
+        guard.unwatch()
         for server in servers:
             await server.stop()
         await broker.stop()
+    guard.check()

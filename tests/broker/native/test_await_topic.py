@@ -30,6 +30,17 @@ class FakeBroker:
     registry: TopicView = field(default_factory=TopicView)
     partitions: dict[tuple[str, int], Any] = field(default_factory=dict)
     config: Any = field(default_factory=lambda: SimpleNamespace(broker_id=HERE))
+    disk: asyncio.Event | None = None
+    """What partitions that are being made wait for."""
+
+    def opening(self, _topic: Topic) -> tuple[int, ...]:
+        return () if self.disk is None else (0,)
+
+    async def until_open(self, _topic: Topic) -> None:
+        assert self.disk is not None
+        await self.disk.wait()
+        self.disk = None
+        self.open(0)
 
     def open(self, index: int, *, topic_id: uuid.UUID = TOPIC_ID, leader_epoch: int = 3) -> None:
         self.partitions["t", index] = SimpleNamespace(topic_id=topic_id, leader_epoch=leader_epoch)
@@ -108,4 +119,17 @@ async def test_whoever_has_gone_leaves_no_listener_behind() -> None:
     await asyncio.sleep(0)
     waiting.cancel()
     await asyncio.wait((waiting,))
+    assert not broker.registry._listeners
+
+
+async def test_partitions_that_are_being_made_are_waited_for() -> None:
+    """No event of the registry tells of them; nobody listens any more when they are there."""
+    broker = FakeBroker(disk=asyncio.Event())
+    broker.registry.publish("t", topic(HERE))
+    waiting = asyncio.create_task(wait(broker))
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    assert broker.disk is not None
+    broker.disk.set()
+    assert await waiting == {}
     assert not broker.registry._listeners

@@ -1,0 +1,79 @@
+"""A file system that notes every sync on the thread of the event loop: no request may wait for one.
+
+A sync takes from a fraction of a millisecond to seconds, on a disk that others use too; on the loop it
+stops every connection for so long. What waits for the disk belongs into a thread.
+"""
+
+from __future__ import annotations
+
+import threading
+import traceback
+from typing import Any
+
+from protocol.record_batch import Buffer
+from storage.file_system import File, FileSystem
+
+_FRAMES_SHOWN = 8
+
+
+class SyncGuard:
+    """`FileSystem`; everything goes to the one behind it. `watch` and `unwatch` on the loop's thread."""
+
+    def __init__(self, inner: FileSystem) -> None:
+        self._inner = inner
+        self._loop_thread: int | None = None
+        self.found: list[str] = []
+        """What was synced on the loop, and where from."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def watch(self) -> None:
+        """From now on requests are served."""
+        self._loop_thread = threading.get_ident()
+
+    def unwatch(self) -> None:
+        self._loop_thread = None
+
+    def check(self) -> None:
+        """Fails where something was synced on the loop."""
+        assert not self.found, "synced on the event loop:\n" + "\n".join(self.found)
+
+    def note(self, path: str) -> None:
+        if threading.get_ident() == self._loop_thread:
+            frames = traceback.format_stack()[-_FRAMES_SHOWN:-2]
+            self.found.append(f"{path}\n{''.join(frames)}")
+
+    def open(self, path: str, *, create: bool = False) -> File:
+        return _GuardedFile(self._inner.open(path, create=create), self)
+
+    def sync_directory(self, path: str) -> None:
+        self.note(path)
+        self._inner.sync_directory(path)
+
+    def write_atomic(self, path: str, data: Buffer) -> None:
+        self.note(path)
+        self._inner.write_atomic(path, data)
+
+
+class _GuardedFile:
+    """A `File` whose syncs are noted."""
+
+    __slots__ = ("_file", "_guard", "append", "close", "path", "read", "truncate")
+
+    def __init__(self, file: File, guard: SyncGuard) -> None:
+        self._file = file
+        self._guard = guard
+        self.path = file.path
+        self.append = file.append
+        self.read = file.read
+        self.truncate = file.truncate
+        self.close = file.close
+
+    @property
+    def size(self) -> int:
+        return self._file.size
+
+    def sync(self) -> None:
+        self._guard.note(self.path)
+        self._file.sync()
