@@ -144,9 +144,10 @@ async def test_a_topic_may_be_deleted_and_created_again_while_it_comes(tmp_path:
         disk.stuck_at = "/t-30"
         first = asyncio.create_task(broker.create_topic(new()))
         await stuck(disk)
+        is_deleted = asyncio.Event()
+        broker.registry.listen(lambda _: is_deleted.set())
         deleting = asyncio.create_task(broker.delete_topic("t"))
-        while "t" in broker.registry.topics:
-            await asyncio.sleep(0)
+        await is_deleted.wait()
         second = asyncio.create_task(broker.create_topic(new(2)))
         disk.go.set()
         old, gone, topic = await asyncio.gather(first, deleting, second)
