@@ -31,6 +31,7 @@ from broker.environment import Environment, this_machine
 from broker.faults.faults import Faults
 from broker.memory_budget import MemoryBudget
 from broker.server import Server, bind
+from broker.unsent_answers import UNSENT_BYTES_MAX, UnsentAnswers
 from tests.support.raw_batches import plain_batch
 from tests.support.raw_produce import PRODUCE, PartitionData, encode_produce
 
@@ -118,10 +119,15 @@ class _Candidate:
         await self._broker.start({})
         await self._broker.create_topic(NewTopic(name=_TOPIC, partitions=1, replication_factor=1))
         listener = bind("listen", Address("127.0.0.1", 0))
-        budget = MemoryBudget(2**30)
+        budget, unsent = MemoryBudget(2**28), UnsentAnswers(UNSENT_BYTES_MAX)
         metrics, config = self._broker.metrics, self._broker.config
         server = Server(
-            listener, KafkaDispatcher(self._broker), config=config, budget=budget, metrics=metrics
+            listener,
+            KafkaDispatcher(self._broker),
+            config=config,
+            budget=budget,
+            unsent=unsent,
+            metrics=metrics,
         )
         self._broker.faults.watch([server])
         listener.close()
@@ -130,6 +136,7 @@ class _Candidate:
             connection_id=1,
             frame_size_max=config.request_size_max,
             budget=budget,
+            unsent=unsent,
             connections=server.connections,
             metrics=metrics,
         )

@@ -31,11 +31,13 @@ from broker.essential_task import essential_task
 from broker.faults.faults import Faults
 from broker.flusher import Flusher
 from broker.membership import Membership, StandAlone
+from broker.memory_budget import MemoryBudget
 from broker.metrics import Metrics
 from broker.partition import Partition
 from broker.partitions import Partitions
 from broker.producer_ids import ProducerIds
 from broker.topic_config import to_log_config
+from broker.unsent_answers import UNSENT_BYTES_MAX, UnsentAnswers
 from protocol.errors import ErrorCode, KafkaError
 from storage.file_system import StorageError
 from storage.log_directory import LogDirectory
@@ -62,6 +64,8 @@ class Broker:
         self.faults = Faults(self, environment)
         self.environment = self.faults.environment
         self.metrics = Metrics()
+        self.request_memory = MemoryBudget(config.request_size_max)
+        self.unsent_answers = UnsentAnswers(UNSENT_BYTES_MAX)
         self.decisions = Decisions(self.metrics)
         self.partitions: dict[tuple[str, int], Partition] = {}
         """The replicas on this broker, by topic and index."""

@@ -19,9 +19,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, Self, cast
 
 from broker.listener_names import PLAINTEXT
-from broker.memory_budget import MemoryBudget
+from broker.memory_budget import MemoryBudget, Reservation
 from broker.metrics import Metrics
-from broker.request import CloseConnectionError, Peer
+from broker.request import CloseConnectionError, NeedsNoFrame, Peer
+from broker.unsent_answers import UnsentAnswers
 from protocol.errors import DecodeError
 from protocol.framing import Frame, FrameReceiver
 
@@ -82,6 +83,7 @@ class Connection(asyncio.BufferedProtocol):
         listener_name: str = PLAINTEXT,
         frame_size_max: int,
         budget: MemoryBudget,
+        unsent: UnsentAnswers,
         connections: set[Connection],
         metrics: Metrics,
     ) -> None:
@@ -89,14 +91,15 @@ class Connection(asyncio.BufferedProtocol):
         """What answers the frames; replaced while there are faults."""
         self._receiver = FrameReceiver(frame_size_max)
         self._budget = budget
+        self._unsent_answers = unsent
         self._connections = connections
         self._metrics = metrics
         self._peer = Peer(connection_id, "?", listener=listener_name)
         self._transport: asyncio.Transport | None = None
         self._slots: deque[_Slot] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._reserved = 0
-        self._reserved_at = 0.0
+        self._reservation: Reservation | None = None
+        """The memory of the large frame that is arriving."""
         self._is_reserving = False
         self._unsent = 0
         self._unsent_written = 0
@@ -133,6 +136,7 @@ class Connection(asyncio.BufferedProtocol):
         self._count_unsent(-self._unsent)
         self._unsent_written = 0
         self._release()
+        self._receiver.abandon()
         logger.debug("connection %d ended%s", self._peer.connection_id, f": {exc}" if exc else "")
 
     def close(self, reason: str = "") -> None:
@@ -147,6 +151,7 @@ class Connection(asyncio.BufferedProtocol):
                 reason,
             )
         transport, self._transport = self._transport, None
+        self._release()
         transport.close()
         if transport.get_write_buffer_size():
             # A client that never takes its answers would keep them, and the socket, for ever.
@@ -156,9 +161,27 @@ class Connection(asyncio.BufferedProtocol):
         """Whether nothing moved since `moment` (monotonic seconds) and no request is worked on."""
         return self._last_active < moment and not self._tasks
 
-    def holds_memory_since(self, moment: float) -> bool:
-        """Whether a large request that began before `moment` (monotonic seconds) is still arriving."""
-        return self._reserved > 0 and not self._is_reserving and self._reserved_at < moment
+    @property
+    def host(self) -> str:
+        """The address without the port: what connections share memory and turns by."""
+        return self._peer.host
+
+    @property
+    def untaken_bytes(self) -> int:
+        """Answers that the client has not taken, as far as this process can see."""
+        transport = self._transport
+        written = 0 if transport is None else transport.get_write_buffer_size()
+        return self._unsent - self._unsent_written + written
+
+    def give_up(self, reason: str) -> None:
+        """Ends the connection at once: what it holds is needed by others."""
+        transport = self._transport
+        self._slots.clear()
+        self._count_unsent(-self._unsent)
+        self._unsent_written = 0
+        self.close(reason)
+        if transport is not None:
+            transport.abort()
 
     async def drain(self) -> None:
         """Takes no further request, answers what is in flight, then closes.
@@ -168,6 +191,7 @@ class Connection(asyncio.BufferedProtocol):
         """
         was_active = not self.is_idle_since(time.monotonic() - GOODBYE_S)
         self._is_draining = True
+        self._release()
         self._flush_slots()
         self._update_reading()
         if self._tasks:
@@ -188,6 +212,8 @@ class Connection(asyncio.BufferedProtocol):
             return
         self._last_active = time.monotonic()
         self._receiver.received(nbytes)
+        if self._reservation is not None:
+            self._reservation.progressed(nbytes, self._last_active)
         self._pump()
 
     def eof_received(self) -> bool:
@@ -232,25 +258,25 @@ class Connection(asyncio.BufferedProtocol):
     # --- the memory of large frames ---
 
     def _reserve_for_large_frame(self) -> None:
-        """Takes the bytes of the large frame that has begun; reading stops while that has to wait."""
-        size = self._receiver.pending_size
-        if size and not self._reserved:
-            self._reserved = size
-            self._reserved_at = time.monotonic()
-            self._is_reserving = not self._budget.reserve(size, self._on_reserved)
+        """Takes memory for the next bytes of a large frame; reading stops while that has to wait."""
+        size = self._receiver.wanted_bytes
+        if not size:
+            return
+        if self._reservation is None:
+            self._reservation = self._budget.begin(self.host, self.give_up)
+        if size > self._reservation.held:
+            self._is_reserving = not self._reservation.grow(size, self._on_reserved)
 
     def _on_reserved(self) -> None:
         self._is_reserving = False
-        self._reserved_at = time.monotonic()
-        if self._transport is None:
-            self._release()
-            return
-        self._pump()
+        self._update_reading()
 
     def _release(self) -> None:
-        if self._reserved and not self._is_reserving:
-            size, self._reserved = self._reserved, 0
-            self._budget.release(size)
+        """Gives back the memory of the frame that was arriving."""
+        reservation, self._reservation = self._reservation, None
+        if reservation is not None:
+            self._is_reserving = False
+            reservation.release()
 
     # --- answering ---
 
@@ -276,8 +302,13 @@ class Connection(asyncio.BufferedProtocol):
     def _answer_later(self, answer: Awaitable[Buffers | None]) -> None:
         slot = _Slot()
         self._slots.append(slot)
-        reserved, self._reserved = self._reserved, 0
-        task = asyncio.ensure_future(self._fill(slot, answer, reserved))
+        reservation, self._reservation = self._reservation, None
+        if reservation is not None:
+            if isinstance(answer, NeedsNoFrame):
+                reservation.release()
+            else:
+                reservation.work()
+        task = asyncio.ensure_future(self._fill(slot, answer, reservation))
         self._tasks.add(task)
         task.add_done_callback(self._on_answered)
 
@@ -289,15 +320,17 @@ class Connection(asyncio.BufferedProtocol):
             context = {"message": "a request failed", "exception": error}
             task.get_loop().call_exception_handler(context)
 
-    async def _fill(self, slot: _Slot, answer: Awaitable[Buffers | None], reserved: int) -> None:
+    async def _fill(
+        self, slot: _Slot, answer: Awaitable[Buffers | None], reservation: Reservation | None
+    ) -> None:
         try:
             slot.buffers = await answer
         except (DecodeError, CloseConnectionError) as error:
             self.close(str(error))
             return
         finally:
-            if reserved:
-                self._budget.release(reserved)
+            if reservation is not None:
+                reservation.release()
         slot.ready = True
         self._count_unsent(_size(slot.buffers))
         self._flush_slots()
@@ -344,7 +377,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _count_unsent(self, size: int) -> None:
         self._unsent += size
-        self._metrics.unsent_bytes += size
+        self._unsent_answers.count(self, size)
 
     def pause_writing(self) -> None:
         self._is_writing_paused = True

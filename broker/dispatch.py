@@ -35,7 +35,15 @@ from broker.handlers import (
     produce,
     sasl_handshake,
 )
-from broker.request import Answer, CloseConnectionError, NoResponse, Outcome, Peer, Request
+from broker.request import (
+    Answer,
+    CloseConnectionError,
+    NeedsNoFrame,
+    NoResponse,
+    Outcome,
+    Peer,
+    Request,
+)
 from protocol.framing import Frame
 from protocol.headers import (
     RequestHeader,
@@ -99,7 +107,8 @@ class KafkaDispatcher:
         self._broker.metrics.requests[api.name] += 1
         outcome = handle(Request(header, body, peer), self._broker)
         if not isinstance(outcome, bytes) and isinstance(outcome, Awaitable):
-            return framed_later(api, header, outcome)
+            answer = framed_later(api, header, outcome)
+            return NeedsNoFrame(answer) if isinstance(outcome, NeedsNoFrame) else answer
         return framed(api, header, header.api_version, outcome)
 
     def _route(self, header: RequestHeader) -> tuple[Api, Handler]:

@@ -23,9 +23,6 @@ class Metrics:
     """Turned away because `connections_max` were open."""
     connections_idle_closed_total: int = 0
 
-    unsent_bytes: int = 0
-    """Answers that clients have not taken yet, where they are many or large."""
-
     requests: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
     """By the name of the API."""
     fetch_bytes_total: int = 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Coroutine, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -21,6 +21,11 @@ class Peer:
     """What a hello on the native port has said; on the Kafka port every request says it."""
     listener: str = PLAINTEXT
     """The name of the listener that it came by: it is told the addresses of that one."""
+
+    @property
+    def host(self) -> str:
+        """The address without the port."""
+        return self.address.rpartition(":")[0]
 
 
 @dataclass(slots=True)
@@ -53,3 +58,18 @@ Outcome = Answer | Awaitable[Answer]
 
 class CloseConnectionError(Exception):
     """The only answer is to close the connection; the message says why."""
+
+
+class NeedsNoFrame(Awaitable[Any]):
+    """An answer that is still to come and no longer needs the bytes of its request.
+
+    Their memory goes to other requests at once: a produce may wait long for its replicas.
+    """
+
+    __slots__ = ("_answer",)
+
+    def __init__(self, answer: Coroutine[Any, Any, Any]) -> None:
+        self._answer = answer
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        return self._answer.__await__()

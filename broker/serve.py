@@ -37,8 +37,6 @@ EXIT_BAD_CONFIGURATION: Final = 2
 EXIT_BUG: Final = 70
 GC_THRESHOLDS: Final = (50_000, 20, 50)
 """Requests make tuples by the dozen and cycles hardly ever; Python's 700 would look every 50 requests."""
-REQUEST_MEMORY_FRAMES: Final = 4
-"""Requests in memory, over all connections: this many of the largest size."""
 _IDLE_CHECK_INTERVAL_S: Final = 5.0
 
 
@@ -66,7 +64,6 @@ async def _serve(config: Config, rules: Sequence[RuleText]) -> int:
     from broker.broker import Broker
     from broker.dispatch import KafkaDispatcher
     from broker.environment import this_machine
-    from broker.memory_budget import MemoryBudget
     from broker.native.dispatch import NativeDispatcher
 
     loop = asyncio.get_running_loop()
@@ -80,7 +77,6 @@ async def _serve(config: Config, rules: Sequence[RuleText]) -> int:
     if rules:
         broker.faults.add(rules)
     await broker.start({one.name: one.advertised for one in listeners})
-    budget = MemoryBudget(REQUEST_MEMORY_FRAMES * config.request_size_max)
     kafka, native = KafkaDispatcher(broker), NativeDispatcher(broker)
     connection_ids = itertools.count(1)
     servers = [
@@ -89,7 +85,8 @@ async def _serve(config: Config, rules: Sequence[RuleText]) -> int:
             native if one.name == NATIVE else kafka,
             listener_name=one.name,
             config=config,
-            budget=budget,
+            budget=broker.request_memory,
+            unsent=broker.unsent_answers,
             metrics=broker.metrics,
             connection_ids=connection_ids,
         )
@@ -110,7 +107,7 @@ async def _serve(config: Config, rules: Sequence[RuleText]) -> int:
         f"native={listeners[-1].address} admin={bound_address(admin_socket)}\n"
     )
     sys.stdout.flush()
-    closing = loop.create_task(_close_idle_and_slow(servers))
+    closing = loop.create_task(_close_idle(servers))
     await _any_of(stopping, broker.session_lost)
     logger.info("stopping")
     closing.cancel()
@@ -137,12 +134,11 @@ async def _any_of(*events: asyncio.Event) -> None:
         wait.cancel()
 
 
-async def _close_idle_and_slow(servers: Sequence[Server]) -> None:
+async def _close_idle(servers: Sequence[Server]) -> None:
     while True:
         await asyncio.sleep(_IDLE_CHECK_INTERVAL_S)
         for server in servers:
             server.close_idle()
-            server.close_slow()
 
 
 def _on_unhandled(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

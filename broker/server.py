@@ -21,13 +21,12 @@ from broker.connection import Connection, Dispatch
 from broker.listener_names import PLAINTEXT
 from broker.memory_budget import MemoryBudget
 from broker.metrics import Metrics
+from broker.unsent_answers import UnsentAnswers
 
 logger = logging.getLogger(__name__)
 
 BACKLOG: Final = 512
 DRAIN_TIMEOUT_S: Final = 1.5
-LARGE_REQUEST_TIMEOUT_S: Final = 30.0
-"""How long a large request may take to arrive while others wait for its memory."""
 
 
 class ListenError(Exception):
@@ -79,6 +78,7 @@ class Server:
         listener_name: str = PLAINTEXT,
         config: Config,
         budget: MemoryBudget,
+        unsent: UnsentAnswers,
         metrics: Metrics,
         connection_ids: Iterator[int] | None = None,
     ) -> None:
@@ -90,6 +90,7 @@ class Server:
         """Chooses the dispatcher of a new connection; None: `dispatch`. Set while there are faults."""
         self._config = config
         self._budget = budget
+        self._unsent = unsent
         self._metrics = metrics
         self.connections: set[Connection] = set()
         """Those that are open. Nothing may depend on their order."""
@@ -114,6 +115,7 @@ class Server:
             listener_name=self._listener_name,
             frame_size_max=self._config.request_size_max,
             budget=self._budget,
+            unsent=self._unsent,
             connections=self.connections,
             metrics=metrics,
         )
@@ -130,17 +132,6 @@ class Server:
         for connection in [one for one in self.connections if one.is_idle_since(oldest)]:
             self._metrics.connections_idle_closed_total += 1
             connection.close(f"silent for more than {idle_ms} ms")
-
-    def close_slow(self) -> None:
-        """Takes request memory back from clients that are slow to fill it, where others need it."""
-        if not self._budget.is_awaited:
-            return
-        oldest = time.monotonic() - LARGE_REQUEST_TIMEOUT_S
-        for connection in [one for one in self.connections if one.holds_memory_since(oldest)]:
-            connection.close(
-                f"a large request did not arrive within {LARGE_REQUEST_TIMEOUT_S:.0f} s, "
-                "and others wait for its memory"
-            )
 
     async def stop(self) -> None:
         """Accepts nobody any more, answers what is in flight, closes what is left after a while."""

@@ -3,9 +3,11 @@
 Sans-I/O: the shell asks where the next bytes should go (`writable`), says how many arrived
 (`received`), and takes complete frames (`next_frame`). Small frames share one buffer and are
 copied out of it; a frame that does not fit gets a buffer of its own, into which the socket is read
-directly, so that a large produce request is never copied here.
+directly. That buffer grows with the bytes that have arrived: a peer that only announces a large frame
+takes no memory. A shell that accounts for memory asks `wanted_bytes` before it calls `writable`.
 
 Invariant: `_start <= _end <= len(_buffer)`; bytes before `_start` were handed out.
+Invariant: the buffer of a large frame is at most `GROWTH_MAX` times as large as what has arrived of it.
 """
 
 from __future__ import annotations
@@ -20,7 +22,11 @@ _LENGTH: Final = struct.Struct(">i")
 LENGTH_SIZE: Final = _LENGTH.size
 SHARED_BUFFER_SIZE: Final = 65536
 HUGE_FRAME_SIZE: Final = 4 * 1024 * 1024
-"""From here on a frame takes memory only as its bytes arrive."""
+"""From here on the buffer of a frame is a mapping, which the kernel enlarges without copying it."""
+GROWTH_MAX: Final = 5
+_GROWTH: Final = 4
+"""How many times larger each buffer is than the one before: a frame of 1 MB is copied by a third."""
+_HUGE_GROWTH: Final = 2
 
 _FOREIGN_STARTS: Final = {
     b"\x16\x03": "TLS, which is not served",
@@ -38,7 +44,17 @@ Frame = bytes | memoryview
 class FrameReceiver:
     """Cuts a stream of bytes into frames of at most `frame_size_max` bytes."""
 
-    __slots__ = ("_buffer", "_end", "_frame_size_max", "_large", "_large_filled", "_start", "_view")
+    __slots__ = (
+        "_buffer",
+        "_end",
+        "_frame_size_max",
+        "_large",
+        "_large_filled",
+        "_large_size",
+        "_lent",
+        "_start",
+        "_view",
+    )
 
     def __init__(self, frame_size_max: int) -> None:
         self._frame_size_max = frame_size_max
@@ -46,18 +62,30 @@ class FrameReceiver:
         self._view = memoryview(self._buffer)
         self._start = 0
         self._end = 0
-        self._large: memoryview | None = None
+        self._large: bytearray | mmap.mmap | None = None
         self._large_filled = 0
+        self._large_size = 0
+        self._lent: memoryview | None = None
+        """What `writable` returned last of a large frame; a mapping cannot grow while it is used."""
 
     def writable(self) -> memoryview:
-        """Where the next bytes belong; never empty as long as every frame is taken in between."""
-        if self._large is not None:
-            return self._large[self._large_filled :]
-        if self._start == self._end:
-            self._start = self._end = 0
-        elif self._end == SHARED_BUFFER_SIZE:
-            self._move_to_front()
-        return self._view[self._end :]
+        """Where the next bytes belong; never empty as long as every frame is taken in between.
+
+        What an earlier call returned must not be used any more.
+        """
+        if self._large is None:
+            if self._start == self._end:
+                self._start = self._end = 0
+            elif self._end == SHARED_BUFFER_SIZE:
+                self._move_to_front()
+            if self._end < SHARED_BUFFER_SIZE:
+                return self._view[self._end :]
+            self._begin_large()
+        elif self._large_filled == len(self._large):
+            self._grow()
+        assert self._large is not None
+        self._lent = memoryview(self._large)[self._large_filled :]
+        return self._lent
 
     def received(self, count: int) -> None:
         """Says that `count` bytes were written into what `writable` returned."""
@@ -72,7 +100,7 @@ class FrameReceiver:
         Raises `DecodeError` for a negative length or one above the limit.
         """
         if self._large is not None:
-            return self._take_large()
+            return self._take_large() if self._large_filled == self._large_size else None
         have = self._end - self._start
         if have < LENGTH_SIZE:
             return None
@@ -84,36 +112,76 @@ class FrameReceiver:
         if begin + size <= self._end:
             self._start = begin + size
             return bytes(self._view[begin : begin + size])
-        if size > SHARED_BUFFER_SIZE - LENGTH_SIZE:
-            self._begin_large(begin, size)
         return None
 
     @property
+    def wanted_bytes(self) -> int:
+        """The size of the buffer that the next `writable` makes for a large frame; 0: it makes none.
+
+        To be asked when `next_frame` has just returned None.
+        """
+        if self._large is None:
+            if self._start or self._end < SHARED_BUFFER_SIZE:
+                return 0
+            return _next_capacity(_LENGTH.unpack_from(self._buffer)[0], SHARED_BUFFER_SIZE)
+        if self._large_filled < len(self._large):
+            return 0
+        return _next_capacity(self._large_size, len(self._large))
+
+    @property
     def pending_size(self) -> int:
-        """Bytes that the frame being received takes outside the shared buffer (0: none)."""
+        """Bytes that the buffer of a large frame takes now (0: there is none)."""
         return 0 if self._large is None else len(self._large)
 
-    def _begin_large(self, begin: int, size: int) -> None:
-        # A bytearray is zeroed, so it takes its memory before a single byte has come.
-        is_huge = size >= HUGE_FRAME_SIZE
-        self._large = memoryview(mmap.mmap(-1, size) if is_huge else bytearray(size))
-        self._large_filled = self._end - begin
-        self._large[: self._large_filled] = self._view[begin : self._end]
+    def abandon(self) -> None:
+        """Frees the memory of a large frame that will not be completed; nothing is received any more."""
+        self._large = self._lent = None
+
+    def _begin_large(self) -> None:
+        (size,) = _LENGTH.unpack_from(self._buffer)
+        self._large_size = size
+        self._large_filled = SHARED_BUFFER_SIZE - LENGTH_SIZE
+        self._large = _allocate(size, _next_capacity(size, SHARED_BUFFER_SIZE))
+        self._large[: self._large_filled] = self._view[LENGTH_SIZE:]
         self._start = self._end = 0
 
-    def _take_large(self) -> Frame | None:
+    def _grow(self) -> None:
+        large = self._large
+        assert large is not None
+        if self._lent is not None:
+            self._lent.release()
+            self._lent = None
+        capacity = _next_capacity(self._large_size, len(large))
+        if isinstance(large, mmap.mmap):
+            large.resize(capacity)
+        else:
+            self._large = bytearray(capacity)
+            self._large[: len(large)] = large
+
+    def _take_large(self) -> Frame:
         assert self._large is not None
-        if self._large_filled < len(self._large):
-            return None
-        frame = self._large.toreadonly()
-        self._large = None
-        self._large_filled = 0
+        frame = memoryview(self._large).toreadonly()
+        self._large = self._lent = None
         return frame
 
     def _move_to_front(self) -> None:
         left = self._end - self._start
         self._buffer[:left] = self._buffer[self._start : self._end]
         self._start, self._end = 0, left
+
+
+def _next_capacity(size: int, have: int) -> int:
+    """How large to make the buffer of a frame of `size` bytes of which `have` have arrived."""
+    if size <= GROWTH_MAX * have:
+        return size  # one large copy less
+    return have * (_HUGE_GROWTH if size >= HUGE_FRAME_SIZE else _GROWTH)
+
+
+def _allocate(size: int, capacity: int) -> bytearray | mmap.mmap:
+    """The first buffer of a frame of `size` bytes."""
+    if size < HUGE_FRAME_SIZE:
+        return bytearray(capacity)
+    return mmap.mmap(-1, capacity, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
 
 
 def _looks_like(received: memoryview) -> str:

@@ -93,7 +93,17 @@ class _BrokerCollector(Collector):
         yield GaugeMetricFamily(
             f"{_PREFIX}unsent_bytes",
             "Answers that slow clients have not taken yet",
-            metrics.unsent_bytes,
+            self._broker.unsent_answers.total,
+        )
+        yield GaugeMetricFamily(
+            f"{_PREFIX}request_memory_bytes",
+            "Bytes that large requests hold",
+            self._broker.request_memory.used,
+        )
+        yield CounterMetricFamily(
+            f"{_PREFIX}connections_evicted_total",
+            "Connections closed because others needed the memory that they held",
+            self._broker.request_memory.evicted_total + self._broker.unsent_answers.evicted_total,
         )
         for name, help_text in _COUNTERS.items():
             yield CounterMetricFamily(_PREFIX + name, help_text, getattr(metrics, name))

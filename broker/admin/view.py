@@ -13,7 +13,9 @@ from typing import Protocol
 from broker.config import Config
 from broker.decisions import Decisions
 from broker.faults.faults import Faults
+from broker.memory_budget import MemoryBudget
 from broker.metrics import Metrics
+from broker.unsent_answers import UnsentAnswers
 from storage.producer_state import ProducerStates
 
 
@@ -67,6 +69,10 @@ class BrokerView(Protocol):
     def cluster_id(self) -> str: ...
     @property
     def metrics(self) -> Metrics: ...
+    @property
+    def request_memory(self) -> MemoryBudget: ...
+    @property
+    def unsent_answers(self) -> UnsentAnswers: ...
     @property
     def decisions(self) -> Decisions: ...
     @property

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from broker.partition import Partition
 from broker.replication.core.divergence import Divergence, find_divergence
-from broker.request import Answer, Outcome, Request
+from broker.request import Answer, Outcome, Peer, Request
 from protocol.errors import ErrorCode, KafkaError
 from protocol.fetch import PartitionFetched, TopicFetched, encode_fetch_response
 from protocol.registry import Api
@@ -37,8 +37,6 @@ _WHOLE_FETCHES: Final = frozenset({0, -1})
 """Session epochs of requests that name all their partitions: the first one, and one without a session."""
 BYTES_MAX: Final = 57_671_680
 """Records in one answer, whatever the client asks for (Kafka's `fetch.max.bytes`, 55 MiB)."""
-UNSENT_BYTES_MAX: Final = 4 * BYTES_MAX
-"""Answers in memory because clients are slow to take them; near it, fetches get one batch each."""
 
 
 class WantedPartition(NamedTuple):
@@ -78,7 +76,7 @@ def handle(request: Request, broker: Broker) -> Outcome:
     if getattr(request.body, "session_epoch", -1) not in _WHOLE_FETCHES:
         code = ErrorCode.FETCH_SESSION_ID_NOT_FOUND
         return encode_fetch_response(request.version, code, [])
-    topics = fetch(broker, _wanted(request))
+    topics = fetch(broker, _wanted(request), request.peer)
     if isinstance(topics, list):
         return encode_fetch_response(request.version, ErrorCode.NONE, topics)
     return _answer_later(request, topics)
@@ -110,11 +108,13 @@ def _wanted(request: Request) -> Fetch:
     return Fetch(topics, body.min_bytes, body.max_bytes, body.max_wait.total_seconds())
 
 
-def fetch(broker: Broker, wanted: Fetch) -> list[TopicFetched] | Awaitable[list[TopicFetched]]:
+def fetch(
+    broker: Broker, wanted: Fetch, peer: Peer
+) -> list[TopicFetched] | Awaitable[list[TopicFetched]]:
     """What there is, at once or after a wait."""
-    read = _read(broker, wanted)
+    read = _read(broker, wanted, peer)
     is_done = _is_enough(wanted, read) or wanted.max_wait_s <= 0 or broker.is_stopping
-    return _taken(broker, read) if is_done else _wait_for_data(broker, wanted)
+    return _taken(broker, read) if is_done else _wait_for_data(broker, wanted, peer)
 
 
 def _taken(broker: Broker, read: _Read) -> list[TopicFetched]:
@@ -126,12 +126,12 @@ def _is_enough(wanted: Fetch, read: _Read) -> bool:
     return read.size >= wanted.min_bytes or read.has_error or not read.partitions
 
 
-async def _wait_for_data(broker: Broker, wanted: Fetch) -> list[TopicFetched]:
+async def _wait_for_data(broker: Broker, wanted: Fetch, peer: Peer) -> list[TopicFetched]:
     loop = asyncio.get_running_loop()
     deadline = loop.time() + wanted.max_wait_s
     while True:
         # Read again before each wait, also the first: this task may have begun after data came.
-        read = _read(broker, wanted)
+        read = _read(broker, wanted, peer)
         timeout_s = deadline - loop.time()
         if _is_enough(wanted, read) or timeout_s <= 0 or broker.is_stopping:
             return _taken(broker, read)
@@ -152,8 +152,8 @@ async def _data_arrived(partitions: Sequence[Partition], timeout_s: float) -> No
             partition.forget(arrived)
 
 
-def _read(broker: Broker, wanted: Fetch) -> _Read:
-    left = min(wanted.bytes_max, BYTES_MAX, UNSENT_BYTES_MAX - broker.metrics.unsent_bytes)
+def _read(broker: Broker, wanted: Fetch, peer: Peer) -> _Read:
+    left = min(wanted.bytes_max, BYTES_MAX, broker.unsent_answers.room(peer.host))
     topics: list[TopicFetched] = []
     partitions: list[Partition] = []
     size, has_error = 0, False

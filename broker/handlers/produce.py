@@ -24,7 +24,7 @@ from broker.produce import (
     is_transactional,
     produce_batch,
 )
-from broker.request import NO_RESPONSE, Answer, Outcome, Request
+from broker.request import NO_RESPONSE, Answer, NeedsNoFrame, Outcome, Request
 from protocol.errors import ErrorCode
 from protocol.produce import PartitionProduced, TopicProduced, encode_produce_response
 from protocol.produce_request import ProduceRequest, TopicRecords, decode_produce_request
@@ -117,8 +117,9 @@ def _acknowledge(write: Write, topics: list[TopicProduced], stored: list[Stored]
     if not waits:
         return encode_produce_response(write.request.version, topics)
     timeout_s = write.request.body.timeout_ms / 1000
-    return _answer_later(write, acknowledged(write.acks, topics, waits, timeout_s))
+    topics_later = acknowledged(write.acks, topics, waits, timeout_s)
+    return NeedsNoFrame(_answer_later(write.request.version, topics_later))
 
 
-async def _answer_later(write: Write, topics: Awaitable[list[TopicProduced]]) -> Answer:
-    return encode_produce_response(write.request.version, await topics)
+async def _answer_later(version: int, topics: Awaitable[list[TopicProduced]]) -> Answer:
+    return encode_produce_response(version, await topics)

@@ -27,7 +27,7 @@ from broker.native import (
 )
 from broker.native.failure import SUCCESS, failure
 from broker.native.replica_fetch import ReplicaFetches
-from broker.request import NoResponse, Peer
+from broker.request import NeedsNoFrame, NoResponse, Peer
 from protocol.errors import DecodeError, ErrorCode, KafkaError
 from protocol.framing import Frame, frame_length
 from protocol.native import messages, replication
@@ -81,7 +81,8 @@ class Exchange:
         except KafkaError as error:
             return framed(head, failure(error))
         if isinstance(outcome, Awaitable):
-            return _framed_later(head, outcome)
+            answer = _framed_later(head, outcome)
+            return NeedsNoFrame(answer) if isinstance(outcome, NeedsNoFrame) else answer
         return framed(head, outcome)
 
 

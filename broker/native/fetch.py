@@ -29,7 +29,7 @@ RECORDS_MAX: Final = 10_000
 
 
 def handle(
-    message: Fetch, _peer: Peer, broker: Broker
+    message: Fetch, peer: Peer, broker: Broker
 ) -> dict[str, Any] | Awaitable[dict[str, Any]]:
     """What there is, at once or after a wait."""
     wanted = fetch.WantedPartition(message.partition, message.offset, message.bytes_max)
@@ -41,6 +41,7 @@ def handle(
             bytes_max=message.bytes_max,
             max_wait_s=message.max_wait_ms / 1000,
         ),
+        peer,
     )
     return _answer(message, fetched) if isinstance(fetched, list) else _later(message, fetched)
 

@@ -16,7 +16,7 @@ from broker.produce import (
     is_transactional,
     produce_batch,
 )
-from broker.request import NO_RESPONSE, NoResponse, Peer, Request
+from broker.request import NO_RESPONSE, NeedsNoFrame, NoResponse, Peer, Request
 from protocol.errors import KafkaError
 from protocol.headers import RequestHeader
 from protocol.native.messages import Produce
@@ -40,7 +40,7 @@ def handle(
     if unacknowledged(message.acks, [outcome]):
         topics = [TopicProduced(message.topic, [outcome.produced])]
         waits = acknowledged(message.acks, topics, [outcome], message.timeout_ms / 1000)
-        return _answer_later(waits, is_duplicate=outcome.is_duplicate)
+        return NeedsNoFrame(_answer_later(waits, is_duplicate=outcome.is_duplicate))
     return _answer(outcome.produced, is_duplicate=outcome.is_duplicate)
 
 

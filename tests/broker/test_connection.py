@@ -14,7 +14,8 @@ import pytest
 from broker.connection import INFLIGHT_REQUESTS_MAX, Connection
 from broker.memory_budget import MemoryBudget
 from broker.metrics import Metrics
-from broker.request import CloseConnectionError
+from broker.request import CloseConnectionError, NeedsNoFrame
+from broker.unsent_answers import UNSENT_BYTES_MAX, UnsentAnswers
 from protocol.errors import DecodeError
 
 FRAME_SIZE_MAX = 1_000_000
@@ -33,7 +34,8 @@ class Harness:
         self.held: deque[asyncio.Future[None]] = deque()
         self.connections: set[Connection] = set()
         self.metrics = Metrics()
-        self.budget = MemoryBudget(2 * FRAME_SIZE_MAX)
+        self.budget = MemoryBudget(FRAME_SIZE_MAX)
+        self.unsent = UnsentAnswers(UNSENT_BYTES_MAX)
 
     def dispatch(self, frame, _peer):
         payload = bytes(frame)
@@ -41,7 +43,8 @@ class Harness:
         if payload.startswith((b"hold", b"large")):
             released = asyncio.get_running_loop().create_future()
             self.held.append(released)
-            return self.answer_later(payload, released)
+            answer = self.answer_later(payload, released)
+            return NeedsNoFrame(answer) if b"without frame" in payload[:20] else answer
         if payload.startswith(b"silent"):
             return None
         if payload.startswith(b"close"):
@@ -60,6 +63,7 @@ class Harness:
             connection_id=1,
             frame_size_max=FRAME_SIZE_MAX,
             budget=self.budget,
+            unsent=self.unsent,
             connections=self.connections,
             metrics=self.metrics,
         )
@@ -164,20 +168,19 @@ async def test_too_many_waiting_requests_stop_the_reading():
 
 
 async def test_a_large_frame_waits_for_request_memory():
-    """Two large requests fill the budget; the third is read when one of them is answered."""
+    """Large requests fill the budget; the next is read when one of them is answered."""
     async with serving() as (harness, connect):
         large = b"hold" + bytes(FRAME_SIZE_MAX - 4)
-        streams = [await connect() for _ in range(3)]
+        streams = [await connect() for _ in range(4)]
         for index, (_, writer) in enumerate(streams):
             writer.write(framed(large))
-            if index < 2:
+            if index < 3:
                 await until(lambda index=index: len(harness.requests) == index + 1)
-        for _ in range(50):
-            await asyncio.sleep(0)
-        assert len(harness.requests) == 2
-        assert harness.budget.used == 2 * FRAME_SIZE_MAX
+        await until(lambda: harness.budget.is_awaited)
+        assert len(harness.requests) == 3
+        assert harness.budget.used <= harness.budget.bytes_max
         harness.held.popleft().set_result(None)
-        await until(lambda: len(harness.requests) == 3)
+        await until(lambda: len(harness.requests) == 4)
         while harness.held:
             harness.held.popleft().set_result(None)
         for reader, _ in streams:
@@ -185,15 +188,52 @@ async def test_a_large_frame_waits_for_request_memory():
         await until(lambda: harness.budget.used == 0)
 
 
+async def test_a_frame_that_is_only_announced_takes_no_request_memory():
+    """Idle connections that claim a lot keep nobody from anything."""
+    async with serving() as (harness, connect):
+        idle = [await connect() for _ in range(12)]
+        for _, writer in idle:
+            writer.write(struct.pack(">i", FRAME_SIZE_MAX) + bytes(10_000))
+        reader, writer = await connect()
+        writer.write(framed(b"1" * FRAME_SIZE_MAX))
+        assert len(await read_frame(reader)) == FRAME_SIZE_MAX
+        assert harness.budget.used == 0
+        assert harness.metrics.connections_open == 13
+
+
 async def test_memory_comes_back_when_a_client_vanishes_in_mid_frame():
     """A connection that is lost gives back what it had reserved."""
     async with serving() as (harness, connect):
         _, writer = await connect()
-        writer.write(struct.pack(">i", FRAME_SIZE_MAX) + b"only a little")
+        writer.write(struct.pack(">i", FRAME_SIZE_MAX) + bytes(400_000))
         await until(lambda: harness.budget.used == FRAME_SIZE_MAX)
         writer.transport.abort()
         await until(lambda: harness.budget.used == 0)
         assert harness.metrics.connections_open == 0
+
+
+async def test_stalled_large_frames_make_way_for_others():
+    """Requests that stop in the middle lose their connection once another one needs their memory."""
+    async with serving() as (harness, connect):
+        stalled = [await connect() for _ in range(3)]
+        for count, (_, writer) in enumerate(stalled, 1):
+            writer.write(struct.pack(">i", FRAME_SIZE_MAX) + bytes(400_000))
+            await until(lambda count=count: harness.budget.used == count * FRAME_SIZE_MAX)
+        reader, writer = await connect()
+        writer.write(framed(b"1" * FRAME_SIZE_MAX))
+        assert len(await read_frame(reader)) == FRAME_SIZE_MAX
+        assert harness.budget.evicted_total > 0
+        assert not harness.budget.is_awaited
+
+
+async def test_an_answer_that_needs_no_frame_gives_its_memory_back_at_once():
+    """A produce that waits for its replicas keeps no request memory meanwhile."""
+    async with serving() as (harness, connect):
+        _, writer = await connect()
+        writer.write(framed(b"hold without frame" + bytes(FRAME_SIZE_MAX - 18)))
+        await until(lambda: harness.held)
+        await until(lambda: harness.budget.used == 0)
+        harness.held.popleft().set_result(None)
 
 
 async def test_a_client_that_does_not_read_is_not_read_either():
@@ -274,11 +314,11 @@ async def test_answers_wait_outside_the_socket_while_the_client_takes_none():
         await until(lambda: len(harness.held) == 20)
         for future in harness.held:
             future.set_result(None)
-        await until(lambda: harness.metrics.unsent_bytes > 19 * LARGE_ANSWER_BYTES // 2)
+        await until(lambda: harness.unsent.total > 19 * LARGE_ANSWER_BYTES // 2)
         writer.transport.resume_reading()
         for _ in range(20):
             assert len(await read_frame(reader)) == LARGE_ANSWER_BYTES
-        await until(lambda: harness.metrics.unsent_bytes == 0)
+        await until(lambda: harness.unsent.total == 0)
 
 
 async def test_a_client_that_never_reads_cannot_outlive_its_close(monkeypatch):
@@ -292,23 +332,30 @@ async def test_a_client_that_never_reads_cannot_outlive_its_close(monkeypatch):
         await until(lambda: len(harness.held) == 8)
         for future in harness.held:
             future.set_result(None)
-        await until(lambda: harness.metrics.unsent_bytes > LARGE_ANSWER_BYTES)
+        await until(lambda: harness.unsent.total > LARGE_ANSWER_BYTES)
         (connection,) = harness.connections
         await until(lambda: connection.is_idle_since(time.monotonic()))
         connection.close("as asked")
         await until(lambda: harness.metrics.connections_open == 0)
-        assert harness.metrics.unsent_bytes == 0
+        assert harness.unsent.total == 0
 
 
-async def test_a_large_request_that_creeps_can_be_told():
-    """Whoever fills its request memory too slowly is found, and only while it fills it."""
+async def test_a_client_that_takes_no_answers_is_closed_once_they_are_many(monkeypatch):
+    """Answers of one client that reads nothing do not keep the room that others need."""
+    monkeypatch.setattr("broker.unsent_answers.SILENCE_S", 0.1)
+    monkeypatch.setattr("broker.unsent_answers.SWEEP_INTERVAL_S", 0.01)
     async with serving() as (harness, connect):
-        _, writer = await connect()
-        writer.write(struct.pack(">i", FRAME_SIZE_MAX) + b"only a little")
-        await until(lambda: harness.budget.used == FRAME_SIZE_MAX)
-        (connection,) = harness.connections
-        assert connection.holds_memory_since(time.monotonic())
-        assert not connection.holds_memory_since(time.monotonic() - 60)
-        writer.write(b"s" * (FRAME_SIZE_MAX - len(b"only a little")))
-        await until(lambda: harness.budget.used == 0)
-        assert not connection.holds_memory_since(time.monotonic())
+        harness.unsent = UnsentAnswers(10 * LARGE_ANSWER_BYTES)
+        _, silent = await connect()
+        silent.transport.pause_reading()
+        for _ in range(6):
+            silent.write(framed(b"large"))
+        await until(lambda: len(harness.held) == 6)
+        for future in harness.held:
+            future.set_result(None)
+        await until(lambda: harness.unsent.evicted_total == 1)
+        await until(lambda: harness.unsent.total == 0)
+        await until(lambda: not harness.connections)
+        reader, writer = await connect()
+        writer.write(framed(b"alive"))
+        assert await read_frame(reader) == b"alive"

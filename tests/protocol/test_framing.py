@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol.errors import DecodeError
-from protocol.framing import HUGE_FRAME_SIZE, SHARED_BUFFER_SIZE, FrameReceiver
+from protocol.framing import GROWTH_MAX, HUGE_FRAME_SIZE, SHARED_BUFFER_SIZE, FrameReceiver
 
 SIZE_MAX = 300_000
 
@@ -74,14 +74,34 @@ def test_a_frame_outlives_the_buffer_it_arrived_in():
     assert first == b"first"
 
 
-def test_pending_size_names_the_large_frame_only():
-    """What a connection reserves is the size of the frame that needs a buffer of its own."""
-    receiver = FrameReceiver(SIZE_MAX)
-    feed(receiver, struct.pack(">i", 100) + b"x", 100)
-    assert receiver.pending_size == 0
-    receiver = FrameReceiver(SIZE_MAX)
-    feed(receiver, struct.pack(">i", 200_000) + b"x", 100)
-    assert receiver.pending_size == 200_000
+def test_an_announced_frame_takes_no_memory():
+    """A peer that announces a large frame and sends less than the shared buffer holds costs nothing."""
+    receiver = FrameReceiver(100 * 1024 * 1024)
+    feed(receiver, struct.pack(">i", 100 * 1024 * 1024) + bytes(60_000), 1000)
+    assert receiver.pending_size == receiver.wanted_bytes == 0
+
+
+@pytest.mark.parametrize("size", [65_533, 200_000, 1_050_000, HUGE_FRAME_SIZE, 30_000_000])
+def test_a_large_buffer_grows_with_what_arrives(size):
+    """It is never more than `GROWTH_MAX` times what has arrived, and is announced before it grows."""
+    receiver = FrameReceiver(size)
+    data = struct.pack(">i", size) + bytes(size)
+    position, steps = 0, []
+    while position < len(data):
+        wanted = receiver.wanted_bytes
+        before = receiver.pending_size
+        room = receiver.writable()
+        assert receiver.pending_size == (wanted or before)
+        steps += [wanted] if wanted else []
+        count = min(len(room), 50_000, len(data) - position)
+        room[:count] = data[position : position + count]
+        receiver.received(count)
+        position += count
+        frame = receiver.next_frame()
+        assert receiver.pending_size <= GROWTH_MAX * position
+    assert frame == data[4:]
+    assert steps[-1] == size
+    assert steps == sorted(set(steps))
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,6 @@ from broker.dispatch import KafkaDispatcher
 from broker.environment import Environment, this_machine
 from broker.listener_names import NATIVE
 from broker.listeners import bind_listeners
-from broker.memory_budget import MemoryBudget
 from broker.native.dispatch import NativeDispatcher
 from broker.server import Server
 from tests.support.sync_guard import SyncGuard
@@ -55,7 +54,6 @@ async def in_process(
     listeners = bind_listeners(config)
     await broker.start({one.name: one.advertised for one in listeners})
     kafka, native = KafkaDispatcher(broker), NativeDispatcher(broker)
-    budget = MemoryBudget(config.request_size_max)
     connection_ids = itertools.count(1)
     servers = [
         Server(
@@ -63,7 +61,8 @@ async def in_process(
             native if one.name == NATIVE else kafka,
             listener_name=one.name,
             config=config,
-            budget=budget,
+            budget=broker.request_memory,
+            unsent=broker.unsent_answers,
             metrics=broker.metrics,
             connection_ids=connection_ids,
         )

@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 
 from broker.config import Config
 from broker.decisions import Decisions
+from broker.memory_budget import MemoryBudget
 from broker.metrics import Metrics
+from broker.unsent_answers import UNSENT_BYTES_MAX, UnsentAnswers
 from storage.producer_state import ProducerStates
 
 TOPIC_ID = uuid.UUID(int=7)
@@ -47,6 +49,8 @@ class FakeBroker:
         self.config = Config()
         self.cluster_id = "cluster"
         self.metrics = Metrics()
+        self.request_memory = MemoryBudget(self.config.request_size_max)
+        self.unsent_answers = UnsentAnswers(UNSENT_BYTES_MAX)
         self.decisions = Decisions(self.metrics)
         self.logs = FakeLogs()
         held = [FakePartition("orders", 1), FakePartition("orders", 0), FakePartition("bills", 0)]

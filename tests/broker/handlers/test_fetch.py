@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from broker.handlers.fetch import BYTES_MAX, UNSENT_BYTES_MAX
+from broker.handlers.fetch import BYTES_MAX
+from broker.unsent_answers import UNSENT_BYTES_MAX
 from tests.support.in_process import Running, in_process
 from tests.support.raw_batches import plain_batch, split_log
 from tests.support.raw_client import RawConnection, create_topic, nested, topic_id
@@ -144,9 +145,9 @@ async def test_slow_clients_leave_one_batch_for_each_answer(
 ) -> None:
     """Answers that clients have not taken yet count against `UNSENT_BYTES_MAX` of all."""
     rows = {"t": [wanted_partition(0, index=index) for index in range(3)]}
-    monkeypatch.setattr(running.broker.metrics, "unsent_bytes", UNSENT_BYTES_MAX - 4 * size)
+    monkeypatch.setattr(running.broker.unsent_answers, "total", UNSENT_BYTES_MAX - 4 * size)
     assert counts(await fetch(kafka, rows)) == [3, 1, 0]
-    monkeypatch.setattr(running.broker.metrics, "unsent_bytes", UNSENT_BYTES_MAX)
+    monkeypatch.setattr(running.broker.unsent_answers, "total", UNSENT_BYTES_MAX)
     assert counts(await fetch(kafka, rows)) == [1, 0, 0]
 
 
