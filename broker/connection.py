@@ -18,6 +18,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, Self, cast
 
+from broker.doubt import StateInDoubtError
 from broker.listener_names import PLAINTEXT
 from broker.memory_budget import MemoryBudget, Reservation
 from broker.metrics import Metrics
@@ -233,6 +234,8 @@ class Connection(asyncio.BufferedProtocol):
                 self._handle(frame)
         except (DecodeError, CloseConnectionError) as error:
             self.close(str(error))
+        except Exception as error:  # noqa: BLE001 - a bug costs its client, not the broker
+            self._on_bug(error)
         finally:
             self._is_pumping = False
         self._update_reading()
@@ -316,9 +319,17 @@ class Connection(asyncio.BufferedProtocol):
         self._tasks.discard(task)
         error = None if task.cancelled() else task.exception()
         if error is not None:
-            self.close("a request failed inside the broker")
-            context = {"message": "a request failed", "exception": error}
-            task.get_loop().call_exception_handler(context)
+            self._on_bug(error)
+
+    def _on_bug(self, error: BaseException) -> None:
+        """Ends the connection whose request the broker failed to serve; see `doubt.py`."""
+        self._metrics.requests_failed_total += 1
+        self.close("a request failed inside the broker")
+        if isinstance(error, StateInDoubtError):
+            context = {"message": "a request failed inside the broker", "exception": error}
+            asyncio.get_running_loop().call_exception_handler(context)
+        else:
+            logger.error("a request failed inside the broker; this is a bug", exc_info=error)
 
     async def _fill(
         self, slot: _Slot, answer: Awaitable[Buffers | None], reservation: Reservation | None

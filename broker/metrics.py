@@ -25,6 +25,8 @@ class Metrics:
 
     requests: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
     """By the name of the API."""
+    requests_failed_total: int = 0
+    """Requests that ended in an exception that no handler expects: each is a bug."""
     fetch_bytes_total: int = 0
 
     batches_appended_total: int = 0

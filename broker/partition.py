@@ -25,6 +25,7 @@ from typing import Final, NamedTuple
 
 from broker.config_names import Config, LogFlush, TimestampType
 from broker.coordination.node_data import NO_LEADER, PartitionState
+from broker.doubt import changes_state
 from broker.membership import Membership
 from broker.offset_waiters import OffsetWaiters
 from broker.replication.core.divergence import Divergence, can_compare, find_divergence
@@ -168,6 +169,7 @@ class Partition:
 
     # --- roles ---
 
+    @changes_state
     def update(self, state: PartitionState, replicas: tuple[int, ...]) -> None:
         """What the cluster now says of this partition. Older states change nothing."""
         if state.leader_epoch < self.leader_epoch or state.node_version <= self._state_version:
@@ -214,6 +216,7 @@ class Partition:
             self._on_dirty(self)
         self.advance_high_watermark()
 
+    @changes_state
     def resign(self) -> None:
         """Has no role until `update` gives it one: what was read of the cluster counts no more.
 
@@ -236,6 +239,7 @@ class Partition:
 
     # --- writing ---
 
+    @changes_state
     def append(
         self, batch: Buffer, header: BatchHeader, now_ms: int
     ) -> Appended | Duplicate | Reject:
@@ -294,6 +298,7 @@ class Partition:
         waiters = self._waiting_for_commit if by_all else self._waiting_for_flush
         return waiters.wait_for(offset)
 
+    @changes_state
     def advance_log_start(self, offset: int) -> None:
         """Deletes the records below `offset` (DeleteRecords), at most up to the high watermark."""
         if offset > self.high_watermark or offset < 0:
@@ -327,6 +332,11 @@ class Partition:
             raise KafkaError(
                 ErrorCode.REPLICA_NOT_AVAILABLE, f"broker {broker_id} has no replica of {self.name}"
             )
+        if broker_id == self._broker_id:
+            raise KafkaError(
+                ErrorCode.REPLICA_NOT_AVAILABLE,
+                f"broker {broker_id} leads {self.name} and cannot follow itself",
+            )
         log = self.log
         if broker_id not in self.in_sync.largest and not can_compare(log.leader_epochs, last_epoch):
             # Who is in sync has all that is committed, so it agrees up to the log start; and it must
@@ -341,12 +351,16 @@ class Partition:
             if bytes_max > 0 or not log.first_offset <= offset <= log.log_end_offset:
                 batches = log.read_for_replica(offset, bytes_max)
             if self._membership.registered_epoch(broker_id) == broker_epoch:
-                self.in_sync.note_fetch(
-                    broker_id, broker_epoch, offset, log.log_end_offset, _now_s()
-                )
-                self.advance_high_watermark()
-                self._membership.isr_may_change(self)
+                self._note_fetch(self.in_sync, broker_id, broker_epoch, offset)
         return ReplicaRead(self.high_watermark, log.log_start_offset, diverging, batches)
+
+    @changes_state
+    def _note_fetch(
+        self, in_sync: InSyncReplicas, broker_id: int, broker_epoch: int, offset: int
+    ) -> None:
+        in_sync.note_fetch(broker_id, broker_epoch, offset, self.log.log_end_offset, _now_s())
+        self.advance_high_watermark()
+        self._membership.isr_may_change(self)
 
     def mark_dirty(self) -> None:
         """The log has been appended to by replication."""

@@ -26,6 +26,7 @@ from broker.coordination.node_data import PartitionState
 from broker.coordination.topic import Topic, TopicChanged, TopicCreated, TopicDeleted, TopicEvent
 from broker.coordination.topic_registry import TopicRegistry
 from broker.disk_queue import DiskQueue, in_thread
+from broker.doubt import changes_state
 from broker.flusher import Flusher
 from broker.membership import Membership
 from broker.partition import Partition, ProduceRules
@@ -192,6 +193,7 @@ class Partitions:
         topic = self._registry.topics_by_id.get(topic_id)
         return topic is not None and self._config.broker_id in topic.assignment.get(key[1], ())
 
+    @changes_state
     def _on_topic_event(self, event: TopicEvent) -> None:
         match event:
             case TopicCreated(topic):

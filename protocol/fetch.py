@@ -28,6 +28,8 @@ _FLEXIBLE_FROM: Final = 12
 _TOPIC_IDS_FROM: Final = 13
 
 NO_SESSION: Final = 0
+NO_TOPIC_ID: Final = uuid.UUID(int=0)
+"""Names no topic; kio reads it as None."""
 
 
 class PartitionFetched(NamedTuple):

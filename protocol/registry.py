@@ -52,7 +52,7 @@ class Api:
         read = _request_reader(self.name, version)
         try:
             entity, _ = read(frame, position)
-        except _kio_errors() as error:
+        except _unreadable() as error:
             reason = str(error) or type(error).__name__
             raise DecodeError(f"{self.name} v{version} request: {reason}") from error
         return entity
@@ -79,11 +79,11 @@ def _without_hypothesis() -> None:
 
 
 @functools.cache
-def _kio_errors() -> tuple[type[Exception], ...]:
+def _unreadable() -> tuple[type[Exception], ...]:
     from kio.serial.errors import SerialError  # noqa: PLC0415 - see the module docstring
 
     # OverflowError and ValueError: values that fit the wire type but not Python's, such as dates.
-    return (SerialError, OverflowError, ValueError)
+    return (DecodeError, SerialError, OverflowError, ValueError)
 
 
 def _entity_class(name: str, version: int, kind: str) -> type[Any]:

@@ -3,8 +3,10 @@
 kio's reader believes what a request claims. It sets memory aside for as many elements as an array
 says it has: 17 GB for the 2^31 - 1 of a request of 30 bytes, and where the system refuses that, the
 process ends. It also fails at tagged fields that it does not know, which a newer client may send.
-So the walk refuses arrays that claim more elements than bytes follow them, bounds the elements of a
-whole request (an element becomes an object of many times its bytes), and cuts unknown tags out.
+It also hands out None for any array that is null, whatever the schema says (strings and bytes it
+checks itself). So the walk refuses arrays that claim more elements than bytes follow them, bounds the
+elements of a whole request (an element becomes an object of many times its bytes), refuses null where
+the schema allows none, and cuts unknown tags out.
 
 It is compiled once per class from kio's own description, and must move exactly as kio's reader does:
 `tests/protocol/test_request_walk.py` holds the two together. Whatever else may be wrong with a
@@ -18,7 +20,8 @@ import functools
 import struct
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final
+from types import NoneType
+from typing import Any, Final, NamedTuple
 
 from protocol.errors import DecodeError
 from protocol.framing import Frame
@@ -42,6 +45,14 @@ _FIXED_SIZES: Final = {
 
 _Replacement = tuple[int, int, bytes]
 """From where to where in the frame, and what is to stand there."""
+
+
+class _Array(NamedTuple):
+    """An array field, as the schema declares it."""
+
+    name: str
+    is_flexible: bool
+    is_nullable: bool
 
 
 class _Walk:
@@ -68,10 +79,12 @@ class _Walk:
         self.position += layout.size
         return int(value)
 
-    def count(self, *, flexible: bool) -> int:
-        """The number of elements of an array; 0 for null. Raises `DecodeError`."""
-        count = self.unsigned_varint() - 1 if flexible else self.integer(_INT32)
+    def count(self, array: _Array) -> int:
+        """The number of elements of `array`; 0 for null where it may be null. Raises `DecodeError`."""
+        count = self.unsigned_varint() - 1 if array.is_flexible else self.integer(_INT32)
         if count <= 0:
+            if count < 0 and not array.is_nullable:
+                raise DecodeError(f"{array.name} is null, and may not be")
             return 0
         if count > len(self.frame) - self.position:
             raise DecodeError(f"an array of {count} elements in {len(self.frame)} bytes")
@@ -134,8 +147,10 @@ def _field_step(field: dataclasses.Field[Any], *, flexible: bool) -> _Step | int
         step: _Step | int = _entity_step(entity)  # type: ignore[arg-type]
     else:
         step = _primitive_step(field.metadata["kafka_type"], flexible=flexible)
-    is_array = any(typing.get_origin(part) is tuple for part in annotations)
-    return _array_step(step, flexible=flexible) if is_array else step
+    if not any(typing.get_origin(part) is tuple for part in annotations):
+        return step
+    is_nullable = NoneType in typing.get_args(field.type)
+    return _array_step(step, _Array(field.name, flexible, is_nullable))
 
 
 def _parts(annotation: Any) -> list[Any]:
@@ -169,17 +184,17 @@ def _walk_compact(walk: _Walk) -> None:
         walk.position += size
 
 
-def _array_step(element: _Step | int, *, flexible: bool) -> _Step:
+def _array_step(element: _Step | int, array: _Array) -> _Step:
     if isinstance(element, int):
 
         def walk_fixed(walk: _Walk) -> None:
-            count = walk.count(flexible=flexible)  # moves the position first
+            count = walk.count(array)  # moves the position first
             walk.position += count * element
 
         return walk_fixed
 
     def walk_each(walk: _Walk) -> None:
-        for _ in range(walk.count(flexible=flexible)):
+        for _ in range(walk.count(array)):
             element(walk)
 
     return walk_each

@@ -23,6 +23,7 @@ _COUNTERS: Final = {
     "connections_accepted_total": "Connections accepted",
     "connections_refused_total": "Connections turned away by connections_max",
     "connections_idle_closed_total": "Connections closed for their silence",
+    "requests_failed_total": "Requests that a bug of the broker ended, and their connections",
     "batches_appended_total": "Batches written to a log",
     "records_appended_total": "Records written to a log",
     "bytes_appended_total": "Bytes written to a log",

@@ -163,7 +163,9 @@ class EmbeddedNodeTree:
 
     async def _change(self, plan: Callable[[], list[Change]]) -> list[Change]:
         """A change that was begun is finished even when the caller is cancelled meanwhile."""
-        return await asyncio.shield(asyncio.ensure_future(self._change_in_turn(plan)))
+        change = asyncio.ensure_future(self._change_in_turn(plan))
+        change.add_done_callback(_look_at)
+        return await asyncio.shield(change)
 
     async def _change_in_turn(self, plan: Callable[[], list[Change]]) -> list[Change]:
         async with self._turn:
@@ -197,6 +199,14 @@ class EmbeddedNodeTree:
         if self._session_state is not SessionState.LOST:
             self._session_state = SessionState.LOST
             self._watches.session_changed(SessionState.LOST)
+
+
+def _look_at(change: asyncio.Future[list[Change]]) -> None:
+    """A refusal whose caller was cancelled concerns no one; any other failure is reported."""
+    error = None if change.cancelled() else change.exception()
+    if error is not None and not isinstance(error, CoordinationError):
+        context = {"message": "a change of the coordination file failed", "exception": error}
+        change.get_loop().call_exception_handler(context)
 
 
 def _open_database(path: str) -> sqlite3.Connection:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from broker.connection import Buffers, Connection
+from broker.doubt import StateInDoubtError
 from broker.faults.dispatcher import FaultyDispatcher, Plan
 from broker.faults.hits import Hits
 from broker.faults.match import Part
@@ -71,7 +72,7 @@ class FaultyPort:
     def _on_done(self, task: asyncio.Future[Buffers | None]) -> None:
         self._tasks.pop(task, None)
         error = None if task.cancelled() else task.exception()
-        if isinstance(error, AssertionError):
+        if isinstance(error, StateInDoubtError):
             context = {"message": "a request under a fault failed", "exception": error}
             task.get_loop().call_exception_handler(context)
 

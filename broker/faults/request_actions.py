@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, NamedTuple
 
 from broker.connection import Buffers, Dispatched, Pieces
+from broker.doubt import StateInDoubtError
 from broker.faults.action import Later
 from broker.faults.match import Part
 from broker.faults.requests import Dispatch, ReadRequest, Requests, finished
@@ -184,9 +185,11 @@ class RequestActions:
         hit, answer = self._held.pop(name)
         try:
             dispatched = self._process(hit)
-        except Exception as error:  # noqa: BLE001 - it belongs to the connection of the first
+        except Exception as error:  # it belongs to the connection of the first
             answer.set_exception(error)
             answer.exception()  # looked at, in case nobody else does
+            if isinstance(error, StateInDoubtError):
+                raise
         else:
             if isinstance(dispatched, Awaitable):
                 dispatched = asyncio.ensure_future(dispatched)
@@ -197,7 +200,12 @@ class RequestActions:
         return self._and_again(answer, self._process(hit))
 
     async def _and_again(self, answer: Dispatched, again: Dispatched) -> Buffers | None:
-        first, _ = await asyncio.gather(finished(answer), finished(again), return_exceptions=True)
+        first, second = await asyncio.gather(
+            finished(answer), finished(again), return_exceptions=True
+        )
+        for outcome in (second, first):
+            if isinstance(outcome, StateInDoubtError):
+                raise outcome
         if isinstance(first, BaseException):
             raise first
         return first

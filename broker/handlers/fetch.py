@@ -23,7 +23,7 @@ from broker.partition import Partition
 from broker.replication.core.divergence import Divergence, find_divergence
 from broker.request import Answer, Outcome, Peer, Request
 from protocol.errors import ErrorCode, KafkaError
-from protocol.fetch import PartitionFetched, TopicFetched, encode_fetch_response
+from protocol.fetch import NO_TOPIC_ID, PartitionFetched, TopicFetched, encode_fetch_response
 from protocol.registry import Api
 from storage.file_system import StorageError
 
@@ -91,7 +91,7 @@ def _wanted(request: Request) -> Fetch:
     by_id = request.version >= _TOPIC_IDS_FROM
     topics = [
         (
-            topic.topic_id if by_id else topic.topic,
+            (topic.topic_id or NO_TOPIC_ID) if by_id else topic.topic,
             [
                 WantedPartition(
                     wanted.partition,

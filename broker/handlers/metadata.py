@@ -31,6 +31,10 @@ _NEVER_LED: Final = PartitionState(leader=NO_LEADER, leader_epoch=0, isr=())
 """Of a topic that is being created."""
 
 
+_TOPIC_IDS_FROM: Final = 12
+"""The schema has ids and null names from 10 on, but no answer could carry a null name before 12."""
+
+
 class WantedTopic(NamedTuple):
     """A topic as it is asked for: by name, or by id where that is None."""
 
@@ -43,6 +47,10 @@ def handle(request: Request, broker: Broker) -> Outcome:
     topics = request.body.topics
     wants_all = topics is None or (request.version == 0 and not topics)
     wanted = None if wants_all else [_wanted(topic) for topic in topics]
+    if request.version < _TOPIC_IDS_FROM and any(
+        topic.name is None or topic.topic_id is not None for topic in wanted or ()
+    ):
+        return _refused(broker, wanted or (), request.peer.listener)
     may_create = getattr(request.body, "allow_auto_topic_creation", True)
     listener = request.peer.listener
     answer = describe(broker, wanted, may_create=may_create, listener=listener)
@@ -74,6 +82,14 @@ def _with_operations(
     ]
     operations = cluster_operations(asked=of_cluster)
     return {**answer, "topics": topics, "cluster_authorized_operations": operations}
+
+
+def _refused(broker: Broker, wanted: Sequence[WantedTopic], listener: str) -> dict[str, Any]:
+    """As Kafka: every topic of the request is refused; a name that is null comes back empty."""
+    rows = [
+        _missing(topic.name or "", ErrorCode.INVALID_REQUEST, topic.topic_id) for topic in wanted
+    ]
+    return _answer(broker, listener, rows)
 
 
 def _wanted(topic: Any) -> WantedTopic:

@@ -8,10 +8,12 @@ import socket
 import struct
 import time
 from collections import deque
+from typing import Any
 
 import pytest
 
 from broker.connection import INFLIGHT_REQUESTS_MAX, Connection
+from broker.doubt import StateInDoubtError
 from broker.memory_budget import MemoryBudget
 from broker.metrics import Metrics
 from broker.request import CloseConnectionError, NeedsNoFrame
@@ -24,6 +26,12 @@ LARGE_ANSWER_BYTES = 4_000_000
 
 def framed(payload: bytes) -> bytes:
     return struct.pack(">i", len(payload)) + payload
+
+
+def failure(payload: bytes) -> Exception:
+    if payload.endswith(b"doubt"):
+        return StateInDoubtError("the log")
+    return AssertionError("a handler's") if payload.endswith(b"assertion") else KeyError("x")
 
 
 class Harness:
@@ -51,7 +59,15 @@ class Harness:
             raise CloseConnectionError("as asked")
         if payload.startswith(b"garbage"):
             raise DecodeError("as asked")
+        if payload.startswith(b"bug now"):
+            raise failure(payload)
+        if payload.startswith(b"bug later"):
+            return self.fail_later(payload)
         return (framed(payload),)
+
+    async def fail_later(self, payload):
+        await asyncio.sleep(0)
+        raise failure(payload)
 
     async def answer_later(self, payload, released):
         await released
@@ -116,6 +132,42 @@ async def test_answers_leave_in_the_order_of_their_requests():
         harness.held[0].set_result(None)
         answers = [await read_frame(reader) for _ in range(3)]
         assert answers == [b"hold 1", b"hold 2", b"now 3"]
+
+
+def told_by_the_loop() -> list[Any]:
+    """The exceptions that reach the loop's handler, which in a broker ends the process."""
+    told: list[Any] = []
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, context: told.append(context.get("exception")))
+    return told
+
+
+@pytest.mark.parametrize("when", ["now", "later"])
+@pytest.mark.parametrize("what", ["assertion", "key"])
+async def test_a_bug_in_a_handler_ends_the_connection_that_met_it(when, what, caplog):
+    """It is counted and logged with its traceback; others are served, and the process goes on."""
+    told = told_by_the_loop()
+    async with serving() as (harness, connect):
+        (reader, writer), (other_reader, other_writer) = await connect(), await connect()
+        writer.write(framed(f"bug {when} {what}".encode()))
+        assert await reader.read() == b""
+        other_writer.write(framed(b"echo"))
+        assert await read_frame(other_reader) == b"echo"
+        assert harness.metrics.requests_failed_total == 1
+    (failed,) = [record for record in caplog.records if record.exc_info]
+    assert failed.levelname == "ERROR"
+    assert told == []
+
+
+@pytest.mark.parametrize("when", ["now", "later"])
+async def test_doubt_about_state_reaches_the_loop(when):
+    """Where `_on_unhandled` of `broker/serve.py` ends the process."""
+    told = told_by_the_loop()
+    async with serving() as (_, connect):
+        reader, writer = await connect()
+        writer.write(framed(f"bug {when} doubt".encode()))
+        assert await reader.read() == b""
+    assert [type(error) for error in told] == [StateInDoubtError]
 
 
 async def test_a_request_without_answer_keeps_the_order():

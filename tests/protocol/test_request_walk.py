@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import io
 import struct
+import typing
+from collections.abc import Iterator
+from types import NoneType
 from typing import Any
 
 import pytest
@@ -68,6 +72,68 @@ def test_the_walk_ends_where_the_request_ends(name, version, elements):
     body = encoded(name, version, elements)
     assert walked_to(name, version, body) == len(body)
     assert readable_request(message(name, version, "Request"), body, 0) is body
+
+
+def arrays(cls: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], bool]]:
+    """Where the schema has arrays, and whether each may be null."""
+    for field in dataclasses.fields(cls):
+        parts = request_walk._parts(field.type)
+        if "tag" in field.metadata or not any(typing.get_origin(one) is tuple for one in parts):
+            continue
+        yield (*path, field.name), NoneType in typing.get_args(field.type)
+        for nested in filter(dataclasses.is_dataclass, parts):
+            yield from arrays(nested, (*path, field.name))
+
+
+def with_null(cls: Any, path: tuple[str, ...]) -> bytes:
+    """A body with one element in each array, and null at `path`."""
+    parts = []
+    for field in dataclasses.fields(cls):
+        if "tag" in field.metadata:
+            continue
+        below = path[1:] if path[:1] == (field.name,) else ("",)
+        parts.append(_with_null(field, cls.__flexible__, below))
+    return b"".join(parts) + b"\0" * cls.__flexible__
+
+
+def _with_null(field: Any, is_flexible: bool, path: tuple[str, ...]) -> bytes:
+    annotations = request_walk._parts(field.type)
+    nested = next((one for one in annotations if dataclasses.is_dataclass(one)), None)
+    is_array = any(typing.get_origin(one) is tuple for one in annotations)
+    if is_array and not path:
+        return b"\0" if is_flexible else struct.pack(">i", -1)
+    if nested is not None:
+        one = with_null(nested, path)
+    else:
+        kafka_type = field.metadata["kafka_type"]
+        width = request_walk._FIXED_SIZES.get(kafka_type)
+        text = b"\2x" if is_flexible else b"\0\1x"
+        one = bytes(width) if width else text
+    count = b"\2" if is_flexible else struct.pack(">i", 1)
+    return count + one if is_array else one
+
+
+NULLS = [
+    (name, version, path, may_be_null)
+    for name, version in SERVED
+    if name != "produce"  # read by hand, with tests of its own
+    for path, may_be_null in arrays(message(name, version, "Request"))
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "path", "may_be_null"),
+    NULLS,
+    ids=[f"{name}-{version}-{'.'.join(path)}" for name, version, path, _ in NULLS],
+)
+def test_null_is_refused_where_the_schema_allows_none(name, version, path, may_be_null):
+    """Handlers loop over arrays: what is null where it may not be never reaches them."""
+    body = with_null(message(name, version, "Request"), path)
+    if may_be_null:
+        APIS[name].decode_request(version, body, 0)
+        return
+    with pytest.raises(DecodeError, match=f"{name} v{version} request: {path[-1]} is null"):
+        APIS[name].decode_request(version, body, 0)
 
 
 def decode(name: str, version: int, body: bytes) -> None:

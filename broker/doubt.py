@@ -1,0 +1,43 @@
+"""Tells a failed request from state that nobody can trust any more.
+
+A bug in a handler or a codec costs the connection that met it: nothing was changed, and the broker
+goes on. An unexpected exception from a method that changes a log, a role or a high watermark may have
+left the change half done; serving on could damage data, so the process ends with exit code 70
+(`docs/decisions/failed-requests.md`). Those methods carry `@changes_state`, which draws the line.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
+from protocol.errors import KafkaError
+from storage.file_system import StorageError
+
+_Arguments = ParamSpec("_Arguments")
+_Result = TypeVar("_Result")
+
+
+class StateInDoubtError(AssertionError):
+    """A change of a log or a partition failed in a way that no caller expects."""
+
+
+def changes_state(
+    method: Callable[_Arguments, _Result],
+) -> Callable[_Arguments, _Result]:
+    """Lets `KafkaError` and `StorageError` pass; turns any other exception into `StateInDoubtError`.
+
+    The two that pass are outcomes: the method has changed nothing, or the log directory goes offline.
+    """
+
+    @functools.wraps(method)
+    def guarded(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Result:
+        try:
+            return method(*args, **kwargs)
+        except (KafkaError, StorageError, StateInDoubtError):
+            raise
+        except Exception as error:
+            raise StateInDoubtError(f"{method.__qualname__} failed: {error!r}") from error
+
+    return guarded

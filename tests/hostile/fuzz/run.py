@@ -1,0 +1,92 @@
+"""One run: a real broker, the attack, the client that behaves; and the verdict."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.hostile.fuzz.good_client import GoodClient
+from tests.hostile.target import is_answering
+from tests.support.echoless import Echoless
+
+WAIT_S_MAX = 2.0
+"""The longest that a good record may wait, by the wall clock of a machine that does other things."""
+_CLOSED = "a request failed inside the broker"
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class Report:
+    """What one run did, and every complaint."""
+
+    requests: int
+    waits_s: list[float]
+    """Of each good record, ascending."""
+    complaints: list[str]
+
+
+def fuzz(
+    directory: Path, seconds: float, seed: int, first: int = 0, *, only: bool = False
+) -> Report:
+    """Attacks a fresh broker for so long."""
+    broker = Echoless(directory)
+    broker.start()
+    try:
+        return _run(broker, directory / "attack.jsonl", seconds, seed, first, only=only)
+    finally:
+        broker.kill()
+
+
+def _run(
+    broker: Echoless, attack_log: Path, seconds: float, seed: int, first: int, *, only: bool
+) -> Report:
+    addresses = (broker.kafka_address, broker.native_address)
+    options = ("--seed", str(seed), "--seconds", str(seconds), "--first", str(first))
+    command = [sys.executable, "-m", "tests.hostile.fuzz.attack", *addresses, *options]
+    client = GoodClient(broker.native_address)
+    complaints: list[str] = []
+    with attack_log.open("w") as output:
+        attack = subprocess.Popen([*command, *["--only"] * only], stdout=output)
+        try:
+            asyncio.run(client.produce_while(lambda: attack.poll() is None))
+        except (AssertionError, EOFError, OSError, TimeoutError) as error:
+            complaints.append(f"the good client failed: {error!r}")
+        finally:
+            attack.kill()
+            attack.wait()
+    if not complaints and attack.returncode:
+        complaints.append(f"the attack ended with {attack.returncode}")
+    complaints += _judge(broker, client, attack_log)
+    numbers = [
+        n for line in attack_log.read_text().splitlines() for n in json.loads(line)["numbers"]
+    ]
+    return Report(requests=len(numbers), waits_s=sorted(client.waits_s), complaints=complaints)
+
+
+def _judge(broker: Echoless, client: GoodClient, attack_log: Path) -> list[str]:
+    complaints = []
+    if not broker.process.is_running or not is_answering(broker.kafka_address):
+        complaints.append("the broker does not answer any more")
+    else:
+        stored = asyncio.run(client.read_all())
+        if stored != [b"%d" % number for number in range(len(client.waits_s))]:
+            complaints.append(f"{len(client.waits_s)} acknowledged, {len(stored)} stored")
+        if max(client.waits_s) > WAIT_S_MAX:
+            complaints.append(f"a good record waited for {max(client.waits_s):.3f} s")
+        if broker.terminate() != 0:
+            complaints.append("the broker did not stop cleanly")
+    log = broker.process.log().splitlines()
+    tracebacks = {line[line.index("Traceback") :]: None for line in log if "Traceback" in line}
+    complaints += [one.replace("\\n", "\n") for one in tracebacks]
+    complaints += [_culprit(line, attack_log) for line in log if _CLOSED in line and "from" in line]
+    return complaints
+
+
+def _culprit(line: str, attack_log: Path) -> str:
+    """The attack's own line of the connection that the broker's log names by its port."""
+    sent = {json.loads(one)["port"]: one for one in attack_log.read_text().splitlines()}
+    port = next((port for port in sent if f":{port}:" in line), None)
+    return f"{line}\n    {sent.get(port, 'not of the attack')}"

@@ -1,0 +1,33 @@
+"""Requests from kio's schemas, hostile in every field, against a real broker; see `fuzz/`."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from tests.hostile.fuzz.kafka_requests import VERSIONS
+from tests.hostile.fuzz.native_messages import TYPES
+from tests.hostile.fuzz.run import Report, fuzz
+
+SEED = 20_261_122
+
+
+def assert_harmless(report: Report, seed: int) -> None:
+    hint = f"python -m tests.hostile.fuzz --seed {seed}"
+    assert report.complaints == [], "\n".join([hint, *report.complaints])
+    assert report.requests >= len(VERSIONS) + len(TYPES), "each API and version had its turn"
+    assert len(report.waits_s) > 10, "the good client produced meanwhile"
+
+
+def test_hostile_requests_harm_no_one(tmp_path: Path):
+    """The broker lives, logs no traceback, and stores each good record once, in good time."""
+    assert_harmless(fuzz(tmp_path, 2.5, SEED), SEED)
+
+
+@pytest.mark.slow
+def test_a_minute_of_hostile_requests_harms_no_one(tmp_path: Path):
+    """As above, with requests that no run has sent before."""
+    seed = random.SystemRandom().randrange(2**32)
+    assert_harmless(fuzz(tmp_path, 60.0, seed), seed)

@@ -1,0 +1,47 @@
+"""`python -m tests.support.broken_broker`: a broker with two bugs, for tests of what bugs cost.
+
+Describing the cluster fails an assertion in the handler. The append that follows a record whose value
+is "halfway" fails inside the log, after bytes may have been written.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, NoReturn
+
+from broker.handlers import describe_cluster
+from broker.serve import main
+from storage.segment import Segment
+
+HALFWAY = b"halfway"
+
+
+def _fail(*_: object) -> NoReturn:
+    raise AssertionError("a bug of the handler")
+
+
+def _break_handlers() -> None:
+    import broker.dispatch
+
+    key = describe_cluster.API.key
+    handlers: Any = broker.dispatch.HANDLERS
+    handlers[key] = (describe_cluster.API, _fail)
+
+
+def _break_appends() -> None:
+    append: Any = Segment.append
+
+    def fail_halfway(self: Segment, *arguments: Any) -> Any:
+        result = append(self, *arguments)
+        if any(HALFWAY in bytes(one) for one in arguments[0]):
+            raise KeyError("a bug of the log")
+        return result
+
+    broken: Any = Segment
+    broken.append = fail_halfway
+
+
+if __name__ == "__main__":
+    _break_handlers()
+    _break_appends()
+    sys.exit(main())
