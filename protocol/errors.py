@@ -9,6 +9,7 @@ with kio's table. They are repeated here because importing kio costs 80 ms befor
 from __future__ import annotations
 
 import enum
+from typing import Final
 
 
 class ErrorCode(enum.IntEnum):
@@ -109,14 +110,21 @@ _RETRIABLE = frozenset(
 )
 
 
+MESSAGE_CHARACTERS_MAX: Final = 2000
+"""Of what a client is told about an error."""
+
+
 class KafkaError(Exception):
     """An expected outcome that the client is told by its code.
 
     `message` names what was found and what was expected; it reaches the client where the response
-    has a field for it.
+    has a field for it. It may quote what the client sent, so its length is bounded: a string of the
+    older versions holds 32,767 bytes.
     """
 
     def __init__(self, code: ErrorCode, message: str = "") -> None:
+        if len(message) > MESSAGE_CHARACTERS_MAX:
+            message = f"{message[:MESSAGE_CHARACTERS_MAX]}..."
         super().__init__(f"{code.name}: {message}" if message else code.name)
         self.code = code
         self.message = message

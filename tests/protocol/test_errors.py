@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from protocol.errors import ErrorCode, KafkaError
+from protocol.errors import MESSAGE_CHARACTERS_MAX, ErrorCode, KafkaError
 
 
 @pytest.mark.parametrize("code", list(ErrorCode))
@@ -26,3 +26,9 @@ def test_message_stands_behind_the_codes_name():
 def test_error_without_a_message_reads_as_its_code():
     """A KafkaError without a message is its code's name alone."""
     assert str(KafkaError(ErrorCode.NOT_CONTROLLER)) == "NOT_CONTROLLER"
+
+
+def test_a_message_that_quotes_a_client_at_length_is_cut():
+    """An answer of an older version could not carry it, and its encoder would fail."""
+    error = KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, "x" * 40_000)
+    assert len(error.message) == MESSAGE_CHARACTERS_MAX + len("...")

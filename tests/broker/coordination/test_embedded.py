@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import sqlite3
 import subprocess
 import sys
@@ -165,3 +166,20 @@ async def test_a_refused_multi_leaves_the_file_alone(path: str, tree: EmbeddedNo
     tree = await reopen(tree, path)
     assert await tree.children("/") == []
     await tree.close()
+
+
+async def test_a_refusal_that_no_caller_awaits_any_more_is_silent(tree: EmbeddedNodeTree) -> None:
+    """A client that has gone while its topic is refused leaves no traceback in the log."""
+    told: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
+    await tree.create("/taken")
+    before = asyncio.create_task(tree.create("/before"))
+    refused = asyncio.create_task(tree.create("/taken"))
+    await asyncio.sleep(0)
+    refused.cancel()
+    await before
+    await asyncio.gather(refused, return_exceptions=True)
+    await tree.create("/next")  # in its turn after the refusal
+    gc.collect()
+    assert refused.cancelled()
+    assert told == []
