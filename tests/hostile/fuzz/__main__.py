@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import random
 import sys
 import tempfile
@@ -16,12 +17,18 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--seed", type=int, default=None, help="drawn and printed if not given")
     parser.add_argument("--first", type=int, default=0, help="number of the first request")
-    parser.add_argument("--only", action="store_true", help="the connection of that request alone")
+    parser.add_argument("--requests", type=float, default=math.inf, help="at most about so many")
     given = parser.parse_args()
     seed = random.SystemRandom().randrange(2**32) if given.seed is None else given.seed
     sys.stdout.write(f"seed {seed}\n")
     with tempfile.TemporaryDirectory() as directory:
-        report = fuzz(Path(directory), given.seconds, seed, given.first, only=given.only)
+        report = fuzz(
+            Path(directory),
+            seed,
+            first=given.first,
+            seconds=given.seconds,
+            requests=given.requests,
+        )
     waits = report.waits_s or [0.0]
     sys.stdout.write(
         f"{report.requests} hostile requests; {len(report.waits_s)} good records, median "

@@ -1,4 +1,4 @@
-"""`python -m tests.hostile.fuzz.attack KAFKA NATIVE --seed S --first N [--seconds T | --only]`.
+"""`python -m tests.hostile.fuzz.attack KAFKA NATIVE --seed S --first N [--seconds T] [--requests K]`.
 
 Sends hostile requests, a few on each connection, and reads what comes back; prints one line of JSON
 per connection: the requests' numbers, and the client's port, by which the broker's log names it.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import math
 import random
 import socket
 import sys
@@ -51,13 +52,13 @@ class Attack:
         self._seed = seed
         self._topic_ids: list[uuid.UUID] = []
 
-    def run(self, first: int, seconds: float, *, only: bool) -> None:
+    def run(self, first: int, seconds: float, requests_max: float) -> None:
         deadline = time.monotonic() + seconds
         for count, (rng, numbers) in enumerate(connections(self._seed, first)):
             if count % _IDS_EVERY == 0:
                 self._topic_ids = learn_topic_ids(self._addresses[1])
             self._connection(rng, numbers)
-            if only or time.monotonic() > deadline:
+            if numbers.stop - first >= requests_max or time.monotonic() > deadline:
                 return
 
     def _connection(self, rng: random.Random, numbers: range) -> None:
@@ -107,9 +108,9 @@ def main() -> None:
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--first", type=int, default=0)
-    parser.add_argument("--only", action="store_true", help="one connection only")
+    parser.add_argument("--requests", type=float, default=math.inf, help="at most about so many")
     given = parser.parse_args()
-    Attack(given.kafka, given.native, given.seed).run(given.first, given.seconds, only=given.only)
+    Attack(given.kafka, given.native, given.seed).run(given.first, given.seconds, given.requests)
 
 
 if __name__ == "__main__":

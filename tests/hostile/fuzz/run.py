@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +15,7 @@ from tests.hostile.fuzz.good_client import GoodClient
 from tests.hostile.target import is_answering
 from tests.support.echoless import Echoless
 
-WAIT_S_MAX = 2.0
+WAIT_S_MAX = 5.0
 """The longest that a good record may wait, by the wall clock of a machine that does other things."""
 _CLOSED = "a request failed inside the broker"
 
@@ -29,27 +31,31 @@ class Report:
 
 
 def fuzz(
-    directory: Path, seconds: float, seed: int, first: int = 0, *, only: bool = False
+    directory: Path,
+    seed: int,
+    *,
+    first: int = 0,
+    seconds: float = math.inf,
+    requests: float = math.inf,
 ) -> Report:
-    """Attacks a fresh broker for so long."""
+    """Attacks a fresh broker, for so long or with so many requests."""
     broker = Echoless(directory)
     broker.start()
     try:
-        return _run(broker, directory / "attack.jsonl", seconds, seed, first, only=only)
+        options = {"seed": seed, "first": first, "seconds": seconds, "requests": requests}
+        return _run(broker, directory / "attack.jsonl", options)
     finally:
         broker.kill()
 
 
-def _run(
-    broker: Echoless, attack_log: Path, seconds: float, seed: int, first: int, *, only: bool
-) -> Report:
+def _run(broker: Echoless, attack_log: Path, options: Mapping[str, float]) -> Report:
     addresses = (broker.kafka_address, broker.native_address)
-    options = ("--seed", str(seed), "--seconds", str(seconds), "--first", str(first))
-    command = [sys.executable, "-m", "tests.hostile.fuzz.attack", *addresses, *options]
+    given = [part for name, value in options.items() for part in (f"--{name}", str(value))]
+    command = [sys.executable, "-m", "tests.hostile.fuzz.attack", *addresses, *given]
     client = GoodClient(broker.native_address)
     complaints: list[str] = []
     with attack_log.open("w") as output:
-        attack = subprocess.Popen([*command, *["--only"] * only], stdout=output)
+        attack = subprocess.Popen(command, stdout=output)
         try:
             asyncio.run(client.produce_while(lambda: attack.poll() is None))
         except (AssertionError, EOFError, OSError, TimeoutError) as error:
