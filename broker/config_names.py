@@ -10,6 +10,8 @@ case (`log_segment_bytes` is `log.segment.bytes`). `broker/config.py` fills it, 
 from __future__ import annotations
 
 import enum
+import functools
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple, TypeVar
 
@@ -312,6 +314,7 @@ class Config:
         return hosts if scheme == "zookeeper" else None
 
 
-def settings() -> dict[str, Setting]:
+@functools.cache
+def settings() -> Mapping[str, Setting]:
     """Every configuration name with what is known of it, in the order of `Config`."""
     return {f.name: Setting(f.name, f.default, **f.metadata) for f in fields(Config)}

@@ -8,6 +8,7 @@ ApiVersions itself, which answers an unknown version with version 0 and UNSUPPOR
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from broker.connection import Buffers, Dispatched
@@ -44,6 +45,7 @@ from broker.request import (
     Peer,
     Request,
 )
+from broker.turns import ManyRows, encoded_in_thread
 from protocol.framing import Frame
 from protocol.headers import (
     RequestHeader,
@@ -128,7 +130,11 @@ async def framed_later(
     api: Api, header: RequestHeader, outcome: Awaitable[Answer]
 ) -> Buffers | None:
     """The same of an answer that is still to come."""
-    return framed(api, header, header.api_version, await outcome)
+    answer = await outcome
+    if isinstance(answer, ManyRows):
+        version = header.api_version
+        answer = await encoded_in_thread(partial(api.encode_response, version, answer))
+    return framed(api, header, header.api_version, answer)
 
 
 def framed(api: Api, header: RequestHeader, version: int, answer: Answer) -> Buffers | None:

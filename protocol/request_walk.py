@@ -27,7 +27,7 @@ from protocol.errors import DecodeError
 from protocol.framing import Frame
 from protocol.headers import read_unsigned_varint, write_unsigned_varint
 
-ELEMENTS_MAX: Final = 100_000
+ELEMENTS_MAX: Final = 25_000
 TAGGED_FIELDS_MAX: Final = 64
 
 _INT16: Final = struct.Struct(">h")

@@ -7,7 +7,7 @@ the same things.
 from __future__ import annotations
 
 import enum
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from broker.coordination.topic import Topic
@@ -57,12 +57,12 @@ async def alter_each(
 
     One that is listed twice is refused both times. `alter` raises `KafkaError`.
     """
-    twice = repeated((one.resource_type, one.resource_name) for one in resources)
+    twice = listed_twice(resources)
     rows = []
     for one in resources:
         code, message = ErrorCode.NONE, ""
         try:
-            _check_once(one, twice)
+            check_once(one, twice)
             await alter(one)
         except KafkaError as error:
             code, message = error.code, error.message
@@ -77,7 +77,13 @@ async def alter_each(
     return rows
 
 
-def _check_once(resource: Any, twice: Collection[tuple[int, str]]) -> None:
+def listed_twice(resources: Iterable[Any]) -> set[tuple[int, str]]:
+    """The resources that a request names more than once."""
+    return repeated((one.resource_type, one.resource_name) for one in resources)
+
+
+def check_once(resource: Any, twice: Collection[tuple[int, str]]) -> None:
+    """Raises `KafkaError` INVALID_REQUEST for one of them."""
     if (resource.resource_type, resource.resource_name) in twice:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
 

@@ -10,9 +10,11 @@ here, so there is none.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from broker.request import Answer, Request
+from broker.handlers.topic_rows import partition_rows
+from broker.request import Outcome, Request
 from protocol.errors import ErrorCode, KafkaError
 from protocol.registry import Api
 from storage.file_system import StorageError
@@ -26,25 +28,15 @@ HIGH_WATERMARK: Final = -1
 _NO_LOW_WATERMARK: Final = -1
 
 
-def handle(request: Request, broker: Broker) -> Answer:
+def handle(request: Request, broker: Broker) -> Outcome:
     """One row per partition, in the order of the request."""
-    topics = [
-        {
-            "name": topic.name,
-            "partitions": [
-                _row(broker, topic.name, partition.partition_index, partition.offset)
-                for partition in topic.partitions
-            ],
-        }
-        for topic in request.body.topics
-    ]
-    return {"throttle_time": 0, "topics": topics}
+    return partition_rows(request.body.topics, partial(_row, broker))
 
 
-def _row(broker: Broker, topic: str, index: int, offset: int) -> dict[str, Any]:
-    low_watermark, code = _NO_LOW_WATERMARK, ErrorCode.NONE
+def _row(broker: Broker, topic: str, wanted: Any) -> dict[str, Any]:
+    index, low_watermark, code = wanted.partition_index, _NO_LOW_WATERMARK, ErrorCode.NONE
     try:
-        low_watermark = _delete(broker, topic, index, offset)
+        low_watermark = _delete(broker, topic, index, wanted.offset)
     except KafkaError as error:
         code = error.code
     except StorageError as error:

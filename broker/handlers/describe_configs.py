@@ -3,19 +3,27 @@
 v1 (KIP-226): sources and synonyms. v2: no change. v3 (KIP-569): types and documentation. v4:
 flexible. A list of names restricts the answer; none, or an empty one, means all (as Kafka). The
 broker is named by its id; the empty name asks for the cluster-wide dynamic defaults, of which
-there are none. The values of secrets are withheld: null, and `is_sensitive`.
+there are none. The values of secrets are withheld: null, and `is_sensitive`. A resource that is named
+twice is refused: the answer is a hundred times as large as its name.
 
 Skipped: broker loggers, client metrics, groups (INVALID_REQUEST).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Any
 
 from broker.config_description import ConfigEntry, describe_broker, describe_topic
-from broker.handlers.config_resource import ResourceType, check_type, find_topic
-from broker.request import Answer, Request
+from broker.handlers.config_resource import (
+    ResourceType,
+    check_once,
+    check_type,
+    find_topic,
+    listed_twice,
+)
+from broker.request import Outcome, Request
+from broker.turns import in_turns
 from protocol.errors import ErrorCode, KafkaError
 from protocol.registry import Api
 
@@ -25,17 +33,22 @@ if TYPE_CHECKING:
 API = Api(key=32, name="describe_configs", version_min=1, version_max=4, flexible_from=4)
 
 
-def handle(request: Request, broker: Broker) -> Answer:
+def handle(request: Request, broker: Broker) -> Outcome:
     """One row per resource, in the order of the request."""
-    rows = [_row(request.body, broker, resource) for resource in request.body.resources]
-    return {"throttle_time": 0, "results": rows}
+    body = request.body
+    twice = listed_twice(body.resources)
+    rows = (_row(body, broker, resource, twice) for resource in body.resources)
+    return in_turns(rows, lambda found: {"throttle_time": 0, "results": found})
 
 
-def _row(body: Any, broker: Broker, resource: Any) -> dict[str, Any]:
+def _row(
+    body: Any, broker: Broker, resource: Any, twice: Collection[tuple[int, str]]
+) -> dict[str, Any]:
     wanted = resource.configuration_keys
     entries: Iterable[ConfigEntry] = ()
     code, message = ErrorCode.NONE, ""
     try:
+        check_once(resource, twice)
         entries = _entries(broker, resource)
     except KafkaError as error:
         code, message = error.code, error.message

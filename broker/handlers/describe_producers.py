@@ -2,14 +2,14 @@
 
 Every producer the replica knows is listed, also one that has expired and not yet been swept
 (`dedup-spec.md` 6); a follower answers from its own state. One row per partition asked for, however
-often. The last timestamp is that of the newest batch; there are no transactions, so coordinator
+often, up to a bound: a few bytes of request must not make an answer of any size. The last timestamp is that of the newest batch; there are no transactions, so coordinator
 epoch and transaction start are -1. The whole window of each producer is told on the native port and
 by `/producers/<topic>/<partition>`.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from broker.coordination.topic_names import check_topic_name
 from broker.partition import Partition
@@ -27,15 +27,25 @@ if TYPE_CHECKING:
 
 API = Api(key=61, name="describe_producers", version_min=0, version_max=0, flexible_from=0)
 
+REPEATED_PRODUCERS_MAX: Final = 10_000
+"""Producers that an answer lists more than once, over all partitions that a request repeats."""
+
 
 def handle(request: Request, broker: Broker) -> Answer:
     """One row per topic and partition, in the order of the request."""
-    topics = [
-        TopicDescribed(
-            topic.name, [_row(broker, topic.name, index) for index in topic.partition_indexes]
-        )
-        for topic in request.body.topics
-    ]
+    seen: set[tuple[str, int]] = set()
+    left = REPEATED_PRODUCERS_MAX
+    topics = []
+    for topic in request.body.topics:
+        rows = []
+        for index in topic.partition_indexes:
+            row = _row(broker, topic.name, index)
+            if (topic.name, index) in seen:
+                left -= row.producer_count
+                row = row if left >= 0 else _refused_repeat(topic.name, index)
+            seen.add((topic.name, index))
+            rows.append(row)
+        topics.append(TopicDescribed(topic.name, rows))
     return encode_describe_producers_response(topics)
 
 
@@ -52,6 +62,14 @@ def find_replica(broker: Broker, topic: str, index: int) -> Partition:
             ErrorCode.NOT_LEADER_OR_FOLLOWER, f"this broker holds no replica of {topic}-{index}"
         )
     return broker.find_partition(topic, index)
+
+
+def _refused_repeat(topic: str, index: int) -> PartitionDescribed:
+    return PartitionDescribed(
+        index,
+        ErrorCode.INVALID_REQUEST,
+        f"{topic}-{index} is listed several times, and has too many producers for that",
+    )
 
 
 def _row(broker: Broker, topic: str, index: int) -> PartitionDescribed:

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from broker.handlers.topic_rows import partition_rows
 from broker.partition import Partition
-from broker.request import Answer, Request
+from broker.request import Outcome, Request
 from protocol.errors import ErrorCode, KafkaError
 from protocol.registry import Api
 from storage.file_system import StorageError
@@ -30,19 +31,12 @@ _MAX_TIMESTAMP_FROM: Final = 7
 _OFFSET_NOT_AVAILABLE_FROM: Final = 5
 
 
-def handle(request: Request, broker: Broker) -> Answer:
+def handle(request: Request, broker: Broker) -> Outcome:
     """One answer per partition asked for."""
-    topics = [
-        {
-            "name": topic.name,
-            "partitions": [
-                _partition(broker, request.version, topic.name, wanted)
-                for wanted in topic.partitions
-            ],
-        }
-        for topic in request.body.topics
-    ]
-    return {"throttle_time": 0, "topics": topics}
+    version = request.version
+    return partition_rows(
+        request.body.topics, lambda topic, wanted: _partition(broker, version, topic, wanted)
+    )
 
 
 def _partition(broker: Broker, version: int, topic: str, wanted: Any) -> dict[str, Any]:

@@ -10,9 +10,11 @@ native port, so it is not looked at. v4: flexible.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from broker.request import Answer, Request
+from broker.handlers.topic_rows import partition_rows
+from broker.request import Outcome, Request
 from protocol.errors import ErrorCode, KafkaError
 from protocol.registry import Api
 
@@ -22,16 +24,9 @@ if TYPE_CHECKING:
 API = Api(key=23, name="offset_for_leader_epoch", version_min=2, version_max=4, flexible_from=4)
 
 
-def handle(request: Request, broker: Broker) -> Answer:
+def handle(request: Request, broker: Broker) -> Outcome:
     """One row per partition, in the order of the request."""
-    topics = [
-        {
-            "topic": topic.topic,
-            "partitions": [_row(broker, topic.topic, wanted) for wanted in topic.partitions],
-        }
-        for topic in request.body.topics
-    ]
-    return {"throttle_time": 0, "topics": topics}
+    return partition_rows(request.body.topics, partial(_row, broker), name="topic")
 
 
 def _row(broker: Broker, topic: str, wanted: Any) -> dict[str, Any]:

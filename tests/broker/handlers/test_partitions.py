@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from broker.handlers.describe_producers import REPEATED_PRODUCERS_MAX
 from protocol.errors import ErrorCode
 from tests.support.in_process import Running, in_process
 from tests.support.raw_batches import plain_batch
@@ -159,6 +160,19 @@ async def test_producers_of_no_topic(kafka: RawConnection) -> None:
         kafka.send_request(describe_producers_request(name, [0]))
         response = await kafka.receive_response("describe_producers", 0)
         assert response.topics[0].partitions[0].error_code == code
+
+
+async def test_a_partition_is_not_described_any_number_of_times(kafka: RawConnection) -> None:
+    """A few bytes of request must not make an answer of any size; the first row is always whole."""
+    repeats = REPEATED_PRODUCERS_MAX + 1
+    kafka.send_request(describe_producers_request("t", [0] * (1 + repeats)))
+    response = await kafka.receive_response("describe_producers", 0)
+    first, *others = response.topics[0].partitions
+    assert len(first.active_producers) == 1
+    assert [row.error_code for row in others] == [
+        *[ErrorCode.NONE] * (repeats - 1),
+        ErrorCode.INVALID_REQUEST,
+    ]
 
 
 async def test_the_cluster_is_described(kafka: RawConnection, running: Running) -> None:

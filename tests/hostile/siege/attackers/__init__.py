@@ -91,7 +91,7 @@ NOT_YET_WITHSTOOD: frozenset[str] = frozenset(
     {
         *(NullFetches.name, SchemaBreakers.name, Bombs.name, TinyRecords.name, LargeFrames.name),
         *(TopicChurn.name, TooManyPartitions.name, TinySegments.name, AutoCreation.name),
-        *(Leavers.name, LongPaths.name, QueryFlood.name, ConfigQueries.name, ExtremeConfigs.name),
+        *(Leavers.name, LongPaths.name, ExtremeConfigs.name),
         *(GrowingTopics.name, IdleAdmins.name, NeverReading.name),
         *(ForeignOrigins.name, ReboundHosts.name),
     }

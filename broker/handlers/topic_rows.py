@@ -1,0 +1,31 @@
+"""Answers of one row per partition, grouped by topic as the request has them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any
+
+from broker.request import Outcome
+from broker.turns import in_turns
+
+
+def partition_rows(
+    topics: Sequence[Any], row: Callable[[str, Any], Mapping[str, Any]], *, name: str = "name"
+) -> Outcome:
+    """`row` of each topic's name and partition, in their order, some at a time.
+
+    `name`: the field of the topic's name, in the request and in the answer.
+    """
+    rows = (row(getattr(topic, name), one) for topic in topics for one in topic.partitions)
+    return in_turns(rows, lambda found: _answer(topics, iter(found), name))
+
+
+def _answer(topics: Sequence[Any], rows: Iterator[Mapping[str, Any]], name: str) -> dict[str, Any]:
+    return {
+        "throttle_time": 0,
+        "topics": [
+            {name: getattr(topic, name), "partitions": list(islice(rows, len(topic.partitions)))}
+            for topic in topics
+        ],
+    }
