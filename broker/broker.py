@@ -18,6 +18,7 @@ import uuid
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Final
 
+from broker.clock import Clock
 from broker.config import Address, Config, LogFlush
 from broker.coordination.cluster_id import read_or_create_cluster_id
 from broker.coordination.node_data import decode_uuid
@@ -50,6 +51,7 @@ logger = logging.getLogger(__name__)
 
 _FLUSH_INTERVAL_S: Final = 5.0
 _HOUSEKEEPING_INTERVAL_S: Final = 5.0
+_CLOCK_SAVED_EVERY_MS: Final = 60_000
 
 
 class Broker:
@@ -58,6 +60,7 @@ class Broker:
     logs: LogDirectory
     registry: TopicRegistry
     membership: Membership
+    clock: Clock
 
     def __init__(self, config: Config, environment: Environment) -> None:
         self.config = config
@@ -75,6 +78,7 @@ class Broker:
         self.session_lost = asyncio.Event()
         """Set when the cluster has given this broker up: it must end, and may start again."""
         self._is_new_directory = False
+        self._clock_saved_ms = 0
         self._tasks: list[asyncio.Task[None]] = []
         self._flusher = Flusher(
             interval_s=0 if config.log_flush is LogFlush.COMMIT else _FLUSH_INTERVAL_S,
@@ -102,13 +106,14 @@ class Broker:
             self.tree, rng=self.environment.rng, new_uuid=self.environment.new_uuid
         )
         await self.registry.load()
-        self.logs.open_logs(self.now_ms(), self._log_config)
+        self.clock = Clock(self.now_ms, self.environment.monotonic_ms, self.logs.last_clock())
+        self.logs.open_logs(self.clock.steady_ms(), self._log_config)
         self._partitions = Partitions(
             self.config,
             self.logs,
             self.registry,
             self._flusher,
-            now_ms=self.now_ms,
+            now_ms=self.clock.steady_ms,
             on_failure=self.fail_storage,
         )
         self.partitions = self._partitions.held
@@ -181,6 +186,7 @@ class Broker:
                 is_new_directory=self._is_new_directory,
             ),
             metrics=self.metrics,
+            steady_ms=self.clock.steady_ms,
             callbacks=Callbacks(
                 storage_failed=self.fail_storage, cannot_rejoin=self.session_lost.set
             ),
@@ -323,16 +329,28 @@ class Broker:
                 return
 
     async def _housekeep(self) -> None:
+        self.clock.observe()
+        self.metrics.wall_clock_steps_total = self.clock.steps_total
         for key, partition in list(self.partitions.items()):
             if self.partitions.get(key) is not partition:
                 continue  # deleted meanwhile, with its files
-            partition.log.delete_old_segments(self.now_ms(), partition.high_watermark)
+            partition.log.delete_old_segments(
+                self.clock.trusted_wall_ms(), partition.high_watermark
+            )
             # A slice at a time, with requests in between.
-            while partition.log.expire_producers(self.now_ms()):  # noqa: ASYNC110 - no event to wait for
+            while partition.log.expire_producers(self.clock.steady_ms()):  # noqa: ASYNC110 - no event to wait for
                 await asyncio.sleep(0)
             await asyncio.sleep(0)
         # In a thread, because produce requests must not wait for these syncs.
         await asyncio.to_thread(self.logs.start_checkpoint(self._partitions.high_watermarks()).run)
+        await self._save_clock()
+
+    async def _save_clock(self) -> None:
+        """Once in a while: what a crash takes of it lets producers expire that much later."""
+        reading = self.clock.reading()
+        if reading.steady_ms >= self._clock_saved_ms + _CLOCK_SAVED_EVERY_MS:
+            await asyncio.to_thread(self.logs.save_clock, reading)
+            self._clock_saved_ms = reading.steady_ms
 
     # --- stop ---
 
@@ -357,5 +375,5 @@ class Broker:
         await self.producer_ids.close()
         await self._partitions.close()
         if self.logs.failure is None:
-            self.logs.close(self._partitions.high_watermarks())
+            self.logs.close(self._partitions.high_watermarks(), self.clock.reading())
         await self.tree.close()

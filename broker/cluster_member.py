@@ -78,8 +78,10 @@ class ClusterMember:
         *,
         joining: Joining,
         metrics: Metrics,
+        steady_ms: Callable[[], int],
         callbacks: Callbacks,
     ) -> None:
+        """`steady_ms`: the data directory's clock (`clock.py`)."""
         self._metrics = metrics
         self._config = config
         self._tree = tree
@@ -111,7 +113,7 @@ class ClusterMember:
                 broker_epoch=lambda: self._broker_epoch,
                 address_of=self._native_address,
                 peers=self._peers,
-                now_ms=environment.now_ms,
+                now_ms=steady_ms,
                 metrics=metrics,
                 on_failure=callbacks.storage_failed,
             )

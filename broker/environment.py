@@ -33,9 +33,11 @@ class Environment:
     """Raises `CoordinationError`."""
     open_peers: Callable[[], Peers]
     now_ms: Callable[[], int]
-    """The time of day, in ms since 1970. For measuring there is the event loop's own clock."""
+    """The time of day, in ms since 1970: it may be set at any time (`broker/clock.py`)."""
     rng: Random
     new_uuid: Callable[[], uuid.UUID]
+    monotonic_ms: Callable[[], int]
+    """Since some moment: nobody sets it, and it stands still while the machine sleeps."""
 
 
 def this_machine() -> Environment:
@@ -47,12 +49,18 @@ def this_machine() -> Environment:
         now_ms=wall_clock_ms,
         rng=Random(),  # noqa: S311 - spreads replicas, keeps no secret
         new_uuid=uuid.uuid4,
+        monotonic_ms=monotonic_ms,
     )
 
 
 def wall_clock_ms() -> int:
     """The time of day in ms since 1970."""
     return time.time_ns() // 1_000_000
+
+
+def monotonic_ms() -> int:
+    """Milliseconds of the clock that nobody sets (`CLOCK_MONOTONIC`)."""
+    return time.monotonic_ns() // 1_000_000
 
 
 async def _open_tree(config: Config) -> NodeTree:

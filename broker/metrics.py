@@ -29,6 +29,9 @@ class Metrics:
     """Requests that ended in an exception that no handler expects: each is a bug."""
     fetch_bytes_total: int = 0
 
+    wall_clock_steps_total: int = 0
+    """Steps of the machine's clock that were noticed."""
+
     batches_appended_total: int = 0
     records_appended_total: int = 0
     bytes_appended_total: int = 0

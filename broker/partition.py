@@ -241,14 +241,14 @@ class Partition:
 
     @changes_state
     def append(
-        self, batch: Buffer, header: BatchHeader, now_ms: int
+        self, batch: Buffer, header: BatchHeader, now_ms: int, log_append_ms: int | None = None
     ) -> Appended | Duplicate | Reject:
-        """Decides on and stores one validated batch. Raises `StorageError`, `KafkaError`."""
+        """Decides on and stores one validated batch; see `Log.append`. Raises `StorageError`, `KafkaError`."""
         if not self._membership.takes_records:
             raise KafkaError(
                 ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.name} is about to have another leader"
             )
-        result = self.log.append(batch, header, self.leader_epoch, now_ms)
+        result = self.log.append(batch, header, self.leader_epoch, now_ms, log_append_ms)
         if isinstance(result, Appended):
             self._on_dirty(self)
             if self._waiting_for_append:

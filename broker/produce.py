@@ -80,6 +80,9 @@ class Write(NamedTuple):
     request: Request
     acks: int
     now_ms: int
+    """The time of day."""
+    steady_ms: int
+    """The same moment by the data directory's clock (`clock.py`)."""
 
 
 def produce_batch(
@@ -120,7 +123,7 @@ def _append(
     index = partition.index
     decisions = write.broker.decisions
     before = window_of(partition, header.producer_id) if decisions.is_followed else None
-    result = partition.append(records, header, write.now_ms)
+    result = partition.append(records, header, write.steady_ms, write.now_ms)
     if header.has_producer_id:
         decisions.record(
             write.request, partition, header, result, write.now_ms, window_before=before

@@ -8,6 +8,9 @@ Invariant: the producer state is that of all batches below `log_end_offset`.
 Invariant: everything below `recovery_point` has been synced.
 Invariant: once segments were deleted, the producer state as of the first base offset is on disk.
 
+Times are the data directory's own clock (`clock_checkpoint.py`), which nobody sets, so that no step
+of the wall clock makes a producer idle. The time of day stamps and deletes records, nothing else.
+
 Single owner: every method is called from one thread; only `PendingFlush.run` may run in another.
 Called by the broker's partitions and `log_directory.py`. Knows nothing of leaders, followers and
 the high watermark beyond what it is told.
@@ -178,10 +181,16 @@ class Log:
     # Appending
 
     def append(
-        self, batch: Buffer, header: BatchHeader, leader_epoch: int, now_ms: int
+        self,
+        batch: Buffer,
+        header: BatchHeader,
+        leader_epoch: int,
+        now_ms: int,
+        log_append_ms: int | None = None,
     ) -> Appended | Duplicate | Reject:
         """Takes one validated client batch; `batch` is not kept.
 
+        `log_append_ms` is the time of day that LogAppendTime stamps, `now_ms` where none is given.
         Raises `KafkaError` RECORD_LIST_TOO_LARGE for a batch that fits no segment, `StorageError`
         where the disk fails; the log is then what it was.
         """
@@ -197,8 +206,8 @@ class Log:
                 return decision
         log_append_time = -1
         if config.log_append_time:
-            log_append_time = now_ms
-            batch = with_log_append_time(batch, header, now_ms)
+            log_append_time = now_ms if log_append_ms is None else log_append_ms
+            batch = with_log_append_time(batch, header, log_append_time)
             header = read_header(batch)
         base_offset = self.log_end_offset
         last_offset = base_offset + header.last_offset_delta
@@ -473,6 +482,7 @@ class Log:
     def delete_old_segments(self, now_ms: int, high_watermark: int | None = None) -> int:
         """Removes segments that outlived retention or lie below the log start; returns how many.
 
+        `now_ms` is the time of day, which retention compares with the times of records.
         Only what is flushed, and below `high_watermark` where one is given, goes; and only up to a
         base offset whose producer snapshot is on disk. A written segment that has expired is
         rolled, and goes next time.
@@ -486,7 +496,7 @@ class Log:
             self._fs, self._segments, self.log_start_offset, self.config, now_ms
         )
         if expired == len(self._segments):
-            self.roll(now_ms)
+            self.roll()
         count = self._count_removable(expired, high_watermark)
         if count:
             self.advance_log_start(self._segments.base_offsets[count])

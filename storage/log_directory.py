@@ -28,6 +28,7 @@ from functools import partial
 from typing import Final
 
 from storage import paths
+from storage.clock_checkpoint import ClockReading, last_reading, write_clock
 from storage.directory_checkpoints import DirectoryCheckpoints, PendingCheckpoint
 from storage.file_system import CorruptLogError, FileLock, FileSystem, StorageError
 from storage.log import Log
@@ -334,7 +335,17 @@ class LogDirectory:
             with contextlib.suppress(StorageError):
                 self._fs.remove(paths.join(self.path, paths.BOOT_ID))
 
-    def close(self, high_watermarks: dict[Partition, int]) -> None:
+    def last_clock(self) -> ClockReading | None:
+        """Where the directory's clock goes on; None in a new directory."""
+        return last_reading(self._fs, self.path)
+
+    def save_clock(self, reading: ClockReading) -> None:
+        """Keeps the reading for the next start. Raises `StorageError`."""
+        write_clock(self._fs, self.path, reading)
+
+    def close(
+        self, high_watermarks: dict[Partition, int], clock: ClockReading | None = None
+    ) -> None:
         """Closes every log and releases the lock; a clean shutdown unless something failed.
 
         After a failure nothing more is written. Raises the first `StorageError` of the closing itself, after closing what can be closed.
@@ -348,6 +359,8 @@ class LogDirectory:
         try:
             if self.failure is None and not any(log.failure for log in self.logs.values()):
                 self.checkpoint(high_watermarks)
+                if clock is not None:
+                    self.save_clock(clock)
                 marker = b"" if self._is_vouched_for else _TAIL_UNSAFE
                 self._fs.write_atomic(paths.join(self.path, paths.CLEAN_SHUTDOWN), marker)
         finally:

@@ -3,7 +3,7 @@
     data_dir/
         .lock  .clean-shutdown  .boot-id  meta.properties
         recovery-point-offset-checkpoint  replication-offset-checkpoint
-        log-start-offset-checkpoint
+        log-start-offset-checkpoint  clock-checkpoint
         <topic>-<partition>/
             partition.metadata  leader-epoch-checkpoint
             00000000000000000000.log  .index  .timeindex    (20 digits: the segment's base offset)
@@ -12,7 +12,7 @@
         <topic>-<partition>.<32 hex digits>-delete/         (on its way out)
         <topic>-<partition>.<32 hex digits>-stray/          (set aside: records that were never flushed)
 
-The names are Kafka's. Pure strings: touches no file.
+The names are Kafka's, but for `clock-checkpoint`. Pure strings: touches no file.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ HIGH_WATERMARK_CHECKPOINT: Final = "replication-offset-checkpoint"
 LOG_START_CHECKPOINT: Final = "log-start-offset-checkpoint"
 PARTITION_METADATA: Final = "partition.metadata"
 LEADER_EPOCH_CHECKPOINT: Final = "leader-epoch-checkpoint"
+CLOCK_CHECKPOINT: Final = "clock-checkpoint"
 REPLACEMENT: Final = "replacement.snapshot"
 
 LOG: Final = ".log"

@@ -5,9 +5,9 @@ Leased ids (`protocol/leases.py`) are known to last: they are kept for longer, a
 them. So they stand in an order of their own, and expiry and eviction take from the front of an
 order without a scan.
 
-Where the wall clock steps back, a young time can stand behind an old one; the front is never
-skipped, so an entry may then expire late, by as much as the clock went back, and never early. An
-entry past its time that no sweep has removed yet still counts, as in Kafka.
+Times are the data directory's own clock (`clock_checkpoint.py`). A crash can take up to a minute of it,
+so a young time can follow an old one; the front is never skipped, so an entry may then expire late, and
+never early. An entry past its time that no sweep has removed yet still counts, as in Kafka.
 
 Invariant: a leased id is not forgotten before `leased_expiration_ms` after its last append.
 

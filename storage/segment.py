@@ -58,7 +58,7 @@ class Segment:
         self.next_offset = base_offset
         self.indexes = SegmentIndexes(fs, file, base_offset, config.index_interval_bytes)
         self._created_ms: int | None = None
-        """When this process created the file; None for a file that it found."""
+        """When this process created the file, or first asked for the age of one that it found."""
         self._first_timestamp: int | None = None
         """The first batch's max timestamp, once it was needed."""
 
@@ -160,7 +160,7 @@ class Segment:
         if self._first_timestamp >= 0:
             return header.max_timestamp - self._first_timestamp
         if self._created_ms is None:
-            self._created_ms = self._fs.modified_ms(self.file.path)
+            self._created_ms = now_ms
         return now_ms - self._created_ms
 
     def headers_from(self, offset: int) -> Iterator[PlacedHeader]:

@@ -150,7 +150,7 @@ class _Pages:
                 "topic": topic,
                 "partition": index,
                 "count": len(producers),
-                "producers": [producer_document(*item) for item in listed],
+                "producers": [producer_document(*item, self._broker.clock) for item in listed],
             }
         )
 

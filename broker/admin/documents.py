@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from broker.admin.view import BrokerView, PartitionView
 from broker.decision_events import Event, FaultHit, Outcome
 from protocol.dedup import BatchMetadata, ProducerEntry
+
+if TYPE_CHECKING:
+    from broker.clock import Clock
 
 
 def ready_document(broker: BrokerView) -> dict[str, Any]:
@@ -53,14 +56,14 @@ def _partition_document(index: int, partition: PartitionView) -> dict[str, Any]:
     }
 
 
-def producer_document(producer_id: int, entry: ProducerEntry) -> dict[str, Any]:
+def producer_document(producer_id: int, entry: ProducerEntry, clock: Clock) -> dict[str, Any]:
     """One producer with its whole window, oldest batch first."""
     return {
         "producer_id": producer_id,
         "producer_epoch": entry.producer_epoch,
         "last_sequence": entry.last_sequence,
         "last_timestamp": entry.last_timestamp,
-        "last_append_ms": entry.last_append_ms,
+        "last_append_ms": clock.to_wall_ms(entry.last_append_ms),
         "window": [_batch_document(batch) for batch in entry.batches],
     }
 

@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Mapping
 from typing import Protocol
 
+from broker.clock import Clock
 from broker.config import Config
 from broker.decisions import Decisions
 from broker.faults.faults import Faults
@@ -65,6 +66,8 @@ class BrokerView(Protocol):
 
     @property
     def config(self) -> Config: ...
+    @property
+    def clock(self) -> Clock: ...
     @property
     def cluster_id(self) -> str: ...
     @property

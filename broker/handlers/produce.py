@@ -47,7 +47,7 @@ API = Api(
 def handle(request: Request, broker: Broker) -> Outcome:
     """Appends every batch at once; waits afterwards, and only where the acknowledgement has to."""
     body: ProduceRequest = request.body
-    write = Write(broker, request, body.acks, broker.now_ms())
+    write = Write(broker, request, body.acks, broker.now_ms(), broker.clock.steady_ms())
     refused = _refuse_transactions(body)
     repeated = _listed_twice(body.topics)
     topics: list[TopicProduced] = []

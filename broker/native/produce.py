@@ -48,7 +48,13 @@ def _produce(message: Produce, peer: Peer, broker: Broker) -> PartitionProduced 
     if is_transactional(message.batch):
         return TRANSACTIONS_REFUSED._replace(partition=message.partition)
     header = RequestHeader(API.key, API.version_max, message.correlation_id, peer.client_id, 0)
-    write = Write(broker, Request(header, message, peer), message.acks, broker.now_ms())
+    write = Write(
+        broker,
+        Request(header, message, peer),
+        message.acks,
+        broker.now_ms(),
+        broker.clock.steady_ms(),
+    )
     return produce_batch(write, message.topic, message.partition, message.batch)
 
 

@@ -14,6 +14,7 @@ from storage.producer_state import ProducerStates
 
 if TYPE_CHECKING:
     from broker.broker import Broker
+    from broker.clock import Clock
 
 
 def handle(message: ProducerState, _peer: Peer, broker: Broker) -> dict[str, Any]:
@@ -23,7 +24,8 @@ def handle(message: ProducerState, _peer: Peer, broker: Broker) -> dict[str, Any
         "producer_count": len(producers),
         "window": producers.window,
         "producers": [
-            _entry(producer_id, entry) for producer_id, entry in _chosen(message, producers)
+            _entry(producer_id, entry, broker.clock)
+            for producer_id, entry in _chosen(message, producers)
         ],
     }
 
@@ -37,11 +39,11 @@ def _chosen(
     return [] if entry is None else [(message.producer_id, entry)]
 
 
-def _entry(producer_id: int, entry: ProducerEntry) -> dict[str, Any]:
+def _entry(producer_id: int, entry: ProducerEntry, clock: Clock) -> dict[str, Any]:
     return {
         "producer_id": producer_id,
         "producer_epoch": entry.producer_epoch,
-        "last_append_ms": entry.last_append_ms,
+        "last_append_ms": clock.to_wall_ms(entry.last_append_ms),
         "batches": [
             {
                 "base_sequence": batch.base_sequence,

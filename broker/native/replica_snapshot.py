@@ -39,5 +39,5 @@ def handle(message: ReplicaSnapshot, _peer: Peer, broker: Broker) -> dict[str, A
         position=chunk.position,
         data=chunk.data,
         log_start_offset=partition.log.log_start_offset,
-        now_ms=broker.environment.now_ms(),
+        now_ms=broker.clock.steady_ms(),
     ).to_answer()

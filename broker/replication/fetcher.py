@@ -55,6 +55,7 @@ class FetcherContext:
     """Where a broker's native port is; None while it is not registered."""
     peers: Peers
     now_ms: Callable[[], int]
+    """The data directory's clock, by which producers are idle."""
     metrics: Metrics
     on_failure: Callable[[StorageError], None]
 

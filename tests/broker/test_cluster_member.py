@@ -23,7 +23,7 @@ from broker.coordination.node_data import (
 from broker.coordination.node_tree import CoordinationError
 from broker.coordination.registration import BrokerIdInUseError, decode_broker
 from broker.coordination.topic import NewTopic
-from broker.environment import Environment, wall_clock_ms
+from broker.environment import Environment, monotonic_ms, wall_clock_ms
 from broker.handlers import find_coordinator, metadata
 from broker.replication.peers import TcpPeers
 from protocol.errors import ErrorCode, KafkaError
@@ -53,6 +53,7 @@ class Member:
             now_ms=wall_clock_ms,
             rng=rng,
             new_uuid=lambda: uuid.UUID(int=rng.getrandbits(128)),
+            monotonic_ms=monotonic_ms,
         )
         config = Config(
             data_dir="/data",

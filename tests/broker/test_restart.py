@@ -9,14 +9,18 @@ from typing import Any
 import pytest
 
 from broker.broker import Broker
+from broker.clock import CONFIRMATION_MS
 from broker.config import Address, Config
 from broker.coordination.node_tree import NodeTree
 from broker.coordination.topic import NewTopic
 from broker.environment import Environment
 from broker.partition import Partition
+from broker.produce import ACKS_ALL, Stored, Write, produce_batch
 from broker.replication.peers import TcpPeers
+from broker.request import Peer, Request
 from broker.topic_config import to_log_config
 from protocol.dedup import Duplicate, Reject, UnknownProducerId
+from protocol.headers import RequestHeader
 from protocol.record_batch import read_header
 from storage.log import Appended, Log
 from storage.log_config import LogConfig
@@ -27,6 +31,8 @@ from tests.storage.one_log import NOW_MS
 
 ENDPOINTS = {"PLAINTEXT": Address("127.0.0.1", 1), "NATIVE": Address("127.0.0.1", 2)}
 STAND_ALONE, CLUSTER = "embedded", "zookeeper://memory"
+HOUR_MS = 3_600_000
+REQUEST = Request(RequestHeader(0, 9, 1, "test", 0), None, Peer(1, "10.0.0.1:5000"))
 WRAP = 2**31 - 8
 """The first sequence of a run that goes across the wrap."""
 
@@ -37,13 +43,15 @@ class Host:
     def __init__(self, coordinator: str, **settings: Any) -> None:
         self.server = MemoryTree()
         self.disk = MemoryFileSystem()
+        self.wall_ms = NOW_MS
+        self.up_ms = 77_000
         self.config = Config(data_dir="/data", coordinator=coordinator, **settings)
         self.broker: Broker | None = None
 
     async def start(self) -> Broker:
         """Starts a broker; the one before has to be gone."""
         tree = self.server.connect()
-        tree.session_timeout_s = 0.1
+        tree.session_timeout_s = 10.0
 
         async def open_tree(_config: Config) -> NodeTree:
             return tree
@@ -53,7 +61,8 @@ class Host:
             file_system=self.disk,
             open_tree=open_tree,
             open_peers=TcpPeers,
-            now_ms=lambda: NOW_MS,
+            now_ms=lambda: self.wall_ms,
+            monotonic_ms=lambda: self.up_ms,
             rng=rng,
             new_uuid=lambda: uuid.UUID(int=rng.getrandbits(128)),
         )
@@ -77,6 +86,28 @@ class Host:
         if not is_clean:
             self.disk = killed
         await self.start()
+
+    def run(self, for_ms: int) -> None:
+        """Time passes."""
+        self.wall_ms += for_ms
+        self.up_ms += for_ms
+
+    async def produce(self, sequence: int) -> int:
+        """Sends one batch of one record to `orders`, whose offset is answered."""
+        assert self.broker is not None
+        await self.led("orders")
+        batch = make_batch(producer_id=1, epoch=0, sequence=sequence, timestamp=NOW_MS)
+        write = Write(
+            self.broker, REQUEST, ACKS_ALL, self.broker.now_ms(), self.broker.clock.steady_ms()
+        )
+        outcome = produce_batch(write, "orders", 0, batch)
+        assert isinstance(outcome, Stored), outcome
+        return outcome.produced.base_offset
+
+    async def keep_house(self) -> None:
+        """What a broker does every few seconds."""
+        assert self.broker is not None
+        await self.broker._housekeep()
 
 
 def _offset_of_original(answer: Appended | Duplicate | Reject) -> int:
@@ -136,5 +167,74 @@ async def test_a_log_is_opened_with_all_that_its_topic_sets(
     monkeypatch.setattr(Log, "open", open_log)
     await host.restart(is_clean=True)
     assert opened == [("/data/orders-0", to_log_config(host.config, overrides))]
+    assert host.broker is not None
+    await host.broker.stop()
+
+
+@pytest.mark.parametrize("coordinator", [STAND_ALONE, CLUSTER])
+@pytest.mark.parametrize("steps_h", [(25,), (-25,), (25, -25), (-25, 25), (25, 25, -100, 200)])
+async def test_a_step_of_the_wall_clock_makes_no_producer_unknown(
+    coordinator: str, steps_h: tuple[int, ...]
+) -> None:
+    """Nor does a restart after each step: a repeat is answered with the original's offset."""
+    host = Host(coordinator)
+    broker = await host.start()
+    await broker.create_topic(NewTopic(name="orders", config={"retention.ms": "-1"}))
+    offsets = [await host.produce(sequence) for sequence in range(5)]
+    for is_clean in (None, True, False):
+        for step_h in steps_h:
+            host.wall_ms += step_h * HOUR_MS
+            await host.keep_house()
+            assert await host.produce(4) == offsets[4]
+            host.run(60_000)
+            await host.keep_house()
+            if is_clean is not None:
+                await host.restart(is_clean=is_clean)
+        assert [await host.produce(sequence) for sequence in range(5)] == offsets
+    assert host.broker is not None
+    await host.broker.stop()
+
+
+async def test_a_step_of_the_wall_clock_deletes_no_segments_at_once() -> None:
+    """Eight days forward, with a retention of seven: what is there stays until the step has lasted."""
+    host = Host(STAND_ALONE)
+    broker = await host.start()
+    await broker.create_topic(NewTopic(name="orders", config={"segment.bytes": "300"}))
+    for sequence in range(10):
+        await host.produce(sequence)
+    partition = await host.led("orders")
+    partition.log.flush()
+    host.wall_ms += 8 * 24 * HOUR_MS
+    await host.keep_house()
+    host.run(CONFIRMATION_MS - 1)
+    await host.keep_house()
+    await host.restart(is_clean=True)
+    await host.keep_house()
+    partition = await host.led("orders")
+    assert partition.log.log_start_offset == 0
+    host.run(CONFIRMATION_MS)
+    await host.keep_house()
+    assert partition.log.log_start_offset > 0
+    assert host.broker is not None
+    await host.broker.stop()
+
+
+async def test_producers_expire_after_the_time_that_brokers_ran() -> None:
+    """Across restarts too: the directory keeps its clock, which stands still in between."""
+    host = Host(STAND_ALONE, producer_id_expiration_ms=HOUR_MS)
+    broker = await host.start()
+    await broker.create_topic(NewTopic(name="orders"))
+    await host.produce(0)
+    await host.restart(is_clean=True)
+    for _ in range(2):
+        host.run(HOUR_MS // 2 - 60_000)
+        await host.keep_house()
+        host.wall_ms += 10 * HOUR_MS  # while no broker runs
+        await host.restart(is_clean=True)
+        await host.keep_house()
+        assert len((await host.led("orders")).log.producers) == 1
+    host.run(3 * 60_000)
+    await host.keep_house()
+    assert len((await host.led("orders")).log.producers) == 0
     assert host.broker is not None
     await host.broker.stop()

@@ -39,7 +39,8 @@ STORM: Final = Weather(
     late_s=60.0,
     break_probability=0.02,
 )
-CLOCK_JUMP_MS_MAX: Final = 3_600_000
+CLOCK_JUMP_MS_MAX: Final = 30 * 24 * 3_600_000
+"""More than producers and records are kept for."""
 
 
 def _machine(cluster: Cluster, rng: Random) -> Machine:

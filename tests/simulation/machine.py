@@ -210,6 +210,7 @@ class Machine:
             now_ms=self.now_ms,
             rng=rng,
             new_uuid=lambda: uuid.UUID(int=rng.getrandbits(128), version=4),
+            monotonic_ms=lambda: round(self._network.loop.time() * 1000),
         )
 
 

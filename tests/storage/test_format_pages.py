@@ -16,6 +16,7 @@ import pytest
 
 from protocol.record_batch import MAGIC_POSITION, leader_stamp, read_header
 from protocol.records import Record, build_batch
+from storage.clock_checkpoint import ClockReading
 from storage.log_config import LogConfig
 from storage.log_directory import LogDirectory
 from storage.segment import Segment
@@ -81,9 +82,10 @@ def test_data_directory_page_shows_what_is_written(fs: MemoryFileSystem) -> None
         cluster_id="AAECAwQFBgcICQoLDA0ODw",
     )
     directory.create("orders", 0, TOPIC_ID, LogConfig(), now_ms=0)
+    directory.save_clock(ClockReading(1_795_225_533_353, 1_795_398_333_353))
     written = [
         fs.read_bytes(f"{DATA_DIR}/{name}")
-        for name in ("meta.properties", "orders-0/partition.metadata")
+        for name in ("clock-checkpoint", "meta.properties", "orders-0/partition.metadata")
     ]
     assert written == examples("data-directory.md")
 

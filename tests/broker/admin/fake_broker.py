@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from dataclasses import dataclass, field
 
+from broker.clock import Clock
 from broker.config import Config
 from broker.decisions import Decisions
 from broker.memory_budget import MemoryBudget
@@ -47,6 +48,7 @@ class FakeBroker:
 
     def __init__(self) -> None:
         self.config = Config()
+        self.clock = Clock(lambda: 0, lambda: 0, None)
         self.cluster_id = "cluster"
         self.metrics = Metrics()
         self.request_memory = MemoryBudget(self.config.request_size_max)

@@ -52,7 +52,7 @@ class FakeBroker:
 
     log: FakeLog = field(default_factory=FakeLog)
     failures: list[Exception] = field(default_factory=list)
-    environment: Any = field(default_factory=lambda: SimpleNamespace(now_ms=lambda: NOW_MS))
+    clock: Any = field(default_factory=lambda: SimpleNamespace(steady_ms=lambda: NOW_MS))
 
     def find_partition(self, topic_id: uuid.UUID, index: int) -> FakeBroker:
         if (topic_id, index) != (TOPIC_ID, 0):

@@ -1,0 +1,142 @@
+"""The broker's two clocks: one that nobody can set, and the time of day as far as it is trusted.
+
+A machine's wall clock is set: by NTP after a boot without a network, by hand, by a restored virtual
+machine. Two things must not follow a step of it, because they forget:
+
+* Idle producers expire by `steady_ms`, the clock of the data directory. It advances with the system's
+  monotonic clock, goes on at the next start where the last process left it, and stands still while no
+  broker runs or the machine sleeps: time in which no producer could have sent its repeat.
+* Old segments are deleted by `trusted_wall_ms`. It follows small corrections, and steps back at once;
+  a step forward counts only once the clock has gone on from there for `CONFIRMATION_MS`.
+
+Record timestamps, LogAppendTime, log lines and answers show the wall clock as it is.
+
+Invariant: `trusted_wall_ms` is never ahead of the wall clock by more than a correction.
+
+Why: `docs/decisions/clocks.md`. Called by `broker.py`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from storage.clock_checkpoint import ClockReading
+
+logger = logging.getLogger(__name__)
+
+CORRECTION_MS_MAX: Final = 1_000
+"""Between two observations; anything more is a step."""
+CONFIRMATION_MS: Final = 3_600_000
+"""How long a step forward has to last before segments are deleted by it."""
+STOP_MS_MAX: Final = 3_600_000
+"""A stop as long as this, by the wall clock, is taken for what it seems to be."""
+LONG_STOP_MS: Final = 24 * 3_600_000
+"""A stop longer than this, by the wall clock, is worth a warning."""
+_RETENTION_WAITS: Final = (
+    f", old segments only after it has gone on for {timedelta(milliseconds=CONFIRMATION_MS)}"
+)
+
+
+class Clock:
+    """The clocks of one process. `observe` has to be called every few seconds."""
+
+    def __init__(
+        self,
+        wall_ms: Callable[[], int],
+        monotonic_ms: Callable[[], int],
+        last: ClockReading | None,
+    ) -> None:
+        """Goes on from `last`, the reading that the data directory holds; None in a new one."""
+        now_ms = wall_ms()
+        self.steps_total = 0
+        """Steps of the wall clock since the start."""
+        self._read_wall_ms = wall_ms
+        self._monotonic_ms = monotonic_ms
+        start_ms = now_ms if last is None else last.steady_ms
+        self._steady_offset_ms = start_ms - monotonic_ms()
+        self._wall_ahead_ms = now_ms - start_ms
+        """How far the wall clock was ahead of the steady one when it was last observed."""
+        self._trusted_ahead_ms = self._wall_ahead_ms
+        self._stepped_ms: int | None = None
+        """When the step forward that is not trusted yet was observed, by the steady clock."""
+        if last is not None:
+            self._resume(last, now_ms)
+
+    def steady_ms(self) -> int:
+        """The data directory's clock: for how long anything lasted while a broker ran."""
+        return self._monotonic_ms() + self._steady_offset_ms
+
+    def trusted_wall_ms(self) -> int:
+        """The time of day, without a step forward that has not lasted yet."""
+        return self.steady_ms() + self._trusted_ahead_ms
+
+    def to_wall_ms(self, steady_ms: int) -> int:
+        """The time of day of a moment by the steady clock, if no broker had stopped since."""
+        return steady_ms + self._wall_ahead_ms
+
+    def reading(self) -> ClockReading:
+        """What the data directory is to keep for the next start."""
+        steady_ms = self.steady_ms()
+        return ClockReading(steady_ms, steady_ms + self._trusted_ahead_ms)
+
+    def observe(self) -> None:
+        """Notices and logs a step of the wall clock since the last call."""
+        steady_ms = self.steady_ms()
+        before_ms, self._wall_ahead_ms = self._wall_ahead_ms, self._read_wall_ms() - steady_ms
+        step_ms = self._wall_ahead_ms - before_ms
+        if abs(step_ms) > CORRECTION_MS_MAX:
+            self.steps_total += 1
+            logger.warning(
+                "the wall clock stepped %s by %s, or the machine was suspended: idle producers do "
+                "not expire by it%s",
+                "forward" if step_ms > 0 else "back",
+                timedelta(milliseconds=abs(step_ms)),
+                _RETENTION_WAITS if step_ms > 0 else "",
+            )
+            self._stepped_ms = steady_ms
+        self._follow(steady_ms)
+
+    def _follow(self, steady_ms: int) -> None:
+        """Trusts the wall clock where that is behind, near, or has been going on for long."""
+        lead_ms = self._wall_ahead_ms - self._trusted_ahead_ms
+        has_lasted = self._stepped_ms is None or steady_ms - self._stepped_ms >= CONFIRMATION_MS
+        if has_lasted and lead_ms > CORRECTION_MS_MAX:
+            logger.info(
+                "the wall clock has gone on for %s since its step: old segments are deleted by it again",
+                timedelta(milliseconds=CONFIRMATION_MS),
+            )
+        if has_lasted or lead_ms <= CORRECTION_MS_MAX:
+            self._trusted_ahead_ms = self._wall_ahead_ms
+            self._stepped_ms = None
+
+    def _resume(self, last: ClockReading, now_ms: int) -> None:
+        """Compares the wall clock with that of the last process; logs what cannot be, or may not."""
+        stop_ms = now_ms - last.wall_ms
+        if stop_ms > STOP_MS_MAX:
+            self._trusted_ahead_ms = last.wall_ms - last.steady_ms
+            self._stepped_ms = last.steady_ms
+        if stop_ms < -CORRECTION_MS_MAX:
+            logger.warning(
+                "the wall clock shows %s, but a broker ran on this data directory at %s: one of the "
+                "two is wrong; idle producers do not expire by it",
+                _time(now_ms),
+                _time(last.wall_ms),
+            )
+        elif stop_ms > LONG_STOP_MS:
+            logger.warning(
+                "the wall clock shows %s, and a broker last ran on this data directory at %s: unless "
+                "it was stopped for %s the clock is wrong; idle producers do not expire by it%s",
+                _time(now_ms),
+                _time(last.wall_ms),
+                timedelta(milliseconds=stop_ms),
+                _RETENTION_WAITS,
+            )
+
+
+def _time(ms: int) -> str:
+    return (datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=ms)).isoformat(
+        sep=" ", timespec="seconds"
+    )
