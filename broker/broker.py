@@ -33,6 +33,7 @@ from broker.faults.faults import Faults
 from broker.flusher import Flusher
 from broker.membership import Membership, StandAlone
 from broker.memory_budget import MemoryBudget
+from broker.metadata_rows import MetadataRows
 from broker.metrics import Metrics
 from broker.partition import Partition
 from broker.partitions import Partitions
@@ -70,6 +71,7 @@ class Broker:
         self.request_memory = MemoryBudget(config.request_size_max)
         self.unsent_answers = UnsentAnswers(UNSENT_BYTES_MAX)
         self.decisions = Decisions(self.metrics)
+        self.metadata_rows = MetadataRows(self)
         self.partitions: dict[tuple[str, int], Partition] = {}
         """The replicas on this broker, by topic and index."""
         self.now_ms = environment.now_ms

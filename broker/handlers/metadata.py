@@ -10,14 +10,20 @@ topics asked for by id. A topic that asking creates is answered when its partiti
 from __future__ import annotations
 
 import uuid
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from broker.authorized_operations import cluster_operations, topic_operations
-from broker.coordination.node_data import NO_LEADER, PartitionState
 from broker.coordination.topic_names import check_topic_name
+from broker.metadata_rows import PACKED_AT_ONCE, partition_rows
 from broker.request import Answer, Outcome, Request
 from protocol.errors import ErrorCode, KafkaError
+from protocol.metadata_response import (
+    BrokerRow,
+    PartitionRow,
+    encode_metadata_response,
+    encode_topic,
+)
 from protocol.registry import Api
 
 if TYPE_CHECKING:
@@ -25,10 +31,6 @@ if TYPE_CHECKING:
     from broker.coordination.topic import Topic
 
 API = Api(key=3, name="metadata", version_min=0, version_max=12, flexible_from=9)
-
-
-_NEVER_LED: Final = PartitionState(leader=NO_LEADER, leader_epoch=0, isr=())
-"""Of a topic that is being created."""
 
 
 _TOPIC_IDS_FROM: Final = 12
@@ -42,86 +44,148 @@ class WantedTopic(NamedTuple):
     topic_id: uuid.UUID | None = None
 
 
+class MissingTopic(NamedTuple):
+    """A topic that is asked for and is not there, and why."""
+
+    name: str | None
+    topic_id: uuid.UUID | None
+    code: ErrorCode
+
+
+class _Asked(NamedTuple):
+    """What the answer depends on besides the topics."""
+
+    version: int
+    listener: str
+    of_cluster: bool
+    of_topics: bool
+
+
+Found = list["Topic | MissingTopic"]
+
+
 def handle(request: Request, broker: Broker) -> Outcome:
-    """Answers at once unless a topic has to be created."""
-    topics = request.body.topics
-    wants_all = topics is None or (request.version == 0 and not topics)
-    wanted = None if wants_all else [_wanted(topic) for topic in topics]
+    """Answers at once unless a topic has to be created, or much has to be packed."""
+    body = request.body
+    wants_all = body.topics is None or (request.version == 0 and not body.topics)
+    wanted = None if wants_all else [_wanted(topic) for topic in body.topics]
+    may_create = getattr(body, "allow_auto_topic_creation", True)
+    asked = _Asked(
+        version=request.version,
+        listener=request.peer.listener,
+        of_cluster=getattr(body, "include_cluster_authorized_operations", False),
+        of_topics=getattr(body, "include_topic_authorized_operations", False),
+    )
     if request.version < _TOPIC_IDS_FROM and any(
         topic.name is None or topic.topic_id is not None for topic in wanted or ()
     ):
-        return _refused(broker, wanted or (), request.peer.listener)
-    may_create = getattr(request.body, "allow_auto_topic_creation", True)
-    listener = request.peer.listener
-    answer = describe(broker, wanted, may_create=may_create, listener=listener)
-    of_cluster = getattr(request.body, "include_cluster_authorized_operations", False)
-    of_topics = getattr(request.body, "include_topic_authorized_operations", False)
-    if not of_cluster and not of_topics:
-        return answer
-    if isinstance(answer, dict):
-        return _with_operations(answer, of_cluster=of_cluster, of_topics=of_topics)
-    return _with_operations_later(answer, of_cluster=of_cluster, of_topics=of_topics)
-
-
-async def _with_operations_later(
-    answer: Awaitable[dict[str, Any]], *, of_cluster: bool, of_topics: bool
-) -> Answer:
-    return _with_operations(await answer, of_cluster=of_cluster, of_topics=of_topics)
-
-
-def _with_operations(
-    answer: dict[str, Any], *, of_cluster: bool, of_topics: bool
-) -> dict[str, Any]:
-    """Adds what the client may do; to a topic's row if the topic has a name, known or not."""
-    topics = [
-        {
-            **row,
-            "topic_authorized_operations": topic_operations(asked=of_topics and bool(row["name"])),
-        }
-        for row in answer["topics"]
-    ]
-    operations = cluster_operations(asked=of_cluster)
-    return {**answer, "topics": topics, "cluster_authorized_operations": operations}
-
-
-def _refused(broker: Broker, wanted: Sequence[WantedTopic], listener: str) -> dict[str, Any]:
-    """As Kafka: every topic of the request is refused; a name that is null comes back empty."""
-    rows = [
-        _missing(topic.name or "", ErrorCode.INVALID_REQUEST, topic.topic_id) for topic in wanted
-    ]
-    return _answer(broker, listener, rows)
+        return _packed(broker, _refused(wanted or ()), asked)
+    found = _find_all(broker, wanted, may_create=may_create)
+    if not isinstance(found, list):
+        return _packed_later(broker, found, asked)
+    if broker.metadata_rows.count_missing(_topics(found), asked.version) <= PACKED_AT_ONCE:
+        return _packed(broker, found, asked)
+    return _packed_in_slices(broker, found, asked)
 
 
 def _wanted(topic: Any) -> WantedTopic:
     return WantedTopic(topic.name, getattr(topic, "topic_id", None))
 
 
+def _refused(wanted: Sequence[WantedTopic]) -> Found:
+    """As Kafka: every topic of the request is refused; a name that is null comes back empty."""
+    return [
+        MissingTopic(topic.name or "", topic.topic_id, ErrorCode.INVALID_REQUEST)
+        for topic in wanted
+    ]
+
+
+def _topics(found: Found) -> Iterator[Topic]:
+    return (one for one in found if not isinstance(one, MissingTopic))
+
+
+async def _packed_later(broker: Broker, found: Awaitable[Found], asked: _Asked) -> Answer:
+    return await _packed_in_slices(broker, await found, asked)
+
+
+async def _packed_in_slices(broker: Broker, found: Found, asked: _Asked) -> Answer:
+    await broker.metadata_rows.prepare(_topics(found), asked.version)
+    return _packed(broker, found, asked)
+
+
+def _packed(broker: Broker, found: Found, asked: _Asked) -> bytes:
+    """The body of the answer; operations are told of a topic that has a name, known or not."""
+    return encode_metadata_response(
+        asked.version,
+        brokers=[
+            BrokerRow(broker_id, address.host, address.port)
+            for broker_id, address in broker.addresses(asked.listener).items()
+        ],
+        cluster_id=broker.cluster_id,
+        controller_id=broker.controller_id,
+        topics=[
+            (
+                _packed_topic(broker, one, asked.version),
+                topic_operations(asked=asked.of_topics and bool(one.name)),
+            )
+            for one in found
+        ],
+        cluster_operations=cluster_operations(asked=asked.of_cluster),
+    )
+
+
+def _packed_topic(broker: Broker, topic: Topic | MissingTopic, version: int) -> bytes:
+    if isinstance(topic, MissingTopic):
+        return encode_topic(
+            version,
+            error_code=topic.code,
+            name=topic.name,
+            topic_id=topic.topic_id,
+            partition_count=0,
+            partitions=(),
+        )
+    return broker.metadata_rows.packed(topic, version)
+
+
 def describe(
     broker: Broker, wanted: Sequence[WantedTopic] | None, *, may_create: bool, listener: str
 ) -> dict[str, Any] | Awaitable[dict[str, Any]]:
-    """The answer for either port; None asks for all topics. Addresses are those of `listener`."""
+    """The answer as plain values; None asks for all topics. Addresses are those of `listener`."""
+    found = _find_all(broker, wanted, may_create=may_create)
+    if isinstance(found, list):
+        return _answer(broker, listener, found)
+    return _answer_later(broker, listener, found)
+
+
+async def _answer_later(broker: Broker, listener: str, found: Awaitable[Found]) -> dict[str, Any]:
+    return _answer(broker, listener, await found)
+
+
+def _find_all(
+    broker: Broker, wanted: Sequence[WantedTopic] | None, *, may_create: bool
+) -> Found | Awaitable[Found]:
+    """The topics that are asked for; None asks for all."""
     if wanted is None:
         topics = broker.registry.topics.values()
-        shown = [_topic(broker, topic) for topic in topics if not broker.is_coming(topic)]
-        return _answer(broker, listener, shown)
+        return [topic for topic in topics if not broker.is_coming(topic)]
     missing = [
         topic.name for topic in wanted if topic.name is not None and _find(broker, topic) is None
     ]
     if missing and may_create and broker.config.auto_create_topics_enable:
-        return _create_and_answer(broker, wanted, missing, listener)
-    return _answer(broker, listener, [_wanted_topic(broker, topic, {}) for topic in wanted])
+        return _create_and_find(broker, wanted, missing)
+    return [_find_or_say_why(broker, topic, {}) for topic in wanted]
 
 
-async def _create_and_answer(
-    broker: Broker, wanted: Sequence[WantedTopic], missing: list[str], listener: str
-) -> dict[str, Any]:
+async def _create_and_find(
+    broker: Broker, wanted: Sequence[WantedTopic], missing: list[str]
+) -> Found:
     failures: dict[str, KafkaError] = {}
     for name in dict.fromkeys(missing):
         try:
             await broker.auto_create_topic(name)
         except KafkaError as error:
             failures[name] = _for_clients(broker, error)
-    return _answer(broker, listener, [_wanted_topic(broker, topic, failures) for topic in wanted])
+    return [_find_or_say_why(broker, topic, failures) for topic in wanted]
 
 
 def _for_clients(broker: Broker, error: KafkaError) -> KafkaError:
@@ -148,17 +212,16 @@ def _find(broker: Broker, wanted: WantedTopic) -> Topic | None:
     return None if topic is None or broker.is_coming(topic) else topic
 
 
-def _wanted_topic(
+def _find_or_say_why(
     broker: Broker, wanted: WantedTopic, failures: dict[str, KafkaError]
-) -> dict[str, Any]:
+) -> Topic | MissingTopic:
     topic, name = _find(broker, wanted), wanted.name
     if topic is not None:
-        return _topic(broker, topic)
+        return topic
     if name is None:
-        return _missing(None, ErrorCode.UNKNOWN_TOPIC_ID, wanted.topic_id)
-    if name in failures:
-        return _missing(name, failures[name].code)
-    return _missing(name, _missing_code(name))
+        return MissingTopic(None, wanted.topic_id, ErrorCode.UNKNOWN_TOPIC_ID)
+    code = failures[name].code if name in failures else _missing_code(name)
+    return MissingTopic(name, None, code)
 
 
 def _missing_code(name: str) -> ErrorCode:
@@ -169,47 +232,31 @@ def _missing_code(name: str) -> ErrorCode:
     return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def _missing(name: str | None, code: ErrorCode, topic_id: Any = None) -> dict[str, Any]:
+def _topic(broker: Broker, topic: Topic | MissingTopic) -> dict[str, Any]:
+    partitions: Iterable[PartitionRow] = ()
+    if not isinstance(topic, MissingTopic):
+        partitions = partition_rows(topic, broker.opening(topic), broker.live_brokers)
     return {
-        "error_code": code,
-        "name": name,
-        "topic_id": topic_id,
-        "is_internal": False,
-        "partitions": (),
-    }
-
-
-def _topic(broker: Broker, topic: Topic) -> dict[str, Any]:
-    opening = broker.opening(topic)
-    return {
-        "error_code": ErrorCode.NONE,
+        "error_code": topic.code if isinstance(topic, MissingTopic) else ErrorCode.NONE,
         "name": topic.name,
         "topic_id": topic.topic_id,
         "is_internal": False,
         "partitions": [
-            _partition(broker, index, replicas, topic.states.get(index, _NEVER_LED))
-            for index, replicas in topic.assignment.items()
-            if index not in opening
+            {
+                "error_code": row.error_code,
+                "partition_index": row.partition_index,
+                "leader_id": row.leader_id,
+                "leader_epoch": row.leader_epoch,
+                "replica_nodes": row.replicas,
+                "isr_nodes": row.isr,
+                "offline_replicas": row.offline_replicas,
+            }
+            for row in partitions
         ],
     }
 
 
-def _partition(
-    broker: Broker, index: int, replicas: Sequence[int], state: PartitionState
-) -> dict[str, Any]:
-    has_leader = state.leader != NO_LEADER
-    return {
-        "error_code": ErrorCode.NONE if has_leader else ErrorCode.LEADER_NOT_AVAILABLE,
-        "partition_index": index,
-        "leader_id": state.leader,
-        "leader_epoch": state.leader_epoch,
-        "replica_nodes": replicas,
-        "isr_nodes": state.isr,
-        "offline_replicas": [one for one in replicas if one not in broker.live_brokers],
-    }
-
-
-def _answer(broker: Broker, listener: str, topics: list[dict[str, Any]]) -> dict[str, Any]:
+def _answer(broker: Broker, listener: str, found: Found) -> dict[str, Any]:
     return {
         "throttle_time": 0,
         "brokers": [
@@ -218,5 +265,5 @@ def _answer(broker: Broker, listener: str, topics: list[dict[str, Any]]) -> dict
         ],
         "cluster_id": broker.cluster_id,
         "controller_id": broker.controller_id,
-        "topics": topics,
+        "topics": [_topic(broker, one) for one in found],
     }

@@ -1,0 +1,73 @@
+"""Metadata of many partitions: packed once, in slices, and right after every change."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from broker.coordination.topic import NewTopic
+from broker.metadata_rows import PACKED_AT_ONCE
+from protocol import metadata_response
+from tests.support.in_process import Running
+from tests.support.raw_client import RawConnection
+
+
+async def partitions_of(kafka: RawConnection, version: int = 9) -> dict[str, list[int]]:
+    """Topic -> partitions, in an answer about all topics."""
+    response: Any = await kafka.call(
+        "metadata",
+        version,
+        topics=None,
+        allow_auto_topic_creation=False,
+        include_cluster_authorized_operations=False,
+        include_topic_authorized_operations=False,
+    )
+    return {
+        topic.name: [one.partition_index for one in topic.partitions] for topic in response.topics
+    }
+
+
+async def test_a_large_topic_is_packed_in_slices_and_once(
+    kafka: RawConnection, running: Running, monkeypatch: Any
+) -> None:
+    """Other requests come in between, and the next client gets the same bytes."""
+    broker, count = running.broker, 3 * PACKED_AT_ONCE + 1
+    await broker.create_topic(NewTopic(name="t", partitions=count))
+    packed: list[int] = []
+    encode = metadata_response.encode_partitions
+
+    def encode_some(version: int, rows: Any) -> bytes:
+        packed.append(len(rows))
+        return encode(version, rows)
+
+    monkeypatch.setattr("broker.metadata_rows.encode_partitions", encode_some)
+    assert await partitions_of(kafka) == {"t": list(range(count))}
+    assert packed == [PACKED_AT_ONCE] * 3 + [1]
+    assert await partitions_of(kafka) == {"t": list(range(count))}
+    assert sum(packed) == count
+
+
+async def test_what_is_kept_is_as_new_as_the_topic(kafka: RawConnection, running: Running) -> None:
+    """More partitions, a deletion, and another topic of the same name are told at once."""
+    broker = running.broker
+    await broker.create_topic(NewTopic(name="t", partitions=2))
+    assert await partitions_of(kafka) == {"t": [0, 1]}
+    await broker.create_partitions("t", 3)
+    assert await partitions_of(kafka) == {"t": [0, 1, 2]}
+    await broker.delete_topic("t")
+    assert await partitions_of(kafka) == {}
+    await broker.create_topic(NewTopic(name="t", partitions=1))
+    assert await partitions_of(kafka) == {"t": [0]}
+
+
+async def test_what_is_kept_is_bounded(running: Running, monkeypatch: Any) -> None:
+    """Topics come and go; what is packed of them does not grow for ever."""
+    monkeypatch.setattr("broker.metadata_rows.KEPT_BYTES_MAX", 200)
+    rows = running.broker.metadata_rows
+    for number in range(9):
+        await running.broker.create_topic(NewTopic(name=f"t{number}"))
+        topic = running.broker.registry.topics[f"t{number}"]
+        assert rows.count_missing([topic], 9) == 1
+        rows.packed(topic, 9)
+        assert rows._kept_bytes <= 200
+        assert rows._kept_bytes == sum(len(packed) for _, packed in rows._kept.values())
+    assert rows.count_missing([topic], 9) == 0
