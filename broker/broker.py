@@ -109,7 +109,12 @@ class Broker:
         )
         await self.registry.load()
         self.clock = Clock(self.now_ms, self.environment.monotonic_ms, self.logs.last_clock())
-        self.logs.open_logs(self.clock.steady_ms(), self._log_config)
+        self.logs.open_logs(
+            self.clock.steady_ms(),
+            self._log_config,
+            is_committed=self.config.log_flush is LogFlush.COMMIT,
+        )
+        self.metrics.recovered(log.recovery for log in self.logs.logs.values())
         self._partitions = Partitions(
             self.config,
             self.logs,
@@ -118,6 +123,7 @@ class Broker:
             now_ms=self.clock.steady_ms,
             on_failure=self.fail_storage,
         )
+        self._partitions.set_strays_aside()
         self.partitions = self._partitions.held
         self.membership = self._choose_membership()
         await self.membership.join(self._broker_info(endpoints))

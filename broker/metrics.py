@@ -8,9 +8,11 @@ there are no locks. Names end as Prometheus wants them: `_total` for what only g
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from protocol.record_batch import BatchHeader
+from storage.recovery import RecoveryReport
 
 
 @dataclass(slots=True)
@@ -44,6 +46,16 @@ class Metrics:
     faults: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
     """Times that a fault rule acted, by its action."""
 
+    # Found at the start, in the logs.
+    recovery_cuts_total: int = 0
+    """Logs that were cut: a torn write, or damage that an operator accepted."""
+    recovery_cut_bytes_total: int = 0
+    recovery_segments_removed_total: int = 0
+    recovery_snapshots_dropped_total: int = 0
+    """Producer snapshots that were damaged."""
+    recovery_producers_forgotten_total: int = 0
+    """Logs whose producers of deleted records are not known any more."""
+
     # In a cluster.
     isr_shrinks_total: int = 0
     isr_expands_total: int = 0
@@ -62,6 +74,15 @@ class Metrics:
     """Times that the session with the coordinator could not be proved."""
     elections: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
     """Decided by this broker as the controller: `clean`, or `unclean` (records may be lost)."""
+
+    def recovered(self, reports: Iterable[RecoveryReport]) -> None:
+        """Counts what opening the logs found."""
+        for report in reports:
+            self.recovery_cuts_total += bool(report.cut_reason)
+            self.recovery_cut_bytes_total += report.bytes_cut
+            self.recovery_segments_removed_total += report.segments_removed
+            self.recovery_snapshots_dropped_total += report.snapshots_damaged
+            self.recovery_producers_forgotten_total += report.producers_forgotten
 
     def appended(self, header: BatchHeader) -> None:
         """Counts one batch that was written."""

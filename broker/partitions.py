@@ -1,8 +1,9 @@
 """The partitions that this broker holds: opened, configured and given their roles as topics change.
 
-Listens to the topic registry. A partition is held where the assignment names this broker; what the
-disk holds beyond that is removed, and what it holds of a topic that was deleted and created again
-under the same name (another topic id) is removed before the new one is opened.
+Listens to the topic registry. A partition is held where the assignment names this broker. When a topic is
+deleted or a replica moved while the broker watches, its log is deleted. What the disk holds beyond that at
+the start is set aside (`storage/strays.py`): the topic was deleted meanwhile, or something is damaged; the
+broker cannot tell.
 
 Roles change at once, in the step in which the registry tells of them. Directories are made and removed
 beside the event loop, in the order of the events (`disk_queue.py`), a slice at a time; what a job
@@ -37,6 +38,7 @@ from storage.log import Log
 from storage.log_config import LogConfig
 from storage.log_directory import LogDirectory
 from storage.pending_removal import PendingRemoval
+from storage.properties_file import encode_uuid
 
 logger = logging.getLogger(__name__)
 
@@ -149,7 +151,7 @@ class Partitions:
         """
         self._membership = membership
         self._registry.listen(self._on_topic_event)
-        self._remove_strays()
+        self.set_strays_aside()
         for name in list(self._registry.topics):
             topic = self._registry.topics.get(name)
             if topic is not None:
@@ -179,14 +181,39 @@ class Partitions:
         await self._disk.close()
         await self._sweeper.close()
 
-    def _remove_strays(self) -> None:
-        """Logs of topics that were deleted, and replicas that were moved, while this broker was away."""
-        strays: dict[tuple[str, uuid.UUID], list[int]] = {}
-        for key, topic_id in self._logs.topic_ids.items():
-            if not self._is_wanted(key, topic_id):
-                strays.setdefault((key[0], topic_id), []).append(key[1])
-        for (name, topic_id), indexes in strays.items():
-            self._remove(name, topic_id, indexes)
+    def set_strays_aside(self) -> None:
+        """Sets aside the logs that do not belong here. Raises `StorageError`.
+
+        Before this broker joins: a replica that lacks its log must not count as in sync.
+        """
+        reasons = {
+            key: reason
+            for key, topic_id in self._logs.topic_ids.items()
+            if (reason := self._why_stray(*key, topic_id)) is not None
+        }
+        if any(self._lacks(*key) for key in reasons):
+            self._logs.doubt_tail()
+        self._logs.set_aside(reasons, now_ms=self._now_ms())
+
+    def _why_stray(self, name: str, index: int, topic_id: uuid.UUID) -> str | None:
+        """Why the log found on disk is not one of this broker's; None: it is."""
+        topic = self._registry.topics.get(name)
+        if topic is None:
+            return f"there is no topic {name} (it was deleted, or the coordinator lost it)"
+        if topic.topic_id != topic_id:
+            return (
+                f"it belongs to a topic of id {encode_uuid(topic_id)}, but {name} has id "
+                f"{encode_uuid(topic.topic_id)} (it was deleted and created again, or "
+                f"partition.metadata is damaged)"
+            )
+        if not self._is_wanted((name, index), topic_id):
+            return f"the replica is not assigned to broker {self._config.broker_id}"
+        return None
+
+    def _lacks(self, name: str, index: int) -> bool:
+        """Whether this broker should have a log of the partition, and is about to begin anew."""
+        topic = self._registry.topics.get(name)
+        return topic is not None and self._config.broker_id in topic.assignment.get(index, ())
 
     def _is_wanted(self, key: Key, topic_id: uuid.UUID) -> bool:
         """Whether the registry assigns the partition of this very topic to this broker."""

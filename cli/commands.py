@@ -6,7 +6,19 @@ from typing import Annotated
 
 import typer
 
-from cli import decisions, demo, dump, faults, producers, scenario, topics, trace, verify
+from cli import (
+    accept_loss,
+    decisions,
+    demo,
+    dump,
+    faults,
+    producers,
+    scenario,
+    strays,
+    topics,
+    trace,
+    verify,
+)
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -50,9 +62,11 @@ def serve(context: typer.Context) -> None:
 app.add_typer(topics.app, name="topics")
 app.add_typer(faults.app, name="faults")
 app.add_typer(scenario.app, name="scenario")
+app.add_typer(strays.app, name="strays")
 app.command("producers")(producers.producers)
 app.command("dump")(dump.dump)
 app.command("verify")(verify.verify)
+app.command("accept-loss")(accept_loss.accept_loss)
 app.command("decisions")(decisions.decisions)
 app.command("trace")(trace.trace)
 app.command("demo")(demo.demo)

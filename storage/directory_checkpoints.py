@@ -15,6 +15,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Collection
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from storage import paths
 from storage.checkpoints import OffsetCheckpoint
@@ -22,6 +23,14 @@ from storage.file_system import FileSystem
 
 Partition = tuple[str, int]
 Offsets = dict[Partition, int]
+
+
+class PartitionOffsets(NamedTuple):
+    """What the three files say of one partition."""
+
+    recovery_point: int
+    high_watermark: int
+    log_start: int
 
 
 @dataclass(slots=True, kw_only=True)
@@ -33,6 +42,19 @@ class PendingCheckpoint:
     log_starts: Offsets
     _checkpoints: DirectoryCheckpoints
     _generation: object
+
+    def of(self, key: Partition) -> PartitionOffsets:
+        """The offsets of one partition; 0 where there is none."""
+        return PartitionOffsets(
+            self.recovery_points.get(key, 0),
+            self.high_watermarks.get(key, 0),
+            self.log_starts.get(key, 0),
+        )
+
+    @property
+    def partitions(self) -> set[Partition]:
+        """All that any of the files names."""
+        return {*self.recovery_points, *self.high_watermarks, *self.log_starts}
 
     def run(self) -> None:
         """Writes the three files, in any one thread; nothing when newer facts came in between.
@@ -56,22 +78,11 @@ class DirectoryCheckpoints:
         self._generation = object()
         """Another one whenever what a pending checkpoint holds becomes wrong."""
 
-    def read(self, partitions: Collection[Partition]) -> PendingCheckpoint:
-        """What the files say of `partitions`; entries of all others are dropped, durably."""
-        offsets = [
-            self._read_known(checkpoint, partitions)
-            for checkpoint in (self._recovery_points, self._high_watermarks, self._log_starts)
-        ]
-        return self.start(*offsets)
-
-    def _read_known(
-        self, checkpoint: OffsetCheckpoint, partitions: Collection[Partition]
-    ) -> Offsets:
-        offsets = checkpoint.read()
-        known = {key: offset for key, offset in offsets.items() if key in partitions}
-        if len(known) < len(offsets):
-            checkpoint.write(known)
-        return known
+    def read(self) -> PendingCheckpoint:
+        """What the files say, of partitions that are gone, too. Raises `StorageError`."""
+        return self.start(
+            self._recovery_points.read(), self._high_watermarks.read(), self._log_starts.read()
+        )
 
     def start(
         self, recovery_points: Offsets, high_watermarks: Offsets, log_starts: Offsets
@@ -103,6 +114,18 @@ class DirectoryCheckpoints:
                 if offsets.get(key, 0) > offset:
                     checkpoint.write(offsets | {key: offset})
 
+    def put(self, key: Partition, offsets: PartitionOffsets) -> None:
+        """Writes what `PendingCheckpoint.of` will give, durably. The log start first, as `write`."""
+        recovery_point, high_watermark, log_start = offsets
+        self._generation = object()
+        with self._lock:
+            for checkpoint, offset in (
+                (self._log_starts, log_start),
+                (self._recovery_points, recovery_point),
+                (self._high_watermarks, high_watermark),
+            ):
+                checkpoint.write(checkpoint.read() | {key: offset})
+
     def forget_pending(self) -> None:
         """What is pending names partitions that are going, and must not be written any more."""
         self._generation = object()
@@ -115,7 +138,3 @@ class DirectoryCheckpoints:
                 left = {key: offset for key, offset in offsets.items() if key not in keys}
                 if len(left) < len(offsets):
                     checkpoint.write(left)
-
-    def recovery_points(self) -> Offsets:
-        """As the file has them. Raises `CheckpointError`."""
-        return self._recovery_points.read()

@@ -45,6 +45,7 @@ class CorruptLogError(StorageError):
     def __init__(self, path: str, position: int, message: str) -> None:
         super().__init__(path, f"damaged at position {position}: {message}")
         self.position = position
+        self.reason = message
 
 
 class LockHeldError(StorageError):

@@ -131,6 +131,8 @@ class Log:
         recovery_point: int = 0,
         log_start_offset: int = 0,
         clean: bool = False,
+        is_committed: bool = False,
+        is_tail_safe: bool = False,
         lower_checkpoints: Callable[[int], None] = _keep,
         make_name_durable: Callable[[], None] | None = None,
     ) -> Log:
@@ -149,6 +151,8 @@ class Log:
             recovery_point=recovery_point,
             log_start_offset=log_start_offset,
             clean=clean,
+            is_committed=is_committed,
+            is_tail_safe=is_tail_safe,
         )
         return cls(opening, recover(opening), lower_checkpoints, make_name_durable)
 

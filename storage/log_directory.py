@@ -4,16 +4,21 @@ Opening, in this order (`claim` does 1 and 2, `open_logs` the rest):
 1. Lock. A second broker is refused and told who holds it; the kernel drops the lock with the
    process.
 2. Read `meta.properties`, or write it into a new directory.
-3. Remove what a deletion or a creation that was cut short left behind.
-4. Read the checkpoints and the clean-shutdown marker, then remove the marker, durably. Crash: the
-   logs are scanned although that was not needed.
-5. Open every log.
-6. Once the cluster counts on nothing that may be lost: `vouch_for_tail` writes the boot id. Crash
+3. Remove what a creation that was cut short left behind.
+4. Read the checkpoints. A partition that they know and that has no directory is missed, and the start
+   is refused, unless it was deleted or set aside: those leave the checkpoints now. Then finish the
+   deletions that were cut short. Crash: done again.
+5. Read the clean-shutdown marker, and remove it, durably. Crash: the logs are scanned although that
+   was not needed.
+6. Open every log.
+7. Once the cluster counts on nothing that may be lost: `vouch_for_tail` writes the boot id. Crash
    or close before: the next start finds the tail as unsafe as this one did.
 
 Closing: close every log, write the checkpoints, write the marker, which says where nobody has vouched
 for the tail. A crash before the last step means a scan at the next start. After a disk failure
 (`failure`) no marker is written, and the boot id goes.
+
+Invariant: a start deletes no log; it opens, refuses or sets aside (`strays.py`).
 
 Single owner, as the logs. Called by the broker; knows nothing of topics beyond their names.
 """
@@ -23,24 +28,32 @@ from __future__ import annotations
 import contextlib
 import logging
 import uuid
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from typing import Final
 
 from storage import paths
+from storage.accepted_loss import with_remedy
 from storage.clock_checkpoint import ClockReading, last_reading, write_clock
-from storage.directory_checkpoints import DirectoryCheckpoints, PendingCheckpoint
+from storage.directory_checkpoints import (
+    DirectoryCheckpoints,
+    PartitionOffsets,
+    PendingCheckpoint,
+)
 from storage.file_system import CorruptLogError, FileLock, FileSystem, StorageError
 from storage.log import Log
 from storage.log_config import LogConfig
+from storage.partition_metadata import read_topic_id, write_topic_id_unsynced
 from storage.partition_names import PartitionNames
 from storage.pending_removal import PendingRemoval
-from storage.properties_file import (
-    decode_uuid,
-    encode_uuid,
-    read_properties,
-    write_properties,
-    write_properties_unsynced,
+from storage.properties_file import encode_uuid, read_properties, write_properties
+from storage.strays import (
+    Stray,
+    find_strays,
+    forget_restored,
+    is_restored,
+    set_aside,
+    set_aside_unopened,
 )
 
 Partition = tuple[str, int]
@@ -49,7 +62,6 @@ logger = logging.getLogger(__name__)
 
 _VERSION: Final = "0"
 _META_SEPARATOR: Final = "="
-_PARTITION_SEPARATOR: Final = ": "
 _TAIL_UNSAFE: Final = b"tail unsafe\n"
 """In the marker of a clean shutdown: the logs are whole, but may lack what they once had."""
 
@@ -75,10 +87,12 @@ class LogDirectory:
         marker = paths.join(path, paths.CLEAN_SHUTDOWN)
         self.was_clean = fs.exists(marker)
         """Whether the last shutdown was clean."""
-        was_safe = self.was_clean and fs.read_bytes(marker) != _TAIL_UNSAFE
+        was_safe = self.was_clean and not fs.read_bytes(marker)
         self.tail_is_safe = was_safe or self._is_same_boot()
         """Whether all that was ever appended here is there: no power failed since."""
         self._is_vouched_for = self.tail_is_safe
+        self.strays: list[Stray] = []
+        """What was set aside, now and before, oldest name first."""
         self.failure: StorageError | None = None
         """The first disk failure; from then on the directory is offline."""
 
@@ -92,10 +106,11 @@ class LogDirectory:
         now_ms: int,
         config_for: Callable[[str], LogConfig],
         cluster_id: str | None = None,
+        is_committed: bool = False,
     ) -> LogDirectory:
         """Opens or creates the directory and opens all its logs: `claim`, then `open_logs`."""
         directory = cls.claim(path, broker_id=broker_id, fs=fs, cluster_id=cluster_id)
-        directory.open_logs(now_ms, config_for)
+        directory.open_logs(now_ms, config_for, is_committed=is_committed)
         return directory
 
     @classmethod
@@ -120,41 +135,96 @@ class LogDirectory:
         directory._is_vouched_for |= is_new  # it never had what it may lack
         return directory
 
-    def open_logs(self, now_ms: int, config_for: Callable[[str], LogConfig]) -> None:
+    def open_logs(
+        self, now_ms: int, config_for: Callable[[str], LogConfig], *, is_committed: bool = False
+    ) -> None:
         """Opens all logs, each with the configuration of its topic, which `config_for` takes.
+
+        `is_committed`: they were synced before each acknowledgement.
 
         The right one from the start: a window narrower than the topic's would forget batches.
         Gives the directory up where it fails. Raises `CorruptLogError`, `StorageError`.
         """
         try:
-            self._open_logs(now_ms, config_for)
+            self._open_logs(now_ms, config_for, is_committed=is_committed)
         except BaseException:
             for log in self.logs.values():
                 log.abandon()
             self._lock.release()
             raise
 
-    def _open_logs(self, now_ms: int, config_for: Callable[[str], LogConfig]) -> None:
-        flushed = self._checkpoints.recovery_points()
+    def _open_logs(
+        self, now_ms: int, config_for: Callable[[str], LogConfig], *, is_committed: bool
+    ) -> None:
+        known = self._checkpoints.read()
         names = self._fs.list_directory(self.path)
-        found = [key for name in names if (key := self._adopt(name, flushed))]
-        known = self._checkpoints.read(found)
+        found = {key for name in names if (key := self._adopt(name, known, now_ms))}
+        self.strays = find_strays(self._fs, self.path, _warn)
+        self._forget_deleted(known, found, names)
         self._fs.remove(paths.join(self.path, paths.CLEAN_SHUTDOWN))
         self._fs.sync_directory(self.path)
-        for key in found:
+        for key in sorted(found):
+            offsets = known.of(key)
+            path = paths.partition_directory(self.path, *key)
+            was_restored = is_restored(self._fs, path)
             self.logs[key] = self._open_log(
                 key,
                 config_for(key[0]),
                 now_ms,
-                recovery_point=known.recovery_points.get(key, 0),
-                log_start_offset=known.log_starts.get(key, 0),
-                clean=self.was_clean,
+                recovery_point=offsets.recovery_point,
+                log_start_offset=offsets.log_start,
+                clean=self.was_clean and not was_restored,
+                is_committed=is_committed and not was_restored,
+                is_tail_safe=self.tail_is_safe and not was_restored,
             )
+            if self.was_clean and not was_restored:
+                self._check_beginning(self.logs[key], known.log_starts.get(key))
+            if was_restored:
+                logger.warning("%s-%d was restored: %s", *key, _figures(self.logs[key]))
+                forget_restored(self._fs, path)
         for key, high_watermark in known.high_watermarks.items():
-            log = self.logs[key]
-            self.high_watermarks[key] = min(
-                max(high_watermark, log.log_start_offset), log.log_end_offset
-            )
+            log = self.logs.get(key)
+            if log is not None:
+                self.high_watermarks[key] = min(
+                    max(high_watermark, log.log_start_offset), log.log_end_offset
+                )
+
+    def _check_beginning(self, log: Log, log_start: int | None) -> None:
+        """After a clean shutdown the checkpoint is as new as the files. Raises `CorruptLogError`."""
+        if log_start is not None and log.first_offset > log_start:
+            path = paths.offset_file(log.directory, log.first_offset, paths.LOG)
+            reason = f"the segments before it are missing: the log began at {log_start}"
+            raise with_remedy(CorruptLogError(path, 0, reason), log.directory)
+
+    def _forget_deleted(
+        self, known: PendingCheckpoint, found: Collection[Partition], names: Iterable[str]
+    ) -> None:
+        """Step 4. Raises `CorruptLogError`."""
+        deleted = [name for name in names if paths.is_deleted_directory(name)]
+        gone = known.partitions.difference(found)
+        for key in gone:
+            self._check_not_missed(key, known.of(key), deleted)
+        if gone:
+            self._checkpoints.drop(gone)
+        for name in deleted:
+            path = paths.join(self.path, name)
+            logger.info("finishing the deletion of %s", path)
+            self._fs.remove_tree(path)
+
+    def _check_not_missed(
+        self, key: Partition, offsets: PartitionOffsets, deleted: Iterable[str]
+    ) -> None:
+        # Until its first flush, which raises the recovery point, a power failure may take it as a whole.
+        is_flushed = offsets.recovery_point or offsets.log_start
+        if not is_flushed or any(paths.is_deleted_from(name, *key) for name in deleted):
+            return
+        if any(stray.accounts_for(key, offsets) for stray in self.strays):
+            return
+        path = paths.partition_directory(self.path, *key)
+        reason = (
+            f"the directory is missing, though the checkpoints know offsets up to {max(offsets)}"
+        )
+        raise with_remedy(CorruptLogError(path, 0, reason), path)
 
     def _is_same_boot(self) -> bool:
         boot_id = self._fs.boot_id()
@@ -177,53 +247,46 @@ class LogDirectory:
         if self.failure is None and boot_id and self._read_boot_id() != boot_id:
             self._fs.write_atomic(paths.join(self.path, paths.BOOT_ID), f"{boot_id}\n".encode())
 
-    def _adopt(self, name: str, recovery_points: Mapping[Partition, int]) -> Partition | None:
-        """The partition in the directory `name`; removes what is half deleted or half created."""
+    def _adopt(self, name: str, known: PendingCheckpoint, now_ms: int) -> Partition | None:
+        """The partition in the directory `name`; removes what is half created."""
         path = paths.join(self.path, name)
-        if not self._fs.is_directory(path):
-            return None
-        if paths.is_deleted_directory(name):
-            self._fs.remove_tree(path)
-            return None
         key = paths.parse_partition_directory(name)
-        if key is None:
+        if key is None or not self._fs.is_directory(path):
             return None
         try:
-            self.topic_ids[key] = self._read_topic_id(path)
+            if not self._fs.exists(paths.join(path, paths.PARTITION_METADATA)):
+                raise CorruptLogError(path, 0, f"there is no {paths.PARTITION_METADATA}")
+            self.topic_ids[key] = read_topic_id(self._fs, path)
         except StorageError as error:
-            self._give_up_half_created(key, path, error, recovery_points.get(key, 0))
+            self._give_up_half_created(key, error, known.of(key), now_ms)
             return None
         return key
 
-    def _read_topic_id(self, path: str) -> uuid.UUID:
-        metadata_path = paths.join(path, paths.PARTITION_METADATA)
-        if not self._fs.exists(metadata_path):
-            raise CorruptLogError(path, 0, f"there is no {paths.PARTITION_METADATA}")
-        metadata = read_properties(
-            self._fs, metadata_path, _PARTITION_SEPARATOR, ("version", "topic_id")
-        )
-        return decode_uuid(metadata_path, metadata["topic_id"])
-
     def _give_up_half_created(
-        self, key: Partition, path: str, error: StorageError, recovery_point: int
+        self, key: Partition, error: StorageError, offsets: PartitionOffsets, now_ms: int
     ) -> None:
         """A partition that no flush covered may be lost in part; of any other `error` is raised.
 
         Without records there is nothing to keep. Records that were never flushed, of a partition
         that nobody can name for sure, are set aside.
         """
-        names = [name for name in self._fs.list_directory(path) if name.endswith(paths.LOG)]
+        path = paths.partition_directory(self.path, *key)
+        names = [name for name in self._fs.list_directory(path) if paths.parse_offset_file(name)]
         has_records = any(self._fs.read_bytes(paths.join(path, name)) for name in names)
-        if recovery_point or (has_records and self.tail_is_safe):
-            raise error
+        if offsets.recovery_point or (has_records and self.tail_is_safe):
+            raise CorruptLogError(
+                path,
+                0,
+                f"{error}. Bring the file back, or stop the broker and run: "
+                f"echoless strays set-aside {self.path} {key[0]}-{key[1]}",
+            ) from error
         if not has_records:
             logger.warning("removing %s, which was being created: %s", path, error)
             self._fs.remove_tree(path)
             return
-        aside = paths.stray_directory(self.path, *key, uuid.uuid4().hex)
-        logger.error("moving %s to %s: the power failed before its first flush", path, aside)
-        self._fs.rename(path, aside)
-        self._fs.sync_directory(self.path)
+        reason = f"the power failed before its first flush: {error}"
+        stray = set_aside_unopened(self._fs, self.path, key, reason, now_ms)
+        logger.error("%s is set aside as %s: %s", path, stray.name, reason)
 
     def _open_log(
         self,
@@ -234,6 +297,8 @@ class LogDirectory:
         recovery_point: int = 0,
         log_start_offset: int = 0,
         clean: bool = False,
+        is_committed: bool = False,
+        is_tail_safe: bool = False,
     ) -> Log:
         path = paths.partition_directory(self.path, *key)
         make_name_durable = None
@@ -248,6 +313,8 @@ class LogDirectory:
             recovery_point=recovery_point,
             log_start_offset=log_start_offset,
             clean=clean,
+            is_committed=is_committed,
+            is_tail_safe=is_tail_safe,
             lower_checkpoints=lambda offset: self._checkpoints.lower(key, offset),
             make_name_durable=make_name_durable,
         )
@@ -266,9 +333,7 @@ class LogDirectory:
         """
         path = paths.partition_directory(self.path, topic, partition)
         self._fs.make_directory(path)
-        metadata = {"version": _VERSION, "topic_id": encode_uuid(topic_id)}
-        metadata_path = paths.join(path, paths.PARTITION_METADATA)
-        write_properties_unsynced(self._fs, metadata_path, metadata, _PARTITION_SEPARATOR)
+        write_topic_id_unsynced(self._fs, path, topic_id)
         return self._open_log((topic, partition), config, now_ms)
 
     def add(self, topic: str, partition: int, topic_id: uuid.UUID, log: Log) -> None:
@@ -311,6 +376,44 @@ class LogDirectory:
         pending.run()
         while pending.remove_some():
             pass
+
+    def set_aside(self, reasons: Mapping[Partition, str], *, now_ms: int) -> None:
+        """Takes logs out that the broker should not hold; `strays.py` has the steps.
+
+        Says so at ERROR. Raises `StorageError`.
+        """
+        if not reasons:
+            return
+        known = self._checkpoints.read()
+        for key, reason in reasons.items():
+            log = self.logs.pop(key)
+            log.close()
+            stray = Stray(
+                topic=key[0],
+                partition=key[1],
+                topic_id=self.topic_ids.pop(key),
+                reason=reason,
+                set_aside_ms=now_ms,
+                offsets=known.of(key),
+                records=log.log_end_offset - log.log_start_offset,
+            )
+            stray = set_aside(self._fs, self.path, stray)
+            self.high_watermarks.pop(key, None)
+            self.strays.append(stray)
+            logger.error(
+                "the log of %s-%d is set aside as %s (%s): %s; list, restore or delete it with "
+                "`echoless strays`, the broker stopped",
+                *key,
+                paths.join(self.path, stray.name),
+                _figures(log),
+                reason,
+            )
+        self._fs.sync_directory(self.path)
+        self._checkpoints.drop(reasons)
+
+    def doubt_tail(self) -> None:
+        """Some of what this broker had is not served any more: it may not count as in sync."""
+        self.tail_is_safe = self._is_vouched_for = False
 
     def start_checkpoint(self, high_watermarks: dict[Partition, int]) -> PendingCheckpoint:
         """Notes the offsets of now; `run` writes them, in another thread where that is better."""
@@ -367,6 +470,15 @@ class LogDirectory:
             self._lock.release()
         if was_online and self.failure is not None:
             raise self.failure
+
+
+def _figures(log: Log) -> str:
+    records = log.log_end_offset - log.log_start_offset
+    return f"{records} records from offset {log.log_start_offset}, {log.size_bytes} bytes"
+
+
+def _warn(error: StorageError) -> None:
+    logger.error("a log that was set aside cannot be listed: %s", error)
 
 
 def _make_directory(fs: FileSystem, path: str) -> None:

@@ -10,13 +10,14 @@
             00000000000000000042.snapshot                   (producer state of all offsets < 42)
             replacement.snapshot                            (of the log that takes this one's place)
         <topic>-<partition>.<32 hex digits>-delete/         (on its way out)
-        <topic>-<partition>.<32 hex digits>-stray/          (set aside: records that were never flushed)
+        <topic>-<partition>.<time>-<32 hex digits>-stray/   (set aside; `strays.py`)
 
 The names are Kafka's, but for `clock-checkpoint`. Pure strings: touches no file.
 """
 
 from __future__ import annotations
 
+import datetime
 import re
 from typing import Final, NamedTuple
 
@@ -31,6 +32,8 @@ PARTITION_METADATA: Final = "partition.metadata"
 LEADER_EPOCH_CHECKPOINT: Final = "leader-epoch-checkpoint"
 CLOCK_CHECKPOINT: Final = "clock-checkpoint"
 REPLACEMENT: Final = "replacement.snapshot"
+STRAY_PROPERTIES: Final = "stray.properties"
+ACCEPTED_LOSS: Final = "accepted-loss"
 
 LOG: Final = ".log"
 OFFSET_INDEX: Final = ".index"
@@ -40,8 +43,11 @@ SNAPSHOT: Final = ".snapshot"
 _OFFSET_FILE: Final = re.compile(r"(\d{20})(\.log|\.index|\.timeindex|\.snapshot)")
 _PARTITION: Final = re.compile(r"([a-zA-Z0-9._-]+)-(0|[1-9]\d*)")
 _DELETED: Final = re.compile(r".+-\d+\.[0-9a-f]{32}-delete")
+_STRAY: Final = re.compile(r".+-\d+\.\d{8}T\d{9}Z-[0-9a-f]{32}-stray")
 _TOPIC_IN_DELETED_MAX: Final = 200
 """A file name takes 255 bytes; the suffix of a directory on its way out takes 40 and the number."""
+_TOPIC_IN_STRAY_MAX: Final = 185
+"""Of a directory that was set aside it takes 59; the whole name is in `stray.properties`."""
 
 
 class OffsetFile(NamedTuple):
@@ -94,9 +100,25 @@ def deleted_directory(data_dir: str, topic: str, partition: int, unique: str) ->
     return f"{data_dir}/{topic[:_TOPIC_IN_DELETED_MAX]}-{partition}.{unique}-delete"
 
 
-def stray_directory(data_dir: str, topic: str, partition: int, unique: str) -> str:
-    """Where a partition is set aside that cannot be opened; `unique` is 32 hex digits."""
-    return f"{data_dir}/{topic[:_TOPIC_IN_DELETED_MAX]}-{partition}.{unique}-stray"
+def stray_directory(data_dir: str, topic: str, partition: int, now_ms: int, unique: str) -> str:
+    """Where a partition is renamed to that is set aside; `unique` is 32 hex digits.
+
+    Sorted by name the strays of a partition are sorted by time. No such name is a partition's.
+    """
+    moment = datetime.datetime.fromtimestamp(now_ms // 1000, tz=datetime.UTC)
+    time = f"{moment:%Y%m%dT%H%M%S}{now_ms % 1000:03d}Z"
+    return f"{data_dir}/{topic[:_TOPIC_IN_STRAY_MAX]}-{partition}.{time}-{unique}-stray"
+
+
+def is_stray_directory(name: str) -> bool:
+    """Whether the directory is a partition's that was set aside."""
+    return _STRAY.fullmatch(name) is not None
+
+
+def is_deleted_from(name: str, topic: str, partition: int) -> bool:
+    """Whether the directory `name`, on its way out, was that partition's."""
+    unique = name[-len("-delete") - 32 : -len("-delete")]
+    return name_of(deleted_directory("", topic, partition, unique)) == name
 
 
 def is_deleted_directory(name: str) -> bool:

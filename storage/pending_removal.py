@@ -5,7 +5,7 @@
     while pending.remove_some(): ...    any one thread: their files go, a bounded number at a time
 
 1. Close the files and rename each directory, then sync the data directory once. A crash before: some
-   are still there under their names, and the next start finds that nobody wants them.
+   are still there under their names, and the next start sets them aside.
 2. Write the checkpoints without them, once, so that a partition of the same name starts anew.
    Crash: entries without a directory are dropped at the next start.
 3. Remove the renamed directories. Crash: removed at the next start.
@@ -15,6 +15,7 @@ Called by `log_directory.py`.
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -22,6 +23,8 @@ from dataclasses import dataclass, field
 from storage.directory_checkpoints import DirectoryCheckpoints
 from storage.file_system import FileSystem
 from storage.log import Log
+
+logger = logging.getLogger(__name__)
 
 REMOVED_AT_ONCE_MAX = 20
 """Directories that one call of `remove_some` removes."""
@@ -42,6 +45,13 @@ class PendingRemoval:
 
     def run(self) -> None:
         """Steps 1 and 2. Raises `StorageError`."""
+        logger.info(
+            "deleting %d partitions, %s first: %d records, %d bytes",
+            len(self.logs),
+            next((log.name for log in self.logs), "none"),
+            sum(log.log_end_offset - log.log_start_offset for log in self.logs),
+            sum(log.size_bytes for log in self.logs),
+        )
         for log in self.logs:
             log.abandon()
         for path, doomed in self.renames.items():

@@ -11,6 +11,7 @@ Nothing is judged here: what stands in a log has been decided. Called by `recove
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 
 from protocol.dedup import commit
@@ -20,6 +21,8 @@ from storage.file_system import FileSystem
 from storage.producer_snapshot import SnapshotError, read_snapshot
 from storage.producer_state import ProducerStates
 from storage.segments import Segments
+
+logger = logging.getLogger(__name__)
 
 
 def snapshot_offsets(fs: FileSystem, directory: str) -> list[int]:
@@ -52,8 +55,10 @@ def load_snapshot(
             if snapshot.offset == offset:
                 snapshot.load_into(producers)
                 return offset, damaged
-        except SnapshotError:
-            pass
+            reason = f"it is of offset {snapshot.offset}"
+        except SnapshotError as error:
+            reason = str(error)
+        logger.warning("dropping the damaged producer snapshot %s: %s", path, reason)
         fs.remove(path)
         damaged += 1
     return None, damaged

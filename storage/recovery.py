@@ -13,9 +13,9 @@ of the log that was cut short is carried out (`replacement.py`).
    damaged ones. Crash: the same, or an older one.
 3. Scan from the segment that holds the recovery point: CRCs, offsets without gaps. Rebuild
    indexes, leader epochs and producer state on the way. Reads only.
-4. At the first damage: below the recovery point refuse, naming file and position. Else remove the
-   segments behind it and cut the torn tail off, durably. Crash: the damage, or what is left of it,
-   is found again at the same place.
+4. At the first damage: below the recovery point refuse, naming file and position. Else say what goes,
+   remove the segments behind it and cut the torn tail off, durably. Crash: the damage, or what is left
+   of it, is found again at the same place.
 5. Remove the snapshots of offsets that are gone, durably, before anything else is written there.
    Crash: done again, since the log still ends before them.
 6. Where the log start (DeleteRecords; its checkpoint outlived the tail) lies behind the end: write
@@ -27,15 +27,21 @@ The recovery point does not move: what was just read may still be in the page ca
 flush syncs it, writes the indexes, the leader epochs, and the snapshots at the bases of the scanned segments, which a
 flush that never came should have written.
 
+A write that a crash tore is the last of its file. So damage with whole batches behind it is refused, too,
+where what was acknowledged cannot all lie below the recovery point: if each acknowledgement waited for a
+sync (`log_flush=commit`), and if no power failed since everything here was written (`is_tail_safe`).
+`accepted_loss.py` is how an operator lets such a log be cut all the same.
+
 Called by `Log.open`.
 """
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, field, replace
 
 from protocol.record_batch import LOG_OVERHEAD
-from storage import paths, replacement
+from storage import accepted_loss, paths, replacement
 from storage.file_system import CorruptLogError, FileSystem
 from storage.leader_epochs import LeaderEpochs
 from storage.log_config import LogConfig
@@ -50,6 +56,9 @@ from storage.producer_snapshot import encode_snapshot, write_snapshot
 from storage.producer_state import ProducerStates
 from storage.segment import Segment
 from storage.segments import Segments
+from storage.whole_batches import WholeBatches, whole_batches_after
+
+logger = logging.getLogger(__name__)
 
 _OFFSET_MAX = 2**63 - 1
 
@@ -65,11 +74,16 @@ class Opening:
     recovery_point: int
     log_start_offset: int
     clean: bool
+    is_committed: bool = False
+    """Every acknowledged batch was synced before its acknowledgement."""
+    is_tail_safe: bool = False
+    """No power failed since everything here was written."""
+    is_loss_accepted: bool = False
 
 
 @dataclass(slots=True, kw_only=True)
 class RecoveryReport:
-    """What opening a log found and did; the broker logs it where `is_notable`."""
+    """What opening a log found and did. What is not as it was left is logged as it is found."""
 
     batches_scanned: int = 0
     bytes_scanned: int = 0
@@ -79,6 +93,8 @@ class RecoveryReport:
     """File, position and damage; empty where nothing was cut."""
     segments_removed: int = 0
     snapshots_damaged: int = 0
+    producers_forgotten: bool = False
+    """Whether the producers of deleted records are not known any more."""
     snapshot_offset: int | None = None
     """Offset of the snapshot that the producer state started from."""
     batches_replayed: int = 0
@@ -86,7 +102,12 @@ class RecoveryReport:
 
     @property
     def is_notable(self) -> bool:
-        return bool(self.bytes_cut or self.segments_removed or self.snapshots_damaged)
+        return bool(
+            self.bytes_cut
+            or self.segments_removed
+            or self.snapshots_damaged
+            or self.producers_forgotten
+        )
 
 
 @dataclass(slots=True, kw_only=True)
@@ -104,7 +125,20 @@ class Recovered:
 
 
 def recover(opening: Opening) -> Recovered:
-    """Opens the log. Raises `CorruptLogError` where durable records are damaged."""
+    """Opens the log. Raises `CorruptLogError` where durable records are damaged or missing."""
+    is_loss_accepted = accepted_loss.is_accepted(opening.fs, opening.directory)
+    if is_loss_accepted:
+        opening = replace(opening, clean=False, recovery_point=0, is_loss_accepted=True)
+    try:
+        recovered = _recover(opening)
+    except CorruptLogError as error:
+        raise accepted_loss.with_remedy(error, opening.directory) from error
+    if is_loss_accepted:
+        accepted_loss.withdraw(opening.fs, opening.directory)
+    return recovered
+
+
+def _recover(opening: Opening) -> Recovered:
     opening = _resume_replacement(opening)
     config = opening.config
     recovered = Recovered(
@@ -134,6 +168,11 @@ def _resume_replacement(opening: Opening) -> Opening:
     start = replacement.resume(opening.fs, opening.directory, opening.config, opening.now_ms)
     if start is None:
         return opening
+    logger.warning(
+        "%s: a crash cut its replacement by the leader's log short; it now begins at offset %d",
+        opening.directory,
+        start,
+    )
     # Both were lowered on disk before the replacement was decided.
     recovery_point = min(opening.recovery_point, start)
     return replace(opening, recovery_point=recovery_point, log_start_offset=start, clean=False)
@@ -176,10 +215,21 @@ def _trust(opening: Opening, recovered: Recovered) -> None:
         segment.check_end()
     segments.active.next_offset = segments.active.find_end()
     end = segments.active.next_offset
+    if end < opening.recovery_point:
+        raise _ends_too_soon(segments.active, end, opening.recovery_point)
     _load_producers(opening, recovered, end)
     recovered.recovery_point = end
     if recovered.report.batches_replayed:
         recovered.snapshots[end] = encode_snapshot(end, recovered.producers)
+
+
+def _ends_too_soon(last: Segment, end: int, recovery_point: int) -> CorruptLogError:
+    return CorruptLogError(
+        last.file.path,
+        last.size,
+        f"the log ends before offset {end}, though the records below {recovery_point} were safely "
+        f"on disk",
+    )
 
 
 def _load_producers(opening: Opening, recovered: Recovered, end: int) -> None:
@@ -188,7 +238,16 @@ def _load_producers(opening: Opening, recovered: Recovered, end: int) -> None:
     report.snapshot_offset, report.snapshots_damaged = load_snapshot(
         opening.fs, opening.directory, recovered.producers, end
     )
-    start = max(report.snapshot_offset or 0, segments.first.base_offset)
+    first = segments.first.base_offset
+    if (report.snapshot_offset or 0) < first:
+        report.producers_forgotten = True
+        logger.error(
+            "%s: no producer snapshot at or below offset %d, where the log begins, can be read: producers "
+            "that appended nothing since are forgotten, and a repeat of theirs would be stored twice",
+            opening.directory,
+            first,
+        )
+    start = max(report.snapshot_offset or 0, first)
     if start < end:
         report.batches_replayed = replay_segments(
             segments, recovered.producers, start, end, opening.now_ms
@@ -206,12 +265,7 @@ def _scan(opening: Opening, recovered: Recovered) -> None:
     recovered.leader_epochs.truncate_from_end(behind[0].base_offset)
     last, damage = _scan_segments(opening, recovered, behind)
     if last.next_offset < opening.recovery_point:
-        raise damage or CorruptLogError(
-            last.file.path,
-            last.size,
-            f"the log ends before offset {last.next_offset}, though the records below "
-            f"{opening.recovery_point} were safely on disk",
-        )
+        raise damage or _ends_too_soon(last, last.next_offset, opening.recovery_point)
     if damage is not None:
         _cut(opening, recovered, last, damage)
 
@@ -251,14 +305,61 @@ def _scan_segment(opening: Opening, recovered: Recovered, segment: Segment) -> N
 def _cut(opening: Opening, recovered: Recovered, last: Segment, damage: CorruptLogError) -> None:
     """Step 4: removes what lies behind the damage in `last`, newest file first."""
     report, segments = recovered.report, recovered.segments
+    doomed = segments.from_offset(last.base_offset)[1:]
+    same, later = _what_follows(recovered, last, doomed, damage)
+    if not opening.is_loss_accepted:
+        _check_is_torn(opening, damage, same, later)
     report.cut_reason = str(damage)
+    report.segments_removed = len(doomed)
+    report.bytes_cut = last.size - damage.position + sum(segment.size for segment in doomed)
+    logger.log(
+        logging.ERROR if same.count or later.count else logging.WARNING,
+        "%s: cutting %d bytes from offset %d on, %d later segments with them (%s; %s): %s",
+        opening.directory,
+        report.bytes_cut,
+        last.next_offset,
+        len(doomed),
+        f"in the same file {same}",
+        f"in later files {later}",
+        damage,
+    )
     while segments.active is not last:
-        removed = segments.pop_last()
-        report.bytes_cut += removed.size
-        report.segments_removed += 1
-        removed.remove()
-    report.bytes_cut += last.cut(damage.position)
+        segments.pop_last().remove()
+    last.cut(damage.position)
     opening.fs.sync_directory(opening.directory)
+
+
+def _what_follows(
+    recovered: Recovered, last: Segment, doomed: list[Segment], damage: CorruptLogError
+) -> tuple[WholeBatches, WholeBatches]:
+    """The whole batches behind the damage, in its file and in later ones."""
+    same, later = WholeBatches(), WholeBatches()
+    epoch = recovered.leader_epochs.latest_epoch
+    for segment in (last, *doomed):
+        position = damage.position if segment is last else 0
+        found = same if segment is last else later
+        for placed in whole_batches_after(segment.file, position, last.next_offset, epoch):
+            found.see(placed.header)
+    return same, later
+
+
+def _check_is_torn(
+    opening: Opening, damage: CorruptLogError, same: WholeBatches, later: WholeBatches
+) -> None:
+    """Raises `CorruptLogError` unless a crash explains the damage.
+
+    A power failure may take the end of one file and leave the beginning of the next.
+    """
+    for found, cannot_be in (
+        (same, opening.is_committed or opening.is_tail_safe),
+        (later, opening.is_tail_safe),
+    ):
+        if found.count and cannot_be:
+            raise CorruptLogError(
+                damage.path,
+                damage.position,
+                f"{damage.reason}, and {found}, some of them acknowledged: no crash does that",
+            )
 
 
 def _agree_on_offsets(opening: Opening, recovered: Recovered) -> None:
@@ -273,6 +374,13 @@ def _agree_on_offsets(opening: Opening, recovered: Recovered) -> None:
     for offset in [offset for offset in recovered.snapshots if offset > end]:
         del recovered.snapshots[offset]
     if opening.log_start_offset > end:
+        logger.warning(
+            "%s: the log ends at offset %d, below its start %d; all that is left of it was deleted by "
+            "request and goes now",
+            directory,
+            end,
+            opening.log_start_offset,
+        )
         _start_over(opening, recovered)
     first_base = recovered.segments.first.base_offset
     recovered.log_start_offset = max(opening.log_start_offset, first_base)

@@ -19,6 +19,7 @@ from protocol.record_batch import (
     LOG_OVERHEAD,
     BatchHeader,
     Buffer,
+    compute_crc,
     read_header,
 )
 from storage import paths
@@ -34,6 +35,8 @@ from storage.file_system import CorruptLogError, File, FileSystem
 from storage.log_config import LogConfig
 from storage.segment_indexes import SegmentIndexes
 
+_CHECKED_BYTES_MAX: Final = 1024 * 1024
+"""Of a segment's last batch, at a start: reading more would cost the start too much."""
 _RELATIVE_OFFSET_MAX: Final = 2**31 - 1
 """Index entries keep offsets as i32 relative to the base offset."""
 
@@ -91,12 +94,19 @@ class Segment:
     def find_end(self) -> int:
         """The offset behind the last record, found from the last index entry on.
 
-        Raises `CorruptLogError` where the file ends inside a batch.
+        Raises `CorruptLogError` where the file ends inside a batch, or the last one is damaged.
         """
-        end_offset = self.base_offset
+        last = None
         for placed in read_headers(self.file, self.indexes.last_position(), LOOK_UP_BYTES):
-            end_offset = placed.header.next_offset
-        return end_offset
+            last = placed
+        if last is None:
+            return self.base_offset
+        position, header = last
+        if header.size <= _CHECKED_BYTES_MAX:
+            batch = self.file.read(position, header.size)
+            if compute_crc(batch) != header.crc:
+                raise CorruptLogError(self.file.path, position, "the CRC does not match")
+        return header.next_offset
 
     def check_end(self) -> None:
         """Raises `CorruptLogError` unless the last record is the one before `next_offset`."""

@@ -18,7 +18,12 @@ from aiohttp.typedefs import Handler
 
 from broker.admin.body import BODY_BYTES_MAX, BODY_TIMEOUT_S
 from broker.admin.decisions import LIST_MAX, DecisionPages
-from broker.admin.documents import producer_document, ready_document, topics_document
+from broker.admin.documents import (
+    health_document,
+    producer_document,
+    ready_document,
+    topics_document,
+)
 from broker.admin.exposition import CONTENT_TYPE, Exposition
 from broker.admin.faults import FaultPages
 from broker.admin.guard import add_safe_headers, guard
@@ -110,11 +115,11 @@ class _Pages:
         return web.json_response({"paths": sorted(r.canonical for r in resources)})
 
     async def health(self, _: web.Request) -> web.Response:
-        """Whether a restart would help: the disk has failed."""
+        """Whether a restart would help (the disk has failed), and what was found on it."""
         failure = self._broker.logs.failure
         if failure is not None:
             return _unavailable("storage failed", str(failure))
-        return web.json_response({"status": "ok"})
+        return web.json_response(health_document(self._broker))
 
     async def ready(self, _: web.Request) -> web.Response:
         """Whether clients should be sent here."""

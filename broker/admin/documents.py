@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from broker.admin.view import BrokerView, PartitionView
 from broker.decision_events import Event, FaultHit, Outcome
 from protocol.dedup import BatchMetadata, ProducerEntry
+from storage.strays import Stray
 
 if TYPE_CHECKING:
     from broker.clock import Clock
@@ -22,6 +23,26 @@ def ready_document(broker: BrokerView) -> dict[str, Any]:
         "cluster_id": broker.cluster_id,
         "partitions": len(partitions),
         "leading": sum(partition.is_leader for partition in partitions),
+    }
+
+
+def health_document(broker: BrokerView) -> dict[str, Any]:
+    """Whether the broker serves, and what it found on its disk that somebody must look at."""
+    document: dict[str, Any] = {"status": "ok"}
+    if broker.logs.strays:
+        document["strays"] = [_stray_document(stray) for stray in broker.logs.strays]
+    return document
+
+
+def _stray_document(stray: Stray) -> dict[str, Any]:
+    return {
+        "name": stray.name,
+        "topic": stray.topic,
+        "partition": stray.partition,
+        "records": stray.records,
+        "size_bytes": stray.size_bytes,
+        "set_aside_ms": stray.set_aside_ms,
+        "reason": stray.reason,
     }
 
 

@@ -31,6 +31,11 @@ _COUNTERS: Final = {
     "fetch_bytes_total": "Bytes of records given to consumers",
     "duplicates_total": "Repeated batches acknowledged without storing them again",
     "divergent_duplicates_total": "Repeats whose bytes differ from what was stored",
+    "recovery_cuts_total": "Logs that the start cut, at a torn write or accepted damage",
+    "recovery_cut_bytes_total": "Bytes that went with these cuts",
+    "recovery_segments_removed_total": "Segments that went with these cuts",
+    "recovery_snapshots_dropped_total": "Damaged producer snapshots that the start dropped",
+    "recovery_producers_forgotten_total": "Logs that lost the producers of deleted records",
     "isr_shrinks_total": "Followers taken out of the in-sync replicas",
     "isr_expands_total": "Followers taken into the in-sync replicas",
     "replicated_bytes_total": "Bytes fetched from leaders and written to a log",
@@ -106,6 +111,13 @@ class _BrokerCollector(Collector):
             f"{_PREFIX}connections_evicted_total",
             "Connections closed because others needed the memory that they held",
             self._broker.request_memory.evicted_total + self._broker.unsent_answers.evicted_total,
+        )
+        strays = self._broker.logs.strays
+        yield GaugeMetricFamily(
+            f"{_PREFIX}strays", "Logs that were set aside, not deleted yet", len(strays)
+        )
+        yield GaugeMetricFamily(
+            f"{_PREFIX}stray_bytes", "Their bytes", sum(stray.size_bytes for stray in strays)
         )
         for name, help_text in _COUNTERS.items():
             yield CounterMetricFamily(_PREFIX + name, help_text, getattr(metrics, name))

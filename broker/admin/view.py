@@ -7,7 +7,7 @@ shows at a glance what it depends on.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from broker.clock import Clock
@@ -18,6 +18,7 @@ from broker.memory_budget import MemoryBudget
 from broker.metrics import Metrics
 from broker.unsent_answers import UnsentAnswers
 from storage.producer_state import ProducerStates
+from storage.strays import Stray
 
 
 class LogView(Protocol):
@@ -59,6 +60,8 @@ class StorageView(Protocol):
 
     @property
     def failure(self) -> Exception | None: ...
+    @property
+    def strays(self) -> Sequence[Stray]: ...
 
 
 class BrokerView(Protocol):

@@ -345,7 +345,7 @@ def test_records_that_were_never_flushed_are_set_aside_where_nobody_knows_whose_
     assert directory.logs == {}
     (aside,) = [name for name in fs.list_directory(DATA_DIR) if name.endswith("-stray")]
     assert fs.read_bytes(f"{DATA_DIR}/{aside}/{0:020d}.log")
-    assert f"moving {DATA_DIR}/orders-0 to {DATA_DIR}/{aside}" in caplog.text
+    assert f"{DATA_DIR}/orders-0 is set aside as {aside}" in caplog.text
     create(directory)
 
 

@@ -14,6 +14,8 @@ from broker.admin.server import AdminServer
 from broker.config_values import Address
 from broker.server import bind, bound_address
 from protocol.dedup import BatchMetadata, ProducerEntry
+from storage.directory_checkpoints import PartitionOffsets
+from storage.strays import Stray
 from tests.broker.admin.admin_client import AdminClient
 from tests.broker.admin.fake_broker import TOPIC_ID, FakeBroker
 
@@ -33,6 +35,38 @@ async def test_health_and_readiness(admin: AdminClient) -> None:
             "leading": 3,
         },
     )
+
+
+async def test_what_was_set_aside_is_listed(admin: AdminClient) -> None:
+    """The broker serves, and says what somebody should look at; its bytes are a metric."""
+    stray = Stray(
+        topic="orders",
+        partition=2,
+        topic_id=TOPIC_ID,
+        reason="there is no topic orders",
+        set_aside_ms=7,
+        offsets=PartitionOffsets(0, 0, 0),
+        records=5,
+        name="orders-2.x-stray",
+        size_bytes=123,
+    )
+    admin.broker.logs.strays.append(stray)
+    status, body = await admin.get("/health")
+    assert (status, body["status"]) == (200, "ok")
+    assert body["strays"] == [
+        {
+            "name": "orders-2.x-stray",
+            "topic": "orders",
+            "partition": 2,
+            "records": 5,
+            "size_bytes": 123,
+            "set_aside_ms": 7,
+            "reason": "there is no topic orders",
+        }
+    ]
+    text = await admin.text("/metrics")
+    assert "echoless_strays 1.0\n" in text
+    assert "echoless_stray_bytes 123.0\n" in text
 
 
 @pytest.mark.parametrize("path", ["/health", "/ready"])

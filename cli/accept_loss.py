@@ -1,0 +1,20 @@
+"""`echoless accept-loss`: lets the next start cut a damaged log, or begin a missing one anew."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from cli.data_lock import data_directory, parse_partition
+from storage.accepted_loss import accept
+
+
+def accept_loss(
+    data_dir: Annotated[str, typer.Argument(help="The data directory of a stopped broker.")],
+    partition: Annotated[str, typer.Argument(metavar="TOPIC-PARTITION", help="Such as orders-0.")],
+) -> None:
+    """Accept that a partition has lost records; a start is refused without that."""
+    with data_directory(data_dir, "echoless accept-loss") as (fs, path):
+        accept(fs, path, parse_partition(partition))
+    typer.echo(f"the next start opens {partition} with what is left of it, and cuts the rest off")

@@ -1,0 +1,45 @@
+"""Whose log a partition's directory holds: `partition.metadata`, the topic's id."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Final
+
+from storage import paths
+from storage.file_system import FileSystem
+from storage.properties_file import (
+    decode_uuid,
+    encode_uuid,
+    read_properties,
+    write_properties,
+    write_properties_unsynced,
+)
+
+_SEPARATOR: Final = ": "
+_VERSION: Final = "0"
+
+
+def read_topic_id(fs: FileSystem, directory: str) -> uuid.UUID:
+    """Raises `StorageError` if the file is missing or damaged."""
+    path = paths.join(directory, paths.PARTITION_METADATA)
+    metadata = read_properties(fs, path, _SEPARATOR, ("version", "topic_id"))
+    return decode_uuid(path, metadata["topic_id"])
+
+
+def write_topic_id(fs: FileSystem, directory: str, topic_id: uuid.UUID) -> None:
+    """Replaces the file, durably. Raises `StorageError`."""
+    path = paths.join(directory, paths.PARTITION_METADATA)
+    write_properties(fs, path, _metadata(topic_id), _SEPARATOR)
+
+
+def write_topic_id_unsynced(fs: FileSystem, directory: str, topic_id: uuid.UUID) -> None:
+    """Writes the file of a directory that is being made; a power failure may take it.
+
+    Raises `StorageError`.
+    """
+    path = paths.join(directory, paths.PARTITION_METADATA)
+    write_properties_unsynced(fs, path, _metadata(topic_id), _SEPARATOR)
+
+
+def _metadata(topic_id: uuid.UUID) -> dict[str, str]:
+    return {"version": _VERSION, "topic_id": encode_uuid(topic_id)}
