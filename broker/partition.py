@@ -152,7 +152,7 @@ class Partition:
                 ErrorCode.NOT_LEADER_OR_FOLLOWER,
                 f"{self.name} may have another leader: the coordinator cannot be reached",
             )
-        if leader_epoch >= 0 and leader_epoch != self.leader_epoch:
+        if leader_epoch not in {-1, self.leader_epoch}:
             older = leader_epoch < self.leader_epoch
             code = ErrorCode.FENCED_LEADER_EPOCH if older else ErrorCode.UNKNOWN_LEADER_EPOCH
             raise KafkaError(code, f"{self.name} is in leader epoch {self.leader_epoch}")

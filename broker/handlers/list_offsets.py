@@ -1,13 +1,15 @@
 """ListOffsets (2), versions 1-9: the offset at a time, or at one end of the log.
 
 Timestamps: >= 0 the first record at or after it; -1 latest (the high watermark); -2 earliest; -3
-(v7, KIP-734) the record with the largest timestamp; -4 and -5 (KIP-405) ask about tiered storage:
--4 is the log start here, -5 does not exist. v4 leader epochs; v5 (KIP-207) OFFSET_NOT_AVAILABLE;
-v6 flexible.
+(v7, KIP-734) the record with the largest timestamp; -4 (v8) and -5 (v9, KIP-405) ask about tiered
+storage: -4 is the log start here, -5 does not exist. v4 leader epochs; v5 (KIP-207)
+OFFSET_NOT_AVAILABLE; v6 flexible. A partition that is listed twice is refused.
 """
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from broker.handlers.topic_rows import partition_rows
@@ -27,16 +29,35 @@ EARLIEST: Final = -2
 MAX_TIMESTAMP: Final = -3
 EARLIEST_LOCAL: Final = -4
 LATEST_TIERED: Final = -5
-_MAX_TIMESTAMP_FROM: Final = 7
+_KNOWN_FROM: Final = {
+    LATEST: 0,
+    EARLIEST: 0,
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL: 8,
+    LATEST_TIERED: 9,
+}
+"""Timestamps with a meaning of their own, and the version that gave it to them."""
 _OFFSET_NOT_AVAILABLE_FROM: Final = 5
 
 
 def handle(request: Request, broker: Broker) -> Outcome:
     """One answer per partition asked for."""
-    version = request.version
-    return partition_rows(
-        request.body.topics, lambda topic, wanted: _partition(broker, version, topic, wanted)
-    )
+    version, repeated = request.version, _listed_twice(request.body.topics)
+
+    def row(topic: str, wanted: Any) -> dict[str, Any]:
+        if (topic, wanted.partition_index) in repeated:
+            index = wanted.partition_index
+            return {"partition_index": index, "error_code": ErrorCode.INVALID_REQUEST}
+        return _partition(broker, version, topic, wanted)
+
+    return partition_rows(request.body.topics, row)
+
+
+def _listed_twice(topics: Sequence[Any]) -> frozenset[tuple[str, int]]:
+    mentions = [(topic.name, row.partition_index) for topic in topics for row in topic.partitions]
+    if len(mentions) == len(set(mentions)):
+        return frozenset()
+    return frozenset(mention for mention, count in Counter(mentions).items() if count > 1)
 
 
 def _partition(broker: Broker, version: int, topic: str, wanted: Any) -> dict[str, Any]:
@@ -75,18 +96,18 @@ def _check_high_watermark(partition: Partition, version: int, timestamp: int) ->
 def _offset(partition: Partition, version: int, timestamp: int) -> tuple[int, int]:
     """`(timestamp, offset)`; -1 for what does not exist."""
     log = partition.log
+    if timestamp < 0 and version < _KNOWN_FROM.get(timestamp, API.version_max + 1):
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_VERSION,
+            f"timestamp {timestamp} means nothing in version {version}",
+        )
     if timestamp == LATEST:
         return -1, partition.high_watermark
     if timestamp in {EARLIEST, EARLIEST_LOCAL}:
         return -1, log.log_start_offset
-    if timestamp == MAX_TIMESTAMP and version >= _MAX_TIMESTAMP_FROM:
-        found: tuple[int, int] | None = log.max_timestamp()
-    elif timestamp >= 0:
-        found = log.offset_at_timestamp(timestamp)
-    elif timestamp == LATEST_TIERED:
-        found = None
-    else:
-        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
+    if timestamp == LATEST_TIERED:
+        return -1, -1
+    found = log.max_timestamp() if timestamp < 0 else log.offset_at_timestamp(timestamp)
     if found is None or found[1] >= partition.high_watermark:
         return -1, -1
     return found

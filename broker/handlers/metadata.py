@@ -38,7 +38,7 @@ _TOPIC_IDS_FROM: Final = 12
 
 
 class WantedTopic(NamedTuple):
-    """A topic as it is asked for: by name, or by id where that is None."""
+    """A topic as it is asked for: by name, or by id if the name is None."""
 
     name: str | None
     topic_id: uuid.UUID | None = None
@@ -90,6 +90,11 @@ def handle(request: Request, broker: Broker) -> Outcome:
 
 def _wanted(topic: Any) -> WantedTopic:
     return WantedTopic(topic.name, getattr(topic, "topic_id", None))
+
+
+def _id_first(topic: WantedTopic) -> WantedTopic:
+    """A topic that was deleted and made again has the name, but not the id."""
+    return topic if topic.topic_id is None else WantedTopic(None, topic.topic_id)
 
 
 def _refused(wanted: Sequence[WantedTopic]) -> Found:
@@ -168,6 +173,8 @@ def _find_all(
     if wanted is None:
         topics = broker.registry.topics.values()
         return [topic for topic in topics if not broker.is_coming(topic)]
+    # Each once: thousands of mentions must not become thousands of rows.
+    wanted = list(dict.fromkeys(map(_id_first, wanted)))
     missing = [
         topic.name for topic in wanted if topic.name is not None and _find(broker, topic) is None
     ]

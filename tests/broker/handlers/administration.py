@@ -23,6 +23,7 @@ from tests.support.raw_client import (
     describe_producers_request,
     nested,
     producer_rows,
+    topic_id,
 )
 from tests.support.raw_produce import PartitionData
 
@@ -44,6 +45,8 @@ async def transcript(kafka: RawConnection) -> list[str]:
             _epochs,
             _fetches,
             _sessions,
+            _offsets,
+            _metadata,
             _producers,
             _operations,
             _moves,
@@ -211,6 +214,7 @@ async def _epochs(kafka: RawConnection) -> AsyncIterator[str]:
         ("adm-records", 0, -1, 0),
         ("adm-records", 0, 0, 0),
         ("adm-records", 0, 1, 0),
+        ("adm-records", 0, -2, 0),
         ("adm-records", 0, -1, 7),
         ("adm-records", 0, -1, -1),
         ("adm-records", 1, -1, 0),
@@ -260,6 +264,55 @@ async def _sessions(kafka: RawConnection) -> AsyncIterator[str]:
         session = {"session_id": session_id, "session_epoch": epoch}
         response = await fetch(kafka, {"adm-records": [wanted_partition(4)]}, **session)
         yield f"{_line(f'session {session}', response)} {len(response.responses)} topics"
+
+
+async def _offsets(kafka: RawConnection) -> AsyncIterator[str]:
+    """Times with a meaning of their own, by version; wrong partitions, epochs and lists."""
+    await create_topic(kafka, "adm-offsets", 1)
+    batch = plain_batch([b"a", b"b"], producer_id=-1, producer_epoch=-1, base_sequence=-1)
+    await kafka.produce(9, -1, [PartitionData("adm-offsets", 0, batch.encode())])
+    cases = [("adm-offsets", [0], -1, time) for time in (-1, -2, -3, -4, -5, -6, 2**62)]
+    cases += [("adm-offsets", [0], epoch, -1) for epoch in (0, 1, -2)]
+    cases += [("adm-offsets", [7], -1, -1), ("missing", [0], -1, -1), ("bad name", [0], -1, -1)]
+    cases += [("adm-offsets", [0, 0], -1, -1), ("adm-offsets", [0, 7], -1, -1)]
+    for version in (1, 2, 4, 5, 6, 7, 8, 9):
+        topic = nested("list_offsets", version, "ListOffsetsTopic")
+        row = nested("list_offsets", version, "ListOffsetsPartition")
+        fields = {"isolation_level": 0} if version >= 2 else {}
+        for name, partitions, epoch, time in cases:
+            known = {"current_leader_epoch": epoch} if version >= 4 else {}
+            rows = [row(partition_index=index, timestamp=time, **known) for index in partitions]
+            wanted_topic = topic(name=name, partitions=tuple(rows))
+            response = await kafka.call(
+                "list_offsets", version, replica_id=-1, topics=(wanted_topic,), **fields
+            )
+            for found in response.topics[0].partitions:
+                what = f"offsets v{version} {name} {partitions} {epoch} {time}"
+                yield _line(what, found, "offset")
+
+
+async def _metadata(kafka: RawConnection) -> AsyncIterator[str]:
+    """Topics that are listed twice, and that have a name and an id."""
+    found = await topic_id(kafka, "adm-records")
+    by_name = {"name": "adm-records", "topic_id": None}
+    by_id = {"name": None, "topic_id": found}
+    for topics in (
+        [by_name, by_name],
+        [by_id, by_id],
+        [{"name": "adm-records", "topic_id": found}],
+        [{"name": "missing", "topic_id": found}],
+        [{"name": "missing", "topic_id": None}] * 2,
+        [],
+    ):
+        response = await kafka.call(
+            "metadata",
+            12,
+            topics=tuple(nested("metadata", 12, "MetadataRequestTopic")(**one) for one in topics),
+            allow_auto_topic_creation=False,
+            include_topic_authorized_operations=False,
+        )
+        rows = [f"{row.name} {row.error_code.name}" for row in response.topics]
+        yield f"metadata {[(one['name'], bool(one['topic_id'])) for one in topics]} {rows}"
 
 
 async def _operations(kafka: RawConnection) -> AsyncIterator[str]:

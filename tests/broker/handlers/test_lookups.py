@@ -1,0 +1,81 @@
+"""ListOffsets and Metadata: what an unusual request gets, as `administration.py` asks of Kafka too."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.support.raw_client import RawConnection, create_topic, nested, topic_id
+
+MENTIONS = 10_000
+
+
+@pytest.fixture(autouse=True)
+async def _topic(kafka: RawConnection) -> None:
+    """An empty topic `t` of one partition."""
+    await create_topic(kafka, "t", 1)
+
+
+async def offsets(
+    kafka: RawConnection, version: int, timestamp: int, *partitions: int, epoch: int = -1
+) -> list[tuple[int, str]]:
+    """Partition and code of each row."""
+    known = {"current_leader_epoch": epoch} if version >= 4 else {}
+    row = nested("list_offsets", version, "ListOffsetsPartition")
+    rows = tuple(row(partition_index=one, timestamp=timestamp, **known) for one in partitions)
+    topic = nested("list_offsets", version, "ListOffsetsTopic")(name="t", partitions=rows)
+    fields = {"isolation_level": 0} if version >= 2 else {}
+    response = await kafka.call("list_offsets", version, replica_id=-1, topics=(topic,), **fields)
+    return [(one.partition_index, one.error_code.name) for one in response.topics[0].partitions]
+
+
+@pytest.mark.parametrize(("timestamp", "known_from"), [(-3, 7), (-4, 8), (-5, 9), (-6, 10)])
+async def test_times_with_a_meaning_are_known_from_a_version_on(
+    kafka: RawConnection, timestamp: int, known_from: int
+) -> None:
+    """An older version is told that it asks for what it cannot know."""
+    for version in range(1, 10):
+        code = "none" if version >= known_from else "unsupported_version"
+        assert await offsets(kafka, version, timestamp, 0) == [(0, code)]
+
+
+async def test_a_partition_that_is_listed_twice_has_no_offset(kafka: RawConnection) -> None:
+    """Which of the two was meant? The others are answered."""
+    twice, once = "invalid_request", "unknown_topic_or_partition"
+    assert await offsets(kafka, 7, -1, 0, 5, 0) == [(0, twice), (5, once), (0, twice)]
+
+
+async def test_an_epoch_below_any_is_fenced(kafka: RawConnection) -> None:
+    """Only -1 stands for any."""
+    for epoch, code in ((-1, "none"), (0, "none"), (1, "unknown_leader_epoch")):
+        assert await offsets(kafka, 7, -1, 0, epoch=epoch) == [(0, code)]
+    for epoch in (-2, -(2**31)):
+        assert await offsets(kafka, 7, -1, 0, epoch=epoch) == [(0, "fenced_leader_epoch")]
+
+
+async def metadata(kafka: RawConnection, *topics: dict[str, Any]) -> list[tuple[str, str]]:
+    """Name and code of each row."""
+    wanted = tuple(nested("metadata", 12, "MetadataRequestTopic")(**topic) for topic in topics)
+    response = await kafka.call(
+        "metadata",
+        12,
+        topics=wanted,
+        allow_auto_topic_creation=False,
+        include_topic_authorized_operations=False,
+    )
+    return [(row.name, row.error_code.name) for row in response.topics]
+
+
+async def test_a_topic_is_described_once_however_often_it_is_named(kafka: RawConnection) -> None:
+    """A small request for one large topic must not become an answer that fills the memory."""
+    by_name = {"name": "t", "topic_id": None}
+    assert await metadata(kafka, *[by_name] * MENTIONS) == [("t", "none")]
+    by_id = {"name": None, "topic_id": await topic_id(kafka, "t")}
+    assert await metadata(kafka, *[by_id] * MENTIONS) == [("t", "none")]
+
+
+async def test_an_id_goes_before_a_name(kafka: RawConnection) -> None:
+    """A topic that was deleted and made again has the name, but not the id."""
+    found = await topic_id(kafka, "t")
+    assert await metadata(kafka, {"name": "missing", "topic_id": found}) == [("t", "none")]
