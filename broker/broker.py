@@ -38,6 +38,7 @@ from broker.metrics import Metrics
 from broker.partition import Partition
 from broker.partitions import Partitions
 from broker.producer_ids import ProducerIds
+from broker.scrubber import Scrubber
 from broker.topic_config import to_log_config
 from broker.unsent_answers import UNSENT_BYTES_MAX, UnsentAnswers
 from protocol.errors import ErrorCode, KafkaError
@@ -121,6 +122,7 @@ class Broker:
             self.registry,
             self._flusher,
             now_ms=self.clock.steady_ms,
+            wall_ms=self.now_ms,
             on_failure=self.fail_storage,
         )
         self._partitions.set_strays_aside()
@@ -138,6 +140,8 @@ class Broker:
             essential_task(self._flusher.run(), "flusher"),
             essential_task(self._housekeeping(), "housekeeping"),
         ]
+        if self.config.log_scrub_bytes_per_second:
+            self._tasks.append(essential_task(self._scrubber().run(), "scrubber"))
 
     def _claim_directory(self, cluster_id: str | None) -> None:
         self.logs = LogDirectory.claim(
@@ -145,6 +149,16 @@ class Broker:
             broker_id=self.config.broker_id,
             fs=self.environment.file_system,
             cluster_id=cluster_id,
+        )
+
+    def _scrubber(self) -> Scrubber:
+        return Scrubber(
+            self.environment.file_system,
+            self.logs.logs,
+            self.logs.damaged,
+            self.metrics,
+            bytes_per_s=self.config.log_scrub_bytes_per_second,
+            monotonic_s=asyncio.get_running_loop().time,
         )
 
     async def _agree_on_cluster_id(self, own: str | None) -> None:

@@ -263,6 +263,11 @@ class Config:
     log_message_timestamp_after_max_ms: int = _setting(
         INT64_MAX, duration(0), "how far a record's timestamp may lie in the future"
     )
+    log_scrub_bytes_per_second: int = _setting(
+        1_048_576,
+        size(0, INT32_MAX),
+        "how fast closed segments are read again to find damage; 0: never",
+    )
     log_flush: LogFlush = _setting(
         LogFlush.OS,
         choice(LogFlush),

@@ -56,6 +56,9 @@ class Metrics:
     recovery_producers_forgotten_total: int = 0
     """Logs whose producers of deleted records are not known any more."""
 
+    scrubbed_bytes_total: int = 0
+    """Read again from closed segments."""
+
     # In a cluster.
     isr_shrinks_total: int = 0
     isr_expands_total: int = 0

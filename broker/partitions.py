@@ -75,6 +75,7 @@ class Partitions:
         flusher: Flusher,
         *,
         now_ms: Callable[[], int],
+        wall_ms: Callable[[], int],
         on_failure: Callable[[StorageError], None],
     ) -> None:
         self.held: dict[Key, Partition] = {}
@@ -83,6 +84,7 @@ class Partitions:
         self._registry = registry
         self._flusher = flusher
         self._now_ms = now_ms
+        self._wall_ms = wall_ms
         self._on_failure = on_failure
         self._membership: Membership | None = None
         self._disk = DiskQueue("partitions on disk", on_failure)
@@ -193,7 +195,7 @@ class Partitions:
         }
         if any(self._lacks(*key) for key in reasons):
             self._logs.doubt_tail()
-        self._logs.set_aside(reasons, now_ms=self._now_ms())
+        self._logs.set_aside(reasons, now_ms=self._wall_ms())
 
     def _why_stray(self, name: str, index: int, topic_id: uuid.UUID) -> str | None:
         """Why the log found on disk is not one of this broker's; None: it is."""

@@ -79,14 +79,15 @@ def _corrupt(file: File, position: int, header: BatchHeader) -> CorruptLogError:
     return CorruptLogError(file.path, position, f"the file lacks {missing} bytes of the batch")
 
 
-def read_batches(file: File) -> Iterator[PlacedBatch]:
+def read_batches(file: File, chunk_bytes: int = _SCAN_BYTES) -> Iterator[PlacedBatch]:
     """Yields every batch of the file whose bytes are whole and match their CRC, from the start.
 
+    Reads pieces of `chunk_bytes`, or one batch that is larger.
     Raises `CorruptLogError` at the first that is not; its `position` is where to cut.
     """
     position = 0
     while position < file.size:
-        buffer = memoryview(file.read(position, _read_size(file, position)))
+        buffer = memoryview(file.read(position, _read_size(file, position, chunk_bytes)))
         start = position
         try:
             for place, header in walk(buffer):
@@ -103,9 +104,9 @@ def read_batches(file: File) -> Iterator[PlacedBatch]:
             raise CorruptLogError(file.path, position, "the last batch is incomplete")
 
 
-def _read_size(file: File, position: int) -> int:
+def _read_size(file: File, position: int, chunk_bytes: int) -> int:
     """Bytes to read from `position` on: a large piece, or the one batch that is larger still."""
     prefix = file.read(position, HEADER_SIZE)
     if len(prefix) < HEADER_SIZE:
-        return _SCAN_BYTES
-    return max(_SCAN_BYTES, min(read_header(prefix).size, file.size - position))
+        return chunk_bytes
+    return max(chunk_bytes, min(read_header(prefix).size, file.size - position))

@@ -54,6 +54,7 @@ from storage.producer_snapshot import (
 )
 from storage.recovery import Opening, Recovered, recover
 from storage.replicated_batches import check_batches, count_run
+from storage.scrub import ClosedSegment
 from storage.segment import Segment
 from storage.segments import Segments
 from storage.snapshot_chunk import SnapshotChunk, read_chunk, starting_snapshot
@@ -345,6 +346,14 @@ class Log:
     def max_timestamp(self) -> tuple[int, int]:
         """`(timestamp, offset)` of the newest record; `(-1, -1)` without one."""
         return find_max_timestamp(self._segments, self.log_start_offset)
+
+    def closed_segments(self) -> list[ClosedSegment]:
+        """Those that are not written any more, and lie below the recovery point."""
+        return [
+            ClosedSegment(segment.file.path, segment.base_offset, segment.next_offset, segment.size)
+            for segment in self._segments.closed
+            if segment.next_offset <= self.recovery_point
+        ]
 
     # Flushing
 

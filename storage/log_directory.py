@@ -47,6 +47,7 @@ from storage.partition_metadata import read_topic_id, write_topic_id_unsynced
 from storage.partition_names import PartitionNames
 from storage.pending_removal import PendingRemoval
 from storage.properties_file import encode_uuid, read_properties, write_properties
+from storage.scrub import Damage
 from storage.strays import (
     Stray,
     find_strays,
@@ -93,6 +94,8 @@ class LogDirectory:
         self._is_vouched_for = self.tail_is_safe
         self.strays: list[Stray] = []
         """What was set aside, now and before, oldest name first."""
+        self.damaged: dict[str, Damage] = {}
+        """Segments in which the scrubber found damage, by path."""
         self.failure: StorageError | None = None
         """The first disk failure; from then on the directory is offline."""
 

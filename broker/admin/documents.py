@@ -31,6 +31,8 @@ def health_document(broker: BrokerView) -> dict[str, Any]:
     document: dict[str, Any] = {"status": "ok"}
     if broker.logs.strays:
         document["strays"] = [_stray_document(stray) for stray in broker.logs.strays]
+    if broker.logs.damaged:
+        document["damaged"] = [damage._asdict() for damage in broker.logs.damaged.values()]
     return document
 
 

@@ -36,6 +36,7 @@ _COUNTERS: Final = {
     "recovery_segments_removed_total": "Segments that went with these cuts",
     "recovery_snapshots_dropped_total": "Damaged producer snapshots that the start dropped",
     "recovery_producers_forgotten_total": "Logs that lost the producers of deleted records",
+    "scrubbed_bytes_total": "Bytes of closed segments that were read again to find damage",
     "isr_shrinks_total": "Followers taken out of the in-sync replicas",
     "isr_expands_total": "Followers taken into the in-sync replicas",
     "replicated_bytes_total": "Bytes fetched from leaders and written to a log",
@@ -118,6 +119,11 @@ class _BrokerCollector(Collector):
         )
         yield GaugeMetricFamily(
             f"{_PREFIX}stray_bytes", "Their bytes", sum(stray.size_bytes for stray in strays)
+        )
+        yield GaugeMetricFamily(
+            f"{_PREFIX}damaged_segments",
+            "Closed segments in which damage was found",
+            len(self._broker.logs.damaged),
         )
         for name, help_text in _COUNTERS.items():
             yield CounterMetricFamily(_PREFIX + name, help_text, getattr(metrics, name))

@@ -18,6 +18,7 @@ from broker.memory_budget import MemoryBudget
 from broker.metrics import Metrics
 from broker.unsent_answers import UnsentAnswers
 from storage.producer_state import ProducerStates
+from storage.scrub import Damage
 from storage.strays import Stray
 
 
@@ -62,6 +63,8 @@ class StorageView(Protocol):
     def failure(self) -> Exception | None: ...
     @property
     def strays(self) -> Sequence[Stray]: ...
+    @property
+    def damaged(self) -> Mapping[str, Damage]: ...
 
 
 class BrokerView(Protocol):

@@ -12,6 +12,7 @@ from broker.memory_budget import MemoryBudget
 from broker.metrics import Metrics
 from broker.unsent_answers import UNSENT_BYTES_MAX, UnsentAnswers
 from storage.producer_state import ProducerStates
+from storage.scrub import Damage
 from storage.strays import Stray
 
 TOPIC_ID = uuid.UUID(int=7)
@@ -43,6 +44,7 @@ class FakePartition:
 class FakeLogs:
     failure: Exception | None = None
     strays: list[Stray] = field(default_factory=list)
+    damaged: dict[str, Damage] = field(default_factory=dict)
 
 
 class FakeBroker:

@@ -15,6 +15,7 @@ from broker.config_values import Address
 from broker.server import bind, bound_address
 from protocol.dedup import BatchMetadata, ProducerEntry
 from storage.directory_checkpoints import PartitionOffsets
+from storage.scrub import Damage
 from storage.strays import Stray
 from tests.broker.admin.admin_client import AdminClient
 from tests.broker.admin.fake_broker import TOPIC_ID, FakeBroker
@@ -37,7 +38,7 @@ async def test_health_and_readiness(admin: AdminClient) -> None:
     )
 
 
-async def test_what_was_set_aside_is_listed(admin: AdminClient) -> None:
+async def test_what_somebody_must_look_at_is_listed(admin: AdminClient) -> None:
     """The broker serves, and says what somebody should look at; its bytes are a metric."""
     stray = Stray(
         topic="orders",
@@ -64,7 +65,12 @@ async def test_what_was_set_aside_is_listed(admin: AdminClient) -> None:
             "reason": "there is no topic orders",
         }
     ]
+    damage = Damage("orders", 1, "/data/orders-1/x.log", 42, "the CRC does not match")
+    admin.broker.logs.damaged[damage.file] = damage
+    _, body = await admin.get("/health")
+    assert body["damaged"] == [damage._asdict()]
     text = await admin.text("/metrics")
+    assert "echoless_damaged_segments 1.0\n" in text
     assert "echoless_strays 1.0\n" in text
     assert "echoless_stray_bytes 123.0\n" in text
 

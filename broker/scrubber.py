@@ -1,0 +1,122 @@
+"""The scrubber: reads closed segments again in the background, and says which are damaged.
+
+Every segment once after the start, and again a week later; at most so many bytes per second, a piece of
+some KB at a time in a thread, so that neither the loop nor the disk is held up. What it finds stays in the
+log: consumers and followers get what can be read, and see the wrong CRC themselves. It is named by a line
+at ERROR, on `/health` and in a metric, until the segment is gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from typing import Final, Protocol
+
+from broker.metrics import Metrics
+from storage.file_system import CorruptLogError, FileSystem, StorageError
+from storage.scrub import ClosedSegment, Damage, SegmentScrub
+
+logger = logging.getLogger(__name__)
+
+PIECE_BYTES: Final = 64 * 1024
+"""One step in the thread: a few hundred small batches, about a millisecond."""
+_LOOK_AGAIN_S: Final = 60.0
+"""Between two looks at which segments are due; the first one comes that long after the start."""
+_AGAIN_AFTER_S: Final = 7 * 24 * 3600.0
+
+Partition = tuple[str, int]
+
+
+class ScrubbedLog(Protocol):
+    """What the scrubber needs of a log."""
+
+    def closed_segments(self) -> list[ClosedSegment]: ...
+
+
+class Scrubber:
+    """One broker's. `run` never returns; cancel it."""
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        logs: Mapping[Partition, ScrubbedLog],
+        damaged: dict[str, Damage],
+        metrics: Metrics,
+        *,
+        bytes_per_s: int,
+        monotonic_s: Callable[[], float],
+    ) -> None:
+        """`damaged` is kept up to date, by path."""
+        self._fs = fs
+        self._logs = logs
+        self._damaged = damaged
+        self._metrics = metrics
+        self._bytes_per_s = bytes_per_s
+        self._monotonic_s = monotonic_s
+        self._scrubbed_s: dict[str, float] = {}
+        """When each segment was read, by path."""
+
+    async def run(self) -> None:
+        """Looks for segments that are due, for ever."""
+        while True:
+            await asyncio.sleep(_LOOK_AGAIN_S)
+            await self.scrub_due()
+
+    async def scrub_due(self) -> None:
+        """Reads every segment that is due."""
+        seen: set[str] = set()
+        for key in list(self._logs):
+            for segment in self._closed_segments(key):
+                seen.add(segment.path)
+                if self._is_due(segment):
+                    await self._scrub(key, segment)
+            await asyncio.sleep(0)
+        for path in self._scrubbed_s.keys() - seen:
+            del self._scrubbed_s[path]
+            self._damaged.pop(path, None)
+
+    def _closed_segments(self, key: Partition) -> list[ClosedSegment]:
+        log = self._logs.get(key)
+        return [] if log is None else log.closed_segments()
+
+    def _is_due(self, segment: ClosedSegment) -> bool:
+        scrubbed_s = self._scrubbed_s.get(segment.path)
+        return scrubbed_s is None or self._monotonic_s() - scrubbed_s >= _AGAIN_AFTER_S
+
+    async def _scrub(self, key: Partition, segment: ClosedSegment) -> None:
+        try:
+            damage = await self._find_damage(segment)
+        except StorageError:
+            return  # it was removed meanwhile, or no descriptor is left: it stays due
+        if segment not in self._closed_segments(key):
+            return  # it was cut or removed meanwhile
+        self._scrubbed_s[segment.path] = self._monotonic_s()
+        if damage is None:
+            self._damaged.pop(segment.path, None)
+            return
+        self._damaged[segment.path] = Damage(*key, segment.path, damage.position, damage.reason)
+        logger.error(
+            "the closed segment %s is damaged at position %d: %s; offsets up to %d may not be readable. "
+            "Stop the broker and bring a copy of the file back, or delete the replica so that it is "
+            "fetched again from its leader",
+            segment.path,
+            damage.position,
+            damage.reason,
+            segment.next_offset - 1,
+        )
+
+    async def _find_damage(self, segment: ClosedSegment) -> CorruptLogError | None:
+        """Reads it to the end or to the first damage. Raises `StorageError` if it cannot be opened."""
+        scrub = await asyncio.to_thread(SegmentScrub, self._fs, segment, PIECE_BYTES)
+        try:
+            while count := await asyncio.to_thread(scrub.step):
+                self._metrics.scrubbed_bytes_total += count
+                await asyncio.sleep(count / self._bytes_per_s)
+        except CorruptLogError as damage:
+            return damage
+        except StorageError as error:
+            return CorruptLogError(segment.path, 0, str(error))
+        finally:
+            scrub.close()
+        return None
