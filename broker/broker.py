@@ -47,6 +47,7 @@ from storage.log_directory import LogDirectory
 from storage.meta_properties import has_partitions, read_cluster_id
 
 if TYPE_CHECKING:
+    from broker.coordination.node_tree import NodeTree
     from storage.log_config import LogConfig
 
 logger = logging.getLogger(__name__)
@@ -63,6 +64,8 @@ class Broker:
     registry: TopicRegistry
     membership: Membership
     clock: Clock
+    producer_ids: ProducerIds
+    tree: NodeTree
 
     def __init__(self, config: Config, environment: Environment) -> None:
         self.config = config
@@ -376,9 +379,9 @@ class Broker:
 
     # --- stop ---
 
-    async def hand_over(self) -> None:
+    async def hand_over(self, within_s: float) -> None:
         """Lets others lead what is led here, while requests are still answered."""
-        await self.membership.hand_over()
+        await self.membership.hand_over(within_s)
 
     def begin_stop(self) -> None:
         """Lets no fetch wait any longer, so that the connections can be closed soon."""
@@ -389,13 +392,35 @@ class Broker:
             partition.wake_followers()
 
     async def stop(self) -> None:
-        """Flushes, writes snapshots and the clean-shutdown marker, ends the session."""
+        """Closes the logs, then ends the session."""
+        await self.close_logs()
+        await self.end_session()
+
+    async def close_logs(self) -> None:
+        """Ends what appends, flushes, writes snapshots and the clean-shutdown marker.
+
+        Also after a start that was cut short. Raises `StorageError`.
+        """
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self.membership.leave()
-        await self.producer_ids.close()
-        await self._partitions.close()
-        if self.logs.failure is None:
-            self.logs.close(self._partitions.high_watermarks(), self.clock.reading())
-        await self.tree.close()
+        if self._has("membership"):
+            await self.membership.leave()
+        if self._has("producer_ids"):
+            await self.producer_ids.close()
+        if self._has("_partitions"):
+            await self._partitions.close()
+        if self._has("logs") and self.logs.failure is None:
+            # A log without a role yet keeps what it came with.
+            held = self._partitions.high_watermarks() if self._has("_partitions") else {}
+            clock = self.clock.reading() if self._has("clock") else None
+            self.logs.close({**self.logs.high_watermarks, **held}, clock)
+
+    async def end_session(self) -> None:
+        """Of this broker with the coordinator: others see it go."""
+        if self._has("tree"):
+            await self.tree.close()
+
+    def _has(self, part: str) -> bool:
+        """Whether `start` has come as far as this attribute."""
+        return part in vars(self)

@@ -49,8 +49,6 @@ logger = logging.getLogger(__name__)
 
 SETTLE_S: Final = 1.0
 """How long a leaving broker waits for its followers to have all that it has."""
-HAND_OVER_S: Final = 2.0
-"""How long it then waits for others to lead."""
 TOPIC_CREATED_S: Final = 2.0
 """How long the creator of a topic waits for others to know it."""
 REJOIN_PAUSE_S: Final = 0.2
@@ -347,7 +345,7 @@ class ClusterMember:
         for partition in self._partitions.held.values():
             self._fetchers.unfollow(partition)
 
-    async def hand_over(self) -> None:
+    async def hand_over(self, within_s: float) -> None:
         """Announces the departure and waits until nothing is led here that others could lead.
 
         Before, what was taken is acknowledged: the next leader could not tell its producers so.
@@ -355,7 +353,15 @@ class ClusterMember:
         if not self._is_joined or self._info is None:
             return
         self._is_leaving = True
-        await self._settle()
+        try:
+            async with asyncio.timeout(within_s):
+                await self._settle()
+                await self._have_others_lead(self._info)
+        except (CoordinationError, TimeoutError) as error:
+            logger.warning("leaving without having handed over everything: %s", error or "too late")
+
+    async def _have_others_lead(self, info: BrokerInfo) -> None:
+        """Raises `CoordinationError`."""
         handed_over = asyncio.Event()
 
         def look(_event: object = None) -> None:
@@ -364,13 +370,10 @@ class ClusterMember:
 
         cancel = self._registry.listen(look)
         try:
-            self._info = replace(self._info, is_leaving=True)
+            self._info = replace(info, is_leaving=True)
             await update_registration(self._tree, self._info)
             look()
-            async with asyncio.timeout(HAND_OVER_S):
-                await handed_over.wait()
-        except (CoordinationError, TimeoutError) as error:
-            logger.warning("leaving without having handed over everything: %s", error or "too late")
+            await handed_over.wait()
         finally:
             cancel()
 
@@ -383,9 +386,9 @@ class ClusterMember:
             if one.high_watermark < one.log.log_end_offset
         ]
         if waits:
-            settled = asyncio.gather(*waits, return_exceptions=True)
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(settled, SETTLE_S)
+                async with asyncio.timeout(SETTLE_S):
+                    await asyncio.gather(*waits, return_exceptions=True)
 
     def _leads_what_others_could(self) -> bool:
         return any(

@@ -200,7 +200,8 @@ class Connection(asyncio.BufferedProtocol):
         if was_active and self._transport is not None and not self._transport.is_closing():
             self._transport.write_eof()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._lost.wait(), GOODBYE_S)
+                async with asyncio.timeout(GOODBYE_S):
+                    await self._lost.wait()
         self.close()
 
     # --- reading ---

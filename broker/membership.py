@@ -63,8 +63,8 @@ class Membership(Protocol):
     def storage_failed(self) -> None:
         """The disk has failed: others have to lead what this broker led."""
 
-    async def hand_over(self) -> None:
-        """Returns when others lead what this broker led, or after a while."""
+    async def hand_over(self, within_s: float) -> None:
+        """Returns when others lead what this broker led, or when the time is up."""
 
     async def leave(self) -> None:
         """Ends everything that `join` began."""
@@ -126,7 +126,7 @@ class StandAlone:
     def storage_failed(self) -> None:
         """Clients are told, until a restart."""
 
-    async def hand_over(self) -> None:
+    async def hand_over(self, within_s: float) -> None:
         """There is nobody to lead instead."""
 
     async def leave(self) -> None:

@@ -13,10 +13,9 @@ import gc
 import itertools
 import logging
 import os
-import signal
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from broker.config import Config, ConfigError, load_config
 from broker.coordination.node_tree import CoordinationError
@@ -24,10 +23,13 @@ from broker.essential_task import ESSENTIAL_TASK
 from broker.listener_names import NATIVE
 from broker.listeners import bind_listeners
 from broker.logs import configure_logs
-from broker.server import ListenError, Server, bind, bound_address
+from broker.server import DRAIN_S, ListenError, Server, bind, bound_address
+from broker.stop import Stop
 from storage.file_system import StorageError
 
 if TYPE_CHECKING:
+    from broker.admin.server import AdminServer
+    from broker.broker import Broker
     from broker.faults.rule import RuleText
 
 logger = logging.getLogger(__name__)
@@ -37,6 +39,11 @@ EXIT_BAD_CONFIGURATION: Final = 2
 EXIT_BUG: Final = 70
 GC_THRESHOLDS: Final = (50_000, 20, 50)
 """Requests make tuples by the dozen and cycles hardly ever; Python's 700 would look every 50 requests."""
+PORTS_S: Final = 1.0
+"""Kept for the requests in flight, however long others take to lead instead."""
+PORTS_MARGIN_S: Final = 0.1
+CLOSING_S: Final = 1.5
+"""Kept for the logs, which get more if they need it, and the session with the coordinator."""
 _IDLE_CHECK_INTERVAL_S: Final = 5.0
 
 
@@ -49,31 +56,62 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"echoless serve: {error}\n")
         return EXIT_BAD_CONFIGURATION
     configure_logs(config.log_format, config.log_level)
-    try:
-        import uvloop
+    stop = Stop()
+    stop.heed_signals()
+    import uvloop
 
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            return runner.run(_serve(config, rules))
-    except (ListenError, StorageError, CoordinationError) as error:
-        logger.critical("cannot start: %s", error)
-        return EXIT_CANNOT_SERVE
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        try:
+            code = runner.run(_serve(config, rules, stop))
+        except (ListenError, StorageError, CoordinationError) as error:
+            logger.critical("cannot start: %s", error)
+            code = EXIT_CANNOT_SERVE
+        stop.end(code)
+    return code
 
 
-async def _serve(config: Config, rules: Sequence[RuleText]) -> int:
-    from broker.admin.server import AdminServer
+class _Ports(NamedTuple):
+    """Where requests come in."""
+
+    servers: list[Server]
+    admin: AdminServer
+
+    async def stop(self, within_s: float) -> None:
+        """Answers what is in flight; what takes longer is cut off."""
+        stops = [asyncio.ensure_future(server.stop(within_s)) for server in self.servers]
+        stops.append(asyncio.ensure_future(self.admin.stop()))
+        await asyncio.wait(stops, timeout=within_s + PORTS_MARGIN_S)
+
+
+async def _serve(config: Config, rules: Sequence[RuleText], stop: Stop) -> int:
     from broker.broker import Broker
-    from broker.dispatch import KafkaDispatcher
     from broker.environment import this_machine
+
+    asyncio.get_running_loop().set_exception_handler(_on_unhandled)
+    stop.attach()
+    broker = Broker(config, this_machine())
+    try:
+        ports = await stop.unless_asked(_start(config, rules, broker))
+    except CoordinationError:
+        with stop.holding("closing the logs"):
+            await broker.close_logs()
+        await broker.end_session()
+        raise
+    with stop.holding("closing the logs"):
+        if ports is not None:
+            await _until_the_end(ports, broker, stop)
+        is_closed = await _close_logs(broker)
+    await broker.end_session()
+    return EXIT_CANNOT_SERVE if broker.session_lost.is_set() or not is_closed else 0
+
+
+async def _start(config: Config, rules: Sequence[RuleText], broker: Broker) -> _Ports:
+    from broker.admin.server import AdminServer
+    from broker.dispatch import KafkaDispatcher
     from broker.native.dispatch import NativeDispatcher
 
-    loop = asyncio.get_running_loop()
-    loop.set_exception_handler(_on_unhandled)
-    stopping = asyncio.Event()
-    for name in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(name, stopping.set)
     listeners = bind_listeners(config)
     admin_socket = bind("admin_listen", config.admin_listen)
-    broker = Broker(config, this_machine())
     if rules:
         broker.faults.add(rules)
     await broker.start({one.name: one.advertised for one in listeners})
@@ -107,16 +145,27 @@ async def _serve(config: Config, rules: Sequence[RuleText]) -> int:
         f"native={listeners[-1].address} admin={bound_address(admin_socket)}\n"
     )
     sys.stdout.flush()
-    closing = loop.create_task(_close_idle(servers))
-    await _any_of(stopping, broker.session_lost)
-    logger.info("stopping")
+    return _Ports(servers, admin)
+
+
+async def _until_the_end(ports: _Ports, broker: Broker, stop: Stop) -> None:
+    """Serves until the stop begins, then lets others lead, and answers what is in flight."""
+    closing = asyncio.get_running_loop().create_task(_close_idle(ports.servers))
+    await _any_of(stop.asked, broker.session_lost)
+    stop.begin("the session with the coordinator is lost")
     closing.cancel()
-    await broker.hand_over()
+    await broker.hand_over(stop.left_s(reserve_s=PORTS_S + CLOSING_S))
     broker.begin_stop()
-    await asyncio.gather(*(server.stop() for server in servers))
-    await admin.stop()
-    await broker.stop()
-    return EXIT_CANNOT_SERVE if broker.session_lost.is_set() else 0
+    await ports.stop(min(DRAIN_S, stop.left_s(reserve_s=CLOSING_S + PORTS_MARGIN_S)))
+
+
+async def _close_logs(broker: Broker) -> bool:
+    try:
+        await broker.close_logs()
+    except StorageError as error:
+        logger.critical("the log directory could not be closed; the next start recovers: %s", error)
+        return False
+    return True
 
 
 def _rules_from_start(config: Config) -> Sequence[RuleText]:

@@ -26,7 +26,8 @@ from broker.unsent_answers import UnsentAnswers
 logger = logging.getLogger(__name__)
 
 BACKLOG: Final = 512
-DRAIN_TIMEOUT_S: Final = 1.5
+DRAIN_S: Final = 1.5
+"""How long the answers to what is in flight may take when the broker stops."""
 
 
 class ListenError(Exception):
@@ -133,7 +134,7 @@ class Server:
             self._metrics.connections_idle_closed_total += 1
             connection.close(f"silent for more than {idle_ms} ms")
 
-    async def stop(self) -> None:
+    async def stop(self, within_s: float = DRAIN_S) -> None:
         """Accepts nobody any more, answers what is in flight, closes what is left after a while."""
         if self._server is not None:
             self._server.close()
@@ -141,7 +142,7 @@ class Server:
         if not connections:
             return
         drains = [asyncio.ensure_future(connection.drain()) for connection in connections]
-        _, late = await asyncio.wait(drains, timeout=DRAIN_TIMEOUT_S)
+        _, late = await asyncio.wait(drains, timeout=within_s)
         for drain in late:
             drain.cancel()
         for connection in connections:

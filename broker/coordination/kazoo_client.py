@@ -20,6 +20,7 @@ import contextlib
 import functools
 import logging
 import socket
+import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -56,6 +57,8 @@ if TYPE_CHECKING:
 
 RECONNECT_DELAY_MAX_S: Final = 1.0
 RESTART_DELAY_S: Final = 1.0
+END_S: Final = 1.0
+"""How long the end of a session may take."""
 
 _log = logging.getLogger(__name__)
 
@@ -125,13 +128,33 @@ class ZooKeeperClient:
         self._kazoo.start_async()
 
     async def end(self) -> None:
-        """Ends the session. A server that cannot be reached now does it after the timeout."""
+        """Ends the session; a server that does not say so within `END_S` does it after the timeout."""
         self._is_ending = True
-        await asyncio.to_thread(self._kazoo.end)
+        ended = asyncio.Event()
+        self._in_thread(lambda: self._end(ended))
+        try:
+            async with asyncio.timeout(END_S):
+                await ended.wait()
+        except TimeoutError:
+            _log.warning(
+                "ZooKeeper does not confirm the end of the session within %g s (%s): it lasts until "
+                "its timeout",
+                END_S,
+                self.last_problem,
+            )
+            self.drop_connection()
 
     def expire_session(self) -> None:
         """Ends the session; a new one begins as after any end of kazoo's thread."""
-        self._loop.run_in_executor(None, self._kazoo.stop)
+        self._in_thread(self._kazoo.expire)
+
+    def _end(self, ended: asyncio.Event) -> None:
+        self._kazoo.end()
+        self._cross(ended.set)
+
+    def _in_thread(self, function: Callable[[], object]) -> None:
+        """A daemon, for kazoo waits for its own thread, however long a name is being looked up there."""
+        threading.Thread(target=function, name="end of a ZooKeeper session", daemon=True).start()
 
     def drop_connection(self) -> None:
         """Makes kazoo's thread find the connection broken, and open another one."""
@@ -325,11 +348,17 @@ class _Kazoo(KazooClient):
 
     def end(self) -> None:
         """Ends the session and the thread, and waits for both."""
+        if self.expire():
+            self.close()
+
+    def expire(self) -> bool:
+        """Ends the session, and waits for the thread; whether that went well."""
         try:
             self.stop()
-            self.close()
         except Exception:  # noqa: BLE001 - kazoo raises plain ones; the session times out then
             _log.warning("the session with ZooKeeper could not be closed", exc_info=True)
+            return False
+        return True
 
 
 class _Connection(ConnectionHandler):

@@ -132,8 +132,10 @@ class Fetcher:
         return max(min(ends) - _now_s(), 0.001) if ends else None
 
     async def _wait(self, seconds: float | None) -> None:
+        # Not `wait_for`, which forgets a cancellation that comes together with the change.
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._changed.wait(), seconds)
+            async with asyncio.timeout(seconds):
+                await self._changed.wait()
 
     async def _round(self, ready: Sequence[Follower]) -> None:
         starting = [one for one in ready if one.bootstrap is not None]

@@ -9,6 +9,7 @@ flight then fails, and the connection is not used again.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import socket
 from collections import deque
@@ -16,6 +17,7 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple, cast
 
 from broker.config_values import Address
+from broker.replication.name_lookups import NameLookups
 from protocol.errors import DecodeError
 from protocol.framing import FrameReceiver, frame_length
 from protocol.native.answers import Answer
@@ -43,8 +45,11 @@ class _InFlight(NamedTuple):
 class PeerConnection(asyncio.BufferedProtocol):
     """A connection that is opening, open or closed for ever."""
 
-    def __init__(self, broker_id: int, address: Address, answer_size_max: int) -> None:
+    def __init__(
+        self, broker_id: int, address: Address, answer_size_max: int, lookups: NameLookups
+    ) -> None:
         self.address = address
+        self._lookups = lookups
         self.is_closed = False
         self._name = f"broker {broker_id} at {address}"
         self._broker_id = broker_id
@@ -110,9 +115,8 @@ class PeerConnection(asyncio.BufferedProtocol):
             raise self._ended()
 
     async def _open(self) -> None:
-        loop = asyncio.get_running_loop()
         try:
-            await loop.create_connection(lambda: self, self.address.host, self.address.port)
+            await self._connect()
             hello = {"type": "hello", "version": VERSION_MAX, "client_id": _CLIENT_ID}
             self._check_hello(await self._send(hello))
         except PeerError:
@@ -123,6 +127,16 @@ class PeerConnection(asyncio.BufferedProtocol):
             self.close(f"no such address: {error}")
         except DecodeError as error:
             self.close(f"its hello makes no sense: {error}")
+
+    async def _connect(self) -> None:
+        """To the first of the host's addresses that takes a connection. Raises `OSError`."""
+        loop = asyncio.get_running_loop()
+        *others, last = await self._lookups.addresses(self.address.host)
+        for host in others:
+            with contextlib.suppress(OSError):
+                await loop.create_connection(lambda: self, host, self.address.port)
+                return
+        await loop.create_connection(lambda: self, last, self.address.port)
 
     def _check_hello(self, answer: dict[str, Any]) -> None:
         """Raises `DecodeError` where somebody else answered."""

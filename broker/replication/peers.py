@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any, Final, Protocol
 
 from broker.config_values import Address
+from broker.replication.name_lookups import NameLookups
 from broker.replication.peer_connection import PeerConnection, PeerError
 
 __all__ = ["ANSWER_SIZE_MAX", "PeerError", "Peers", "TcpPeers"]
@@ -46,6 +47,7 @@ class TcpPeers:
     def __init__(self, answer_size_max: int = ANSWER_SIZE_MAX) -> None:
         self._answer_size_max = answer_size_max
         self._is_closed = False
+        self._lookups = NameLookups()
         self._connections: dict[tuple[int, str], PeerConnection] = {}
 
     async def call(
@@ -59,7 +61,7 @@ class TcpPeers:
         if connection is None or connection.is_closed or connection.address != address:
             if connection is not None:
                 connection.close("the broker has moved")
-            connection = PeerConnection(broker_id, address, self._answer_size_max)
+            connection = PeerConnection(broker_id, address, self._answer_size_max, self._lookups)
             self._connections[key] = connection
         return await connection.call(message, timeout_s)
 

@@ -35,6 +35,7 @@ from tests.storage.log_workload import make_batch
 from tests.storage.one_log import NOW_MS
 
 PATIENCE_S = 10.0
+HAND_OVER_S = 3.0
 ENDPOINTS = {"PLAINTEXT": Address("127.0.0.1", 1), "NATIVE": Address("127.0.0.1", 2)}
 
 
@@ -93,7 +94,7 @@ async def test_a_member_leads_again_after_a_restart_in_a_later_epoch() -> None:
     await first.start()
     await first.broker.create_topic(NewTopic(name="orders"))
     await first.led("orders")
-    await first.broker.hand_over()
+    await first.broker.hand_over(HAND_OVER_S)
     await first.broker.stop()
     second = Member(server, disk)
     await second.start()
@@ -245,7 +246,7 @@ async def test_what_was_taken_is_acknowledged_before_others_may_lead() -> None:
     await member.until(lambda: membership.is_proved)
     batch = make_batch(producer_id=1, epoch=0, sequence=0, count=1, size=20, timestamp=NOW_MS)
     partition.log.append(batch, read_header(batch), partition.leader_epoch, NOW_MS)
-    leaving = asyncio.create_task(member.broker.hand_over())
+    leaving = asyncio.create_task(member.broker.hand_over(HAND_OVER_S))
     await member.until(lambda: not membership.takes_records)
     with pytest.raises(KafkaError) as refusal:
         partition.append(batch, read_header(batch), NOW_MS)

@@ -59,9 +59,13 @@ class Network:
         """The host's IPv4 address."""
         return f"{self._subnet}.{self._numbers[host]}"
 
+    def namespace(self, host: str) -> str:
+        """The name by which `ip` knows the host."""
+        return f"echoless-{os.getpid()}-{self._numbers[host]}"
+
     def prefix(self, host: str) -> tuple[str, ...]:
         """What runs a command on the host; the process keeps the id of the one that was started."""
-        return ("ip", "netns", "exec", self._namespace(host))
+        return ("ip", "netns", "exec", self.namespace(host))
 
     def cut(self, sender: str, receiver: str) -> None:
         """Drops every packet of that direction from now on."""
@@ -84,7 +88,7 @@ class Network:
         """Removes everything; may be called again, and after a failure."""
         atexit.unregister(self.close)
         for host in self._hosts:
-            _try("ip", "netns", "del", self._namespace(host))
+            _try("ip", "netns", "del", self.namespace(host))
         _try("ip", "link", "del", self._bridge)
 
     @property
@@ -99,7 +103,7 @@ class Network:
             self._add_host(host)
 
     def _add_host(self, host: str) -> None:
-        namespace = self._namespace(host)
+        namespace = self.namespace(host)
         outside = f"{self._bridge}v{self._numbers[host]}"
         _run("ip", "netns", "add", namespace)
         inside = ("name", "eth0", "netns", namespace)
@@ -108,9 +112,6 @@ class Network:
         _run("ip", "-n", namespace, "addr", "add", f"{self.address(host)}/24", "dev", "eth0")
         for device in ("lo", "eth0"):
             _run("ip", "-n", namespace, "link", "set", device, "up")
-
-    def _namespace(self, host: str) -> str:
-        return f"echoless-{os.getpid()}-{self._numbers[host]}"
 
     def _filter(self, host: str, *rule: str) -> None:
         _run(*self.prefix(host), "iptables", "-w", *rule)

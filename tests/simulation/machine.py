@@ -29,6 +29,7 @@ from tests.simulation.process import Process
 EPOCH_MS: Final = 1_795_000_000_000
 """What a right clock shows when the loop's shows 0."""
 RESTART_S_MAX: Final = 2.0
+HAND_OVER_S: Final = 3.0
 STOP_S_MAX: Final = 30.0
 KAFKA_PORT: Final = 9092
 NATIVE_PORT: Final = 9093
@@ -124,7 +125,7 @@ class Machine:
         service.is_ending = True
         with contextlib.suppress(StorageError, CoordinationError, TimeoutError):
             async with asyncio.timeout(STOP_S_MAX):
-                await service.broker.hand_over()
+                await service.broker.hand_over(HAND_OVER_S)
                 service.broker.begin_stop()
                 self._services.close(service)
                 await service.broker.stop()

@@ -57,7 +57,8 @@ class PartitionRow(NamedTuple):
 class Cluster:
     """Brokers 1 to `brokers` with one ZooKeeper. `data_dirs` replaces the place of a broker's data.
 
-    `advertised` names what clients are told to connect to, such as a proxy before the broker.
+    `advertised` names what clients are told to connect to, such as a proxy before the broker. With
+    `by_name` the brokers know ZooKeeper and each other by the names of their hosts.
     """
 
     def __init__(
@@ -69,15 +70,18 @@ class Cluster:
         hosts: Hosts | None = None,
         data_dirs: Mapping[int, Path] | None = None,
         advertised: Mapping[int, str] | None = None,
+        by_name: bool = False,
     ) -> None:
         self.directory = directory
         self._advertised = dict(advertised or {})
         self._settings = dict(settings or {})
         self._hosts = hosts
+        self._by_name = by_name
         self.zookeeper = ZooKeeper(directory / ZOOKEEPER, self._zookeeper_settings())
         if hosts is not None:
             self.zookeeper.process.prefix = hosts.prefix(ZOOKEEPER)
-            self.zookeeper.address = f"{hosts.address(ZOOKEEPER)}:{self.zookeeper.port}"
+            host = ZOOKEEPER if by_name else hosts.address(ZOOKEEPER)
+            self.zookeeper.address = f"{host}:{self.zookeeper.port}"
         self.brokers = {broker_id: self._broker(broker_id) for broker_id in range(1, brokers + 1)}
         for broker_id, data_dir in (data_dirs or {}).items():
             self.brokers[broker_id].data_dir = data_dir / "echoless-data"
@@ -239,15 +243,14 @@ class Cluster:
         arguments += ["--coordinator", f"zookeeper://{self.zookeeper.hosts('/echoless')}"]
         if broker_id in self._advertised:
             arguments += ["--advertise", self._advertised[broker_id]]
-        broker = Echoless(
-            self.directory / name,
-            {"default_replication_factor": "3", **self._settings},
-            arguments=arguments,
-            host=host,
-        )
         # Below the ephemeral ports: a connection going out must not take one between two starts.
+        ports = [free_port() for _ in range(3)]
+        settings = {"default_replication_factor": "3", **self._settings}
+        if self._by_name:
+            settings["native_advertise"] = f"{name}:{ports[1]}"
+        broker = Echoless(self.directory / name, settings, arguments=arguments, host=host)
         broker.kafka_address, broker.native_address, broker.admin_address = (
-            f"{host}:{free_port()}" for _ in range(3)
+            f"{host}:{port}" for port in ports
         )
         if self._hosts is not None:
             broker.process.prefix = self._hosts.prefix(name)

@@ -16,6 +16,7 @@ from broker.metrics import Metrics
 from broker.partition import Partition, ProduceRules
 from broker.replication.fetcher import Fetcher, FetcherContext
 from broker.replication.follower import Follower
+from broker.replication.peers import PeerError
 from broker.topic_config import TopicConfig
 from protocol.errors import ErrorCode, KafkaError
 from protocol.record_batch import read_header
@@ -32,11 +33,14 @@ class Leader:
 
     def __init__(self) -> None:
         self.offsets: list[int] = []
+        self.is_away = False
 
     async def call(
         self, broker_id: int, address: Address, message: Mapping[str, Any], *, timeout_s: float
     ) -> dict[str, Any]:
         del broker_id, address, timeout_s
+        if self.is_away:
+            raise PeerError("it is away")
         (wanted,) = message["partitions"]
         self.offsets.append(wanted["offset"])
         if len(self.offsets) > 1:
@@ -86,9 +90,9 @@ class Following:
         )
         state = PartitionState(leader=2, leader_epoch=3, isr=(2, 1), node_version=1)
         self.partition.update(state, (1, 2))
-        fetcher = Fetcher(2, self._context())
-        fetcher.add(self.partition)
-        self.task = asyncio.create_task(fetcher.run())
+        self.fetcher = Fetcher(2, self._context())
+        self.fetcher.add(self.partition)
+        self.task = asyncio.create_task(self.fetcher.run())
 
     def _context(self) -> FetcherContext:
         return FetcherContext(
@@ -127,6 +131,20 @@ async def test_what_a_failed_disk_should_have_kept_is_never_claimed() -> None:
     await turns()
     assert following.leader.offsets == [0]
     await following.end()
+
+
+@pytest.mark.parametrize("turns_between", range(6))
+async def test_it_ends_also_while_something_changes(turns_between: int) -> None:
+    """A change that comes just before the end must not hide it, since the stop waits for that."""
+    following = Following()
+    following.leader.is_away = True
+    await turns()
+    following.fetcher.wake()
+    for _ in range(turns_between):
+        await asyncio.sleep(0)
+    following.task.cancel()
+    await turns()
+    assert following.task.cancelled()
 
 
 @pytest.mark.parametrize(("isr", "begins_anew"), [((2,), True), ((2, 1), False)])

@@ -11,6 +11,7 @@ import msgpack
 import pytest
 
 from broker.config import Address
+from broker.replication.name_lookups import NameLookups
 from broker.replication.peer_connection import PeerConnection, PeerError
 from tests.simulation.virtual_loop import VirtualLoop
 from tests.support.scripted_peer import answer
@@ -56,7 +57,9 @@ def call_over(link: SlowLink) -> dict[str, Any]:
     """The answer to one call."""
 
     async def call() -> dict[str, Any]:
-        connection = PeerConnection(1, Address("peer", 1), answer_size_max=1000)
+        connection = PeerConnection(
+            1, Address("192.0.2.1", 1), answer_size_max=1000, lookups=NameLookups()
+        )
         return await connection.call({"type": "replica_fetch"}, SILENCE_MAX_S)
 
     with VirtualLoop(Random(1), lambda *_: None) as loop:

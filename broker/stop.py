@@ -1,0 +1,154 @@
+"""The stop of this process: from the signal, or whatever else ends it, until the process is gone.
+
+SIGTERM and SIGINT are blocked in every thread and taken by one that does nothing else: so they are heard
+while the event loop is held up, by a recovery or a slow disk. The first one starts a deadline; later
+ones change nothing. Each step of the stop gets what is left of it, less what the steps after it need.
+
+At the deadline the process leaves, whatever still runs in it: a thread that looks up a name holds an
+interpreter for as long as the resolver takes, and a start may wait for a coordinator that never answers.
+Only what is `holding` the process makes it wait longer: closing the logs takes as long as the disk takes.
+
+Used by `serve.py`; knows nothing of what there is to stop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Coroutine, Iterator
+from typing import Any, Final, TypeVar
+
+STOP_S: Final = 4.6
+"""From the signal to the end of the process, which is promised within 5 s."""
+THREADS_S: Final = 0.3
+"""How long threads may go on when everything else has ended."""
+_LATE_S: Final = 1.5
+"""For what is left to do after what has held the process beyond the deadline."""
+_REMIND_S: Final = 5.0
+_SAY_S: Final = 0.2
+_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+
+T = TypeVar("T")
+logger = logging.getLogger(__name__)
+
+
+class Stop:
+    """The one stop of a process. Its methods may be called from any thread, where nothing else is said."""
+
+    def __init__(self) -> None:
+        self.asked = asyncio.Event()
+        """On the event loop: the stop has begun."""
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._turn = threading.Lock()
+        self._deadline_s: float | None = None
+        self._held_for = ""
+        self._released = threading.Event()
+        self._has_ended = threading.Event()
+        self._exit_code = 0
+
+    # --- before ---
+
+    def heed_signals(self) -> None:
+        """Takes signals from now on. For the main thread, before it starts any other."""
+        signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+        threading.Thread(target=self._take_signals, name="signals", daemon=True).start()
+
+    def attach(self) -> None:
+        """Sets `asked` on the running event loop, now or later."""
+        with self._turn:
+            self._loop = asyncio.get_running_loop()
+            if self._deadline_s is not None:
+                self.asked.set()
+
+    async def unless_asked(self, work: Coroutine[Any, Any, T]) -> T | None:
+        """What `work` returns or raises; None where the stop began first, and cancelled it."""
+        loop = asyncio.get_running_loop()
+        task, asked = loop.create_task(work), loop.create_task(self.asked.wait())
+        await asyncio.wait((task, asked), return_when=asyncio.FIRST_COMPLETED)
+        asked.cancel()
+        if not self.asked.is_set():
+            return await task
+        task.cancel()
+        await asyncio.wait((task,))
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.warning("what the signal interrupted failed: %s", error)
+        return None
+
+    # --- the stop ---
+
+    def begin(self, reason: str) -> None:
+        """Starts the deadline, the first time."""
+        if self._begin():
+            logger.info("stopping: %s", reason)
+
+    def _begin(self) -> bool:
+        """Whether this is the first time."""
+        with self._turn:
+            if self._deadline_s is not None:
+                return False
+            self._deadline_s = time.monotonic() + STOP_S
+            if self._loop is not None:
+                with contextlib.suppress(RuntimeError):  # the loop has ended by itself
+                    self._loop.call_soon_threadsafe(self.asked.set)
+        threading.Thread(target=self._watch, name="stop", daemon=True).start()
+        return True
+
+    def left_s(self, *, reserve_s: float = 0.0) -> float:
+        """What is left until the deadline, less what later steps need; all of it before the stop."""
+        deadline_s = self._deadline_s
+        left_s = STOP_S if deadline_s is None else deadline_s - time.monotonic()
+        return max(left_s - reserve_s, 0.0)
+
+    @contextlib.contextmanager
+    def holding(self, work: str) -> Iterator[None]:
+        """The process does not leave while `work` is done, which the log names if it takes long."""
+        self._released.clear()
+        self._held_for = work
+        try:
+            yield
+        finally:
+            self._held_for = ""
+            self._released.set()
+
+    def end(self, exit_code: int) -> None:
+        """All is done: the process leaves with this code as soon as its threads have ended, or soon."""
+        self._exit_code = exit_code
+        self._begin()
+        self._has_ended.set()
+
+    # --- threads ---
+
+    def _take_signals(self) -> None:
+        while True:
+            self.begin(signal.Signals(signal.sigwait(_SIGNALS)).name)
+
+    def _watch(self) -> None:
+        """Returns never: it leaves, unless the process is faster."""
+        self._has_ended.wait(self.left_s())
+        is_late = bool(self._held_for)
+        while self._held_for:
+            logger.warning("%s takes long; the process ends when that is done", self._held_for)
+            self._released.wait(_REMIND_S)
+        if is_late:
+            self._has_ended.wait(_LATE_S)
+        if self._has_ended.is_set():
+            time.sleep(THREADS_S)
+        # What writes the log may be stuck as well.
+        saying = threading.Thread(target=_say_farewell, name="farewell", daemon=True)
+        saying.start()
+        saying.join(_SAY_S)
+        os._exit(self._exit_code)
+
+
+def _say_farewell() -> None:
+    own = {"stop", "signals", "farewell"}
+    names = [thread.name for thread in threading.enumerate() if thread.name not in own]
+    logger.warning("leaving, although some threads have not ended: %s", ", ".join(names) or "none")
+    sys.stdout.flush()
+    sys.stderr.flush()

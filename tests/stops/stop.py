@@ -1,0 +1,108 @@
+"""One process that is asked to end: when, how often, and how it took it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Final, NamedTuple, Self
+
+from tests.stops.losses import Loss
+from tests.support.echoless import Echoless
+
+STOP_S_MAX: Final = 5.0
+GIVEN_UP_S: Final = 40.0
+"""After that long a process is killed, and counts as one that never ends."""
+MARKER: Final = ".clean-shutdown"
+_SIGNALS: Final = (signal.SIGTERM, signal.SIGTERM, signal.SIGINT)
+_STARTED_S_MAX: Final = 30.0
+
+
+class Stop(NamedTuple):
+    """How it ended."""
+
+    broker_id: int
+    loss: Loss
+    while_starting: bool
+    seconds: float
+    exit_status: int | None
+    """None: it had to be killed."""
+    is_clean: bool
+    """Its log directory is closed: the next start recovers nothing."""
+
+    @property
+    def is_good(self) -> bool:
+        return self.seconds <= STOP_S_MAX and self.exit_status == 0 and self.is_clean
+
+
+class SignalPlan(NamedTuple):
+    """The signals for one process; each after a pause."""
+
+    signals: list[tuple[float, signal.Signals]]
+
+    @classmethod
+    def drawn(cls, dice: random.Random, *, first_within_s: float) -> Self:
+        """One signal, or two of them as from an impatient operator."""
+        signals = [(dice.uniform(0, first_within_s), dice.choice(_SIGNALS))]
+        if dice.random() < 1 / 4:
+            signals.append((dice.uniform(0, 2), dice.choice(_SIGNALS)))
+        return cls(signals)
+
+
+def stop(
+    broker_id: int, broker: Echoless, loss: Loss, plan: SignalPlan, *, while_starting: bool
+) -> Stop:
+    """Signals the broker, or a new start of it, and waits for its end."""
+    if while_starting:
+        process = _begin_to_start(broker)
+        pid, exit_status, kill = process.pid, process.poll, process.kill
+    else:
+        server = broker.process
+        pid, exit_status, kill = server.pid, lambda: server.exit_status, server.kill
+    first, began = True, 0.0
+    for pause_s, number in plan.signals:
+        _wait(exit_status, pause_s)
+        if first:
+            first, began = False, time.monotonic()
+        if exit_status() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
+    _wait(exit_status, began + GIVEN_UP_S - time.monotonic())
+    seconds, status = time.monotonic() - began, exit_status()
+    kill()
+    is_clean = (broker.data_dir / MARKER).exists()
+    return Stop(broker_id, loss, while_starting, seconds, status, is_clean)
+
+
+def _wait(exit_status: object, seconds: float) -> None:
+    """So long, or until the process has ended."""
+    deadline = time.monotonic() + seconds
+    while exit_status() is None and time.monotonic() < deadline:  # type: ignore[operator]
+        time.sleep(0.005)
+
+
+def _begin_to_start(broker: Echoless) -> subprocess.Popen[bytes]:
+    """A start that nobody waits for; it heeds signals by now."""
+    root = Path(__file__).parents[2]
+    with broker.process.log_path.open("ab") as log:
+        command = [*broker.process.prefix, *broker._command()]
+        process = subprocess.Popen(command, stdout=log, stderr=log, cwd=root)
+    deadline = time.monotonic() + _STARTED_S_MAX
+    while not _heeds_signals(process.pid) and process.poll() is None:
+        assert time.monotonic() < deadline, "the start does not begin"
+        time.sleep(0.005)
+    return process
+
+
+def _heeds_signals(pid: int) -> bool:
+    """Whether SIGTERM is caught, or blocked in the first thread because another one waits for it."""
+    with contextlib.suppress(OSError):
+        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+            name, _, mask = line.partition(":")
+            if name in {"SigBlk", "SigCgt"} and int(mask, 16) >> (signal.SIGTERM - 1) & 1:
+                return True
+    return False
