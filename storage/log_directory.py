@@ -82,6 +82,7 @@ class LogDirectory:
         self.high_watermarks: dict[Partition, int] = {}
         """As read when the directory was opened, none outside its log: that may have lost its tail."""
         self._fs = fs
+        self._is_open = False
         self._lock = lock
         self._checkpoints = DirectoryCheckpoints(fs, path)
         self._names = PartitionNames(fs, path)
@@ -150,6 +151,7 @@ class LogDirectory:
         """
         try:
             self._open_logs(now_ms, config_for, is_committed=is_committed)
+            self._is_open = True
         except BaseException:
             for log in self.logs.values():
                 log.abandon()
@@ -454,8 +456,14 @@ class LogDirectory:
     ) -> None:
         """Closes every log and releases the lock; a clean shutdown unless something failed.
 
-        After a failure nothing more is written. Raises the first `StorageError` of the closing itself, after closing what can be closed.
+        Where the logs were never opened, the directory stays as it was found. After a failure nothing
+        more is written. Raises the first `StorageError` of the closing itself, after closing what can
+        be closed.
         """
+        if not self._is_open:
+            # What stands in the checkpoints is not known, and must stay.
+            self._lock.release()
+            return
         was_online = self.failure is None
         for log in self.logs.values():
             try:

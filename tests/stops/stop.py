@@ -92,13 +92,13 @@ def _begin_to_start(broker: Echoless) -> subprocess.Popen[bytes]:
         command = [*broker.process.prefix, *broker._command()]
         process = subprocess.Popen(command, stdout=log, stderr=log, cwd=root)
     deadline = time.monotonic() + _STARTED_S_MAX
-    while not _heeds_signals(process.pid) and process.poll() is None:
+    while not heeds_signals(process.pid) and process.poll() is None:
         assert time.monotonic() < deadline, "the start does not begin"
         time.sleep(0.005)
     return process
 
 
-def _heeds_signals(pid: int) -> bool:
+def heeds_signals(pid: int) -> bool:
     """Whether SIGTERM is caught, or blocked in the first thread because another one waits for it."""
     with contextlib.suppress(OSError):
         for line in Path(f"/proc/{pid}/status").read_text().splitlines():

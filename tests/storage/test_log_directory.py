@@ -99,6 +99,23 @@ def test_the_clean_marker_counts_once() -> None:
     assert not open_directory(fs.after_power_loss(keep_none)).was_clean
 
 
+def test_a_directory_whose_logs_were_never_opened_stays_as_it_was() -> None:
+    """A start that ends in between knows nothing of the logs: what stands there must outlive it."""
+    fs = new_file_system()
+    directory = open_directory(fs)
+    create(directory)
+    append(directory, count=3)
+    directory.close({("orders", 0): 2})
+    LogDirectory.claim(DATA_DIR, broker_id=1, fs=fs).close({})
+    found = open_directory(fs)
+    assert found.was_clean
+    assert found.high_watermarks == {("orders", 0): 2}
+    assert found.logs["orders", 0].recovery_point == 3
+    killed = fs.after_power_loss(keep_all)
+    LogDirectory.claim(DATA_DIR, broker_id=1, fs=killed).close({})
+    assert not open_directory(killed).was_clean, "a crash was forgotten"
+
+
 def test_the_tail_is_safe_unless_the_power_failed() -> None:
     """A clean shutdown and kill -9 lose nothing; after a power failure nobody can know."""
     fs = new_file_system()
