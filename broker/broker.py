@@ -23,6 +23,7 @@ from broker.config import Address, Config, LogFlush
 from broker.coordination.cluster_id import read_or_create_cluster_id
 from broker.coordination.node_data import decode_uuid
 from broker.coordination.node_tree import CoordinationError
+from broker.coordination.old_copy import check_epochs_within
 from broker.coordination.registration import BrokerInfo, Endpoint
 from broker.coordination.topic import NewTopic, Topic
 from broker.coordination.topic_registry import TopicRegistry
@@ -119,6 +120,7 @@ class Broker:
             is_committed=self.config.log_flush is LogFlush.COMMIT,
         )
         self.metrics.recovered(log.recovery for log in self.logs.logs.values())
+        await self._refuse_an_old_coordinator()
         self._partitions = Partitions(
             self.config,
             self.logs,
@@ -135,9 +137,6 @@ class Broker:
         if self.config.zookeeper_hosts is not None:
             self.logs.vouch_for_tail()  # no state counts any more on what a power failure took
         await self._partitions.take_up(self.membership)
-        self.producer_ids = ProducerIds(
-            self.tree, self.config.broker_id, self.config.producer_id_block_size
-        )
         await self.producer_ids.start()
         self._tasks = [
             essential_task(self._flusher.run(), "flusher"),
@@ -163,6 +162,25 @@ class Broker:
             bytes_per_s=self.config.log_scrub_bytes_per_second,
             monotonic_s=asyncio.get_running_loop().time,
         )
+
+    async def _refuse_an_old_coordinator(self) -> None:
+        """Before anything is written to the tree, or removed because that does not know it."""
+        self.producer_ids = ProducerIds(
+            self.tree,
+            self.config.broker_id,
+            self.config.producer_id_block_size,
+            last_claimed_id=self.logs.last_claimed_id(),
+            remember=self._remember_claimed_id,
+        )
+        await self.producer_ids.check()
+        await check_epochs_within(self.registry, self.logs)
+
+    async def _remember_claimed_id(self, last_id: int) -> None:
+        try:
+            await asyncio.to_thread(self.logs.save_claimed_id, last_id)
+        except StorageError as error:
+            self.fail_storage(error)
+            raise CoordinationError(f"cannot note claimed producer ids: {error}") from error
 
     async def _agree_on_cluster_id(self, own: str | None) -> None:
         """The tree's cluster id; the first broker of all makes it, or brings that of its directory.
@@ -207,6 +225,7 @@ class Broker:
                 self.config,
                 self.tree,
                 self.registry,
+                self.logs,
                 tail_is_safe=self.logs.tail_is_safe or self.config.log_flush is LogFlush.COMMIT,
                 is_new_directory=self._is_new_directory,
             ),

@@ -21,9 +21,11 @@ from broker.coordination.node_tree import (
     NodeTree,
     SessionState,
 )
+from broker.coordination.old_copy import check_leader_epochs
 from broker.coordination.registration import BrokerInfo, await_departure, register_broker
 from broker.coordination.topic_registry import TopicRegistry
 from broker.coordination.withdrawal import withdraw
+from storage.log_directory import LogDirectory
 
 OLD_SESSION_MARGIN_S: Final = 2.0
 """ZooKeeper ends sessions a tick or two late."""
@@ -38,6 +40,7 @@ class Joining:
         config: Config,
         tree: NodeTree,
         registry: TopicRegistry,
+        logs: LogDirectory,
         *,
         tail_is_safe: bool,
         is_new_directory: bool,
@@ -48,6 +51,7 @@ class Joining:
         self._config = config
         self._tree = tree
         self._registry = registry
+        self._logs = logs
         self._tail_is_safe = tail_is_safe and not is_new_directory
         """All that this broker ever had in its logs is still there."""
         self._is_new_directory = is_new_directory
@@ -60,6 +64,7 @@ class Joining:
         wait_s = self._tree.session_timeout_s + OLD_SESSION_MARGIN_S
         await await_departure(self._tree, info.broker_id, wait_s=wait_s)
         await self._registry.load()
+        check_leader_epochs(self._registry.topics, self._logs)
         if self._is_new_directory:
             self._check_nothing_is_lost(info.broker_id)
         await withdraw(self._registry, info.broker_id, tail_is_safe=self._tail_is_safe)

@@ -10,9 +10,9 @@ at once. Ids that are left when the process ends are never used. No block reache
 leased ids, which are other names of ids from these blocks (`protocol/leases.py`).
 
 Invariant: no id is handed out twice, by any broker, ever. An id is handed out only from a block whose
-claim this process saw succeed, and each block this process claims lies above all that it has seen; a
-node that went back (deleted, restored from an old copy) stops the broker's ids instead of repeating
-them.
+claim this process saw succeed, and each block this process claims lies above all that it, or an earlier
+process on its data directory, has seen; a node that went back (deleted, restored from an old copy) stops
+the broker's ids instead of repeating them.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple
 
 from broker.coordination.node_tree import (
@@ -31,6 +32,7 @@ from broker.coordination.node_tree import (
     NodeTree,
     NoNodeError,
 )
+from broker.coordination.old_copy import REMEDY
 from protocol.errors import ErrorCode, KafkaError
 from protocol.leases import LEASED_ID_END, LEASED_ID_MIN
 
@@ -39,6 +41,8 @@ BLOCK_SIZE_DEFAULT: Final = 1000
 PRODUCER_ID_MAX: Final = 2**63 - 1
 CLAIM_ATTEMPTS_MAX: Final = 100
 """Rounds in one claim; each lost race means that another broker won a block."""
+NO_BROKER: Final = -1
+"""In a block that nobody claimed."""
 ANSWERS_LOST_MAX: Final = 3
 """Lost answers in one claim, before the client is told to try again."""
 
@@ -84,12 +88,30 @@ class ProducerIdBlock(NamedTuple):
         return block
 
 
+Remember = Callable[[int], Awaitable[None]]
+
+
+async def _forget(_last_id: int) -> None:
+    """There is no data directory."""
+
+
 class ProducerIds:
     """The ids of one broker. Used from one event loop."""
 
     def __init__(
-        self, tree: NodeTree, broker_id: int, block_size: int = BLOCK_SIZE_DEFAULT
+        self,
+        tree: NodeTree,
+        broker_id: int,
+        block_size: int = BLOCK_SIZE_DEFAULT,
+        *,
+        last_claimed_id: int = -1,
+        remember: Remember = _forget,
     ) -> None:
+        """`last_claimed_id` is the highest id that the data directory proves to be claimed.
+
+        `remember` is awaited before the first id of a block is handed out: it notes the last one,
+        durably, or raises `CoordinationError`.
+        """
         if not 1 <= block_size <= PRODUCER_ID_MAX:
             raise ValueError(f"a block of {block_size} producer ids is not possible")
         self._tree = tree
@@ -102,8 +124,9 @@ class ProducerIds:
         """One above the last id of the present block."""
         self._next_block: ProducerIdBlock | None = None
         """Claimed ahead of need; becomes the present block when that is used up."""
-        self._highest_seen = -1
-        """The end of the last block read or claimed; never moves back."""
+        self._highest_seen = last_claimed_id
+        """The end of the last block read or claimed, by earlier processes too; never moves back."""
+        self._remember = remember
         self._claim: asyncio.Task[None] | None = None
         """The newest claim; at most one is under way."""
         self._failure: ProducerIdBlockError | None = None
@@ -112,6 +135,10 @@ class ProducerIds:
     async def start(self) -> None:
         """Claims the first block. Raises `CoordinationError`, in particular `ProducerIdBlockError`."""
         await self._claim_block()
+
+    async def check(self) -> None:
+        """Raises `ProducerIdBlockError` if the node is older than what was claimed already."""
+        self._block_after((await self._tree.read_many([PATH]))[0])
 
     def next_producer_id(self) -> int | None:
         """An id that was never used; None: `wait_for_producer_id` has to be awaited."""
@@ -192,6 +219,7 @@ class ProducerIds:
         else:
             await self._tree.write(PATH, block.encode(), node.version)
         self._highest_seen = block.end
+        await self._remember(block.end)
         return block
 
     def _block_after(self, node: Node | None) -> ProducerIdBlock:
@@ -199,7 +227,8 @@ class ProducerIds:
         last = ProducerIdBlock.decode(node.data).end if node is not None and node.data else -1
         if last < self._highest_seen:
             raise ProducerIdBlockError(
-                f"{PATH} went back: its last producer id is {last} and was {self._highest_seen}"
+                f"{PATH} went back: its last producer id is {last} and was {self._highest_seen}; the "
+                f"coordinator's data is an old copy, and would hand ids out again: {REMEDY} DATA_DIR"
             )
         if last > PRODUCER_ID_MAX - self._block_size:
             raise ProducerIdBlockError(
@@ -210,6 +239,23 @@ class ProducerIds:
         if start < LEASED_ID_END and start + self._block_size > LEASED_ID_MIN:
             start = LEASED_ID_END
         return ProducerIdBlock(self._broker_id, start, start + self._block_size - 1)
+
+
+async def raise_block(tree: NodeTree, last_id: int) -> bool:
+    """Makes the next block begin above `last_id`; whether that took a change.
+
+    Raises `CoordinationError`.
+    """
+    node = (await tree.read_many([PATH]))[0]
+    last = ProducerIdBlock.decode(node.data).end if node is not None and node.data else -1
+    if last >= last_id:
+        return False
+    data = ProducerIdBlock(NO_BROKER, last_id, last_id).encode()
+    if node is None:
+        await tree.create(PATH, data)
+    else:
+        await tree.write(PATH, data, node.version)
+    return True
 
 
 def _parse_id(text: object) -> int:

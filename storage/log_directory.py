@@ -46,6 +46,7 @@ from storage.log_config import LogConfig
 from storage.partition_metadata import read_topic_id, write_topic_id_unsynced
 from storage.partition_names import PartitionNames
 from storage.pending_removal import PendingRemoval
+from storage.producer_id_checkpoint import read_last_claimed_id, write_last_claimed_id
 from storage.properties_file import encode_uuid, read_properties, write_properties
 from storage.scrub import Damage
 from storage.strays import (
@@ -443,6 +444,11 @@ class LogDirectory:
             with contextlib.suppress(StorageError):
                 self._fs.remove(paths.join(self.path, paths.BOOT_ID))
 
+    def release(self) -> None:
+        """Gives the directory up again, before any log was opened; nothing is written."""
+        assert not self.logs, "logs are closed by `close`"
+        self._lock.release()
+
     def last_clock(self) -> ClockReading | None:
         """Where the directory's clock goes on; None in a new directory."""
         return last_reading(self._fs, self.path)
@@ -450,6 +456,17 @@ class LogDirectory:
     def save_clock(self, reading: ClockReading) -> None:
         """Keeps the reading for the next start. Raises `StorageError`."""
         write_clock(self._fs, self.path, reading)
+
+    def last_claimed_id(self) -> int:
+        """The highest producer id that was claimed by a broker on this directory, -1 without one.
+
+        Raises `StorageError`.
+        """
+        return read_last_claimed_id(self._fs, self.path)
+
+    def save_claimed_id(self, producer_id: int) -> None:
+        """Notes that ids up to this one were claimed, durably. Raises `StorageError`."""
+        write_last_claimed_id(self._fs, self.path, producer_id)
 
     def close(
         self, high_watermarks: dict[Partition, int], clock: ClockReading | None = None

@@ -6,7 +6,7 @@ from typing import Final
 
 from storage import paths
 from storage.file_system import FileSystem
-from storage.properties_file import read_properties
+from storage.properties_file import PropertiesError, read_properties
 
 _SEPARATOR: Final = "="
 
@@ -17,6 +17,17 @@ def read_cluster_id(fs: FileSystem, data_dir: str) -> str | None:
     if not fs.exists(path):
         return None
     return read_properties(fs, path, _SEPARATOR, ("cluster.id",))["cluster.id"]
+
+
+def read_broker_id(fs: FileSystem, data_dir: str) -> int:
+    """The broker that the directory belongs to. Raises `StorageError`, in particular without one."""
+    path = paths.join(data_dir.rstrip("/"), paths.META_PROPERTIES)
+    if not fs.exists(path):
+        raise PropertiesError(path, "is missing: this is no data directory")
+    text = read_properties(fs, path, _SEPARATOR, ("broker.id",))["broker.id"]
+    if not (text.isascii() and text.isdecimal()):
+        raise PropertiesError(path, f"{text!r} is no broker id")
+    return int(text)
 
 
 def has_partitions(fs: FileSystem, data_dir: str) -> bool:

@@ -3,7 +3,7 @@
     data_dir/
         .lock  .clean-shutdown  .boot-id  meta.properties
         recovery-point-offset-checkpoint  replication-offset-checkpoint
-        log-start-offset-checkpoint  clock-checkpoint
+        log-start-offset-checkpoint  clock-checkpoint  producer-id-checkpoint
         <topic>-<partition>/
             partition.metadata  leader-epoch-checkpoint
             00000000000000000000.log  .index  .timeindex    (20 digits: the segment's base offset)
@@ -12,7 +12,7 @@
         <topic>-<partition>.<32 hex digits>-delete/         (on its way out)
         <topic>-<partition>.<time>-<32 hex digits>-stray/   (set aside; `strays.py`)
 
-The names are Kafka's, but for `clock-checkpoint`. Pure strings: touches no file.
+The names are Kafka's, but for the last two checkpoints. Pure strings: touches no file.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ LOG_START_CHECKPOINT: Final = "log-start-offset-checkpoint"
 PARTITION_METADATA: Final = "partition.metadata"
 LEADER_EPOCH_CHECKPOINT: Final = "leader-epoch-checkpoint"
 CLOCK_CHECKPOINT: Final = "clock-checkpoint"
+PRODUCER_ID_CHECKPOINT: Final = "producer-id-checkpoint"
 REPLACEMENT: Final = "replacement.snapshot"
 STRAY_PROPERTIES: Final = "stray.properties"
 ACCEPTED_LOSS: Final = "accepted-loss"

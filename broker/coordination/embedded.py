@@ -30,6 +30,7 @@ from typing import Final
 from broker.coordination.node_tree import (
     ANY_VERSION,
     NO_OWNER,
+    ROOT,
     Cancel,
     ConnectionLostError,
     CoordinationError,
@@ -41,6 +42,7 @@ from broker.coordination.node_tree import (
     SessionState,
     WatchCallback,
     Write,
+    parent_of,
 )
 from broker.coordination.nodes import Change, Nodes
 from broker.coordination.watches import Watches
@@ -50,6 +52,10 @@ FORMAT_VERSION: Final = 1
 _APPLICATION_ID: Final = 0x4563686F
 """In the file's header, for `file(1)` and for us: "Echo"."""
 _SESSION_ID: Final = 1
+
+_REMEDY: Final = (
+    "bring back a copy of it; if that is an older one, `echoless coordinator catch-up` follows"
+)
 
 _CREATE_TABLE: Final = """
     CREATE TABLE node (
@@ -88,12 +94,12 @@ class EmbeddedNodeTree:
             # The lowest byte is the code; above it SQLite says what it was busy with.
             if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY:
                 raise TreeInUseError(f"{path} is in use by another broker") from error
-            raise CoordinationError(f"cannot open {path}: {error}") from error
+            raise CoordinationError(f"cannot open {path}: {error}; {_REMEDY}") from error
         try:
             nodes = Nodes(_read_nodes(database))
-        except sqlite3.Error as error:
+        except (sqlite3.Error, CoordinationError) as error:
             database.close()
-            raise CoordinationError(f"cannot read {path}: {error}") from error
+            raise CoordinationError(f"cannot read {path}: {error}; {_REMEDY}") from error
         return cls(path, database, nodes)
 
     @property
@@ -243,7 +249,16 @@ def _check_format(database: sqlite3.Connection) -> None:
 
 
 def _read_nodes(database: sqlite3.Connection) -> list[tuple[str, Node]]:
-    rows = database.execute("SELECT path, CAST(data AS BLOB), version FROM node")
+    """Raises `sqlite3.Error` where the file, or what it holds, is damaged."""
+    (verdict,) = database.execute("PRAGMA quick_check(1)").fetchone()
+    if verdict != "ok":
+        raise sqlite3.DatabaseError(verdict)
+    rows = list(database.execute("SELECT path, CAST(data AS BLOB), version FROM node"))
+    known = {ROOT, *(row[0] for row in rows)}
+    for path, data, version in rows:
+        is_path = isinstance(path, str) and path.startswith(ROOT) and parent_of(path) in known
+        if not (is_path and isinstance(data, bytes) and isinstance(version, int)):
+            raise sqlite3.DatabaseError(f"the node {path!r} is damaged")
     return [(path, Node(data, version)) for path, data, version in rows]
 
 

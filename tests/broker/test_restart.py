@@ -50,14 +50,20 @@ class Host:
 
     async def start(self) -> Broker:
         """Starts a broker; the one before has to be gone."""
-        tree = self.server.connect()
+        self.broker = Broker(self.config, self.environment())
+        await self.broker.start(ENDPOINTS)
+        return self.broker
+
+    def environment(self) -> Environment:
+        """The world of the next broker."""
+        tree = self._tree = self.server.connect()
         tree.session_timeout_s = 10.0
 
         async def open_tree(_config: Config) -> NodeTree:
             return tree
 
         rng = random.Random(1)
-        environment = Environment(
+        return Environment(
             file_system=self.disk,
             open_tree=open_tree,
             open_peers=TcpPeers,
@@ -66,10 +72,6 @@ class Host:
             rng=rng,
             new_uuid=lambda: uuid.UUID(int=rng.getrandbits(128)),
         )
-        self.broker = Broker(self.config, environment)
-        await self.broker.start(ENDPOINTS)
-        self._tree = tree
-        return self.broker
 
     async def led(self, topic: str) -> Partition:
         """The topic's only partition, once it is led here."""
@@ -92,11 +94,11 @@ class Host:
         self.wall_ms += for_ms
         self.up_ms += for_ms
 
-    async def produce(self, sequence: int) -> int:
+    async def produce(self, sequence: int, *, producer_id: int = 1) -> int:
         """Sends one batch of one record to `orders`, whose offset is answered."""
         assert self.broker is not None
         await self.led("orders")
-        batch = make_batch(producer_id=1, epoch=0, sequence=sequence, timestamp=NOW_MS)
+        batch = make_batch(producer_id=producer_id, epoch=0, sequence=sequence, timestamp=NOW_MS)
         write = Write(
             self.broker, REQUEST, ACKS_ALL, self.broker.now_ms(), self.broker.clock.steady_ms()
         )

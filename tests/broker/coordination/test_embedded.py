@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import random
 import sqlite3
 import subprocess
 import sys
@@ -183,3 +184,41 @@ async def test_a_refusal_that_no_caller_awaits_any_more_is_silent(tree: Embedded
     gc.collect()
     assert refused.cancelled()
     assert told == []
+
+
+def test_a_damaged_file_is_refused_in_words(path: str) -> None:
+    """Cut off anywhere, or with any bit flipped: it is opened, or an error names the file and a way out."""
+    whole = asyncio.run(_written(path))
+    rng = random.Random(1)
+    damaged = [whole[:size] for size in range(1, len(whole), 2048)]
+    for _ in range(200):
+        position = rng.randrange(len(whole))
+        changed = bytes([whole[position] ^ 1 << rng.randrange(8)])
+        damaged.append(whole[:position] + changed + whole[position + 1 :])
+    refusals = [said for data in damaged if (said := asyncio.run(_refusal(path, data)))]
+    assert len(refusals) > 10
+    assert all(said.startswith((f"cannot open {path}", f"cannot read {path}")) for said in refusals)
+    assert all("catch-up" in said for said in refusals)
+
+
+async def _written(path: str) -> bytes:
+    """The bytes of a tree of 60 nodes."""
+    tree = EmbeddedNodeTree.open(path)
+    await tree.create("/brokers", b"{}")
+    for number in range(60):
+        await tree.create(f"/brokers/{number}", b"x" * 100)
+    await tree.close()
+    return Path(path).read_bytes()  # noqa: ASYNC240 - nothing else runs
+
+
+async def _refusal(path: str, data: bytes) -> str:
+    """What opening a file with these bytes says; nothing where it is opened."""
+    for suffix in ("-wal", "-shm"):
+        Path(path + suffix).unlink(missing_ok=True)  # noqa: ASYNC240
+    Path(path).write_bytes(data)  # noqa: ASYNC240
+    try:
+        tree = EmbeddedNodeTree.open(path)
+    except CoordinationError as error:
+        return str(error)
+    await tree.close()
+    return ""

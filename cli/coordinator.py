@@ -1,0 +1,42 @@
+"""`echoless coordinator catch-up`: for a coordinator whose data was restored from an old copy."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated
+
+import typer
+
+from cli.errors import CommandError
+
+app = typer.Typer(no_args_is_help=True, help="Repair the coordinator's data.")
+
+
+@app.callback()
+def coordinator() -> None:
+    """Repair the coordinator's data."""
+
+
+@app.command("catch-up")
+def catch_up(
+    data_dir: Annotated[str, typer.Argument(help="The data directory of a stopped broker.")],
+    coordinator: Annotated[
+        str, typer.Option(help="As for serve: embedded, or zookeeper://HOST:PORT,.../CHROOT.")
+    ] = "embedded",
+) -> None:
+    """Raise producer ids and leader epochs in the coordinator to what a data directory proves.
+
+    A broker that finds an old copy refuses to start. With no newer copy at hand, run this for the data
+    directory of every broker while all of them are stopped. What the coordinator has forgotten
+    otherwise (topics, configurations, who is in sync) does not come back.
+    """
+    from broker.catching_up import catch_up_coordinator
+    from broker.coordination.node_tree import CoordinationError
+    from protocol.errors import KafkaError
+
+    try:
+        done = asyncio.run(catch_up_coordinator(data_dir.rstrip("/"), coordinator))
+    except (CoordinationError, KafkaError) as error:
+        raise CommandError(str(error)) from error
+    for line in done or ["nothing to raise: the coordinator is as new as this data directory"]:
+        typer.echo(line)

@@ -1,0 +1,35 @@
+"""The highest producer id that a broker on this data directory ever claimed: `producer-id-checkpoint`.
+
+Proof of how far the coordinator had been: it must never again say less. Written before the first id of a
+claimed block is handed out. The ids in the logs prove nothing, since a client can make them up.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from storage import paths
+from storage.file_system import FileSystem
+from storage.properties_file import PropertiesError, read_properties, write_properties
+
+_VERSION: Final = "0"
+_SEPARATOR: Final = "="
+_LAST_ID: Final = "last_claimed_id"
+NO_ID: Final = -1
+
+
+def write_last_claimed_id(fs: FileSystem, data_dir: str, producer_id: int) -> None:
+    """Replaces the file, durably. Raises `StorageError`."""
+    path = paths.join(data_dir, paths.PRODUCER_ID_CHECKPOINT)
+    write_properties(fs, path, {"version": _VERSION, _LAST_ID: str(producer_id)}, _SEPARATOR)
+
+
+def read_last_claimed_id(fs: FileSystem, data_dir: str) -> int:
+    """What was written last, `NO_ID` without a file. Raises `PropertiesError`."""
+    path = paths.join(data_dir, paths.PRODUCER_ID_CHECKPOINT)
+    if not fs.exists(path):
+        return NO_ID
+    text = read_properties(fs, path, _SEPARATOR, (_LAST_ID,))[_LAST_ID]
+    if not (text.isascii() and text.isdecimal() and int(text) < 2**63):
+        raise PropertiesError(path, f"{text!r} is no producer id")
+    return int(text)
