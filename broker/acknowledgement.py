@@ -48,11 +48,14 @@ async def _when_done(
     *,
     by_all: bool,
 ) -> list[TopicProduced]:
-    done, late = await asyncio.wait(futures, timeout=max(timeout_s, 0))
-    failed: dict[Partition, ErrorCode] = {}
-    for future in late:
-        future.cancel()
-        failed[futures[future].partition] = ErrorCode.REQUEST_TIMED_OUT
+    try:
+        done, late = await asyncio.wait(futures, timeout=max(timeout_s, 0))
+    finally:
+        # Also where the client has gone, and this task is cancelled.
+        for future, one in futures.items():
+            if not future.done():
+                one.partition.abandon(future, by_all=by_all)
+    failed = {futures[future].partition: ErrorCode.REQUEST_TIMED_OUT for future in late}
     for future in done:
         partition = futures[future].partition
         error = future.exception()

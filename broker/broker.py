@@ -14,6 +14,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
+import time
 import uuid
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Final
@@ -28,6 +30,7 @@ from broker.coordination.registration import BrokerInfo, Endpoint
 from broker.coordination.topic import NewTopic, Topic
 from broker.coordination.topic_registry import TopicRegistry
 from broker.decisions import Decisions
+from broker.descriptors import descriptor_shares
 from broker.environment import Environment
 from broker.essential_task import essential_task
 from broker.faults.faults import Faults
@@ -43,7 +46,7 @@ from broker.scrubber import Scrubber
 from broker.topic_config import to_log_config
 from broker.unsent_answers import UNSENT_BYTES_MAX, UnsentAnswers
 from protocol.errors import ErrorCode, KafkaError
-from storage.file_system import StorageError
+from storage.file_system import OutOfDescriptorsError, StorageError
 from storage.log_directory import LogDirectory
 from storage.meta_properties import has_partitions, read_cluster_id
 
@@ -56,6 +59,7 @@ logger = logging.getLogger(__name__)
 _FLUSH_INTERVAL_S: Final = 5.0
 _HOUSEKEEPING_INTERVAL_S: Final = 5.0
 _CLOCK_SAVED_EVERY_MS: Final = 60_000
+_WARNING_INTERVAL_S: Final = 10.0
 
 
 class Broker:
@@ -86,6 +90,7 @@ class Broker:
         """Set when the cluster has given this broker up: it must end, and may start again."""
         self._is_new_directory = False
         self._clock_saved_ms = 0
+        self._descriptors_warned_s = -math.inf
         self._tasks: list[asyncio.Task[None]] = []
         self._flusher = Flusher(
             interval_s=0 if config.log_flush is LogFlush.COMMIT else _FLUSH_INTERVAL_S,
@@ -279,6 +284,11 @@ class Broker:
 
         Raises `KafkaError` as `TopicRegistry.create_topic` does.
         """
+        wanted = len(new.assignment or ()) or new.partitions
+        lack = self._lack_of_room(wanted, new.replication_factor)
+        if lack is not None:
+            await self.registry.create_topic(new, validate_only=True)  # other reasons come first
+            raise lack
         try:
             topic = await self.registry.create_topic(new, validate_only=validate_only)
         except KafkaError as error:
@@ -302,6 +312,13 @@ class Broker:
 
         Raises `KafkaError` as `TopicRegistry.create_partitions` does.
         """
+        known = self.registry.topics.get(name)
+        if known is not None:
+            added = max(count - known.partition_count, 0)
+            lack = self._lack_of_room(added, known.replication_factor)
+            if lack is not None:
+                await self.registry.create_partitions(name, count, assignment, validate_only=True)
+                raise lack
         topic = await self.registry.create_partitions(
             name, count, assignment, validate_only=validate_only
         )
@@ -329,6 +346,19 @@ class Broker:
         """Returns when this broker's partitions of the topic take records. Raises `KafkaError` 56."""
         await self._partitions.until_open(topic)
 
+    def _lack_of_room(self, partitions: int, replication_factor: int) -> KafkaError | None:
+        """Why this broker's share of new partitions could not be opened, if that is so."""
+        brokers = max(len(self.membership.brokers), 1)
+        share = math.ceil(partitions * min(max(replication_factor, 1), brokers) / brokers)
+        if self.environment.file_system.can_open(share):
+            return None
+        return KafkaError(
+            ErrorCode.POLICY_VIOLATION,
+            f"{partitions} more partitions need more open files than broker "
+            f"{self.config.broker_id} may have (at most {descriptor_shares().limit} descriptors, "
+            f"connections included): raise its limit (ulimit -n), or delete topics",
+        )
+
     async def auto_create_topic(self, name: str) -> None:
         """Creates a topic because a client asked for it; fine when somebody else was faster."""
         new = NewTopic(
@@ -350,11 +380,22 @@ class Broker:
         """The disk failed: nothing is acknowledged from now on until a restart."""
         if self.logs.failure is not None:
             return
+        if isinstance(error, OutOfDescriptorsError):
+            self._warn_of_descriptors(error)
+            return
         logger.critical("log directory %s is offline: %s", self.config.data_dir, error)
         self.logs.fail(error)
         for partition in self.partitions.values():
             partition.fail(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)))
         self.membership.storage_failed()
+
+    def _warn_of_descriptors(self, error: OutOfDescriptorsError) -> None:
+        """Nothing is in doubt: what was refused may be tried again, and will succeed in time."""
+        self.metrics.descriptors_lacked_total += 1
+        now_s = time.monotonic()
+        if now_s - self._descriptors_warned_s >= _WARNING_INTERVAL_S:
+            self._descriptors_warned_s = now_s
+            logger.error("no file descriptor is left, requests are refused: %s", error)
 
     def _on_session_lost(self) -> None:
         """A broker that stands alone ends with its session."""
@@ -370,11 +411,13 @@ class Broker:
                 await self._housekeep()
             except StorageError as error:
                 self.fail_storage(error)
-                return
+                if self.logs.failure is not None:
+                    return
 
     async def _housekeep(self) -> None:
         self.clock.observe()
         self.metrics.wall_clock_steps_total = self.clock.steps_total
+        self._partitions.open_missing()
         for key, partition in list(self.partitions.items()):
             if self.partitions.get(key) is not partition:
                 continue  # deleted meanwhile, with its files

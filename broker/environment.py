@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING, Final
 
+from broker.descriptors import SPARES, descriptor_shares
 from storage.file_system import FileSystem, OsFileSystem
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ class Environment:
 def this_machine() -> Environment:
     """The real disk, coordinator, network and clock."""
     return Environment(
-        file_system=OsFileSystem(),
+        file_system=OsFileSystem(spare_descriptors=SPARES, files_max=descriptor_shares().files),
         open_tree=_open_tree,
         open_peers=_open_peers,
         now_ms=wall_clock_ms,

@@ -20,12 +20,25 @@ def essential_task(coroutine: Coroutine[Any, Any, None], name: str) -> asyncio.T
     return task
 
 
+def reported_task(coroutine: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+    """As `essential_task`, of a task that the broker can go on without."""
+    task = asyncio.get_running_loop().create_task(coroutine, name=name)
+    task.add_done_callback(report_error)
+    return task
+
+
 def _report_failure(task: asyncio.Task[None]) -> None:
+    _report(task, {ESSENTIAL_TASK: True})
+
+
+def report_error(task: asyncio.Future[Any]) -> None:
+    """Tells the loop's exception handler of what a task raised that no one awaits: a done callback."""
+    _report(task, {})
+
+
+def _report(task: asyncio.Future[Any], more: dict[str, Any]) -> None:
     if not task.cancelled() and (error := task.exception()) is not None:
+        name = task.get_name() if isinstance(task, asyncio.Task) else "a request"
         task.get_loop().call_exception_handler(
-            {
-                "message": f"the task '{task.get_name()}' has failed",
-                "exception": error,
-                ESSENTIAL_TASK: True,
-            }
+            {"message": f"the task '{name}' has failed", "exception": error, **more}
         )

@@ -14,10 +14,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
+from typing import Final
 
 from broker.partition import Partition
-from storage.file_system import StorageError
+from storage.file_system import OutOfDescriptorsError, StorageError
 from storage.pending_flush import PendingFlush
+
+_RETRY_S: Final = 0.5
+"""After a flush for which there was no descriptor."""
 
 logger = logging.getLogger(__name__)
 
@@ -30,6 +34,7 @@ class Flusher:
         self._on_failure = on_failure
         self._dirty: dict[Partition, None] = {}
         """A dictionary as an ordered set: logs are flushed in the order of their appends."""
+        self._in_flush: dict[Partition, None] = {}
         self._wake = asyncio.Event()
 
     def mark_dirty(self, partition: Partition) -> None:
@@ -41,6 +46,7 @@ class Flusher:
     def forget(self, partition: Partition) -> None:
         """The partition is being deleted."""
         self._dirty.pop(partition, None)
+        self._in_flush.pop(partition, None)
 
     async def run(self) -> None:
         """Until cancelled: waits for dirty partitions (or the interval) and flushes them."""
@@ -50,9 +56,14 @@ class Flusher:
             else:
                 await self._wake.wait()
                 self._wake.clear()
-            dirty, self._dirty = self._dirty, {}
+            self._in_flush, self._dirty = self._dirty, {}
             try:
-                await self._flush(dirty)
+                await self._flush(list(self._in_flush))
+            except OutOfDescriptorsError as error:
+                self._on_failure(error)
+                for partition in self._in_flush:
+                    self.mark_dirty(partition)
+                await asyncio.sleep(_RETRY_S)
             except StorageError as error:
                 self._on_failure(error)
                 return
@@ -62,9 +73,19 @@ class Flusher:
         if not pending:
             return
         flushes = [flush for _, flush in pending]
-        await asyncio.get_running_loop().run_in_executor(None, _run_all, flushes)
-        for partition, flush in pending:
-            partition.log.finish_flush(flush)
+        try:
+            await asyncio.get_running_loop().run_in_executor(None, _run_all, flushes)
+        except OutOfDescriptorsError:
+            _finish(pending)
+            raise
+        _finish(pending)
+
+
+def _finish(pending: Iterable[tuple[Partition, PendingFlush]]) -> None:
+    """Publishes what was flushed; the rest will be flushed again."""
+    for partition, flush in pending:
+        partition.log.finish_flush(flush)
+        if flush.is_done:
             partition.advance_high_watermark()
 
 

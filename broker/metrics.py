@@ -25,6 +25,9 @@ class Metrics:
     """Turned away because `connections_max` were open."""
     connections_idle_closed_total: int = 0
 
+    descriptors_lacked_total: int = 0
+    """Times that work on files found no descriptor."""
+
     requests: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
     """By the name of the API."""
     requests_failed_total: int = 0

@@ -10,9 +10,11 @@ import itertools
 class OffsetWaiters:
     """Futures by the offset that resolves them. Belongs to one event loop."""
 
-    __slots__ = ("_heap", "_ticket")
+    __slots__ = ("_abandoned", "_heap", "_ticket")
 
     def __init__(self) -> None:
+        self._abandoned = 0
+        """Futures that were abandoned since the heap was last cleared of them, at most half of it."""
         self._heap: list[tuple[int, int, asyncio.Future[None]]] = []
         self._ticket = itertools.count()
 
@@ -21,6 +23,18 @@ class OffsetWaiters:
         future = asyncio.get_running_loop().create_future()
         heapq.heappush(self._heap, (offset, next(self._ticket), future))
         return future
+
+    def __len__(self) -> int:
+        return len(self._heap)
+
+    def abandon(self, future: asyncio.Future[None]) -> None:
+        """No one waits for `future` any more; what is abandoned never makes up more than half."""
+        if future.cancel():
+            self._abandoned += 1
+            if 2 * self._abandoned > len(self._heap):
+                self._heap = [entry for entry in self._heap if not entry[2].done()]
+                heapq.heapify(self._heap)
+                self._abandoned = 0
 
     def reached(self, offset: int) -> None:
         """Resolves every future at or below `offset`."""
@@ -33,6 +47,8 @@ class OffsetWaiters:
     def fail(self, error: Exception) -> None:
         """Nothing will be reached any more: every future raises `error`."""
         heap, self._heap = self._heap, []
+        self._abandoned = 0
         for _, _, future in heap:
             if not future.done():
                 future.set_exception(error)
+                future.exception()  # looked at, in case the client that waits is gone meanwhile

@@ -298,6 +298,10 @@ class Partition:
         waiters = self._waiting_for_commit if by_all else self._waiting_for_flush
         return waiters.wait_for(offset)
 
+    def abandon(self, acknowledged: asyncio.Future[None], *, by_all: bool) -> None:
+        """The client no longer waits for what `acknowledged` gave it."""
+        (self._waiting_for_commit if by_all else self._waiting_for_flush).abandon(acknowledged)
+
     @changes_state
     def advance_log_start(self, offset: int) -> None:
         """Deletes the records below `offset` (DeleteRecords), at most up to the high watermark."""

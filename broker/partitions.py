@@ -33,7 +33,7 @@ from broker.membership import Membership
 from broker.partition import Partition, ProduceRules
 from broker.topic_config import TopicConfig, to_log_config
 from protocol.errors import ErrorCode, KafkaError
-from storage.file_system import StorageError
+from storage.file_system import OutOfDescriptorsError, StorageError
 from storage.log import Log
 from storage.log_config import LogConfig
 from storage.log_directory import LogDirectory
@@ -87,7 +87,9 @@ class Partitions:
         self._wall_ms = wall_ms
         self._on_failure = on_failure
         self._membership: Membership | None = None
-        self._disk = DiskQueue("partitions on disk", on_failure)
+        self._has_missing = False
+        """Whether a partition could not be opened for the lack of descriptors."""
+        self._disk = DiskQueue("partitions on disk", self._on_disk_failure)
         self._sweeper = DiskQueue("removal of files", on_failure)
         self._opening: dict[uuid.UUID, _Opening] = {}
         self._removing: dict[uuid.UUID, asyncio.Future[None]] = {}
@@ -138,6 +140,23 @@ class Partitions:
             await asyncio.shield(opening.done)
         if self._logs.failure is not None:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(self._logs.failure))
+        if self._has_missing and any(self._is_missing(topic, index) for index in topic.assignment):
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                f"not all partitions of {topic.name} can be opened: too many files are open; they "
+                f"will be opened as soon as there are descriptors",
+            )
+
+    def open_missing(self) -> None:
+        """Opens the partitions for which there was no descriptor when they came."""
+        if self._has_missing:
+            self._has_missing = False
+            for topic in self._registry.topics.values():
+                self._apply(topic)
+
+    def _on_disk_failure(self, error: StorageError) -> None:
+        self._has_missing |= isinstance(error, OutOfDescriptorsError)
+        self._on_failure(error)
 
     async def until_removed(self, topic: Topic) -> None:
         """Returns when the directories of a deleted topic have left their names."""
@@ -262,6 +281,11 @@ class Partitions:
         """Whether the partition is held; one of an earlier topic of the same name is on its way out."""
         partition = self.held.get((topic.name, index))
         return partition is not None and partition.topic_id == topic.topic_id
+
+    def _is_missing(self, topic: Topic, index: int) -> bool:
+        """Whether the partition belongs here and is not held."""
+        is_wanted = self._is_wanted((topic.name, index), topic.topic_id)
+        return is_wanted and not self._is_here(topic, index)
 
     def _update(
         self, partition: Partition, state: PartitionState | None, replicas: tuple[int, ...]
@@ -401,7 +425,11 @@ class Partitions:
             ]
             if keys and self._logs.failure is None:
                 pending = self._logs.forget(keys)
-                await in_thread(pending.run)
+                try:
+                    await in_thread(pending.run)
+                except OutOfDescriptorsError as error:
+                    # Not even a spare one: a topic of the same name must not find these directories.
+                    raise StorageError(error.path, "partitions are removed by half") from error
                 logger.info("removed %d partitions of topic %s from the disk", len(keys), name)
                 self._sweeper.submit(partial(self._sweep, pending))
         finally:

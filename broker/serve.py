@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from broker.config import Config, ConfigError, load_config
 from broker.coordination.node_tree import CoordinationError
-from broker.essential_task import ESSENTIAL_TASK
+from broker.essential_task import ESSENTIAL_TASK, essential_task
 from broker.listener_names import NATIVE
 from broker.listeners import bind_listeners
 from broker.logs import configure_logs
@@ -150,7 +150,7 @@ async def _start(config: Config, rules: Sequence[RuleText], broker: Broker) -> _
 
 async def _until_the_end(ports: _Ports, broker: Broker, stop: Stop) -> None:
     """Serves until the stop begins, then lets others lead, and answers what is in flight."""
-    closing = asyncio.get_running_loop().create_task(_close_idle(ports.servers))
+    closing = essential_task(_close_idle(ports.servers), "closing of idle connections")
     await _any_of(stop.asked, broker.session_lost)
     stop.begin("the session with the coordinator is lost")
     closing.cancel()

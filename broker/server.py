@@ -7,10 +7,8 @@ served only when the broker can answer; until then the kernel queues whoever con
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import itertools
 import logging
-import resource
 import socket
 import time
 from collections.abc import Callable, Iterator
@@ -18,6 +16,8 @@ from typing import Final
 
 from broker.config import Address, Config
 from broker.connection import Connection, Dispatch
+from broker.descriptors import descriptor_shares
+from broker.essential_task import reported_task
 from broker.listener_names import PLAINTEXT
 from broker.memory_budget import MemoryBudget
 from broker.metrics import Metrics
@@ -56,16 +56,8 @@ def bound_address(listener: socket.socket) -> Address:
 
 
 def most_connections(connections_max: int) -> int:
-    """How many connections to take: half of the descriptors stay for files, whoever knocks.
-
-    A log that cannot open its next segment would take the whole log directory offline.
-    """
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != hard:
-        with contextlib.suppress(OSError, ValueError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-            soft = hard
-    return connections_max if soft == resource.RLIM_INFINITY else min(connections_max, soft // 2)
+    """How many connections to take: half of the descriptors stay for files, whoever knocks."""
+    return min(connections_max, descriptor_shares().connections)
 
 
 class Server:
@@ -141,7 +133,10 @@ class Server:
         connections = list(self.connections)
         if not connections:
             return
-        drains = [asyncio.ensure_future(connection.drain()) for connection in connections]
+        drains = [
+            reported_task(connection.drain(), "draining of a connection")
+            for connection in connections
+        ]
         _, late = await asyncio.wait(drains, timeout=within_s)
         for drain in late:
             drain.cancel()

@@ -18,12 +18,15 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import math
 import os
 import shutil
+import threading
 from collections.abc import Iterator, Sequence
 from typing import IO, Final, Protocol
 
 from protocol.record_batch import Buffer
+from storage.spare_descriptors import SpareDescriptors, is_lack_of_descriptors
 
 _TEMPORARY_SUFFIX: Final = ".tmp"
 _FILE_MODE: Final = 0o644
@@ -37,6 +40,13 @@ class StorageError(Exception):
     def __init__(self, path: str, message: str) -> None:
         super().__init__(f"{path}: {message}")
         self.path = path
+
+
+class OutOfDescriptorsError(StorageError):
+    """The process or the machine has as many open files as it may have; the disk is well.
+
+    Nothing has changed, and the same may succeed later.
+    """
 
 
 class CorruptLogError(StorageError):
@@ -130,6 +140,12 @@ class FileSystem(Protocol):
         3. Sync the directory. From here on it is the new one.
         """
 
+    def can_open(self, count: int) -> bool:
+        """Whether `count` more files may be opened to stay open, as far as they can be refused.
+
+        What has been begun is finished all the same, with the last descriptors of the process.
+        """
+
     def boot_id(self) -> str:
         """Names the run of the operating system; empty where it cannot be told.
 
@@ -140,14 +156,32 @@ class FileSystem(Protocol):
         """Takes the lock and writes `owner` into it, or raises `LockHeldError` at once."""
 
 
+class OpenFiles:
+    """How many files of one file system are open. They are opened and closed in several threads."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._lock = threading.Lock()
+
+    def opened(self) -> None:
+        with self._lock:
+            self.count += 1
+
+    def closed(self) -> None:
+        with self._lock:
+            self.count -= 1
+
+
 class OsFile:
     """`File` over a descriptor. Appends go to the tracked size, so torn bytes are overwritten."""
 
-    __slots__ = ("_descriptor", "_has_failed_sync", "_is_torn", "_size", "path")
+    __slots__ = ("_descriptor", "_has_failed_sync", "_is_torn", "_open_files", "_size", "path")
 
-    def __init__(self, path: str, descriptor: int) -> None:
+    def __init__(self, path: str, descriptor: int, open_files: OpenFiles) -> None:
         self.path = path
         self._descriptor = descriptor
+        self._open_files = open_files
+        open_files.opened()
         self._size = os.fstat(descriptor).st_size
         self._is_torn = False
         self._has_failed_sync = False
@@ -222,6 +256,7 @@ class OsFile:
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             os.close(descriptor)
+            self._open_files.closed()
 
 
 class OsFileLock:
@@ -237,10 +272,23 @@ class OsFileLock:
 class OsFileSystem:
     """`FileSystem` over the operating system."""
 
+    def __init__(self, *, spare_descriptors: int = 0, files_max: int | None = None) -> None:
+        """`spare_descriptors` are held so that nothing that was begun ends for the lack of one.
+
+        `files_max`: how many files may stay open before the process counts as short of descriptors.
+        """
+        self._spares = SpareDescriptors(spare_descriptors)
+        self._files_max = math.inf if files_max is None else files_max
+        self._open_files = OpenFiles()
+
+    def can_open(self, count: int) -> bool:
+        return self._open_files.count + count <= self._files_max and self._spares.is_complete
+
     def open(self, path: str, *, create: bool = False) -> OsFile:
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
         with _storage_errors(path, "open"):
-            return OsFile(path, os.open(path, flags, _FILE_MODE))
+            descriptor = self._spares.run(lambda: os.open(path, flags, _FILE_MODE))
+            return OsFile(path, descriptor, self._open_files)
 
     def exists(self, path: str) -> bool:
         return os.path.exists(path)
@@ -254,7 +302,7 @@ class OsFileSystem:
 
     def list_directory(self, path: str) -> list[str]:
         with _storage_errors(path, "list"):
-            return sorted(os.listdir(path))
+            return sorted(self._spares.run(lambda: os.listdir(path)))
 
     def make_directory(self, path: str) -> None:
         with _storage_errors(path, "create"):
@@ -270,23 +318,27 @@ class OsFileSystem:
 
     def remove_tree(self, path: str) -> None:
         with _storage_errors(path, "remove"), contextlib.suppress(FileNotFoundError):
-            shutil.rmtree(path)
+            self._spares.run(lambda: shutil.rmtree(path))
 
     def sync_directory(self, path: str) -> None:
         with _storage_errors(path, "sync"):
-            descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+            descriptor = self._spares.run(lambda: os.open(path, flags))
             try:
                 os.fsync(descriptor)
             finally:
                 os.close(descriptor)
 
     def read_bytes(self, path: str) -> bytes:
-        with _storage_errors(path, "read"), open(path, "rb") as stream:
+        with _storage_errors(path, "read"), self._spares.run(lambda: open(path, "rb")) as stream:
             return stream.read()
 
     def write_atomic(self, path: str, data: Buffer) -> None:
         temporary = path + _TEMPORARY_SUFFIX
-        with _storage_errors(path, "write"), open(temporary, "wb") as stream:
+        with (
+            _storage_errors(path, "write"),
+            self._spares.run(lambda: open(temporary, "wb")) as stream,
+        ):
             stream.write(data)
             stream.flush()
             os.fsync(stream.fileno())
@@ -316,6 +368,10 @@ class OsFileSystem:
 
 
 def _wrap(path: str, verb: str, error: OSError) -> StorageError:
+    if is_lack_of_descriptors(error):
+        return OutOfDescriptorsError(
+            path, f"cannot {verb}: {error.strerror}; raise the limit of open files (ulimit -n)"
+        )
     return StorageError(path, f"cannot {verb}: {error.strerror or error}")
 
 

@@ -272,13 +272,18 @@ class Log:
             assert leader_epoch > latest_epoch, f"leader epoch {leader_epoch} after {latest_epoch}"
             self.leader_epochs.assign(leader_epoch, self.log_end_offset)
         segment = self._segments.active
-        if segment.must_roll(header, last_offset, now_ms, self.config):
+        if segment.must_roll(header, last_offset, now_ms, self.config) and (
+            self._fs.can_open(1) or not segment.can_hold(header, last_offset)
+        ):
             return self._roll(now_ms)
-        return segment
+        return segment  # also where it should be closed, and there is no descriptor for the next
 
     def roll(self, now_ms: int | None = None) -> None:
-        """Closes the written segment and begins the next; nothing while it is empty."""
-        if self._segments.active.size:
+        """Closes the written segment and begins the next; nothing while it is empty.
+
+        Without a descriptor for the next one it stays as it is, too.
+        """
+        if self._segments.active.size and self._fs.can_open(1):
             self._roll(self._latest_ms if now_ms is None else now_ms)
 
     def _roll(self, now_ms: int) -> Segment:

@@ -37,6 +37,8 @@ from storage.segment_indexes import SegmentIndexes
 
 _CHECKED_BYTES_MAX: Final = 1024 * 1024
 """Of a segment's last batch, at a start: reading more would cost the start too much."""
+_SIZE_MAX: Final = 2**31 - 1
+"""Index entries keep positions as i32."""
 _RELATIVE_OFFSET_MAX: Final = 2**31 - 1
 """Index entries keep offsets as i32 relative to the base offset."""
 
@@ -142,6 +144,11 @@ class Segment:
         """Whether the batch belongs into a new segment (Kafka's `shouldRoll`)."""
         size = self.file.size
         return size > 0 and self._has_no_room(size, header, last_offset, now_ms, config)
+
+    def can_hold(self, header: BatchHeader, last_offset: int) -> bool:
+        """Whether the batch can stand in this segment, whatever the configuration says."""
+        size = self.file.size + header.batch_length + LOG_OVERHEAD
+        return size <= _SIZE_MAX and last_offset - self.base_offset <= _RELATIVE_OFFSET_MAX
 
     def count_fitting(self, headers: Sequence[BatchHeader], now_ms: int, config: LogConfig) -> int:
         """How many of these batches belong into this segment, which takes the first one."""

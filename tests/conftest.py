@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
@@ -23,6 +24,30 @@ hypothesis.settings.load_profile("echoless")
 def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
     """Tests run on the loop that the broker runs on; its transports are not quite asyncio's."""
     return {"uvloop": uvloop.new_event_loop}
+
+
+class _Unretrieved(logging.Handler):
+    """Collects what asyncio says of exceptions that no one has looked at."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.lines: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        line = record.getMessage()
+        if "never retrieved" in line:
+            self.lines.append(line)
+
+
+@pytest.fixture(autouse=True)
+def _every_exception_is_looked_at() -> Iterator[None]:
+    """Fails a test that leaves a task or a future whose exception no one has retrieved."""
+    handler = _Unretrieved()
+    logger = logging.getLogger("asyncio")
+    logger.addHandler(handler)
+    yield
+    logger.removeHandler(handler)
+    assert not handler.lines, "\n".join(handler.lines)
 
 
 @pytest.fixture(scope="session")

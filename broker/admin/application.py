@@ -17,6 +17,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from broker.admin.body import BODY_BYTES_MAX, BODY_TIMEOUT_S
+from broker.admin.bounded_accept import BoundedAccept
 from broker.admin.decisions import LIST_MAX, DecisionPages
 from broker.admin.documents import (
     health_document,
@@ -31,6 +32,7 @@ from broker.admin.protocol import HttpProtocol
 from broker.admin.query import read_count, read_index, read_optional
 from broker.admin.refusal import RefusalError
 from broker.admin.view import BrokerView
+from broker.descriptors import descriptor_shares
 
 _LIMIT_DEFAULT: Final = 1000
 _SHUTDOWN_TIMEOUT_S: Final = 1.0
@@ -47,8 +49,12 @@ async def serve(listener: socket.socket, broker: BrokerView) -> HttpServer:
         shutdown_timeout=_SHUTDOWN_TIMEOUT_S,
         handler_cancellation=True,  # a client that follows decisions and goes is noticed at once
     )
-    await runner.setup()
-    return HttpServer(runner, await _listen(listener, runner))
+    try:
+        await runner.setup()
+        return HttpServer(runner, await _listen(listener, runner))
+    except BaseException:
+        await runner.cleanup()
+        raise
 
 
 class HttpServer:
@@ -74,9 +80,12 @@ async def _listen(listener: socket.socket, runner: web.AppRunner) -> asyncio.Ser
         "lingering_time": BODY_TIMEOUT_S,
         "auto_decompress": False,  # nothing that can be compressed is taken
     }
-    return await loop.create_server(
-        lambda: HttpProtocol(server, loop=loop, **settings), sock=listener
+    accept = BoundedAccept(
+        server,
+        lambda: HttpProtocol(server, loop=loop, **settings),
+        descriptor_shares().admin_connections,
     )
+    return await loop.create_server(accept, sock=listener)
 
 
 def application(broker: BrokerView) -> web.Application:

@@ -25,6 +25,7 @@ _COUNTERS: Final = {
     "connections_idle_closed_total": "Connections closed for their silence",
     "requests_failed_total": "Requests that a bug of the broker ended, and their connections",
     "wall_clock_steps_total": "Steps of the machine's clock",
+    "descriptors_lacked_total": "Times that work on files found no file descriptor",
     "batches_appended_total": "Batches written to a log",
     "records_appended_total": "Records written to a log",
     "bytes_appended_total": "Bytes written to a log",

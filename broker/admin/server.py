@@ -11,7 +11,7 @@ import asyncio
 import importlib
 import logging
 import socket
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from broker.admin.view import BrokerView
 
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from broker.admin.application import HttpServer
 
 logger = logging.getLogger(__name__)
+
+RETRY_S: Final = 5.0
+"""After an attempt to start that failed."""
 
 
 class AdminServer:
@@ -50,6 +53,16 @@ class AdminServer:
         self._starting = loop.create_task(self._serve())
 
     async def _serve(self) -> None:
-        application = await asyncio.to_thread(importlib.import_module, "broker.admin.application")
-        self._http = await application.serve(self._listener, self._broker)
+        """Begins to answer, and tries again where that fails: those who connect wait meanwhile."""
+        while self._http is None:
+            try:
+                self._http = await self._application()
+            except Exception:
+                logger.exception("the admin port cannot start; it tries again in %g s", RETRY_S)
+                await asyncio.sleep(RETRY_S)
         logger.debug("the admin port answers")
+
+    async def _application(self) -> HttpServer:
+        application = await asyncio.to_thread(importlib.import_module, "broker.admin.application")
+        server: HttpServer = await application.serve(self._listener, self._broker)
+        return server

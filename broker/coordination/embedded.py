@@ -14,7 +14,8 @@ The journal is a write-ahead log with `synchronous=FULL`: one fsync per change (
 0.5 to 1.3 ms and more for the rollback journals), about 2 ms to open a new file. The exclusive lock,
 which the kernel drops when the process dies, keeps a second opener out.
 
-If SQLite fails, nobody knows what is on disk: the session is LOST for good, and only a restart, which
+If SQLite can open no file, for the lack of descriptors, the change is rolled back and refused. If it
+fails otherwise, nobody knows what is on disk: the session is LOST for good, and only a restart, which
 reads the file again, helps.
 """
 
@@ -91,8 +92,7 @@ class EmbeddedNodeTree:
         try:
             database = _open_database(path)
         except sqlite3.Error as error:
-            # The lowest byte is the code; above it SQLite says what it was busy with.
-            if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY:
+            if _primary_code(error) == sqlite3.SQLITE_BUSY:
                 raise TreeInUseError(f"{path} is in use by another broker") from error
             raise CoordinationError(f"cannot open {path}: {error}; {_REMEDY}") from error
         try:
@@ -194,6 +194,11 @@ class EmbeddedNodeTree:
         try:
             await loop.run_in_executor(self._writer, _write_changes, self._database, changes)
         except sqlite3.Error as error:
+            if _primary_code(error) == sqlite3.SQLITE_CANTOPEN:
+                raise CoordinationError(
+                    f"cannot write {self._path}: {error}; nothing was changed. If the limit of open "
+                    f"files (ulimit -n) is reached, raise it"
+                ) from error
             self._lose_session()
             raise ConnectionLostError(f"cannot write {self._path}: {error}") from error
 
@@ -270,6 +275,16 @@ def _write_changes(database: sqlite3.Connection, changes: Sequence[Change]) -> N
     ]
     gone = [(path,) for path, node in changes if node is None]
     database.execute("BEGIN")
-    database.executemany("INSERT OR REPLACE INTO node VALUES (?, ?, ?)", written)
-    database.executemany("DELETE FROM node WHERE path = ?", gone)
+    try:
+        database.executemany("INSERT OR REPLACE INTO node VALUES (?, ?, ?)", written)
+        database.executemany("DELETE FROM node WHERE path = ?", gone)
+    except sqlite3.Error as error:
+        if _primary_code(error) == sqlite3.SQLITE_CANTOPEN and database.in_transaction:
+            database.execute("ROLLBACK")
+        raise
     database.execute("COMMIT")
+
+
+def _primary_code(error: sqlite3.Error) -> int:
+    """The lowest byte of the error code; above it SQLite says what it was busy with."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF

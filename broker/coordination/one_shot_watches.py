@@ -23,6 +23,7 @@ from broker.coordination.node_tree import (
     WatchCallback,
 )
 from broker.coordination.watches import Listeners
+from broker.essential_task import reported_task
 
 Fired = Callable[[], None]
 Arm = Callable[[str, Fired], Awaitable[None]]
@@ -70,7 +71,7 @@ class OneShotWatches:
 
     def _fired(self, watched: _Watched) -> None:
         if watched.listeners:
-            task = asyncio.get_running_loop().create_task(self._arm_again_and_tell(watched))
+            task = reported_task(self._arm_again_and_tell(watched), f"watch of {watched.path}")
             self._rearming.add(task)
             task.add_done_callback(self._rearming.discard)
         elif self._watched.get(watched.path) is watched:

@@ -37,6 +37,7 @@ from broker.coordination.node_tree import (
 )
 from broker.coordination.one_shot_watches import Fired, OneShotWatches
 from broker.coordination.watches import Listeners
+from broker.essential_task import reported_task
 
 if TYPE_CHECKING:
     from broker.config import Config
@@ -211,7 +212,7 @@ class ZooKeeperNodeTree:
     def _connected(self, session: Session) -> None:
         self._is_connected = True
         self._session = session
-        self._restoring = asyncio.get_running_loop().create_task(self._restore())
+        self._restoring = reported_task(self._restore(), "restoring of watches")
 
     async def _restore(self) -> None:
         with contextlib.suppress(ConnectionLostError):  # the next connection begins anew

@@ -87,6 +87,7 @@ class FaultyFileSystem:
         self.remove_tree = inner.remove_tree
         self.read_bytes = inner.read_bytes
         self.boot_id = inner.boot_id
+        self.can_open = inner.can_open
 
     def use(self, faults: FileFaults | None) -> None:
         """These rules from now on, or none: also for the files that are open."""

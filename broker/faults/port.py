@@ -11,13 +11,13 @@ from collections.abc import Sequence
 from typing import Final
 
 from broker.connection import Buffers, Connection
-from broker.doubt import StateInDoubtError
 from broker.faults.dispatcher import FaultyDispatcher, Plan
 from broker.faults.hits import Hits
 from broker.faults.match import Part
 from broker.faults.request_actions import Hit, RequestActions
 from broker.faults.requests import Dispatch, ReadRequest, Requests
 from broker.faults.rule import Rule
+from broker.faults.unexpected import report_unexpected
 from broker.request import Peer
 from broker.server import Server
 from protocol.framing import Frame
@@ -71,10 +71,7 @@ class FaultyPort:
 
     def _on_done(self, task: asyncio.Future[Buffers | None]) -> None:
         self._tasks.pop(task, None)
-        error = None if task.cancelled() else task.exception()
-        if isinstance(error, StateInDoubtError):
-            context = {"message": "a request under a fault failed", "exception": error}
-            task.get_loop().call_exception_handler(context)
+        report_unexpected(task)
 
     def stop(self) -> None:
         """Lets nothing hold back an answer, or the end of a connection, any longer."""

@@ -17,6 +17,7 @@ from broker.faults.action import Later
 from broker.faults.match import Part
 from broker.faults.requests import Dispatch, ReadRequest, Requests, finished
 from broker.faults.rule import Rule
+from broker.faults.unexpected import report_unexpected
 from broker.request import CloseConnectionError
 from protocol.errors import KafkaError
 
@@ -193,6 +194,7 @@ class RequestActions:
         else:
             if isinstance(dispatched, Awaitable):
                 dispatched = asyncio.ensure_future(dispatched)
+                dispatched.add_done_callback(report_unexpected)
             answer.set_result(dispatched)
 
     def _twice(self, hit: Hit) -> Dispatched:
@@ -200,12 +202,11 @@ class RequestActions:
         return self._and_again(answer, self._process(hit))
 
     async def _and_again(self, answer: Dispatched, again: Dispatched) -> Buffers | None:
-        first, second = await asyncio.gather(
-            finished(answer), finished(again), return_exceptions=True
-        )
-        for outcome in (second, first):
-            if isinstance(outcome, StateInDoubtError):
-                raise outcome
+        both = [asyncio.ensure_future(finished(one)) for one in (answer, again)]
+        both[1].add_done_callback(report_unexpected)
+        first, second = await asyncio.gather(*both, return_exceptions=True)
+        if isinstance(second, StateInDoubtError):
+            raise second
         if isinstance(first, BaseException):
             raise first
         return first

@@ -28,7 +28,7 @@ from protocol.native.replication import (
     read_replica_fetch_answer,
     read_replica_snapshot_answer,
 )
-from storage.file_system import StorageError
+from storage.file_system import OutOfDescriptorsError, StorageError
 
 logger = logging.getLogger(__name__)
 
@@ -112,6 +112,9 @@ class Fetcher:
                     logger.info("cannot fetch from broker %d: %s", self.leader_id, error)
                 await self._wait(self._pause_s)
                 self._pause_s = min(2 * self._pause_s, PAUSE_MAX_S)
+            except OutOfDescriptorsError as error:
+                self._context.on_failure(error)
+                await self._wait(PAUSE_MAX_S)
             except StorageError as error:
                 self._context.on_failure(error)
                 return

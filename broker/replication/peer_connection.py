@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple, cast
 
 from broker.config_values import Address
+from broker.essential_task import reported_task
 from broker.replication.name_lookups import NameLookups
 from protocol.errors import DecodeError
 from protocol.framing import FrameReceiver, frame_length
@@ -108,7 +109,7 @@ class PeerConnection(asyncio.BufferedProtocol):
     async def _opened(self) -> None:
         """Returns when the peer has answered the hello; the calls share one attempt."""
         if self._opening is None:
-            self._opening = asyncio.get_running_loop().create_task(self._open())
+            self._opening = reported_task(self._open(), f"connecting to {self._name}")
         # `wait` leaves the attempt alone when this call is cancelled.
         await asyncio.wait((self._opening,))
         if self.is_closed:

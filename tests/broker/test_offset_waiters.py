@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import pytest
 
 from broker.offset_waiters import OffsetWaiters
@@ -36,3 +38,25 @@ async def test_failure_reaches_everybody_once():
     with pytest.raises(RuntimeError, match="leadership lost"):
         await future
     assert not waiters.wait_for(1).done()
+
+
+async def test_abandoned_waits_take_no_memory():
+    """A thousand clients that gave up leave nothing, whatever waits beside them."""
+    waiters = OffsetWaiters()
+    waiting = waiters.wait_for(7)
+    for offset in range(1000):
+        waiters.abandon(waiters.wait_for(offset))
+        assert len(waiters) <= 2
+    waiters.reached(6)
+    assert not waiting.done()
+    waiters.reached(7)
+    assert waiting.done()
+
+
+async def test_a_failure_that_no_one_waits_for_is_not_logged(caplog):
+    """A client that is gone when leadership ends leaves no traceback."""
+    waiters = OffsetWaiters()
+    waiters.wait_for(1)
+    waiters.fail(RuntimeError("leadership lost"))
+    gc.collect()
+    assert not caplog.records

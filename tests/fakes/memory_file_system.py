@@ -164,6 +164,8 @@ class MemoryFileSystem:
         """The number of the operation from which on all fail."""
         self.capacity_bytes: int | None = None
         """Bytes of all files together above which appends fail, half written."""
+        self.files_max = 2**31
+        """How many files can be opened at once, as far as anyone asks."""
         self.now_ms = 0
         """The time that changed files get."""
 
@@ -269,6 +271,10 @@ class MemoryFileSystem:
         file.sync()
         self.rename(temporary, path)
         self.sync_directory(path.rpartition("/")[0])
+
+    def can_open(self, count: int) -> bool:
+        """Like `FileSystem.can_open`; `files_max` is what a test sets."""
+        return count <= self.files_max
 
     def boot_id(self) -> str:
         """Stays the same when only the process died (`keep_all`)."""

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import resource
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from storage.file_system import OsFileSystem, StorageError
+from storage.file_system import OsFileSystem, OutOfDescriptorsError, StorageError
 from tests.contracts.file_system import FileSystemContract
 from tests.fakes.memory_file_system import (
     MemoryFileSystem,
@@ -177,3 +179,55 @@ def test_a_failed_sync_is_final_on_the_real_file_system(tmp_path: Path) -> None:
     file.close()
     os.close(reader)
     os.close(writer)
+
+
+def test_work_that_was_begun_finds_a_spare_descriptor(tmp_path: Path):
+    """Without any descriptor left files are read, written and listed; new ones can be refused."""
+    fs = OsFileSystem(spare_descriptors=3)
+    fs.write_atomic(str(tmp_path / "a"), b"before")
+    assert fs.can_open(1)
+    with no_descriptors():
+        with pytest.raises(OSError, match="Too many open files"):
+            os.open(tmp_path, os.O_RDONLY)
+        fs.write_atomic(str(tmp_path / "a"), b"after")
+        assert fs.read_bytes(str(tmp_path / "a")) == b"after"
+        assert fs.list_directory(str(tmp_path)) == ["a"]
+        fs.make_directory(str(tmp_path / "d"))
+        fs.remove_tree(str(tmp_path / "d"))
+        files = [fs.open(str(tmp_path / name), create=True) for name in "bcd"]
+        assert not fs.can_open(1)
+        with pytest.raises(OutOfDescriptorsError, match="ulimit"):
+            fs.open(str(tmp_path / "e"), create=True)
+        for file in files:
+            file.close()
+        assert fs.can_open(1)
+    assert fs.can_open(1)
+
+
+def test_open_files_are_counted(tmp_path: Path):
+    """What may be refused is refused at `files_max`, and allowed again when files are closed."""
+    fs = OsFileSystem(files_max=2)
+    files = [fs.open(str(tmp_path / name), create=True) for name in "ab"]
+    assert fs.can_open(0)
+    assert not fs.can_open(1)
+    files[0].close()
+    files[0].close()
+    assert fs.can_open(1)
+    assert not fs.can_open(2)
+
+
+@contextlib.contextmanager
+def no_descriptors() -> Iterator[None]:
+    """Lowers the limit to what is open now; what is closed meanwhile may be opened again."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    taken = []
+    resource.setrlimit(resource.RLIMIT_NOFILE, (512, limits[1]))
+    try:
+        with contextlib.suppress(OSError):
+            while True:
+                taken.append(os.open(os.devnull, os.O_RDONLY))
+        yield
+    finally:
+        for descriptor in taken:
+            os.close(descriptor)
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)

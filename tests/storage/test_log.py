@@ -250,3 +250,22 @@ def test_an_idle_log_closes_without_touching_the_disk() -> None:
     operations = one.fs.operations  # type: ignore[attr-defined]
     one.log.close()
     assert one.fs.operations == operations  # type: ignore[attr-defined]
+
+
+def test_without_a_descriptor_a_full_segment_goes_on():
+    """A roll that could not open its file is put off: nothing is refused, nothing is lost."""
+    one = OneLog()
+    one.fill(4)
+    count = one.log.segment_count
+    one.fs.files_max = 0
+    one.fill(26, first_sequence=4)
+    one.log.roll()
+    assert one.log.segment_count == count
+    one.fs.files_max = 1
+    one.fill(10, first_sequence=30)
+    assert one.log.segment_count > count
+    log = one.close_and_open()
+    assert log.log_end_offset == 40
+    one.open()
+    assert one.log.log_end_offset == 40
+    assert one.log.producers.get(1).batches[-1].last_sequence == 39

@@ -222,3 +222,25 @@ async def _refusal(path: str, data: bytes) -> str:
         return str(error)
     await tree.close()
     return ""
+
+
+async def test_a_change_without_a_descriptor_is_refused_and_the_session_goes_on(
+    path: str, tree: EmbeddedNodeTree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SQLite says that it cannot open a file: nothing was changed, and the next change succeeds."""
+
+    def fail(_database: object, _changes: object) -> None:
+        error = sqlite3.OperationalError("unable to open database file")
+        error.sqlite_errorcode = sqlite3.SQLITE_CANTOPEN
+        raise error
+
+    with monkeypatch.context() as patched:
+        patched.setattr("broker.coordination.embedded._write_changes", fail)
+        with pytest.raises(CoordinationError, match="ulimit"):
+            await tree.create("/a")
+    assert tree.session_state is SessionState.CONNECTED
+    await tree.create("/b")
+    assert await tree.children("/") == ["b"]
+    tree = await reopen(tree, path)
+    assert await tree.children("/") == ["b"]
+    await tree.close()

@@ -1,0 +1,51 @@
+"""How many connections the admin port takes.
+
+When as many are open as there may be, the oldest one without a request makes room; if each has a
+request, as those that follow decisions do, the newcomer is turned away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from aiohttp import web
+
+logger = logging.getLogger(__name__)
+
+
+class BoundedAccept:
+    """Makes the protocol of each connection that `server` is to have."""
+
+    def __init__(
+        self, server: web.Server, make: Callable[[], asyncio.Protocol], connections_max: int
+    ) -> None:
+        self._server = server
+        self._make = make
+        self._connections_max = connections_max
+
+    def __call__(self) -> asyncio.BaseProtocol:
+        connections = self._server.connections
+        if len(connections) >= self._connections_max:
+            idle = next((one for one in connections if _is_idle(one)), None)
+            if idle is None:
+                return _Refusal(len(connections))
+            idle.force_close()
+        return self._make()
+
+
+def _is_idle(handler: web.RequestHandler) -> bool:
+    """Whether it is open and works on no request."""
+    return handler.transport is not None and handler._current_request is None  # noqa: SLF001 - aiohttp tells it nowhere else
+
+
+class _Refusal(asyncio.Protocol):
+    """Closes the connection as soon as it is there."""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        logger.warning("refusing a connection to the admin port: %d are busy", self._count)
+        transport.close()

@@ -1,0 +1,46 @@
+"""How the process shares its file descriptors between connections, admin connections and files.
+
+Whoever knocks, half of them stay for the rest; whatever topics are created, connections find theirs.
+`docs/configuration.md` says what to do when they are not enough.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import resource
+from typing import Final, NamedTuple
+
+SPARES: Final = 16
+"""Held so that work on files that was begun ends well; see `storage/spare_descriptors.py`."""
+_OTHERS: Final = 48
+"""For all else: listeners, the coordinator, other brokers, files that are open for a moment."""
+_ADMIN_MAX: Final = 64
+_UNLIMITED: Final = 2**31 - 1
+
+
+class Shares(NamedTuple):
+    """How many descriptors each may take."""
+
+    limit: int
+    connections: int
+    admin_connections: int
+    files: int
+    """Log files that stay open. Existing partitions are opened even beyond it."""
+
+
+def descriptor_shares() -> Shares:
+    """The shares of this process, after raising its limit as far as it may."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+            soft = hard
+    return shares_of(_UNLIMITED if soft == resource.RLIM_INFINITY else soft)
+
+
+def shares_of(limit: int) -> Shares:
+    """The shares of a process that may have `limit` descriptors."""
+    connections = limit // 2
+    admin = min(limit // 16, _ADMIN_MAX)
+    files = limit - connections - admin - SPARES - _OTHERS
+    return Shares(limit, max(connections, 1), max(admin, 1), max(files, limit // 16))

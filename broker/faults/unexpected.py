@@ -1,0 +1,26 @@
+"""Errors of requests that a fault has detached from their clients."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+from broker.doubt import StateInDoubtError
+from broker.essential_task import report_error
+from broker.request import CloseConnectionError
+from protocol.errors import DecodeError, KafkaError
+
+logger = logging.getLogger(__name__)
+
+_EXPECTED = (DecodeError, CloseConnectionError, KafkaError)
+"""What a client would have been told, or would have lost its connection for."""
+
+
+def report_unexpected(task: asyncio.Future[Any]) -> None:
+    """Tells of what the request raised, whether its client is still there or not: a done callback."""
+    error = None if task.cancelled() else task.exception()
+    if isinstance(error, StateInDoubtError):
+        report_error(task)
+    elif error is not None and not isinstance(error, _EXPECTED):
+        logger.error("a request under a fault failed; this is a bug", exc_info=error)
