@@ -15,7 +15,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-import time
 import uuid
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Final
@@ -35,6 +34,7 @@ from broker.environment import Environment
 from broker.essential_task import essential_task
 from broker.faults.faults import Faults
 from broker.flusher import Flusher
+from broker.limited_log import LimitedLog
 from broker.membership import Membership, StandAlone
 from broker.memory_budget import MemoryBudget
 from broker.metadata_rows import MetadataRows
@@ -55,11 +55,11 @@ if TYPE_CHECKING:
     from storage.log_config import LogConfig
 
 logger = logging.getLogger(__name__)
+limited: Final = LimitedLog(logger)
 
 _FLUSH_INTERVAL_S: Final = 5.0
 _HOUSEKEEPING_INTERVAL_S: Final = 5.0
 _CLOCK_SAVED_EVERY_MS: Final = 60_000
-_WARNING_INTERVAL_S: Final = 10.0
 
 
 class Broker:
@@ -90,7 +90,6 @@ class Broker:
         """Set when the cluster has given this broker up: it must end, and may start again."""
         self._is_new_directory = False
         self._clock_saved_ms = 0
-        self._descriptors_warned_s = -math.inf
         self._tasks: list[asyncio.Task[None]] = []
         self._flusher = Flusher(
             interval_s=0 if config.log_flush is LogFlush.COMMIT else _FLUSH_INTERVAL_S,
@@ -392,10 +391,8 @@ class Broker:
     def _warn_of_descriptors(self, error: OutOfDescriptorsError) -> None:
         """Nothing is in doubt: what was refused may be tried again, and will succeed in time."""
         self.metrics.descriptors_lacked_total += 1
-        now_s = time.monotonic()
-        if now_s - self._descriptors_warned_s >= _WARNING_INTERVAL_S:
-            self._descriptors_warned_s = now_s
-            logger.error("no file descriptor is left, requests are refused: %s", error)
+        message = "no file descriptor is left, what needs one is refused: %s"
+        limited.log(logging.ERROR, "", message, error)
 
     def _on_session_lost(self) -> None:
         """A broker that stands alone ends with its session."""

@@ -19,6 +19,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, Self, cast
 
 from broker.doubt import StateInDoubtError
+from broker.limited_log import LimitedLog
 from broker.listener_names import PLAINTEXT
 from broker.memory_budget import MemoryBudget, Reservation
 from broker.metrics import Metrics
@@ -28,6 +29,7 @@ from protocol.errors import DecodeError
 from protocol.framing import Frame, FrameReceiver
 
 logger = logging.getLogger(__name__)
+limited: Final = LimitedLog(logger)
 
 INFLIGHT_REQUESTS_MAX: Final = 64
 WRITE_BUFFER_BYTES_MAX: Final = 1024 * 1024
@@ -145,7 +147,9 @@ class Connection(asyncio.BufferedProtocol):
         if self._transport is None:
             return
         if reason:
-            logger.warning(
+            limited.log(
+                logging.WARNING,
+                self.host,
                 "closing connection %d from %s: %s",
                 self._peer.connection_id,
                 self._peer.address,
@@ -330,7 +334,8 @@ class Connection(asyncio.BufferedProtocol):
             context = {"message": "a request failed inside the broker", "exception": error}
             asyncio.get_running_loop().call_exception_handler(context)
         else:
-            logger.error("a request failed inside the broker; this is a bug", exc_info=error)
+            message = "a request failed inside the broker; this is a bug"
+            limited.log(logging.ERROR, self.host, message, exc_info=error)
 
     async def _fill(
         self, slot: _Slot, answer: Awaitable[Buffers | None], reservation: Reservation | None

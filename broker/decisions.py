@@ -5,8 +5,9 @@ Memory is bounded: rings of `capacity` events, one for appended batches, one for
 rest and one for injected faults, so that a busy producer's appends never push out the one refusal
 that somebody is looking for. Whoever follows has a bounded queue (`decision_stream.py`).
 
-A spurious 45 makes clients store records twice, so each one is logged with the window it was
-judged by, and so is a repeat whose bytes differ.
+A spurious 45 makes clients store records twice, so each one is counted, kept for `/decisions` and
+logged with the window it was judged by, and so is a repeat whose bytes differ; of many from one address
+the log has the first hundred and then one a second (`limited_log.py`).
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from broker.decision_events import (
     Window,
 )
 from broker.decision_stream import EVERYTHING, DecisionStream, Selection
+from broker.limited_log import LimitedLog
 from broker.metrics import Metrics
 from broker.request import Request
 from protocol.dedup import Duplicate, Reject
@@ -40,7 +42,7 @@ if TYPE_CHECKING:
 
 CAPACITY_DEFAULT: Final = 1000
 
-logger = logging.getLogger(__name__)
+limited: Final = LimitedLog(logging.getLogger(__name__))
 
 
 class Decisions:
@@ -185,7 +187,9 @@ def window_of(partition: Partition, producer_id: int) -> Window:
 
 def _warn(outcome: Outcome) -> None:
     header = outcome.header
-    logger.warning(
+    limited.log(
+        logging.WARNING,
+        outcome.address.rpartition(":")[0],
         "%s-%d: %s: producer %d epoch %d sequences %d to %d from %s: %s; window %s",
         outcome.topic,
         outcome.partition,

@@ -18,12 +18,13 @@ from broker.config import Address, Config
 from broker.connection import Connection, Dispatch
 from broker.descriptors import descriptor_shares
 from broker.essential_task import reported_task
+from broker.limited_log import LimitedLog
 from broker.listener_names import PLAINTEXT
 from broker.memory_budget import MemoryBudget
 from broker.metrics import Metrics
 from broker.unsent_answers import UnsentAnswers
 
-logger = logging.getLogger(__name__)
+limited: Final = LimitedLog(logging.getLogger(__name__))
 
 BACKLOG: Final = 512
 DRAIN_S: Final = 1.5
@@ -152,5 +153,6 @@ class _Refusal(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         host, port, *_ = transport.get_extra_info("peername") or ("?", "?")  # it may be gone
-        logger.warning("refusing a connection from %s:%s: %s", host, port, self._reason)
+        message = "refusing a connection from %s:%s: %s"
+        limited.log(logging.WARNING, host, message, host, port, self._reason)
         transport.close()

@@ -11,6 +11,7 @@ import hypothesis
 import pytest
 import uvloop
 
+from broker import limited_log
 from tests.support.apache_kafka import ApacheKafka, KafkaVersion
 from tests.support.echoless import Echoless
 from tests.support.zookeeper import ZooKeeper
@@ -40,11 +41,15 @@ class _Unretrieved(logging.Handler):
 
 
 @pytest.fixture(autouse=True)
-def _every_exception_is_looked_at() -> Iterator[None]:
-    """Fails a test that leaves a task or a future whose exception no one has retrieved."""
+def _clean_logs() -> Iterator[None]:
+    """Fails a test that leaves a task or a future whose exception no one has retrieved.
+
+    Each test may log as much as a new process.
+    """
     handler = _Unretrieved()
     logger = logging.getLogger("asyncio")
     logger.addHandler(handler)
+    limited_log.forget_all()
     yield
     logger.removeHandler(handler)
     assert not handler.lines, "\n".join(handler.lines)

@@ -9,10 +9,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from typing import Final
 
 from aiohttp import web
 
-logger = logging.getLogger(__name__)
+from broker.limited_log import LimitedLog
+
+limited: Final = LimitedLog(logging.getLogger(__name__))
 
 
 class BoundedAccept:
@@ -47,5 +50,7 @@ class _Refusal(asyncio.Protocol):
         self._count = count
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        logger.warning("refusing a connection to the admin port: %d are busy", self._count)
+        host, *_ = transport.get_extra_info("peername") or ("?",)
+        message = "refusing a connection to the admin port from %s: %d are busy"
+        limited.log(logging.WARNING, host, message, host, self._count)
         transport.close()

@@ -6,13 +6,16 @@ application has its turn. Those answers look like all others here.
 
 from __future__ import annotations
 
-from typing import Any
+import logging
+from typing import Any, Final
 
 from aiohttp import hdrs, web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from broker.admin.guard import SAFE_HEADERS
+from broker.limited_log import LimitedLog
 
+limited: Final = LimitedLog(logging.getLogger(__name__))
 _REASON_MAX = 200
 _CLIENT_ERRORS = (HttpProcessingError, web.RequestPayloadError, UnicodeEncodeError)
 """The client's doing: one log line, no traceback. aiohttp repeats some headers in texts of its own,
@@ -38,7 +41,10 @@ class HttpProtocol(web.RequestHandler):
         """What aiohttp could not treat, such as the rest of a body that is no HTTP."""
         error = kw.get("exc_info")
         if isinstance(error, _CLIENT_ERRORS):
-            self.logger.warning("a request is not HTTP: %s", _short(error))
+            host = str(self.peername[0] if isinstance(self.peername, tuple) else "?")
+            limited.log(
+                logging.WARNING, host, "a request from %s is not HTTP: %s", host, _short(error)
+            )
         else:
             super().log_exception(*args, **kw)
 
@@ -50,12 +56,13 @@ class HttpProtocol(web.RequestHandler):
         message: str | None = None,  # noqa: ARG002 - aiohttp's own words, with the bytes in them
     ) -> web.StreamResponse:
         """The answer to what the application did not answer. Closes the connection."""
+        host = request.remote or "?"
         if isinstance(exc, _CLIENT_ERRORS):
             status, text = 400, f"this is not HTTP: {_short(exc)}"
-            self.logger.warning("a request from %s: %s", request.remote, text)
+            limited.log(logging.WARNING, host, "a request from %s: %s", host, text)
         else:
             text = "the broker failed; its log says why"
-            self.logger.error("a request from %s failed", request.remote, exc_info=exc)
+            limited.log(logging.ERROR, host, "a request from %s failed", host, exc_info=exc)
         if request.writer.output_size > 0:
             raise ConnectionError("the answer has begun, an error cannot follow it")
         response = web.json_response({"error": text}, status=status, headers=SAFE_HEADERS)
