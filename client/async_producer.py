@@ -323,11 +323,18 @@ class AsyncProducer:
         """An earlier run may have used a partition for the first time after its state was taken."""
         assert self._identity is not None
         is_resumed = self._state is not None
+        is_unnamed = self._is_unnamed(topic) and not self.settings.resumes_unnamed_topics
         return self._starts.pop((topic, partition), None) or Start(
             identity=self._identity,
             is_resumed=is_resumed,
-            asks=is_resumed and self.settings.asks_on_resume,
+            asks=is_resumed and (self.settings.asks_on_resume or is_unnamed),
+            is_unnamed=is_unnamed,
         )
+
+    def _is_unnamed(self, topic: str) -> bool:
+        """Whether the state names topics, and not this one."""
+        named = {one.topic for one in self._state.partitions} if self._state is not None else set()
+        return bool(named) and topic not in named
 
     def _unused_states(self) -> dict[tuple[str, int], Any]:
         """Partitions of the state that this run has sent nothing to."""

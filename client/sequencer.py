@@ -108,6 +108,7 @@ class Sequencer:
         self.is_held = False
         """Whether batches that were never sent have to wait; the owner sets it. What was sent goes on."""
         self._is_resumed = start.is_resumed
+        self._is_unnamed = start.is_unnamed
         self._doubts_all = start.is_resumed and not start.asks
         """An earlier run may have sent what this one is given, and nobody knows how far it came."""
         self._bad_news = 0
@@ -285,6 +286,10 @@ class Sequencer:
             or found.last_sequence < 0
         ):
             return self._on_nothing_found(found)
+        if self._is_unnamed:
+            head = self._head()
+            head.is_in_doubt = True
+            return self._stop(Failed(head, Failure.UNNAMED_TOPIC, None, may_be_stored=True))
         ahead = distance(found.last_sequence, self.first_unacknowledged) + 1
         if ahead < 0:
             return self._on_bad_news(Failure.RECORDS_LOST)
@@ -292,6 +297,7 @@ class Sequencer:
         return self._on_records_found(found.last_sequence, ahead)
 
     def _become_retrying(self, stored_through: int | None) -> None:
+        self._is_unnamed = False
         self.phase = Phase.RETRYING
         self._bad_news = 0
         self._outstanding.stored_through = stored_through

@@ -19,6 +19,8 @@ class Start:
     is_resumed: bool = False
     asks: bool = False
     """Whether the leader's last sequence is asked for before anything is sent."""
+    is_unnamed: bool = False
+    """Whether the state that was resumed names other topics only: what is stored here is not its."""
 
 
 class AfterFailure(enum.StrEnum):
@@ -39,6 +41,11 @@ class Failure(enum.Enum):
     FENCED = "a newer epoch of this producer id is in use"
     RECORDS_LOST = "the partition has lost records of this producer that were acknowledged"
     FORGOTTEN = "the partition does not know this producer any more"
+    UNNAMED_TOPIC = (
+        "the state that was resumed names other topics only, and this one holds records of its "
+        "producer: it is another program's state, or older than the first record here (then "
+        "resumes_unnamed_topics=True takes those for the records that are sent now)"
+    )
     UNANSWERED = "the leader does not tell the last sequence that it has"
     STOPPED = "an earlier batch of the partition has failed"
 

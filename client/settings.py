@@ -26,6 +26,9 @@ class Settings:
     after_failure: AfterFailure = AfterFailure.STOP
     asks_on_resume: bool = True
     """Whether a resumed producer asks leaders for their last sequence before it sends."""
+    resumes_unnamed_topics: bool = False
+    """Whether a resumed producer takes what it has stored in a topic that its state does not name for the
+    records that it is given now: stored after the state was taken. A state without any topic always does."""
     delivery_timeout_s: float = 120.0
     request_timeout_s: float = 30.0
     retry_backoff_s: float = 0.05

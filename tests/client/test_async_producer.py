@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -239,6 +240,39 @@ async def test_state_older_than_the_brokers_memory_is_refused(tmp_path: Path) ->
         assert caught.value.failure is Failure.FORGOTTEN
         assert producer.state() == state
         await producer.close()
+
+
+@pytest.mark.parametrize("asks_on_resume", [True, False])
+@pytest.mark.parametrize("after_failure", AfterFailure)
+async def test_a_state_of_another_topic_is_refused(
+    tmp_path: Path, after_failure: AfterFailure, *, asks_on_resume: bool
+) -> None:
+    """A hundred new records would pass for the hundred that its producer has stored there already."""
+    settings = replace(QUICK, asks_on_resume=asks_on_resume, after_failure=after_failure)
+    async with in_process(tmp_path) as running:
+        async with AsyncProducer(running.kafka_address, settings) as first:
+            await first.send_batch(TOPIC, 0, records(*[b"old"] * 100))
+            state = first.state().to_json().replace(f'"{TOPIC}"', '"payments"')
+        producer = AsyncProducer.resume(state, running.kafka_address, settings)
+        await producer.start()
+        for _ in range(2):
+            with pytest.raises(DeliveryError, match="names other topics only") as caught:
+                await producer.send_batch(TOPIC, 0, records(*[b"new"] * 100))
+        assert caught.value.failure is Failure.UNNAMED_TOPIC
+        await producer.close()
+        assert await stored_values(running.kafka_address) == [b"old"] * 100
+
+
+async def test_a_resumed_program_may_begin_with_another_topic(tmp_path: Path) -> None:
+    """Nothing of its producer is stored there; after a crash in it, the setting says whose it is."""
+    async with in_process(tmp_path) as running:
+        async with AsyncProducer(running.kafka_address, QUICK) as first:
+            await first.send_batch("payments", 0, records(b"p"))
+            state = first.state()
+        for settings in (QUICK, replace(QUICK, resumes_unnamed_topics=True)):
+            async with AsyncProducer.resume(state, running.kafka_address, settings) as resumed:
+                await resumed.send_batch(TOPIC, 0, records(b"one", b"two"))
+        assert await stored_values(running.kafka_address) == [b"one", b"two"]
 
 
 async def test_missing_topic_fails_when_its_time_is_over(tmp_path: Path) -> None:
