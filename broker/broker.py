@@ -42,6 +42,7 @@ from broker.metrics import Metrics
 from broker.partition import Partition
 from broker.partitions import Partitions
 from broker.producer_ids import ProducerIds
+from broker.record_thread import RecordThread
 from broker.scrubber import Scrubber
 from broker.topic_config import to_log_config
 from broker.unsent_answers import UNSENT_BYTES_MAX, UnsentAnswers
@@ -84,6 +85,7 @@ class Broker:
         self.partitions: dict[tuple[str, int], Partition] = {}
         """The replicas on this broker, by topic and index."""
         self.now_ms = environment.now_ms
+        self.record_thread = RecordThread()
         self.is_stopping = False
         """Whoever waits for data is answered with what there is."""
         self.session_lost = asyncio.Event()
@@ -463,6 +465,7 @@ class Broker:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        self.record_thread.stop()
         if self._has("membership"):
             await self.membership.leave()
         if self._has("producer_ids"):

@@ -29,7 +29,7 @@ from protocol.record_batch import (
     BatchHeader,
     Buffer,
 )
-from protocol.record_check import check_framing, check_records
+from protocol.record_check import Opening, check_all, check_at_once
 from storage.file_system import StorageError
 
 if TYPE_CHECKING:
@@ -83,11 +83,26 @@ class Write(NamedTuple):
     """The time of day."""
     steady_ms: int
     """The same moment by the data directory's clock (`clock.py`)."""
+    opening: Opening
+
+    def now(self) -> Write:
+        """The same at this moment, after a wait."""
+        broker = self.broker
+        return self._replace(now_ms=broker.now_ms(), steady_ms=broker.clock.steady_ms())
+
+
+class Unopened(NamedTuple):
+    """A batch that takes too long to open on the loop: for `open_and_append`."""
+
+    topic: str | uuid.UUID
+    partition: int
+    records: Buffer
+    header: BatchHeader
 
 
 def produce_batch(
     write: Write, topic: str | uuid.UUID, index: int, records: Buffer | None
-) -> PartitionProduced | Stored:
+) -> PartitionProduced | Stored | Unopened:
     """One partition: everything up to the append. `topic` is a name, or the id where ids are used."""
     partition: Partition | None = None
     try:
@@ -98,14 +113,30 @@ def produce_batch(
         _check_role(partition, write.acks)
         rules = partition.rules
         check_batch(records, header, rules.bytes_max, rules.timestamps, write.now_ms)
-        # Every field of a producer's first batch, which shows what it is worth; then the framing.
-        check = check_records if header.base_sequence == 0 else check_framing
-        check(records, header)
+        if not check_at_once(records, header, write.opening):
+            return Unopened(topic, index, records, header)
         return _append(write, partition, records, header)
     except KafkaError as error:
         return _failed(index, error, partition)
     except StorageError as error:
         write.broker.fail_storage(error)
+        return PartitionProduced(index, ErrorCode.KAFKA_STORAGE_ERROR)
+
+
+async def open_and_append(write: Write, unopened: Unopened) -> PartitionProduced | Stored:
+    """Checks the records in a thread, then appends as `produce_batch` does."""
+    topic, index, records, header = unopened
+    broker = write.broker
+    partition: Partition | None = None
+    try:
+        await broker.record_thread.run(check_all, records, header, write.opening)
+        partition = broker.find_partition(topic, index)  # the role, or all of it, may have gone
+        _check_role(partition, write.acks)
+        return _append(write.now(), partition, records, header)
+    except KafkaError as error:
+        return _failed(index, error, partition)
+    except StorageError as error:
+        broker.fail_storage(error)
         return PartitionProduced(index, ErrorCode.KAFKA_STORAGE_ERROR)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Coroutine, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -21,6 +22,8 @@ class Peer:
     """What a hello on the native port has said; on the Kafka port every request says it."""
     listener: str = PLAINTEXT
     """The name of the listener that it came by: it is told the addresses of that one."""
+    appending: asyncio.Future[Any] | None = None
+    """The last produce request that is not appended yet; later ones wait for it."""
 
     @property
     def host(self) -> str:

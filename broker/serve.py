@@ -109,7 +109,9 @@ async def _start(config: Config, rules: Sequence[RuleText], broker: Broker) -> _
     from broker.admin.server import AdminServer
     from broker.dispatch import KafkaDispatcher
     from broker.native.dispatch import NativeDispatcher
+    from broker.record_thread import SWITCH_INTERVAL_S
 
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
     listeners = bind_listeners(config)
     admin_socket = bind("admin_listen", config.admin_listen)
     if rules:

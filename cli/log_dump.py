@@ -13,7 +13,7 @@ from cli.data_files import ReadOnlyFile
 from cli.output import time_text
 from protocol.errors import DecodeError
 from protocol.record_batch import BatchHeader, Codec, compute_crc
-from protocol.records import Record, read_records
+from protocol.records import Record, iterate_records
 from storage.batch_reader import REPLAY_BYTES, read_headers
 from storage.file_system import CorruptLogError
 
@@ -56,10 +56,9 @@ def record_rows(path: str) -> Iterator[dict[str, Any]]:
             if compute_crc(batch) != header.crc:
                 raise CorruptLogError(path, position, "the CRC does not match")
             try:
-                records = read_records(batch)
+                yield from map(_record_row, iterate_records(batch))
             except DecodeError as error:
                 raise CorruptLogError(path, position, str(error)) from error
-            yield from map(_record_row, records)
 
 
 def _record_row(record: Record) -> dict[str, Any]:

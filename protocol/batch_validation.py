@@ -18,6 +18,7 @@ batch (`check_batch`; once the partition is known to lead)
 11. control batch                                        -> 87
 12. producer id with a negative sequence                 -> 87
 13. more records than its bytes can hold (uncompressed)  -> 87
+    more than `RECORDS_MAX` (compressed)                 -> 87 (Kafka: no bound)
 14. timestamps (`TimestampRules`)                        -> 32 INVALID_TIMESTAMP
 
 The records themselves stay closed: `record_check` opens them. Step 13 is what can be known without:
@@ -39,6 +40,8 @@ from protocol.record_batch import (
     MAGIC,
     MAGIC_POSITION,
     NO_TIMESTAMP,
+    RECORD_BYTES_MIN,
+    RECORDS_MAX,
     BatchHeader,
     Buffer,
     Codec,
@@ -46,8 +49,6 @@ from protocol.record_batch import (
 )
 
 ZSTD_PRODUCE_VERSION_MIN: Final = 7
-_RECORD_BYTES_MIN: Final = 7
-"""Length, attributes, two deltas, a null key, a null value and no headers: one byte each."""
 _LEGACY_LENGTH_MIN: Final = 14
 """The smallest message of magic 0: Kafka calls a shorter length corrupt before it sees the magic."""
 
@@ -195,7 +196,13 @@ def _check_numbers(header: BatchHeader) -> None:
             f"producer id {header.producer_id} needs a base sequence of at least 0, "
             f"not {header.base_sequence}",
         )
-    if count * _RECORD_BYTES_MIN > header.size - HEADER_SIZE and header.codec_id == Codec.NONE:
+    if header.codec_id != Codec.NONE:
+        if count > RECORDS_MAX:
+            raise KafkaError(
+                ErrorCode.INVALID_RECORD,
+                f"a compressed batch of {count} records; at most {RECORDS_MAX} are taken",
+            )
+    elif count * RECORD_BYTES_MIN > header.size - HEADER_SIZE:
         raise KafkaError(
             ErrorCode.INVALID_RECORD,
             f"{count} records cannot stand in a batch of {header.size} bytes",

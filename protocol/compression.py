@@ -9,6 +9,7 @@ none of it.
 
 from __future__ import annotations
 
+import mmap
 import struct
 from typing import Final
 
@@ -22,11 +23,18 @@ _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER: Final = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
 _XERIAL_BLOCK_LENGTH: Final = struct.Struct(">i")
 _XERIAL_BLOCK_BYTES: Final = 32 * 1024
+_XERIAL_BLOCK_BYTES_MIN: Final = 256
+"""What a block counts for at least, so that many empty ones reach the bound too."""
+_LARGE_BYTES: Final = 4 * 1024 * 1024
 _LZ4_FLAGS_POSITION: Final = 4
 _LZ4_INDEPENDENT_BLOCKS: Final = 0x20
 _FIRST_GUESS_BYTES_MIN: Final = 16 * 1024
 _OUT_OF_ROOM: Final = "failed to write whole buffer"
 """How cramjam says that the output did not fit; `tests/protocol/test_compression.py` pins it."""
+
+
+class ExpansionError(DecodeError):
+    """The original is longer than the caller allows."""
 
 
 def compress(codec: Codec, data: Buffer) -> bytes:
@@ -48,10 +56,11 @@ def compress(codec: Codec, data: Buffer) -> bytes:
             return bytes(cramjam.zstd.compress(data, level=3))
 
 
-def decompress(codec_id: int, data: Buffer, bytes_max: int = DECOMPRESSED_BYTES_MAX) -> bytes:
-    """The original of `data`, at most `bytes_max` long.
+def decompress(codec_id: int, data: Buffer, bytes_max: int = DECOMPRESSED_BYTES_MAX) -> Buffer:
+    """The original of `data`, at most `bytes_max` long; a view where it is large.
 
-    Raises `DecodeError` when the codec is unknown, the data is damaged or its original is longer.
+    Raises `DecodeError` when the codec is unknown or the data is damaged, `ExpansionError` when its
+    original is longer.
     """
     if codec_id == Codec.NONE:
         return bytes(data)
@@ -72,25 +81,38 @@ def _check_lz4_blocks(data: Buffer) -> None:
         raise DecodeError("an lz4 frame needs independent blocks, Kafka reads no others")
 
 
-def _decompress_stream(codec: Codec, data: Buffer, bytes_max: int) -> bytes:
+def _decompress_stream(codec: Codec, data: Buffer, bytes_max: int) -> Buffer:
     """Tries a larger output buffer until the original fits, since a frame need not tell its size."""
     import cramjam  # noqa: PLC0415
 
     decompress_into = getattr(cramjam, codec.name.lower()).decompress_into
     room = min(max(4 * len(data), _FIRST_GUESS_BYTES_MIN), bytes_max)
     while True:
-        output = bytearray(room)
+        output = _room(room)
         try:
             size = decompress_into(data, output)
         except cramjam.DecompressionError as error:
-            if _OUT_OF_ROOM not in str(error) or room == bytes_max:
-                raise DecodeError(
+            is_too_long = _OUT_OF_ROOM in str(error)
+            if not is_too_long or room >= bytes_max:
+                kind = ExpansionError if is_too_long else DecodeError
+                raise kind(
                     f"{len(data)} bytes of {codec.name.lower()} do not decompress "
                     f"into at most {bytes_max} bytes: {error}"
                 ) from error
             room = min(4 * room, bytes_max)
         else:
-            return bytes(memoryview(output)[:size])
+            return _filled(output, size)
+
+
+def _room(size: int) -> bytearray | mmap.mmap:
+    """Memory for an output. A large one is not zeroed first, which would hold up all threads."""
+    return mmap.mmap(-1, size) if size >= _LARGE_BYTES else bytearray(size)
+
+
+def _filled(output: bytearray | mmap.mmap, size: int) -> Buffer:
+    """The first `size` bytes: a copy of few, a view of many."""
+    view = memoryview(output)[:size]
+    return view.toreadonly() if size >= _LARGE_BYTES else bytes(view)
 
 
 def _compress_xerial(data: Buffer) -> bytes:
@@ -105,12 +127,12 @@ def _compress_xerial(data: Buffer) -> bytes:
     return bytes(output)
 
 
-def _decompress_snappy(data: memoryview, bytes_max: int) -> bytes:
+def _decompress_snappy(data: memoryview, bytes_max: int) -> Buffer:
     if data[: len(_XERIAL_MAGIC)].tobytes() != _XERIAL_MAGIC:
         return _decompress_snappy_block(data, bytes_max)
     if len(data) < len(_XERIAL_HEADER):
         raise DecodeError(f"the snappy stream ends inside its header at byte {len(data)}")
-    output = bytearray()
+    output, blocks = bytearray(), 0
     position = len(_XERIAL_HEADER)
     while position < len(data):
         if position + _XERIAL_BLOCK_LENGTH.size > len(data):
@@ -121,20 +143,23 @@ def _decompress_snappy(data: memoryview, bytes_max: int) -> bytes:
             raise DecodeError(
                 f"a snappy block claims {length} bytes, {len(data) - position} are left"
             )
-        output += _decompress_snappy_block(
-            data[position : position + length], bytes_max - len(output)
-        )
+        blocks += 1
+        left = bytes_max - len(output)
+        if blocks * _XERIAL_BLOCK_BYTES_MIN > bytes_max:
+            raise ExpansionError(f"a snappy stream of more than {blocks - 1} blocks")
+        output += _decompress_snappy_block(data[position : position + length], left)
         position += length
-    return bytes(output)
+    return output if len(output) >= _LARGE_BYTES else bytes(output)
 
 
-def _decompress_snappy_block(block: memoryview, bytes_max: int) -> bytes:
+def _decompress_snappy_block(block: memoryview, bytes_max: int) -> Buffer:
     import cramjam  # noqa: PLC0415
 
     try:
         size = cramjam.snappy.decompress_raw_len(block)
         if size > bytes_max:
-            raise DecodeError(f"a snappy block claims {size} bytes, {bytes_max} are allowed")
-        return bytes(cramjam.snappy.decompress_raw(block))
+            raise ExpansionError(f"a snappy block claims {size} bytes, {bytes_max} are allowed")
+        output = _room(size)
+        return _filled(output, cramjam.snappy.decompress_raw_into(block, output))
     except cramjam.DecompressionError as error:
         raise DecodeError(f"{len(block)} bytes are no snappy block: {error}") from error

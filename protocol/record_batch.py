@@ -35,6 +35,10 @@ _CRC: Final = struct.Struct(">I")
 
 HEADER_SIZE: Final = 61
 LOG_OVERHEAD: Final = 12
+RECORD_BYTES_MIN: Final = 7
+"""Length, attributes, two deltas, a null key, a null value and no headers: one byte each."""
+RECORDS_MAX: Final = 2**20
+"""In one compressed batch, and in those of one request: a few KB can hold that many."""
 MAGIC: Final = 2
 MAGIC_POSITION: Final = 16
 BATCH_LENGTH_MIN: Final = HEADER_SIZE - LOG_OVERHEAD

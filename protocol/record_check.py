@@ -9,17 +9,122 @@ batch may decompress to is bounded.
 Two depths, because time per record is the price: `check_framing` counts the records and sees that
 their lengths add up; `check_records` goes through every field, at about three times the cost
 (`docs/decisions/records.md` has figures). What `check_records` passes, `records.read_records` reads.
-Called for client batches that `batch_validation` passed.
+
+A few KB can claim to be a million records, so an `Opening` keeps count of what one request has had
+opened: `check_at_once` opens what takes less than a millisecond, the rest is for `check_all` in a
+thread. Called for client batches that `batch_validation` passed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
 
-from protocol.compression import DECOMPRESSED_BYTES_MAX, decompress
+from protocol.compression import DECOMPRESSED_BYTES_MAX, ExpansionError, decompress
 from protocol.errors import DecodeError, ErrorCode, KafkaError
-from protocol.record_batch import HEADER_SIZE, BatchHeader, Buffer
+from protocol.record_batch import (
+    HEADER_SIZE,
+    RECORD_BYTES_MIN,
+    RECORDS_MAX,
+    BatchHeader,
+    Buffer,
+    Codec,
+)
 from protocol.varint import VARLONG_BITS, read_varint
+
+FRAMED_AT_ONCE_MAX: Final = 8192
+"""Records of one request whose lengths are walked at once: 0.5 to 1 ms."""
+READ_AT_ONCE_MAX: Final = 1000
+FIELDS_AT_ONCE_BYTES: Final = 16 * 1024
+"""Bytes whose every field is looked at, at once; two of them may be a header of a record."""
+DECOMPRESSED_AT_ONCE_BYTES: Final = 1024 * 1024
+"""What one request may decompress to at once: 0.5 ms of lz4, 1 ms of zstd."""
+_INPUT_WEIGHTS: Final = {Codec.GZIP: 256, Codec.SNAPPY: 2, Codec.LZ4: 4, Codec.ZSTD: 16}
+"""What a compressed byte counts for at least: gzip takes 30 us for a frame of 20 bytes that is empty."""
+FIELDS_RECORDS_MAX: Final = 10_000
+"""A first batch of more records is checked like any other: its framing alone."""
+HEADERS_MAX: Final = 1_000_000
+"""Headers of records in one batch that is opened field by field."""
+_RECORD_LENGTH_MIN: Final = RECORD_BYTES_MIN - 1
+_LEAST_BYTE: Final = 2 * _RECORD_LENGTH_MIN
+"""The shortest length of a record as a varint."""
+
+
+@dataclass(slots=True)
+class Opening:
+    """What may still be opened for one request."""
+
+    framed_at_once: int = FRAMED_AT_ONCE_MAX
+    fields_at_once: int = FIELDS_AT_ONCE_BYTES
+    decompressed_at_once: int = DECOMPRESSED_AT_ONCE_BYTES
+    decompressed_bytes: int = DECOMPRESSED_BYTES_MAX
+    """In all, at once and later; a request that would expand further is refused."""
+    compressed_records: int = RECORDS_MAX
+
+
+def is_quickly_opened(header: BatchHeader) -> bool:
+    """Whether reading all records of a stored batch holds its reader for 2 ms at most."""
+    return header.codec_id == Codec.NONE and header.record_count <= READ_AT_ONCE_MAX
+
+
+def check_at_once(batch: Buffer, header: BatchHeader, opening: Opening) -> bool:
+    """Checks a batch that is quickly opened; False if it is not, and nothing is known of it.
+
+    Raises `KafkaError` (INVALID_RECORD).
+    """
+    if header.record_count > opening.framed_at_once:
+        return False
+    is_first = header.base_sequence == 0
+    limit = opening.fields_at_once if is_first else opening.decompressed_at_once
+    is_compressed = header.codec_id != Codec.NONE
+    least = len(batch) * _INPUT_WEIGHTS[Codec(header.codec_id)] if is_compressed else 0
+    if is_compressed and (least > opening.decompressed_at_once or limit <= 0):
+        return False
+    if is_first and not is_compressed and len(batch) > limit:
+        return False
+    opening.framed_at_once -= header.record_count
+    try:
+        size = _check_produced(batch, header, opening, limit)
+    except ExpansionError:
+        opening.decompressed_at_once -= limit  # what it took to find out
+        return False
+    if is_first:
+        opening.fields_at_once -= size
+    if is_compressed:
+        opening.decompressed_at_once -= max(size, least)
+    return True
+
+
+def check_all(batch: Buffer, header: BatchHeader, opening: Opening) -> None:
+    """Checks any batch, which may take a second: for a thread. Errors as `check_framing`."""
+    try:
+        _check_produced(batch, header, opening, opening.decompressed_bytes)
+    except ExpansionError as error:
+        raise KafkaError(
+            ErrorCode.INVALID_RECORD,
+            f"the batches of one request may decompress to {DECOMPRESSED_BYTES_MAX} bytes: {error}",
+        ) from error
+
+
+def _check_produced(batch: Buffer, header: BatchHeader, opening: Opening, bytes_max: int) -> int:
+    """Every field of a producer's first batch, which shows what it is worth; else the framing.
+
+    Returns the bytes of the records. Raises `KafkaError`, and `ExpansionError` above `bytes_max`.
+    """
+    is_read = header.base_sequence == 0 and header.record_count <= FIELDS_RECORDS_MAX
+    walk = _walk_fields if is_read else _walk_lengths
+    if header.codec_id == Codec.NONE:
+        return _check(walk, batch, header, bytes_max)
+    if header.record_count > opening.compressed_records:
+        raise KafkaError(
+            ErrorCode.INVALID_RECORD,
+            f"the compressed batches of one request may hold {RECORDS_MAX} records",
+        )
+    size = _check(walk, batch, header, min(bytes_max, opening.decompressed_bytes))
+    opening.decompressed_bytes -= size
+    opening.compressed_records -= header.record_count
+    return size
 
 
 def check_framing(
@@ -29,58 +134,79 @@ def check_framing(
 
     `bytes_max` bounds what compressed records may grow to. Raises `KafkaError` (INVALID_RECORD).
     """
-    _check(_walk_lengths, batch, header, bytes_max)
+    _check_whole(_walk_lengths, batch, header, bytes_max)
 
 
 def check_records(
     batch: Buffer, header: BatchHeader, bytes_max: int = DECOMPRESSED_BYTES_MAX
 ) -> None:
     """Checks the framing and every field of all records. Arguments and errors as `check_framing`."""
-    _check(_walk_fields, batch, header, bytes_max)
+    _check_whole(_walk_fields, batch, header, bytes_max)
+
+
+def _check_whole(
+    walk: Callable[[Buffer, int], int], batch: Buffer, header: BatchHeader, bytes_max: int
+) -> None:
+    try:
+        _check(walk, batch, header, bytes_max)
+    except ExpansionError as error:
+        raise KafkaError(ErrorCode.INVALID_RECORD, str(error)) from error
 
 
 def _check(
-    walk: Callable[[bytes, int], int], batch: Buffer, header: BatchHeader, bytes_max: int
-) -> None:
+    walk: Callable[[Buffer, int], int], batch: Buffer, header: BatchHeader, bytes_max: int
+) -> int:
+    """Bytes of the records. Raises `KafkaError`, `ExpansionError`."""
+    count = header.record_count
     try:
-        data = decompress(header.codec_id, memoryview(batch)[HEADER_SIZE:], bytes_max)
-        end = walk(data, header.record_count)
+        data = _open(batch, header, bytes_max)
+        end = walk(data, count)
+    except ExpansionError:
+        raise
     except DecodeError as error:
         raise KafkaError(ErrorCode.INVALID_RECORD, str(error)) from error
     except IndexError:
         raise KafkaError(
-            ErrorCode.INVALID_RECORD, f"the batch ends before {header.record_count} records do"
+            ErrorCode.INVALID_RECORD, f"the batch ends before {count} records do"
         ) from None
     if end != len(data):
         raise KafkaError(
             ErrorCode.INVALID_RECORD,
-            f"{header.record_count} records take {end} bytes, the batch holds {len(data)}",
+            f"{count} records take {end} bytes, the batch holds {len(data)}",
         )
+    return end
 
 
-def _walk_lengths(data: bytes, record_count: int) -> int:
+def _open(batch: Buffer, header: BatchHeader, bytes_max: int) -> Buffer:
+    data = decompress(header.codec_id, memoryview(batch)[HEADER_SIZE:], bytes_max)
+    if header.record_count * RECORD_BYTES_MIN > len(data):
+        raise DecodeError(f"{header.record_count} records cannot stand in {len(data)} bytes")
+    return data
+
+
+def _walk_lengths(data: Buffer, record_count: int) -> int:
     """The position behind the last record. Raises `DecodeError`, or `IndexError` past the data."""
     position = 0
     for index in range(record_count):
         byte = data[position]
-        if byte & 0x81 == 0:  # one byte, not negative
+        if byte & 0x81 == 0 and byte >= _LEAST_BYTE:  # one byte, not negative
             position += 1 + (byte >> 1)
-        elif byte & 1 == 0 and (second := data[position + 1]) < 0x80:
+        elif byte & 0x81 == 0x80 and 0 < (second := data[position + 1]) < 0x80:
             position += 2 + (byte >> 1 & 0x3F | second << 6)
         else:
             length, start = read_varint(data, position)
-            if length < 0:
+            if length < _RECORD_LENGTH_MIN:
                 raise DecodeError(f"record {index} of {record_count} claims {length} bytes")
             position = start + length
     return position
 
 
-def _walk_fields(data: bytes, record_count: int) -> int:
+def _walk_fields(data: Buffer, record_count: int) -> int:
     """As `_walk_lengths`, through every field of every record.
 
     Numbers of one byte, nearly all of them, are read in place: this loop is the price per record.
     """
-    end = 0
+    end, headers_left = 0, HEADERS_MAX
     for index in range(record_count):
         length, start = read_varint(data, end)
         end = start + length
@@ -98,7 +224,10 @@ def _walk_fields(data: bytes, record_count: int) -> int:
                 position += 1 if byte & 1 else 1 + (byte >> 1)
             else:
                 position = _skip_bytes(data, position)
-        position = position + 1 if data[position] == 0 else _skip_headers(data, position)
+        if data[position] == 0:
+            position += 1
+        else:
+            headers_left, position = _skip_headers(data, position, headers_left)
         if position != end:
             raise DecodeError(
                 f"record {index} of {record_count} claims {length} bytes, "
@@ -107,19 +236,20 @@ def _walk_fields(data: bytes, record_count: int) -> int:
     return end
 
 
-def _skip_bytes(data: bytes, position: int) -> int:
+def _skip_bytes(data: Buffer, position: int) -> int:
     """The position behind a length and its bytes; may lie behind the data. Null takes no bytes."""
     length, position = read_varint(data, position)
     return position + max(length, 0)
 
 
-def _skip_headers(data: bytes, position: int) -> int:
+def _skip_headers(data: Buffer, position: int, headers_left: int) -> tuple[int, int]:
+    """How many headers the other records may have, and the position behind those of this one."""
     count, position = read_varint(data, position)
-    if count < 0:
-        raise DecodeError(f"a record claims {count} headers")
+    if not 0 <= count <= headers_left:
+        raise DecodeError(f"a record claims {count} headers; a batch may have {HEADERS_MAX} in all")
     for _ in range(count):
         key_length, position = read_varint(data, position)
         if key_length < 0:
             raise DecodeError("a header has no key")
         position = _skip_bytes(data, position + key_length)
-    return position
+    return headers_left - count, position

@@ -9,12 +9,13 @@ from __future__ import annotations
 from typing import Final
 
 from protocol.errors import DecodeError
+from protocol.record_batch import Buffer
 
 VARINT_BITS: Final = 32
 VARLONG_BITS: Final = 64
 
 
-def read_varint(data: bytes, position: int, bits: int = VARINT_BITS) -> tuple[int, int]:
+def read_varint(data: Buffer, position: int, bits: int = VARINT_BITS) -> tuple[int, int]:
     """The number at `position` and the position behind it.
 
     Raises `DecodeError` when the data ends inside the number or it takes more than `bits`.

@@ -58,7 +58,7 @@ from storage.scrub import ClosedSegment
 from storage.segment import Segment
 from storage.segments import Segments
 from storage.snapshot_chunk import SnapshotChunk, read_chunk, starting_snapshot
-from storage.time_lookup import find_max_timestamp, find_timestamp
+from storage.time_lookup import LookUp, find_max_timestamp, find_timestamp
 
 EXPIRED_AT_ONCE_MAX: Final = 10_000
 
@@ -344,12 +344,12 @@ class Log:
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"nothing begins at offset {offset}")
         return read_chunk(self._fs, self.directory, offset, position, bytes_max)
 
-    def offset_at_timestamp(self, timestamp_ms: int) -> tuple[int, int] | None:
-        """`(timestamp, offset)` of the first record at least as new as `timestamp_ms`."""
+    def offset_at_timestamp(self, timestamp_ms: int) -> LookUp:
+        """Looks for the first record at least as new as `timestamp_ms`; see `time_lookup.py`."""
         return find_timestamp(self._segments, timestamp_ms, self.log_start_offset)
 
-    def max_timestamp(self) -> tuple[int, int]:
-        """`(timestamp, offset)` of the newest record; `(-1, -1)` without one."""
+    def max_timestamp(self) -> LookUp:
+        """Looks for the newest record; `(-1, -1)` without one."""
         return find_max_timestamp(self._segments, self.log_start_offset)
 
     def closed_segments(self) -> list[ClosedSegment]:

@@ -1,31 +1,47 @@
-"""Finding records by their timestamps (the ListOffsets API). Called by `log.py`."""
+"""Finding records by their timestamps (the ListOffsets API). Called by `log.py`.
+
+Headers say which batch may hold the record; the batch has to be opened to know, and may be large when
+it is. So a look-up is a generator: it yields each batch that is to be opened, and is sent what
+`protocol.records.first_record_since` found in it. The log may change in between, as nothing that was
+read before is relied on afterwards.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from typing import NamedTuple
+
 from protocol.record_batch import NO_TIMESTAMP
-from storage.batch_reader import PlacedHeader
 from storage.segment import Segment
 from storage.segments import Segments
 
 
-def find_timestamp(
-    segments: Segments, timestamp_ms: int, log_start_offset: int
-) -> tuple[int, int] | None:
-    """`(timestamp, offset)` of the first record, by offset, at least as new as `timestamp_ms`."""
-    for segment in segments:
-        if segment.next_offset <= log_start_offset or segment.indexes.top[0] < timestamp_ms:
-            continue
-        start = max(segment.indexes.times.offset_before(timestamp_ms), log_start_offset)
-        for placed in segment.headers_from(start):
-            if placed.header.max_timestamp >= timestamp_ms:
-                found = _first_record(segment, placed, timestamp_ms, log_start_offset)
-                if found is not None:
-                    return found
+class ToOpen(NamedTuple):
+    """The first record of `batch` at least as new as `timestamp_ms`, from `offset` on, is wanted."""
+
+    batch: bytes
+    timestamp_ms: int
+    offset: int
+
+
+Found = tuple[int, int] | None
+"""`(timestamp, offset)` of a record."""
+LookUp = Generator[ToOpen, Found, Found]
+
+
+def find_timestamp(segments: Segments, timestamp_ms: int, log_start_offset: int) -> LookUp:
+    """The first record, by offset, at least as new as `timestamp_ms`."""
+    offset = log_start_offset
+    while (located := _find_batch(segments, timestamp_ms, offset)) is not None:
+        batch, offset = located
+        found = yield ToOpen(batch, timestamp_ms, log_start_offset)
+        if found is not None:
+            return found
     return None
 
 
-def find_max_timestamp(segments: Segments, log_start_offset: int) -> tuple[int, int]:
-    """`(timestamp, offset)` of the newest record, the first of equals; `(-1, -1)` without any."""
+def find_max_timestamp(segments: Segments, log_start_offset: int) -> LookUp:
+    """The newest record, the first of equals; `(-1, -1)` without any."""
     newest = max(
         (s for s in segments if s.next_offset > log_start_offset),
         key=lambda segment: segment.indexes.top[0],
@@ -33,32 +49,40 @@ def find_max_timestamp(segments: Segments, log_start_offset: int) -> tuple[int, 
     )
     if newest is None or newest.indexes.top[0] == NO_TIMESTAMP:
         return NO_TIMESTAMP, -1
-    timestamp, _ = newest.indexes.top
-    found = find_timestamp(segments, timestamp, log_start_offset)
-    return found if found is not None else _rescan(newest, log_start_offset)
+    found = yield from find_timestamp(segments, newest.indexes.top[0], log_start_offset)
+    if found is None:
+        found = yield from _find_below(segments, log_start_offset)
+    return (NO_TIMESTAMP, -1) if found is None else found
 
 
-def _rescan(segment: Segment, log_start_offset: int) -> tuple[int, int]:
-    """The newest record of a segment whose overall newest lies below the log start."""
-    newest = NO_TIMESTAMP, -1
-    for placed in segment.headers_from(log_start_offset):
-        top = placed.header.max_timestamp
-        if top > newest[0]:
-            found = _first_record(segment, placed, top, log_start_offset)
-            newest = found if found is not None else newest
-    return newest
+def _find_below(segments: Segments, log_start_offset: int) -> LookUp:
+    """The newest record, where the newest of its segment lies below the log start."""
+    remaining = [one for one in segments if one.next_offset > log_start_offset]
+    newest = max(remaining, key=lambda segment: segment.indexes.top[0], default=None)
+    for top, offset in [] if newest is None else _tops(newest, log_start_offset):
+        located = _find_batch(segments, top, offset)
+        if located is not None:
+            found = yield ToOpen(located[0], top, log_start_offset)
+            if found is not None:
+                return found
+    return None
 
 
-def _first_record(
-    segment: Segment, placed: PlacedHeader, timestamp_ms: int, log_start_offset: int
-) -> tuple[int, int] | None:
-    """The first record of the batch that is new enough and not deleted."""
-    from protocol.records import read_records  # noqa: PLC0415 - brings codecs, which serve can do without
+def _tops(segment: Segment, log_start_offset: int) -> list[tuple[int, int]]:
+    """`(max timestamp, base offset)` of each batch, the newest first."""
+    headers = (placed.header for placed in segment.headers_from(log_start_offset))
+    tops = [(header.max_timestamp, header.base_offset) for header in headers]
+    return sorted(tops, key=lambda top: (-top[0], top[1]))
 
-    header = placed.header
-    if header.is_log_append_time:
-        return header.max_timestamp, max(header.base_offset, log_start_offset)
-    for record in read_records(segment.file.read(placed.position, header.size)):
-        if record.timestamp >= timestamp_ms and record.offset >= log_start_offset:
-            return record.timestamp, record.offset
+
+def _find_batch(segments: Segments, timestamp_ms: int, offset: int) -> tuple[bytes, int] | None:
+    """The first batch from `offset` on whose header says that it has a record so new; its end."""
+    for segment in segments:
+        if segment.next_offset <= offset or segment.indexes.top[0] < timestamp_ms:
+            continue
+        start = max(segment.indexes.times.offset_before(timestamp_ms), offset)
+        for placed in segment.headers_from(start):
+            header = placed.header
+            if header.max_timestamp >= timestamp_ms:
+                return segment.file.read(placed.position, header.size), header.next_offset
     return None

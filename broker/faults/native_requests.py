@@ -50,6 +50,8 @@ class NativeRequests:
         try:
             fields = read_head(frame, head, _READERS)
             message = _READERS[head["type"]](fields)
+            if isinstance(message, messages.Produce):
+                message = message.built()
         except KafkaError:
             return None
         name = head["type"]

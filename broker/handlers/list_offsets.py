@@ -8,16 +8,20 @@ OFFSET_NOT_AVAILABLE; v6 flexible. A partition that is listed twice is refused.
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from broker.handlers.topic_rows import partition_rows
 from broker.partition import Partition
-from broker.request import Outcome, Request
-from protocol.errors import ErrorCode, KafkaError
+from broker.request import Answer, Outcome, Request
+from protocol.errors import DecodeError, ErrorCode, KafkaError
+from protocol.record_batch import read_header
+from protocol.record_check import is_quickly_opened
 from protocol.registry import Api
 from storage.file_system import StorageError
+from storage.time_lookup import Found, LookUp
 
 if TYPE_CHECKING:
     from broker.broker import Broker
@@ -40,15 +44,44 @@ _KNOWN_FROM: Final = {
 _OFFSET_NOT_AVAILABLE_FROM: Final = 5
 
 
+_Place = tuple[str, int]
+_LookedUp = Mapping[_Place, "Found | KafkaError | StorageError"]
+
+
 def handle(request: Request, broker: Broker) -> Outcome:
     """One answer per partition asked for."""
+    topics = request.body.topics
+    if any(_is_looked_up(row.timestamp) for topic in topics for row in topic.partitions):
+        return _handle_later(request, broker)
+    return _rows(request, broker, {})
+
+
+async def _handle_later(request: Request, broker: Broker) -> Answer:
+    """Looks into batches first, which may wait for a thread; the rest is as without."""
+    topics = request.body.topics
+    repeated = _listed_twice(topics)
+    looked_up = {
+        (topic.name, row.partition_index): await _look_up(broker, topic.name, row)
+        for topic in topics
+        for row in topic.partitions
+        if _is_looked_up(row.timestamp) and (topic.name, row.partition_index) not in repeated
+    }
+    outcome = _rows(request, broker, looked_up)
+    return await outcome if isinstance(outcome, Awaitable) else outcome
+
+
+def _is_looked_up(timestamp: int) -> bool:
+    return timestamp >= 0 or timestamp == MAX_TIMESTAMP
+
+
+def _rows(request: Request, broker: Broker, looked_up: _LookedUp) -> Outcome:
     version, repeated = request.version, _listed_twice(request.body.topics)
 
     def row(topic: str, wanted: Any) -> dict[str, Any]:
         if (topic, wanted.partition_index) in repeated:
             index = wanted.partition_index
             return {"partition_index": index, "error_code": ErrorCode.INVALID_REQUEST}
-        return _partition(broker, version, topic, wanted)
+        return _partition(broker, version, topic, wanted, looked_up)
 
     return partition_rows(request.body.topics, row)
 
@@ -60,13 +93,16 @@ def _listed_twice(topics: Sequence[Any]) -> frozenset[tuple[str, int]]:
     return frozenset(mention for mention, count in Counter(mentions).items() if count > 1)
 
 
-def _partition(broker: Broker, version: int, topic: str, wanted: Any) -> dict[str, Any]:
+def _partition(
+    broker: Broker, version: int, topic: str, wanted: Any, looked_up: _LookedUp
+) -> dict[str, Any]:
     index = wanted.partition_index
     try:
         partition = broker.find_partition(topic, index)
         partition.check_leader(getattr(wanted, "current_leader_epoch", -1))
         _check_high_watermark(partition, version, wanted.timestamp)
-        timestamp, offset = _offset(partition, version, wanted.timestamp)
+        found = looked_up.get((topic, index))
+        timestamp, offset = _offset(partition, version, wanted.timestamp, found)
     except KafkaError as error:
         return {"partition_index": index, "error_code": error.code}
     except StorageError as error:
@@ -93,8 +129,13 @@ def _check_high_watermark(partition: Partition, version: int, timestamp: int) ->
     raise KafkaError(code, f"{partition.name}: the new leader does not know the high watermark yet")
 
 
-def _offset(partition: Partition, version: int, timestamp: int) -> tuple[int, int]:
-    """`(timestamp, offset)`; -1 for what does not exist."""
+def _offset(
+    partition: Partition,
+    version: int,
+    timestamp: int,
+    found: Found | KafkaError | StorageError,
+) -> tuple[int, int]:
+    """`(timestamp, offset)`; -1 for what does not exist. `found`: what a look-up came to."""
     log = partition.log
     if timestamp < 0 and version < _KNOWN_FROM.get(timestamp, API.version_max + 1):
         raise KafkaError(
@@ -107,7 +148,43 @@ def _offset(partition: Partition, version: int, timestamp: int) -> tuple[int, in
         return -1, log.log_start_offset
     if timestamp == LATEST_TIERED:
         return -1, -1
-    found = log.max_timestamp() if timestamp < 0 else log.offset_at_timestamp(timestamp)
+    if isinstance(found, Exception):
+        raise found
     if found is None or found[1] >= partition.high_watermark:
         return -1, -1
     return found
+
+
+async def _look_up(broker: Broker, topic: str, wanted: Any) -> Found | KafkaError | StorageError:
+    """What was found, or what the row has to be refused with."""
+    try:
+        partition = broker.find_partition(topic, wanted.partition_index)
+        partition.check_leader(getattr(wanted, "current_leader_epoch", -1))
+        log, timestamp = partition.log, wanted.timestamp
+        look_up = log.max_timestamp() if timestamp < 0 else log.offset_at_timestamp(timestamp)
+        return await _opened(broker, partition, look_up)
+    except (KafkaError, StorageError) as error:
+        return error
+
+
+async def _opened(broker: Broker, partition: Partition, look_up: LookUp) -> Found:
+    """Carries out a look-up; a batch that is not quickly opened is opened in a thread.
+
+    Raises `KafkaError` CORRUPT_MESSAGE for a stored batch that cannot be opened.
+    """
+    from protocol.records import first_record_since
+
+    try:
+        wanted = next(look_up)
+        while True:
+            if is_quickly_opened(read_header(wanted.batch)):
+                found = first_record_since(*wanted)
+                await asyncio.sleep(0)  # a request may ask for thousands of partitions
+            else:
+                found = await broker.record_thread.run(first_record_since, *wanted)
+            wanted = look_up.send(found)
+    except StopIteration as end:
+        answer: Found = end.value
+        return answer
+    except DecodeError as error:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{partition.name}: {error}") from error

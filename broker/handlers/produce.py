@@ -20,14 +20,18 @@ from broker.produce import (
     ACKS_NONE,
     TRANSACTIONS_REFUSED,
     Stored,
+    Unopened,
     Write,
     is_transactional,
+    open_and_append,
     produce_batch,
 )
+from broker.produce_turn import in_turn
 from broker.request import NO_RESPONSE, Answer, NeedsNoFrame, Outcome, Request
 from protocol.errors import ErrorCode
 from protocol.produce import PartitionProduced, TopicProduced, encode_produce_response
 from protocol.produce_request import ProduceRequest, TopicRecords, decode_produce_request
+from protocol.record_check import Opening
 from protocol.registry import Api
 
 if TYPE_CHECKING:
@@ -44,29 +48,54 @@ API = Api(
 )
 
 
+_Rows = list[tuple[str | uuid.UUID, dict[int, PartitionProduced | Stored | Unopened]]]
+"""What became of each partition, by topic."""
+
+
 def handle(request: Request, broker: Broker) -> Outcome:
-    """Appends every batch at once; waits afterwards, and only where the acknowledgement has to."""
+    """Appends every batch at once; waits afterwards, and only where the acknowledgement has to.
+
+    A batch that takes long to open waits for a thread, and what this connection sends next for it.
+    """
     body: ProduceRequest = request.body
-    write = Write(broker, request, body.acks, broker.now_ms(), broker.clock.steady_ms())
+    write = Write(broker, request, body.acks, broker.now_ms(), broker.clock.steady_ms(), Opening())
+    if request.peer.appending is not None:
+        appended = in_turn(request.peer, lambda: _append_later(write, None))
+        return _acknowledge_later(write, appended)
+    rows = _append_at_once(write)
+    if any(isinstance(one, Unopened) for _, produced in rows for one in produced.values()):
+        appended = in_turn(request.peer, lambda: _append_later(write, rows))
+        return _acknowledge_later(write, appended)
+    return _acknowledge(write, rows)
+
+
+def _append_at_once(write: Write) -> _Rows:
+    body: ProduceRequest = write.request.body
     refused = _refuse_transactions(body)
     repeated = _listed_twice(body.topics)
-    topics: list[TopicProduced] = []
-    stored: list[Stored] = []
+    rows: _Rows = []
     for topic, partitions in body.topics:
-        produced: dict[int, PartitionProduced] = {}
+        produced: dict[int, PartitionProduced | Stored | Unopened] = {}
         for index, records in partitions:
             if refused is not None:
-                outcome: PartitionProduced | Stored = refused._replace(partition=index)
+                produced[index] = refused._replace(partition=index)
             elif (topic, index) in repeated:
-                outcome = _listed_twice_error(index)
+                produced[index] = _listed_twice_error(index)
             else:
-                outcome = produce_batch(write, topic, index, records)
-            if isinstance(outcome, Stored):
-                stored.append(outcome)
-                outcome = outcome.produced
-            produced[index] = outcome
-        topics.append(TopicProduced(topic, list(produced.values())))
-    return _acknowledge(write, topics, stored)
+                produced[index] = produce_batch(write, topic, index, records)
+        rows.append((topic, produced))
+    return rows
+
+
+async def _append_later(write: Write, rows: _Rows | None) -> _Rows:
+    """Appends what `rows` has left over; None: nothing of the request was looked at yet."""
+    if rows is None:
+        rows = _append_at_once(write.now())
+    for _, produced in rows:
+        for index, one in produced.items():
+            if isinstance(one, Unopened):
+                produced[index] = await open_and_append(write, one)
+    return rows
 
 
 # --- requests that are refused as a whole, or partitions that are listed twice ---
@@ -109,7 +138,19 @@ def _listed_twice_error(index: int) -> PartitionProduced:
 # --- acknowledgements ---
 
 
-def _acknowledge(write: Write, topics: list[TopicProduced], stored: list[Stored]) -> Outcome:
+def _acknowledge(write: Write, rows: _Rows) -> Outcome:
+    topics: list[TopicProduced] = []
+    stored: list[Stored] = []
+    for topic, produced in rows:
+        partitions: list[PartitionProduced] = []
+        for one in produced.values():
+            assert not isinstance(one, Unopened)
+            if isinstance(one, Stored):
+                stored.append(one)
+                partitions.append(one.produced)
+            else:
+                partitions.append(one)
+        topics.append(TopicProduced(topic, partitions))
     if write.acks == ACKS_NONE:
         answer_nothing(topics)
         return NO_RESPONSE
@@ -123,3 +164,8 @@ def _acknowledge(write: Write, topics: list[TopicProduced], stored: list[Stored]
 
 async def _answer_later(version: int, topics: Awaitable[list[TopicProduced]]) -> Answer:
     return encode_produce_response(version, await topics)
+
+
+async def _acknowledge_later(write: Write, appended: Awaitable[_Rows]) -> Answer:
+    outcome = _acknowledge(write, await appended)
+    return await outcome if isinstance(outcome, Awaitable) else outcome

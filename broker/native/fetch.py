@@ -6,7 +6,7 @@ data asks for raw batches.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from broker.handlers import fetch
@@ -16,8 +16,9 @@ from protocol.errors import DecodeError, ErrorCode, KafkaError
 from protocol.fetch import PartitionFetched, TopicFetched
 from protocol.native.messages import Fetch
 from protocol.native.records import to_entries
-from protocol.record_batch import walk
-from protocol.records import Record, read_records
+from protocol.record_batch import BatchHeader, walk
+from protocol.record_check import is_quickly_opened
+from protocol.records import Record, iterate_records
 
 if TYPE_CHECKING:
     from broker.broker import Broker
@@ -25,7 +26,9 @@ if TYPE_CHECKING:
 DECODED_BYTES_MAX: Final = 16 * 1024 * 1024
 """What the records of one batch may grow to before they have to be asked for raw."""
 RECORDS_MAX: Final = 10_000
-"""In one answer; the batch that reaches it is the last one."""
+"""In one answer."""
+DECODED_AT_ONCE_BYTES: Final = 16 * 1024
+"""Batches whose records are decoded on the loop; more are in a thread."""
 
 
 def handle(
@@ -43,14 +46,21 @@ def handle(
         ),
         peer,
     )
-    return _answer(message, fetched) if isinstance(fetched, list) else _later(message, fetched)
+    if isinstance(fetched, list):
+        return _answer(message, fetched, broker)
+    return _later(message, fetched, broker)
 
 
-async def _later(message: Fetch, fetched: Awaitable[list[TopicFetched]]) -> dict[str, Any]:
-    return _answer(message, await fetched)
+async def _later(
+    message: Fetch, fetched: Awaitable[list[TopicFetched]], broker: Broker
+) -> dict[str, Any]:
+    answer = _answer(message, await fetched, broker)
+    return await answer if isinstance(answer, Awaitable) else answer
 
 
-def _answer(message: Fetch, topics: list[TopicFetched]) -> dict[str, Any]:
+def _answer(
+    message: Fetch, topics: list[TopicFetched], broker: Broker
+) -> dict[str, Any] | Awaitable[dict[str, Any]]:
     """Raises `KafkaError` where the records cannot be decoded."""
     fetched = topics[0].partitions[0]
     answer: dict[str, Any] = {
@@ -61,7 +71,17 @@ def _answer(message: Fetch, topics: list[TopicFetched]) -> dict[str, Any]:
         return answer | failure(KafkaError(fetched.error_code))
     if message.is_raw:
         return answer | _raw(message, fetched)
-    return answer | _decoded(message, fetched)
+    if len(fetched.records) <= DECODED_AT_ONCE_BYTES and all(
+        is_quickly_opened(header) for _, header in walk(fetched.records)
+    ):
+        return answer | _decoded(message, fetched.records)
+    return _decoded_in_thread(message, fetched.records, answer, broker)
+
+
+async def _decoded_in_thread(
+    message: Fetch, batches: bytes, answer: dict[str, Any], broker: Broker
+) -> dict[str, Any]:
+    return answer | await broker.record_thread.run(_decoded, message, batches)
 
 
 def _raw(message: Fetch, fetched: PartitionFetched) -> dict[str, Any]:
@@ -71,23 +91,36 @@ def _raw(message: Fetch, fetched: PartitionFetched) -> dict[str, Any]:
     return {"batches": fetched.records, "next_offset": next_offset}
 
 
-def _decoded(message: Fetch, fetched: PartitionFetched) -> dict[str, Any]:
+def _decoded(message: Fetch, batches: bytes) -> dict[str, Any]:
+    """At most `RECORDS_MAX` records: a batch that has more goes on in the next answer."""
     records: list[Record] = []
     next_offset = message.offset
-    view = memoryview(fetched.records)
-    for position, header in walk(view):
-        if len(records) >= RECORDS_MAX:
-            break
-        try:
-            batch = read_records(view[position : position + header.size], DECODED_BYTES_MAX)
-        except DecodeError as error:
-            if records:
-                break
+    view = memoryview(batches)
+    try:
+        for position, header in walk(view):
+            for record in _read(view[position : position + header.size], header):
+                if record.offset < message.offset:
+                    continue
+                if len(records) >= RECORDS_MAX:
+                    return {"records": to_entries(records), "next_offset": next_offset}
+                records.append(record)
+                next_offset = record.offset + 1
+            next_offset = header.next_offset
+    except DecodeError as error:
+        if not records:
             raise KafkaError(
                 ErrorCode.CORRUPT_MESSAGE,
                 f"the batch at offset {header.base_offset} cannot be shown as records ({error}); "
                 f"fetch it with raw",
             ) from error
-        records += [record for record in batch if record.offset >= message.offset]
-        next_offset = header.next_offset
     return {"records": to_entries(records), "next_offset": next_offset}
+
+
+def _read(batch: memoryview, header: BatchHeader) -> Iterator[Record]:
+    """Its records, whose offsets ascend: else who reads on from the last one would not get on."""
+    least = header.base_offset
+    for record in iterate_records(batch, DECODED_BYTES_MAX):
+        if not least <= record.offset < header.next_offset:
+            raise DecodeError(f"a record has the offset {record.offset}")
+        least = record.offset + 1
+        yield record

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from broker.acknowledgement import acknowledged, answer_nothing, unacknowledged
@@ -12,15 +13,19 @@ from broker.produce import (
     ACKS_NONE,
     TRANSACTIONS_REFUSED,
     Stored,
+    Unopened,
     Write,
     is_transactional,
+    open_and_append,
     produce_batch,
 )
+from broker.produce_turn import in_turn
 from broker.request import NO_RESPONSE, NeedsNoFrame, NoResponse, Peer, Request
 from protocol.errors import KafkaError
 from protocol.headers import RequestHeader
 from protocol.native.messages import Produce
 from protocol.produce import PartitionProduced, TopicProduced
+from protocol.record_check import Opening
 
 if TYPE_CHECKING:
     from broker.broker import Broker
@@ -28,9 +33,52 @@ if TYPE_CHECKING:
 
 def handle(
     message: Produce, peer: Peer, broker: Broker
-) -> dict[str, Any] | NoResponse | Awaitable[dict[str, Any]]:
+) -> dict[str, Any] | NoResponse | Awaitable[dict[str, Any] | NoResponse]:
     """As the newest Produce version does; acks=0 answers nothing and ends the connection on errors."""
-    outcome = _produce(message, peer, broker)
+    header = RequestHeader(API.key, API.version_max, message.correlation_id, peer.client_id, 0)
+    request = Request(header, message, peer)
+    write = Write(
+        broker, request, message.acks, broker.now_ms(), broker.clock.steady_ms(), Opening()
+    )
+    if peer.appending is not None or message.unbuilt is not None:
+        return _acknowledge_later(write, in_turn(peer, lambda: _append_in_turn(write)))
+    outcome = _append_at_once(write)
+    if isinstance(outcome, Unopened):
+        unopened = outcome
+        appended = in_turn(peer, lambda: open_and_append(write, unopened))
+        return _acknowledge_later(write, appended)
+    return _acknowledge(write, outcome)
+
+
+def _append_at_once(write: Write) -> PartitionProduced | Stored | Unopened:
+    message: Produce = write.request.body
+    if is_transactional(message.batch):
+        return TRANSACTIONS_REFUSED._replace(partition=message.partition)
+    return produce_batch(write, message.topic, message.partition, message.batch)
+
+
+async def _append_in_turn(write: Write) -> PartitionProduced | Stored:
+    broker, request = write.broker, write.request
+    if request.body.unbuilt is not None:
+        request = replace(request, body=await broker.record_thread.run(request.body.built))
+    write = write._replace(request=request).now()
+    outcome = _append_at_once(write)
+    if isinstance(outcome, Unopened):
+        return await open_and_append(write, outcome)
+    return outcome
+
+
+async def _acknowledge_later(
+    write: Write, appended: Awaitable[PartitionProduced | Stored]
+) -> dict[str, Any] | NoResponse:
+    answer = _acknowledge(write, await appended)
+    return await answer if isinstance(answer, Awaitable) else answer
+
+
+def _acknowledge(
+    write: Write, outcome: PartitionProduced | Stored
+) -> dict[str, Any] | NoResponse | Awaitable[dict[str, Any]]:
+    message: Produce = write.request.body
     if not isinstance(outcome, Stored):
         if message.acks == ACKS_NONE:
             answer_nothing([TopicProduced(message.topic, [outcome])])
@@ -42,20 +90,6 @@ def handle(
         waits = acknowledged(message.acks, topics, [outcome], message.timeout_ms / 1000)
         return NeedsNoFrame(_answer_later(waits, is_duplicate=outcome.is_duplicate))
     return _answer(outcome.produced, is_duplicate=outcome.is_duplicate)
-
-
-def _produce(message: Produce, peer: Peer, broker: Broker) -> PartitionProduced | Stored:
-    if is_transactional(message.batch):
-        return TRANSACTIONS_REFUSED._replace(partition=message.partition)
-    header = RequestHeader(API.key, API.version_max, message.correlation_id, peer.client_id, 0)
-    write = Write(
-        broker,
-        Request(header, message, peer),
-        message.acks,
-        broker.now_ms(),
-        broker.clock.steady_ms(),
-    )
-    return produce_batch(write, message.topic, message.partition, message.batch)
 
 
 async def _answer_later(

@@ -32,6 +32,10 @@ class Fields:
     def __contains__(self, name: str) -> bool:
         return self._encoded.get(name, _NIL) != _NIL
 
+    def size(self, name: str) -> int:
+        """Bytes of the encoded value; 0 where it is left out."""
+        return len(self._encoded[name]) if name in self else 0
+
     def integer(
         self,
         name: str,

@@ -6,12 +6,12 @@ Fields that are not named here are ignored, so that a newer client may send more
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from protocol.errors import ErrorCode
 from protocol.native.fields import Fields
-from protocol.native.records import read_message_records
+from protocol.native.records import RECORDS_BYTES_MAX, read_message_records
 from protocol.record_batch import Buffer, Codec
 from protocol.records import build_batch
 from protocol.sequence import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
@@ -28,6 +28,8 @@ _IDENTITY: Final = ("producer_id", "producer_epoch", "base_sequence")
 ANY_PRODUCER: Final = -1
 PARTITIONS_BYTES_MAX: Final = 4 * 1024 * 1024
 """Of the partitions of one message."""
+BUILT_AT_ONCE_BYTES: Final = 4096
+"""Records that are built into a batch as they are read: 3 ms for the costliest."""
 PRODUCERS_MAX: Final = 10_000
 """Entries in one answer to `producer_state`."""
 
@@ -95,23 +97,39 @@ class Produce:
     partition: int
     acks: int
     timeout_ms: int
-    batch: Buffer
-    """As on the Kafka port: complete, with its CRC, and its producer id, epoch and sequence."""
+    batch: Buffer | None
+    """As on the Kafka port: complete, with its CRC, and its producer id, epoch and sequence.
+
+    None while it has to be built of many records; see `built`.
+    """
     correlation_id: int = 0
     """For the decisions that are told about it."""
+    unbuilt: Fields | None = None
 
     @classmethod
     def read(cls, fields: Fields) -> Produce:
         if ("records" in fields) == ("batch" in fields):
             raise fields.complaint("either records or batch is needed")
+        is_built = not BUILT_AT_ONCE_BYTES < fields.size("records") <= RECORDS_BYTES_MAX
         return cls(
             topic=fields.text("topic"),
             partition=fields.integer("partition"),
             acks=fields.integer("acks", -1),
             timeout_ms=fields.integer("timeout_ms", 30_000),
-            batch=_ready_made(fields) if "batch" in fields else _built(fields),
+            batch=_batch(fields) if is_built else None,
+            unbuilt=None if is_built else fields,
             correlation_id=fields.integer("correlation_id", 0, least=_INT64_MIN, most=_UINT64_MAX),
         )
+
+    def built(self) -> Produce:
+        """The same with its batch, which takes a second for the most records. Raises `KafkaError`."""
+        if self.unbuilt is None:
+            return self
+        return replace(self, batch=_batch(self.unbuilt), unbuilt=None)
+
+
+def _batch(fields: Fields) -> Buffer:
+    return _ready_made(fields) if "batch" in fields else _built(fields)
 
 
 def _ready_made(fields: Fields) -> memoryview:

@@ -8,10 +8,29 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from protocol.compression import decompress
 from protocol.errors import DecodeError, ErrorCode, KafkaError
-from protocol.record_batch import Codec, compute_crc, read_header
-from protocol.record_check import check_framing, check_records
+from protocol.record_batch import (
+    HEADER_SIZE,
+    RECORD_BYTES_MIN,
+    RECORDS_MAX,
+    Codec,
+    compute_crc,
+    read_header,
+)
+from protocol.record_check import (
+    DECOMPRESSED_AT_ONCE_BYTES,
+    FIELDS_RECORDS_MAX,
+    FRAMED_AT_ONCE_MAX,
+    Opening,
+    _walk_fields,
+    check_all,
+    check_at_once,
+    check_framing,
+    check_records,
+)
 from protocol.records import Record, build_batch, read_records
+from tests.hostile.bombs import EMPTY, batch_of, empty_records, many_headers
 from tests.protocol.refused_batches import (
     COMPRESSED,
     FIELDS,
@@ -143,3 +162,98 @@ def test_check_passes_exactly_what_reads(example):
 def test_check_passes_exactly_what_reads_for_long(example):
     """The same, on many more damages."""
     check_against_reading(example)
+
+
+def opened(batch: bytes, opening: Opening) -> bool:
+    """Whether the batch is stored, after both steps of `broker/produce.py`."""
+    header = read_header(batch)
+    try:
+        if not check_at_once(batch, header, opening):
+            check_all(batch, header, opening)
+    except KafkaError as error:
+        if error.code is not ErrorCode.INVALID_RECORD:
+            raise
+        return False
+    return True
+
+
+@st.composite
+def expanding_batches(draw: st.DrawFn) -> bytes:
+    """A few records or many, each codec, counts that are honest or not, first batches or later."""
+    record = draw(st.sampled_from([EMPTY, b"\x0c\0\0\0\1\1\0", records([b"x" * 50])]))
+    count = draw(st.sampled_from([1, 2, 100, 3000, 9000, 30_000]))
+    claimed = draw(st.sampled_from([count, count, count + 1, 2**20, 2**20 + 1, 100_000_000]))
+    sequence = draw(st.sampled_from([-1, 0, 5]))
+    return batch_of(
+        record * count, claimed, draw(st.sampled_from(list(Codec))), base_sequence=sequence
+    )
+
+
+@settings(max_examples=60)
+@given(st.lists(expanding_batches(), max_size=6), st.integers(0, 400_000))
+def test_what_is_opened_for_a_request_is_bounded(batches, decompressed_max):
+    """Whatever a request sends: each record of a stored batch has its bytes, and all fit the bound."""
+    opening = Opening(decompressed_bytes=decompressed_max)
+    stored = [batch for batch in batches if opened(batch, opening)]
+    expanded = 0
+    for batch in stored:
+        header = read_header(batch)
+        data = decompress(header.codec_id, memoryview(batch)[HEADER_SIZE:])
+        assert header.record_count * RECORD_BYTES_MIN <= len(data)
+        if header.codec_id != Codec.NONE:
+            expanded += len(data)
+    assert expanded <= decompressed_max
+    assert opening.decompressed_bytes == decompressed_max - expanded
+
+
+@settings(max_examples=60)
+@given(expanding_batches())
+def test_both_steps_together_decide_as_one(batch):
+    """What is checked at once or in a thread passes just where the whole check passes."""
+    header = read_header(batch)
+    is_read = header.base_sequence == 0 and header.record_count <= FIELDS_RECORDS_MAX
+    whole = check_records if is_read else check_framing
+    is_bounded = header.codec_id == Codec.NONE or header.record_count <= RECORDS_MAX
+    assert opened(batch, Opening()) == (is_bounded and not refuses(whole, batch))
+
+
+@settings(max_examples=60)
+@given(st.lists(expanding_batches(), min_size=1, max_size=6))
+def test_little_is_opened_at_once(batches):
+    """The records walked and the bytes expanded on the loop are bounded for the whole request."""
+    opening = Opening()
+    walked = 0
+    for batch in batches:
+        header = read_header(batch)
+        before = opening.framed_at_once
+        try:
+            check_at_once(batch, header, opening)
+        except KafkaError:
+            walked += before - opening.framed_at_once
+            continue
+        walked += before - opening.framed_at_once
+    assert 0 <= walked <= FRAMED_AT_ONCE_MAX
+    assert opening.decompressed_at_once > -DECOMPRESSED_AT_ONCE_BYTES
+
+
+@DEPTHS
+@pytest.mark.parametrize("length", [b"\0", b"\x80\0", b"\x0a", b"\x8a\0", b"\x80\x80\0"])
+def test_a_record_shorter_than_any_is_refused(check, length):
+    """Its length in one byte or more: nothing shorter than its six fields is a record."""
+    assert refuses(check, batch_of(length * 3 + b"\1" * 30, 3, Codec.NONE))
+
+
+@pytest.mark.parametrize("codec", [codec for codec in Codec if codec is not Codec.NONE])
+def test_a_million_claimed_records_of_no_length_are_refused(codec):
+    """3 KB that once held the loop for a minute, and were stored."""
+    assert not opened(empty_records(codec), Opening())
+
+
+def test_headers_of_a_first_batch_are_bounded():
+    """They are the one thing inside a record that is looked at one by one."""
+    assert opened(many_headers(1000, Codec.ZSTD), Opening())
+    batch = many_headers(1000, Codec.ZSTD)
+    with pytest.raises(DecodeError, match="headers"):
+        _walk_fields(
+            decompress(Codec.ZSTD, batch[HEADER_SIZE:]).replace(b"\xd0\x0f", b"\xff\xff\x7f"), 1
+        )

@@ -17,6 +17,7 @@ from tests.storage.log_workload import (
     read_all,
     stamped,
 )
+from tests.storage.look_up import found
 from tests.storage.one_log import DIRECTORY, NOW_MS, SMALL, OneLog
 
 
@@ -82,7 +83,7 @@ def test_log_append_time_replaces_the_clients_time() -> None:
     header = read_header(data)
     assert header.is_log_append_time
     assert (header.max_timestamp, header.crc) == (NOW_MS + 7, compute_crc(data))
-    assert one.log.offset_at_timestamp(NOW_MS) == (NOW_MS + 7, 0)
+    assert found(one.log.offset_at_timestamp(NOW_MS)) == (NOW_MS + 7, 0)
     assert isinstance(one.append(producer_id=1, timestamp=5, count=2), Duplicate)
 
 

@@ -11,6 +11,7 @@ from protocol.errors import ErrorCode, KafkaError
 from storage.file_system import OsFileSystem
 from tests.storage import log_workload
 from tests.storage.log_workload import Stored, Workload, new_file_system
+from tests.storage.look_up import found
 
 
 def check_reads(workload: Workload, rng: random.Random) -> None:
@@ -64,12 +65,12 @@ def check_times(workload: Workload) -> None:
         if header.base_offset + delta >= workload.log_start
     ]
     newest = max(records, key=lambda record: (record[0], -record[1]), default=(-1, -1))
-    assert workload.log.max_timestamp() == newest
+    assert found(workload.log.max_timestamp()) == newest
     if records:
         wanted = records[len(records) // 2][0]
         expected = next(record for record in records if record[0] >= wanted)
-        assert workload.log.offset_at_timestamp(wanted) == expected
-        assert workload.log.offset_at_timestamp(newest[0] + 1) is None
+        assert found(workload.log.offset_at_timestamp(wanted)) == expected
+        assert found(workload.log.offset_at_timestamp(newest[0] + 1)) is None
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -7,6 +7,7 @@ import pytest
 from storage.file_system import CorruptLogError
 from storage.log import Log
 from tests.storage.log_workload import facts_of_entries, read_all
+from tests.storage.look_up import found
 from tests.storage.one_log import DIRECTORY, SMALL, OneLog
 
 
@@ -204,9 +205,9 @@ def test_indexes_are_rebuilt_where_they_are_lost_or_wrong(
 
 def read_all_again(one: OneLog, *, clean: bool) -> tuple[object, ...]:
     log = one.open(recovery_point=60, clean=clean)
-    times = [log.offset_at_timestamp(1000 + ms) for ms in range(0, 500, 13)]
+    times = [found(log.offset_at_timestamp(1000 + ms)) for ms in range(0, 500, 13)]
     reads = [log.read(offset, 1, 60) for offset in range(60)]
-    return contents(log), times, log.max_timestamp(), reads
+    return contents(log), times, found(log.max_timestamp()), reads
 
 
 def test_index_files_without_a_log_are_removed() -> None:

@@ -22,6 +22,7 @@ from tests.storage.log_workload import (
     read_all,
     stamped,
 )
+from tests.storage.look_up import found
 from tests.storage.one_log import NOW_MS, SMALL, OneLog
 
 batch_kinds = st.tuples(
@@ -60,8 +61,8 @@ def state_of(log: Log) -> tuple[object, ...]:
         [(s.base_offset, s.next_offset, s.size) for s in log._segments],
         list(log.producers.items()),
         log.leader_epochs.entries,
-        log.max_timestamp(),
-        [log.offset_at_timestamp(NOW_MS + ms) for ms in range(0, 40_000, 1500)],
+        found(log.max_timestamp()),
+        [found(log.offset_at_timestamp(NOW_MS + ms)) for ms in range(0, 40_000, 1500)],
         [log.read(offset, 1, log.log_end_offset) for offset in range(log.log_end_offset)],
     )
 

@@ -12,6 +12,7 @@ from crc32c import crc32c
 
 from protocol.record_batch import Codec
 from protocol.records import Record, build_batch
+from tests.hostile.bombs import CODECS, empty_records, tiny_records
 
 TOPICS = ("fuzz-a", "fuzz-b", "fuzz-c")
 _NAMES = (
@@ -42,6 +43,7 @@ _CONFIGS = (
 )
 _INTEGERS = (0, 1, -1, 2, -2, 3, 127, -128, 255, 2**15 - 1, -(2**15), 2**31 - 1, -(2**31))
 _LONGS = (*_INTEGERS, 2**63 - 1, -(2**63), 2**62, 1_700_000_000_000)
+_CLAIMS = (100_000, 2**20, 2**31 - 1)
 _PARTITION_COUNTS = (-1, 0, 1, 2, 3, -2, 2**31 - 1, -(2**31))
 """Few or impossible: a fuzz that creates a million partitions measures the disk."""
 _COUNT_FIELDS = frozenset({"num_partitions", "count", "partitions"})
@@ -84,7 +86,11 @@ class Values:
         return self.rng.choice(known)
 
     def batch(self) -> bytes:
-        """A record batch: whole, damaged with a good CRC, or no batch."""
+        """A record batch: whole, damaged with a good CRC, a bomb, or no batch."""
+        if self.rng.random() < 0.03:
+            return empty_records(self.rng.choice(CODECS), 100_000, claimed=self.rng.choice(_CLAIMS))
+        if self.rng.random() < 0.01:
+            return tiny_records(50_000, self.rng.choice(CODECS))
         count = self.rng.choice((1, 1, 2, 50))
         records = [
             Record(0, self.rng.choice((-1, 0, 2**40)), b"k", bytes(self.rng.randrange(200)))

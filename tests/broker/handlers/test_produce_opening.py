@@ -1,0 +1,147 @@
+"""Batches that are opened in a thread: order, refusals, and what happens meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import threading
+from typing import Any
+
+import pytest
+
+from protocol.compression import DECOMPRESSED_BYTES_MAX
+from protocol.errors import ErrorCode
+from protocol.record_batch import Codec
+from protocol.records import Record, build_batch, read_records
+from tests.hostile.bombs import tiny_records, zeros
+from tests.support.in_process import Running
+from tests.support.native_client import NativeConnection
+from tests.support.raw_client import RawConnection, create_topic, fetch_log
+from tests.support.raw_produce import PartitionData
+
+PRODUCER = {"producer_id": 7, "producer_epoch": 0}
+LARGE = 20_000
+"""Records of a batch that no loop opens."""
+
+
+def batch(count: int, base_sequence: int, codec: Codec = Codec.ZSTD) -> bytes:
+    records = [Record(0, 0, None, b"%d" % base_sequence)] * count
+    return build_batch(records, codec=codec, base_sequence=base_sequence, **PRODUCER)
+
+
+def sizes_and_batches() -> list[bytes]:
+    """Large and small in turn, of one producer, in the order of their sequences."""
+    batches, sequence = [], 0
+    for count in (LARGE, 1, 1, LARGE, 2, LARGE, 1):
+        batches.append(batch(count, sequence))
+        sequence += count
+    return batches
+
+
+@pytest.fixture
+def held_thread(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Opening in the thread waits for this event."""
+    from broker import produce
+
+    may_go_on = threading.Event()
+    check = produce.check_all
+
+    def wait_and_check(*arguments: Any) -> None:
+        assert may_go_on.wait(30)
+        check(*arguments)
+
+    monkeypatch.setattr(produce, "check_all", wait_and_check)
+    return may_go_on
+
+
+@pytest.mark.parametrize("acks", [-1, 1, 0])
+async def test_a_connections_batches_keep_their_order(
+    kafka: RawConnection, held_thread: threading.Event, acks: int
+) -> None:
+    """Small batches behind a large one wait for it: else they would be gaps in the sequence."""
+    await create_topic(kafka, "t", 1)
+    batches = sizes_and_batches()
+    for one in batches:
+        kafka.send_produce(9, acks, [PartitionData("t", 0, one)])
+    held_thread.set()
+    if acks:
+        answers = [(await kafka.receive_produce(9))[0] for _ in batches]
+        assert [answer.error for answer in answers] == [ErrorCode.NONE] * len(batches)
+    stored = await fetch_log(kafka, "t", 0)
+    while sum(len(read_records(one.data)) for one in stored) < 3 * LARGE + 5:
+        stored = await fetch_log(kafka, "t", 0)
+    assert [one.data[61:] for one in stored] == [one[61:] for one in batches]
+
+
+async def test_native_batches_keep_their_order(
+    kafka: RawConnection, running: Running, held_thread: threading.Event
+) -> None:
+    """The same on the other port."""
+    await create_topic(kafka, "t", 1)
+    native = await NativeConnection.open(running.native_address)
+    batches = sizes_and_batches()
+    for one in batches:
+        native.send(type="produce", topic="t", partition=0, batch=one)
+    held_thread.set()
+    answers = [await native.receive() for _ in batches]
+    assert [answer["error"]["code"] for answer in answers] == [0] * len(batches)
+    offsets = [answer["base_offset"] for answer in answers]
+    assert offsets == sorted(offsets)
+    await native.close()
+
+
+async def test_others_are_served_while_a_batch_is_opened(
+    kafka: RawConnection, running: Running, held_thread: threading.Event
+) -> None:
+    """Another connection produces to the same partition, and this one may ask for other things."""
+    await create_topic(kafka, "t", 1)
+    other = await RawConnection.open(running.kafka_address)
+    other.send_produce(9, -1, [PartitionData("t", 0, tiny_records(LARGE, Codec.ZSTD))])
+    (answer,) = await kafka.produce(9, -1, [PartitionData("t", 0, tiny_records(1, Codec.ZSTD))])
+    assert (answer.error, answer.base_offset) == (ErrorCode.NONE, 0)
+    held_thread.set()
+    (late,) = await other.receive_produce(9)
+    assert (late.error, late.base_offset) == (ErrorCode.NONE, 1)
+    await other.close()
+
+
+async def test_a_client_that_leaves_meanwhile_has_sent_nothing(
+    kafka: RawConnection, running: Running, held_thread: threading.Event
+) -> None:
+    """Its batch was not acknowledged, and is not appended after its connection has ended."""
+    await create_topic(kafka, "t", 1)
+    gone = await RawConnection.open(running.kafka_address)
+    gone.send_produce(9, -1, [PartitionData("t", 0, tiny_records(LARGE, Codec.ZSTD))])
+    await kafka.call("metadata", 1, topics=())
+    await gone.close()
+    async with asyncio.timeout(10):
+        while running.broker.metrics.connections_open > 1:  # noqa: ASYNC110 - no event tells
+            await asyncio.sleep(0)
+    held_thread.set()
+    (answer,) = await kafka.produce(9, -1, [PartitionData("t", 0, tiny_records(LARGE, Codec.ZSTD))])
+    assert (answer.error, answer.base_offset) == (ErrorCode.NONE, 0)
+
+
+async def test_a_topic_that_goes_meanwhile_is_unknown(
+    kafka: RawConnection, running: Running, held_thread: threading.Event
+) -> None:
+    """The partition is looked up again after the wait."""
+    await create_topic(kafka, "t", 1)
+    other = await RawConnection.open(running.kafka_address)
+    other.send_produce(9, -1, [PartitionData("t", 0, tiny_records(LARGE, Codec.ZSTD))])
+    await kafka.call("delete_topics", 3, topic_names=("t",), timeout=datetime.timedelta(seconds=1))
+    held_thread.set()
+    (answer,) = await other.receive_produce(9)
+    assert answer.error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    await other.close()
+
+
+async def test_what_a_request_expands_to_is_bounded(kafka: RawConnection) -> None:
+    """Batches of one request share a bound; the one that goes beyond it is refused with 87."""
+    await create_topic(kafka, "t", 4)
+    bomb = zeros(DECOMPRESSED_BYTES_MAX * 2 // 5, Codec.ZSTD)
+    rows = [PartitionData("t", index, bomb) for index in range(3)]
+    rows.append(PartitionData("t", 3, tiny_records(1, Codec.NONE)))
+    answers = await kafka.produce(9, -1, rows)
+    expected = [ErrorCode.NONE] * 2 + [ErrorCode.INVALID_RECORD, ErrorCode.NONE]
+    assert [answer.error for answer in answers] == expected

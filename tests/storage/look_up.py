@@ -1,0 +1,17 @@
+"""Carries out a look-up of `storage/time_lookup.py`, as ListOffsets does."""
+
+from __future__ import annotations
+
+from protocol.records import first_record_since
+from storage.time_lookup import Found, LookUp
+
+
+def found(look_up: LookUp) -> Found:
+    """What the look-up ends with; each batch that it yields is opened at once."""
+    try:
+        wanted = next(look_up)
+        while True:
+            wanted = look_up.send(first_record_since(*wanted))
+    except StopIteration as end:
+        answer: Found = end.value
+        return answer
