@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from storage import paths
-from storage.checkpoints import OffsetCheckpoint
+from storage.checkpoints import CheckpointError, OffsetCheckpoint
 from storage.file_system import FileSystem
 
 Partition = tuple[str, int]
@@ -80,9 +80,17 @@ class DirectoryCheckpoints:
 
     def read(self) -> PendingCheckpoint:
         """What the files say, of partitions that are gone, too. Raises `StorageError`."""
-        return self.start(
-            self._recovery_points.read(), self._high_watermarks.read(), self._log_starts.read()
-        )
+        try:
+            return self.start(
+                self._recovery_points.read(), self._high_watermarks.read(), self._log_starts.read()
+            )
+        except CheckpointError as error:
+            reason = str(error).removeprefix(f"{error.path}: ")
+            raise CheckpointError(
+                error.path,
+                f"{reason}. Bring a copy back, or remove the file: all logs are read from their "
+                f"beginning then, and records that DeleteRecords took may come back",
+            ) from error
 
     def start(
         self, recovery_points: Offsets, high_watermarks: Offsets, log_starts: Offsets

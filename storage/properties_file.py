@@ -84,7 +84,11 @@ def _check(path: str, data: bytes, separator: str) -> None:
         raise PropertiesError(path, "is cut off: its last line has no end")
     covered, found, _ = data.rpartition(_CHECKSUM.encode())
     if found and data[len(covered) :] != _checksum_line(covered, separator):
-        raise PropertiesError(path, "is damaged: its checksum does not match")
+        raise PropertiesError(
+            path,
+            f"is damaged: its checksum does not match. Bring a copy back, or correct it by hand and "
+            f"remove its line {_CHECKSUM}",
+        )
 
 
 def encode_uuid(value: uuid.UUID) -> str:

@@ -42,6 +42,7 @@ from dataclasses import dataclass, field, replace
 
 from protocol.record_batch import LOG_OVERHEAD
 from storage import accepted_loss, paths, replacement
+from storage.checkpoints import CheckpointError
 from storage.file_system import CorruptLogError, FileSystem
 from storage.leader_epochs import LeaderEpochs
 from storage.log_config import LogConfig
@@ -149,9 +150,7 @@ def _recover(opening: Opening) -> Recovered:
             config.producers_max,
             config.leased_producer_expiration_ms,
         ),
-        leader_epochs=LeaderEpochs(
-            opening.fs, paths.join(opening.directory, paths.LEADER_EPOCH_CHECKPOINT)
-        ),
+        leader_epochs=_open_leader_epochs(opening),
         log_start_offset=opening.log_start_offset,
         recovery_point=opening.recovery_point,
     )
@@ -165,7 +164,14 @@ def _recover(opening: Opening) -> Recovered:
 
 def _resume_replacement(opening: Opening) -> Opening:
     """Carries out a replacement of the log that a crash cut short."""
-    start = replacement.resume(opening.fs, opening.directory, opening.config, opening.now_ms)
+    try:
+        start = replacement.resume(opening.fs, opening.directory, opening.config, opening.now_ms)
+    except CorruptLogError as error:
+        if not opening.is_loss_accepted:
+            raise
+        logger.warning("going on with what is left of the log that was being replaced: %s", error)
+        opening.fs.remove(paths.join(opening.directory, paths.REPLACEMENT))
+        return opening
     if start is None:
         return opening
     logger.warning(
@@ -176,6 +182,19 @@ def _resume_replacement(opening: Opening) -> Opening:
     # Both were lowered on disk before the replacement was decided.
     recovery_point = min(opening.recovery_point, start)
     return replace(opening, recovery_point=recovery_point, log_start_offset=start, clean=False)
+
+
+def _open_leader_epochs(opening: Opening) -> LeaderEpochs:
+    """Reads the file; a damaged one goes where the loss is accepted: all batches are scanned then."""
+    path = paths.join(opening.directory, paths.LEADER_EPOCH_CHECKPOINT)
+    try:
+        return LeaderEpochs(opening.fs, path)
+    except CheckpointError as error:
+        if not opening.is_loss_accepted:
+            raise CorruptLogError(path, 0, str(error).removeprefix(f"{path}: ")) from error
+        logger.warning("dropping %s, to be made again from the batches: %s", path, error)
+        opening.fs.remove(path)
+    return LeaderEpochs(opening.fs, path)
 
 
 def _open_segments(opening: Opening) -> Segments:

@@ -229,6 +229,52 @@ def test_a_loss_is_accepted_once() -> None:
         open_directory(fs)
 
 
+def test_damaged_leader_epochs_are_made_again() -> None:
+    """Refused, since replicas are cut by them; the command reads them from the batches again."""
+    fs = closed()
+    path = f"{DIRECTORY}/leader-epoch-checkpoint"
+    before = fs.read_bytes(path)
+    flip(fs, "leader-epoch-checkpoint", len(before) - 12)
+    with pytest.raises(CorruptLogError, match=COMMAND):
+        open_directory(fs)
+    accepted_loss.accept(fs, "/data", KEY)
+    directory = open_directory(fs)
+    assert directory.logs[KEY].log_end_offset == BATCHES
+    directory.close({KEY: BATCHES})
+    assert fs.read_bytes(path) == before
+
+
+def test_a_damaged_replacement_can_be_given_up() -> None:
+    """The command that the refusal names helps: what is left of the old log is opened."""
+    fs = closed()
+    fs.write_atomic(f"{DIRECTORY}/replacement.snapshot", b"nonsense")
+    with pytest.raises(CorruptLogError, match=COMMAND):
+        open_directory(fs)
+    accepted_loss.accept(fs, "/data", KEY)
+    assert open_directory(fs).logs[KEY].log_end_offset == BATCHES
+    assert not fs.exists(f"{DIRECTORY}/replacement.snapshot")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "recovery-point-offset-checkpoint",
+        "replication-offset-checkpoint",
+        "log-start-offset-checkpoint",
+    ],
+)
+def test_a_damaged_checkpoint_is_refused_with_a_remedy(name: str) -> None:
+    """Without the file the log is read from its beginning, and nothing of it is lost."""
+    fs = closed()
+    data = bytearray(fs.read_bytes(f"/data/{name}"))
+    data[5] ^= 1
+    fs.write_atomic(f"/data/{name}", bytes(data))
+    with pytest.raises(StorageError, match=f"{name}: .*or remove the file"):
+        open_directory(fs)
+    fs.remove(f"/data/{name}")
+    assert open_directory(fs).logs[KEY].log_end_offset == BATCHES
+
+
 def test_a_missing_directory_is_accepted() -> None:
     """The partition begins anew; a name that nobody misses is refused."""
     fs = closed()
