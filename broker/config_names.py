@@ -281,6 +281,9 @@ class Config:
         104_857_600, size(1024, INT32_MAX), "largest request; a larger one ends the connection"
     )
     connections_max: int = _setting(INT32_MAX, integer(1), "connections open at the same time")
+    connections_max_per_ip: int = _setting(
+        INT32_MAX, integer(1), "connections of one address open at the same time"
+    )
     connections_max_idle_ms: int = _setting(
         600_000, duration(-1), "a connection silent for longer is closed; -1: never"
     )

@@ -109,6 +109,7 @@ async def _start(config: Config, rules: Sequence[RuleText], broker: Broker) -> _
     from broker.admin.server import AdminServer
     from broker.dispatch import KafkaDispatcher
     from broker.native.dispatch import NativeDispatcher
+    from broker.open_connections import OpenConnections
     from broker.record_thread import SWITCH_INTERVAL_S
 
     sys.setswitchinterval(SWITCH_INTERVAL_S)
@@ -118,7 +119,7 @@ async def _start(config: Config, rules: Sequence[RuleText], broker: Broker) -> _
         broker.faults.add(rules)
     await broker.start({one.name: one.advertised for one in listeners})
     kafka, native = KafkaDispatcher(broker), NativeDispatcher(broker)
-    connection_ids = itertools.count(1)
+    connection_ids, all_open = itertools.count(1), OpenConnections()
     servers = [
         Server(
             one.socket,
@@ -129,6 +130,7 @@ async def _start(config: Config, rules: Sequence[RuleText], broker: Broker) -> _
             unsent=broker.unsent_answers,
             metrics=broker.metrics,
             connection_ids=connection_ids,
+            all_open=all_open,
         )
         for one in listeners
     ]

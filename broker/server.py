@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from broker.config import Address, Config
+from broker.config_values import INT32_MAX
 from broker.connection import Connection, Dispatch
 from broker.descriptors import descriptor_shares
 from broker.essential_task import reported_task
@@ -22,6 +23,7 @@ from broker.limited_log import LimitedLog
 from broker.listener_names import PLAINTEXT
 from broker.memory_budget import MemoryBudget
 from broker.metrics import Metrics
+from broker.open_connections import OpenConnections, PortConnections
 from broker.unsent_answers import UnsentAnswers
 
 limited: Final = LimitedLog(logging.getLogger(__name__))
@@ -75,8 +77,12 @@ class Server:
         unsent: UnsentAnswers,
         metrics: Metrics,
         connection_ids: Iterator[int] | None = None,
+        all_open: OpenConnections | None = None,
     ) -> None:
-        """`connection_ids`: shared by the ports of a broker, so that each id names one connection."""
+        """`connection_ids` and `all_open` are shared by the ports of a broker.
+
+        So each id names one connection, and an address counts with all that it has.
+        """
         self._listener = listener
         self._listener_name = listener_name
         self.dispatch = dispatch
@@ -85,8 +91,9 @@ class Server:
         self._config = config
         self._budget = budget
         self._unsent = unsent
-        self._metrics = metrics
-        self.connections: set[Connection] = set()
+        self.metrics = metrics
+        self._all_open = OpenConnections() if all_open is None else all_open
+        self.connections: set[Connection] = PortConnections(self._all_open)
         """Those that are open. Nothing may depend on their order."""
         self._connection_ids = itertools.count(1) if connection_ids is None else connection_ids
         self._connections_max = most_connections(config.connections_max)
@@ -98,10 +105,26 @@ class Server:
         self._server = await loop.create_server(self._accept, sock=self._listener)
 
     def _accept(self) -> asyncio.BaseProtocol:
-        metrics = self._metrics
-        if metrics.connections_open >= self._connections_max:
-            metrics.connections_refused_total += 1
-            return _Refusal(f"{self._connections_max} are open")
+        if self._is_full or self._config.connections_max_per_ip < INT32_MAX:
+            return _Newcomer(self)
+        return self.make_connection()
+
+    @property
+    def _is_full(self) -> bool:
+        return self.metrics.connections_open >= self._connections_max
+
+    def refusal_of(self, host: str) -> str | None:
+        """Why no connection is taken from this address now, if that is so."""
+        per_host_max = self._config.connections_max_per_ip
+        if self._all_open.count(host) >= per_host_max:
+            return f"{per_host_max} of this address are open (connections_max_per_ip)"
+        if self._is_full and not self._all_open.make_room_for(host):
+            return f"{self._connections_max} are open"
+        return None
+
+    def make_connection(self) -> Connection:
+        """What speaks with a client that is taken."""
+        metrics = self.metrics
         metrics.connections_accepted_total += 1
         connection = Connection(
             self.dispatch,
@@ -124,7 +147,7 @@ class Server:
             return
         oldest = time.monotonic() - idle_ms / 1000
         for connection in [one for one in self.connections if one.is_idle_since(oldest)]:
-            self._metrics.connections_idle_closed_total += 1
+            self.metrics.connections_idle_closed_total += 1
             connection.close(f"silent for more than {idle_ms} ms")
 
     async def stop(self, within_s: float = DRAIN_S) -> None:
@@ -145,14 +168,21 @@ class Server:
             connection.close()
 
 
-class _Refusal(asyncio.Protocol):
-    """Closes the connection as soon as it is there."""
+class _Newcomer(asyncio.Protocol):
+    """A connection that may have to be refused, which depends on where it comes from."""
 
-    def __init__(self, reason: str) -> None:
-        self._reason = reason
+    def __init__(self, server: Server) -> None:
+        self._server = server
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         host, port, *_ = transport.get_extra_info("peername") or ("?", "?")  # it may be gone
+        reason = self._server.refusal_of(host)
+        if reason is None:
+            connection = self._server.make_connection()
+            transport.set_protocol(connection)
+            connection.connection_made(transport)
+            return
+        self._server.metrics.connections_refused_total += 1
         message = "refusing a connection from %s:%s: %s"
-        limited.log(logging.WARNING, host, message, host, port, self._reason)
+        limited.log(logging.WARNING, host, message, host, port, reason)
         transport.close()

@@ -26,6 +26,8 @@ from broker.decision_stream import DecisionStream
 LIST_MAX: Final = 10_000
 FOLLOWERS_MAX: Final = 16
 """Each may have a full queue in memory."""
+FOLLOWERS_PER_ADDRESS_MAX: Final = 8
+"""So that one address cannot keep all others from following."""
 _COUNT_DEFAULT: Final = 100
 _encoder: Final = json.JSONEncoder(separators=(",", ":"), check_circular=False)
 _LINES_AT_ONCE: Final = 100
@@ -38,7 +40,8 @@ class DecisionPages:
 
     def __init__(self, broker: BrokerView) -> None:
         self._broker = broker
-        self._streams: list[DecisionStream] = []
+        self._streams: dict[DecisionStream, str] = {}
+        """Those that are followed, and the address of each reader."""
 
     async def decisions(self, request: web.Request) -> web.StreamResponse:
         """Answers GET /decisions."""
@@ -68,14 +71,20 @@ class DecisionPages:
             raise RefusalError(
                 HTTPStatus.SERVICE_UNAVAILABLE, f"{FOLLOWERS_MAX} readers follow already"
             )
+        host = request.remote or "?"
+        if list(self._streams.values()).count(host) >= FOLLOWERS_PER_ADDRESS_MAX:
+            raise RefusalError(
+                HTTPStatus.SERVICE_UNAVAILABLE,
+                f"{FOLLOWERS_PER_ADDRESS_MAX} readers of {host} follow already",
+            )
         # No await between looking back and following: no event is missed or told twice.
         remembered = self._broker.decisions.latest_events(count, stream.selection)
         self._broker.decisions.follow(stream)
-        self._streams.append(stream)
+        self._streams[stream] = host
         try:
             return await self._send(request, self._documents(remembered), stream)
         finally:
-            self._streams.remove(stream)
+            del self._streams[stream]
             self._broker.decisions.unfollow(stream)
 
     async def _send(

@@ -237,6 +237,66 @@ def test_no_more_than_connections_max(tmp_path: Path):
     assert_quiet_log(broker)
 
 
+def connect_from(host: str, address: str) -> socket.socket:
+    """A connection whose end here has the address `host`."""
+    target, _, port = address.rpartition(":")
+    return socket.create_connection((target, int(port)), timeout=20, source_address=(host, 0))
+
+
+def talk_and_stay(held: list[socket.socket], address: str) -> bytes:
+    """The first bytes of an answer to a connection that stays open in `held`; nothing if refused."""
+    connection = connect(address)
+    try:
+        connection.sendall(API_VERSIONS)
+        answer = connection.recv(4)
+    except ConnectionError:
+        answer = b""
+    if answer:
+        held.append(connection)
+    else:
+        connection.close()
+    return answer
+
+
+def test_an_address_that_fills_the_broker_gives_way_to_another(tmp_path: Path):
+    """Idle connections of the address with most are closed for a newcomer of another one."""
+    broker = Echoless(tmp_path, {"connections_max": "6"})
+    broker.start()
+    hostile = [connect_from("127.0.0.2", broker.kafka_address) for _ in range(6)]
+    for connection in hostile:
+        connection.sendall(API_VERSIONS)
+        assert connection.recv(4)
+    good: list[socket.socket] = []
+    until(lambda: len(talk_and_stay(good, broker.kafka_address)) > 0, "another one is let in")
+    with connect_from("127.0.0.2", broker.kafka_address) as more:
+        assert more.recv(1) == b""
+    for connection in (*hostile, *good):
+        connection.close()
+    assert broker.terminate() == 0
+    assert "another address needs one" in broker.process.log()
+    assert_quiet_log(broker)
+
+
+def test_no_more_than_connections_max_per_ip(tmp_path: Path):
+    """The bound holds over both ports; other addresses have their own."""
+    broker = Echoless(tmp_path, {"connections_max_per_ip": "2"})
+    broker.start()
+    held = [
+        connect_from("127.0.0.2", address)
+        for address in (broker.kafka_address, broker.native_address)
+    ]
+    held[0].sendall(API_VERSIONS)
+    assert held[0].recv(4)
+    until(lambda: is_answering(broker.kafka_address), "another address is not concerned")
+    with connect_from("127.0.0.2", broker.kafka_address) as third:
+        assert third.recv(1) == b""
+    for connection in held:
+        connection.close()
+    assert broker.terminate() == 0
+    assert "connections_max_per_ip" in broker.process.log()
+    assert_quiet_log(broker)
+
+
 def test_half_of_the_descriptors_stay_for_files():
     """A flood of connections cannot keep a log from opening its next segment."""
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -20,6 +20,7 @@ from broker.environment import Environment, this_machine
 from broker.listener_names import NATIVE
 from broker.listeners import bind_listeners
 from broker.native.dispatch import NativeDispatcher
+from broker.open_connections import OpenConnections
 from broker.server import Server
 from tests.support.sync_guard import SyncGuard
 
@@ -54,7 +55,7 @@ async def in_process(
     listeners = bind_listeners(config)
     await broker.start({one.name: one.advertised for one in listeners})
     kafka, native = KafkaDispatcher(broker), NativeDispatcher(broker)
-    connection_ids = itertools.count(1)
+    connection_ids, all_open = itertools.count(1), OpenConnections()
     servers = [
         Server(
             one.socket,
@@ -65,6 +66,7 @@ async def in_process(
             unsent=broker.unsent_answers,
             metrics=broker.metrics,
             connection_ids=connection_ids,
+            all_open=all_open,
         )
         for one in listeners
     ]

@@ -163,3 +163,13 @@ async def test_followers_are_bounded(admin: AdminClient, monkeypatch: pytest.Mon
     async with _following(admin):
         answer = await admin.get("/decisions?follow=true")
     assert answer == (503, {"error": "1 readers follow already"})
+
+
+async def test_followers_of_one_address_are_bounded(
+    admin: AdminClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Readers elsewhere find a place, whatever one address does."""
+    monkeypatch.setattr(pages, "FOLLOWERS_PER_ADDRESS_MAX", 1)
+    async with _following(admin):
+        answer = await admin.get("/decisions?follow=true")
+    assert answer == (503, {"error": "1 readers of 127.0.0.1 follow already"})
