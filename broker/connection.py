@@ -16,6 +16,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Final, Self, cast
 
 from broker.doubt import StateInDoubtError
@@ -68,11 +69,15 @@ class Pieces(tuple[bytes]):  # noqa: SLOT001 - a tuple can have no slots of its 
 class _Slot:
     """The place of one answer in the order. `ready` once `buffers` is final."""
 
-    __slots__ = ("buffers", "ready")
+    __slots__ = ("buffers", "ready", "reservation", "waiting")
 
     def __init__(self) -> None:
         self.buffers: Buffers | None = None
         self.ready = False
+        self.reservation: Reservation | None = None
+        """The memory of a large request that needs it until it is answered."""
+        self.waiting = 0
+        """The bytes of a small one."""
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -104,6 +109,8 @@ class Connection(asyncio.BufferedProtocol):
         self._reservation: Reservation | None = None
         """The memory of the large frame that is arriving."""
         self._is_reserving = False
+        self._waiting = 0
+        """Bytes of the small requests that wait for their answers."""
         self._unsent = 0
         self._unsent_written = 0
         self._linger: asyncio.TimerHandle | None = None
@@ -252,6 +259,7 @@ class Connection(asyncio.BufferedProtocol):
             and not self._is_reserving
             and not self._is_writing_paused
             and len(self._slots) < INFLIGHT_REQUESTS_MAX
+            and not (self._waiting and self._budget.waiting.is_crowded(self.host))
         )
 
     def _update_reading(self) -> None:
@@ -296,7 +304,7 @@ class Connection(asyncio.BufferedProtocol):
             self._release()
             self._answer_now(dispatched)
         else:
-            self._answer_later(dispatched)
+            self._answer_later(dispatched, len(frame))
 
     def _answer_now(self, buffers: Buffers) -> None:
         if not self._slots:
@@ -307,21 +315,36 @@ class Connection(asyncio.BufferedProtocol):
         self._slots.append(slot)
         self._count_unsent(_size(buffers))
 
-    def _answer_later(self, answer: Awaitable[Buffers | None]) -> None:
+    def _answer_later(self, answer: Awaitable[Buffers | None], size: int) -> None:
         slot = _Slot()
         self._slots.append(slot)
-        reservation, self._reservation = self._reservation, None
-        if reservation is not None:
-            if isinstance(answer, NeedsNoFrame):
-                reservation.release()
-            else:
-                reservation.work()
-        task = asyncio.ensure_future(self._fill(slot, answer, reservation))
+        if isinstance(answer, NeedsNoFrame):
+            self._release()
+        elif self._reservation is not None:
+            slot.reservation, self._reservation = self._reservation, None
+            slot.reservation.work()
+        else:
+            slot.waiting = size
+            self._count_waiting(size)
+        task = asyncio.ensure_future(self._fill(slot, answer))
         self._tasks.add(task)
-        task.add_done_callback(self._on_answered)
+        task.add_done_callback(partial(self._on_answered, slot))
 
-    def _on_answered(self, task: asyncio.Task[None]) -> None:
+    def _give_back(self, slot: _Slot) -> None:
+        """The request of this slot needs no memory any more; fine when that is known already."""
+        if slot.reservation is not None:
+            slot.reservation.release()
+        if slot.waiting:
+            self._count_waiting(-slot.waiting)
+            slot.waiting = 0
+
+    def _count_waiting(self, change: int) -> None:
+        self._waiting += change
+        self._budget.waiting.count(self.host, change)
+
+    def _on_answered(self, slot: _Slot, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
+        self._give_back(slot)  # also of a task that was cancelled before it began
         error = None if task.cancelled() else task.exception()
         if error is not None:
             self._on_bug(error)
@@ -337,17 +360,14 @@ class Connection(asyncio.BufferedProtocol):
             message = "a request failed inside the broker; this is a bug"
             limited.log(logging.ERROR, self.host, message, exc_info=error)
 
-    async def _fill(
-        self, slot: _Slot, answer: Awaitable[Buffers | None], reservation: Reservation | None
-    ) -> None:
+    async def _fill(self, slot: _Slot, answer: Awaitable[Buffers | None]) -> None:
         try:
             slot.buffers = await answer
         except (DecodeError, CloseConnectionError) as error:
             self.close(str(error))
             return
         finally:
-            if reservation is not None:
-                reservation.release()
+            self._give_back(slot)
         slot.ready = True
         self._count_unsent(_size(slot.buffers))
         self._flush_slots()

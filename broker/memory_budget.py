@@ -30,6 +30,7 @@ from collections.abc import Callable
 from typing import Final
 
 from broker.fair_queue import FairQueue
+from broker.waiting_requests import WaitingRequests
 
 FRAMES: Final = 4
 """The budget, in frames of the largest size."""
@@ -158,6 +159,8 @@ class MemoryBudget:
         self.small_bytes = max(
             frame_bytes_max // SMALL_PART, min(frame_bytes_max // 4, SMALL_BYTES)
         )
+        self.waiting = WaitingRequests(frame_bytes_max)
+        """Small requests that wait for their answers: not part of this budget."""
         self.used = 0
         self.evicted_total = 0
         """Connections closed because others waited for the memory of their request."""

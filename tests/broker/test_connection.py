@@ -411,3 +411,33 @@ async def test_a_client_that_takes_no_answers_is_closed_once_they_are_many(monke
         reader, writer = await connect()
         writer.write(framed(b"alive"))
         assert await read_frame(reader) == b"alive"
+
+
+async def test_small_requests_that_wait_are_bounded_over_all_connections():
+    """Beyond the bound each connection has one request under way, and all are answered in the end."""
+    async with serving() as (harness, connect):
+        waiting = harness.budget.waiting
+        payload = b"hold" + bytes(9_996)
+        streams = [await connect() for _ in range(20)]
+        for _, writer in streams:
+            writer.write(framed(payload) * 30)
+        await until(lambda: waiting.total >= waiting.bytes_max // 2)
+        await until(lambda: len(harness.connections) == 20)
+        for _ in range(200):
+            await asyncio.sleep(0)
+        assert waiting.total <= waiting.bytes_max // 2 + 20 * len(payload)
+        answered = 0
+        reading = [asyncio.ensure_future(read_frame(reader)) for reader, _ in streams]
+        while answered < 20 * 30:
+            while harness.held:
+                harness.held.popleft().set_result(None)
+            done, _ = await asyncio.wait(reading, timeout=10, return_when=asyncio.FIRST_COMPLETED)
+            assert done, "a connection is not read any more"
+            answered += len(done)
+            reading = [
+                asyncio.ensure_future(read_frame(streams[index][0])) if one in done else one
+                for index, one in enumerate(reading)
+            ]
+        for one in reading:
+            one.cancel()
+        await until(lambda: waiting.total == 0)
