@@ -96,6 +96,7 @@ class Broker:
         self._flusher = Flusher(
             interval_s=0 if config.log_flush is LogFlush.COMMIT else _FLUSH_INTERVAL_S,
             on_failure=self.fail_storage,
+            run_all=self.environment.run_all,
         )
 
     # --- start ---
@@ -476,7 +477,9 @@ class Broker:
             # A log without a role yet keeps what it came with.
             held = self._partitions.high_watermarks() if self._has("_partitions") else {}
             clock = self.clock.reading() if self._has("clock") else None
-            self.logs.close({**self.logs.high_watermarks, **held}, clock)
+            self.logs.close(
+                {**self.logs.high_watermarks, **held}, clock, run_all=self.environment.run_all
+            )
 
     async def end_session(self) -> None:
         """Of this broker with the coordinator: others see it go."""

@@ -14,6 +14,7 @@ from random import Random
 from typing import TYPE_CHECKING, Final
 
 from broker.descriptors import SPARES, descriptor_shares
+from storage.disk_work import RunAll, in_threads, one_by_one
 from storage.file_system import FileSystem, OsFileSystem
 
 if TYPE_CHECKING:
@@ -39,6 +40,8 @@ class Environment:
     new_uuid: Callable[[], uuid.UUID]
     monotonic_ms: Callable[[], int]
     """Since some moment: nobody sets it, and it stands still while the machine sleeps."""
+    run_all: RunAll = one_by_one
+    """Does many pieces of work that wait for the disk."""
 
 
 def this_machine() -> Environment:
@@ -51,6 +54,7 @@ def this_machine() -> Environment:
         rng=Random(),  # noqa: S311 - spreads replicas, keeps no secret
         new_uuid=uuid.uuid4,
         monotonic_ms=monotonic_ms,
+        run_all=in_threads,
     )
 
 

@@ -258,7 +258,7 @@ class Partitions:
     def _apply(self, topic: Topic, *, is_new: bool = False) -> None:
         """Brings roles up to date, and has directories made and removed where that is needed."""
         opening = self.opening(topic)
-        missing, unwanted = [], []
+        missing, unwanted, found = [], [], []
         for index, replicas in topic.assignment.items():
             is_here = self._is_here(topic, index)
             if self._config.broker_id not in replicas:
@@ -267,9 +267,10 @@ class Partitions:
             elif is_here:
                 self._update(self.held[topic.name, index], topic.states.get(index), replicas)
             elif self._logs.topic_ids.get((topic.name, index)) == topic.topic_id:
-                self._hold(topic, index, self._rules_of(topic))
+                found.append(index)
             elif index not in opening:
                 missing.append(index)
+        self._hold_all(topic, found)
         if unwanted:
             for index in unwanted:
                 self._give_up(topic.name, index)
@@ -358,10 +359,8 @@ class Partitions:
         now = self._registry.topics_by_id.get(topic_id)
         if now is None:
             return  # a removal is behind this job
-        rules = self._rules_of(now)
-        for index, _ in made:
-            if self._is_wanted((now.name, index), topic_id):
-                self._hold(now, index, rules)
+        still_wanted = [index for index, _ in made if self._is_wanted((now.name, index), topic_id)]
+        self._hold_all(now, still_wanted)
 
     def _make(
         self, topic: Topic, indexes: Iterable[int], log_config: LogConfig
@@ -379,6 +378,12 @@ class Partitions:
                 log.abandon()
             raise
         return made
+
+    def _hold_all(self, topic: Topic, indexes: Sequence[int]) -> None:
+        if indexes:
+            rules = self._rules_of(topic)
+            for index in indexes:
+                self._hold(topic, index, rules)
 
     def _hold(self, topic: Topic, index: int, rules: tuple[ProduceRules, LogConfig]) -> None:
         """From now on the partition is there for requests, in the role that its state gives it."""

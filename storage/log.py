@@ -572,10 +572,33 @@ class Log:
         A log that failed before is only closed. Raises `StorageError`; the shutdown is not clean
         then.
         """
-        self._durability.cancel_flush()
+        pending = self.start_close()
         try:
-            if self.failure is None:
-                self._flush_for_good()
+            if pending is not None:
+                pending.run()
+        finally:
+            self.finish_close(pending)
+
+    def start_close(self) -> PendingFlush | None:
+        """The last flush, to be run elsewhere; `finish_close` comes next, also where it failed."""
+        self._durability.cancel_flush()
+        if self.failure is not None or self._is_saved():
+            return None
+        active = self._segments.active
+        active.indexes.seal()
+        end = self.log_end_offset
+        self._durability.add_snapshot(end, encode_snapshot(end, self.producers))
+        pending = self.start_flush()
+        pending.unsaved = [*pending.unsaved, active]
+        return pending
+
+    def finish_close(self, pending: PendingFlush | None) -> None:
+        """Closes the files. Raises `StorageError`."""
+        try:
+            if pending is not None:
+                self.finish_flush(pending)
+                if pending.is_done:
+                    self._remove_needless_snapshots()
         finally:
             for segment in self._segments:
                 segment.close()
@@ -585,18 +608,6 @@ class Log:
         self._durability.cancel_flush()
         for segment in self._segments:
             segment.close()
-
-    def _flush_for_good(self) -> None:
-        if self._is_saved():
-            return
-        active = self._segments.active
-        active.indexes.seal()
-        end = self.log_end_offset
-        self._durability.add_snapshot(end, encode_snapshot(end, self.producers))
-        pending = self.start_flush()
-        pending.unsaved = [*pending.unsaved, active]
-        self._run(pending)
-        self._remove_needless_snapshots()
 
     def _is_saved(self) -> bool:
         """Whether nothing happened since a clean opening: idle logs must not slow a shutdown.

@@ -28,8 +28,9 @@ from __future__ import annotations
 import contextlib
 import logging
 import uuid
-from collections.abc import Callable, Collection, Iterable, Mapping
-from functools import partial
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import cache, partial
+from itertools import islice
 from typing import Final
 
 from storage import paths
@@ -40,11 +41,13 @@ from storage.directory_checkpoints import (
     PartitionOffsets,
     PendingCheckpoint,
 )
+from storage.disk_work import RunAll, one_by_one
 from storage.file_system import CorruptLogError, FileLock, FileSystem, StorageError
 from storage.log import Log
 from storage.log_config import LogConfig
 from storage.partition_metadata import read_topic_id, write_topic_id_unsynced
 from storage.partition_names import PartitionNames
+from storage.pending_flush import PendingFlush
 from storage.pending_removal import PendingRemoval
 from storage.producer_id_checkpoint import read_last_claimed_id, write_last_claimed_id
 from storage.properties_file import encode_uuid, read_properties, write_properties
@@ -62,6 +65,8 @@ Partition = tuple[str, int]
 
 logger = logging.getLogger(__name__)
 
+_CLOSED_AT_ONCE: Final = 100
+"""Logs whose last snapshots are in memory at the same time."""
 _VERSION: Final = "0"
 _META_SEPARATOR: Final = "="
 _TAIL_UNSAFE: Final = b"tail unsafe\n"
@@ -167,6 +172,7 @@ class LogDirectory:
         found = {key for name in names if (key := self._adopt(name, known, now_ms))}
         self.strays = find_strays(self._fs, self.path, _warn)
         self._forget_deleted(known, found, names)
+        config_for = cache(config_for)
         self._fs.remove(paths.join(self.path, paths.CLEAN_SHUTDOWN))
         self._fs.sync_directory(self.path)
         for key in sorted(found):
@@ -469,24 +475,26 @@ class LogDirectory:
         write_last_claimed_id(self._fs, self.path, producer_id)
 
     def close(
-        self, high_watermarks: dict[Partition, int], clock: ClockReading | None = None
+        self,
+        high_watermarks: dict[Partition, int],
+        clock: ClockReading | None = None,
+        *,
+        run_all: RunAll = one_by_one,
     ) -> None:
         """Closes every log and releases the lock; a clean shutdown unless something failed.
 
-        Where the logs were never opened, the directory stays as it was found. After a failure nothing
-        more is written. Raises the first `StorageError` of the closing itself, after closing what can
-        be closed.
+        `run_all` does what waits for the disk. Where the logs were never opened, the directory stays as
+        it was found. After a failure nothing more is written. Raises the first `StorageError` of the
+        closing itself, after closing what can be closed.
         """
         if not self._is_open:
             # What stands in the checkpoints is not known, and must stay.
             self._lock.release()
             return
         was_online = self.failure is None
-        for log in self.logs.values():
-            try:
-                log.close() if self.failure is None else log.abandon()
-            except StorageError as error:
-                self.fail(error)
+        logs = iter(self.logs.values())
+        while some := list(islice(logs, _CLOSED_AT_ONCE)):
+            self._close(some, run_all)
         try:
             if self.failure is None and not any(log.failure for log in self.logs.values()):
                 self.checkpoint(high_watermarks)
@@ -498,6 +506,23 @@ class LogDirectory:
             self._lock.release()
         if was_online and self.failure is not None:
             raise self.failure
+
+    def _close(self, logs: Sequence[Log], run_all: RunAll) -> None:
+        if self.failure is not None:
+            for log in logs:
+                log.abandon()
+            return
+        pending: list[tuple[Log, PendingFlush | None]] = []
+        try:
+            pending += ((log, log.start_close()) for log in logs)
+            run_all([flush.run for _, flush in pending if flush is not None])
+        except StorageError as error:
+            self.fail(error)
+        for log, flush in pending:
+            try:
+                log.finish_close(flush)
+            except StorageError as error:
+                self.fail(error)
 
 
 def _figures(log: Log) -> str:

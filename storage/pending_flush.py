@@ -66,7 +66,9 @@ class PendingFlush:
                 self._fs.write_atomic(path, data)
             if self.epochs is not None:
                 self.leader_epochs.write(self.epochs)
-            if self.has_new_files or self.unsaved:
+            # Each of these writes has synced the directory, with all names in it.
+            is_synced = self.snapshots or self.epochs is not None
+            if (self.has_new_files or self.unsaved) and not is_synced:
                 self._fs.sync_directory(self.directory)
             if self.make_name_durable is not None:
                 self.make_name_durable()
