@@ -13,6 +13,7 @@ Stop is the reverse. `serve.py` drives both and owns the sockets.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import math
 import uuid
@@ -90,6 +91,8 @@ class Broker:
         """Whoever waits for data is answered with what there is."""
         self.session_lost = asyncio.Event()
         """Set when the cluster has given this broker up: it must end, and may start again."""
+        self.starting: str | None = "reading the data directory"
+        """How far the start is; None once requests are answered."""
         self._is_new_directory = False
         self._clock_saved_ms = 0
         self._tasks: list[asyncio.Task[None]] = []
@@ -121,11 +124,7 @@ class Broker:
         )
         await self.registry.load()
         self.clock = Clock(self.now_ms, self.environment.monotonic_ms, self.logs.last_clock())
-        self.logs.open_logs(
-            self.clock.steady_ms(),
-            self._log_config,
-            is_committed=self.config.log_flush is LogFlush.COMMIT,
-        )
+        await self._open_logs()
         self.metrics.recovered(log.recovery for log in self.logs.logs.values())
         await self._refuse_an_old_coordinator()
         self._partitions = Partitions(
@@ -151,6 +150,20 @@ class Broker:
         ]
         if self.config.log_scrub_bytes_per_second:
             self._tasks.append(essential_task(self._scrubber().run(), "scrubber"))
+        self.starting = None
+
+    async def _open_logs(self) -> None:
+        """A log at a time: whoever asks on the admin port meanwhile is told how far it is."""
+        opening = self.logs.opening(
+            self.clock.steady_ms(),
+            self._log_config,
+            is_committed=self.config.log_flush is LogFlush.COMMIT,
+        )
+        with contextlib.closing(opening):
+            for opened, count in opening:
+                self.starting = f"{opened} of {count} logs are open"
+                await asyncio.sleep(0)
+        self.starting = "joining"
 
     def _claim_directory(self, cluster_id: str | None) -> None:
         self.logs = LogDirectory.claim(

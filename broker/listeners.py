@@ -43,6 +43,6 @@ def bind_listeners(config: Config) -> list[Listener]:
 
 
 def _bound(name: str, option: str, address: Address, advertised: Address | None) -> Listener:
-    bound = bind(option, address)
+    bound = bind(option, address, listens=False)
     where = bound_address(bound)
     return Listener(name, bound, where, advertised or where)

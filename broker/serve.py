@@ -45,6 +45,8 @@ PORTS_MARGIN_S: Final = 0.1
 CLOSING_S: Final = 1.5
 """Kept for the logs, which get more if they need it, and the session with the coordinator."""
 _IDLE_CHECK_INTERVAL_S: Final = 5.0
+_THREAD_SWITCH_INTERVAL_S: Final = 0.001
+"""For how long a thread may compute while the event loop has something to do; Python's 5 ms are felt."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -88,6 +90,7 @@ async def _serve(config: Config, rules: Sequence[RuleText], stop: Stop) -> int:
     from broker.environment import this_machine
 
     asyncio.get_running_loop().set_exception_handler(_on_unhandled)
+    sys.setswitchinterval(_THREAD_SWITCH_INTERVAL_S)
     stop.attach()
     broker = Broker(config, this_machine())
     try:
@@ -117,7 +120,13 @@ async def _start(config: Config, rules: Sequence[RuleText], broker: Broker) -> _
     admin_socket = bind("admin_listen", config.admin_listen)
     if rules:
         broker.faults.add(rules)
-    await broker.start({one.name: one.advertised for one in listeners})
+    admin = AdminServer(admin_socket, broker)
+    admin.start()
+    try:
+        await broker.start({one.name: one.advertised for one in listeners})
+    except BaseException:
+        await admin.stop()
+        raise
     kafka, native = KafkaDispatcher(broker), NativeDispatcher(broker)
     connection_ids, all_open = itertools.count(1), OpenConnections()
     servers = [
@@ -137,8 +146,6 @@ async def _start(config: Config, rules: Sequence[RuleText], broker: Broker) -> _
     broker.faults.watch(servers)
     for server in servers:
         await server.start()
-    admin = AdminServer(admin_socket, broker)
-    admin.start()
     # What lives until the end need not be looked at by every full collection.
     gc.collect()
     gc.freeze()

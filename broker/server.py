@@ -1,7 +1,7 @@
 """Listening sockets and the connections behind them.
 
-Sockets are bound before anything slow happens, so that the ready line can name their ports, and
-served only when the broker can answer; until then the kernel queues whoever connects.
+Sockets are bound before anything slow happens, so that the ready line can name their ports, and listen
+only when the broker can answer; until then whoever connects is refused, and tries again.
 """
 
 from __future__ import annotations
@@ -37,14 +37,18 @@ class ListenError(Exception):
     """An address cannot be listened on; the message names the option, the address and the reason."""
 
 
-def bind(option: str, address: Address) -> socket.socket:
-    """A listening socket. Raises `ListenError`."""
+def bind(option: str, address: Address, *, listens: bool = True) -> socket.socket:
+    """A socket with that address. Raises `ListenError`.
+
+    Unless it `listens`, who connects is refused, and tries again, until a `Server` starts on it.
+    """
     family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((address.host, address.port))
-        listener.listen(BACKLOG)
+        if listens:
+            listener.listen(BACKLOG)
     except OSError as error:
         listener.close()
         raise ListenError(f"{option}: cannot listen on {address}: {error.strerror}") from error
@@ -100,9 +104,14 @@ class Server:
         self._server: asyncio.Server | None = None
 
     async def start(self) -> None:
-        """Begins to accept."""
+        """Begins to accept. Raises `ListenError` where another process was faster."""
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(self._accept, sock=self._listener)
+        try:
+            self._listener.listen(BACKLOG)
+        except OSError as error:
+            address = bound_address(self._listener)
+            raise ListenError(f"cannot listen on {address}: {error.strerror}") from error
+        self._server = await loop.create_server(self._accept, sock=self._listener, backlog=BACKLOG)
 
     def _accept(self) -> asyncio.BaseProtocol:
         if self._is_full or self._config.connections_max_per_ip < INT32_MAX:

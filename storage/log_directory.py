@@ -28,7 +28,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import uuid
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from functools import cache, partial
 from itertools import islice
 from typing import Final
@@ -155,8 +155,18 @@ class LogDirectory:
         The right one from the start: a window narrower than the topic's would forget batches.
         Gives the directory up where it fails. Raises `CorruptLogError`, `StorageError`.
         """
+        for _ in self.opening(now_ms, config_for, is_committed=is_committed):
+            pass
+
+    def opening(
+        self, now_ms: int, config_for: Callable[[str], LogConfig], *, is_committed: bool = False
+    ) -> Generator[tuple[int, int], None, None]:
+        """Does what `open_logs` does, a log at a time: yields how many are open, and of how many.
+
+        Gives the directory up where it is closed before its end, too.
+        """
         try:
-            self._open_logs(now_ms, config_for, is_committed=is_committed)
+            yield from self._open_logs(now_ms, config_for, is_committed=is_committed)
             self._is_open = True
         except BaseException:
             for log in self.logs.values():
@@ -166,7 +176,7 @@ class LogDirectory:
 
     def _open_logs(
         self, now_ms: int, config_for: Callable[[str], LogConfig], *, is_committed: bool
-    ) -> None:
+    ) -> Generator[tuple[int, int], None, None]:
         known = self._checkpoints.read()
         names = self._fs.list_directory(self.path)
         found = {key for name in names if (key := self._adopt(name, known, now_ms))}
@@ -176,6 +186,7 @@ class LogDirectory:
         self._fs.remove(paths.join(self.path, paths.CLEAN_SHUTDOWN))
         self._fs.sync_directory(self.path)
         for key in sorted(found):
+            yield len(self.logs), len(found)
             offsets = known.of(key)
             path = paths.partition_directory(self.path, *key)
             was_restored = is_restored(self._fs, path)

@@ -14,7 +14,7 @@ from itertools import islice
 from typing import Any, Final
 
 from aiohttp import web
-from aiohttp.typedefs import Handler
+from aiohttp.typedefs import Handler, Middleware
 
 from broker.admin.body import BODY_BYTES_MAX, BODY_TIMEOUT_S
 from broker.admin.bounded_accept import BoundedAccept
@@ -93,7 +93,8 @@ def application(broker: BrokerView) -> web.Application:
     pages = _Pages(broker)
     decisions = DecisionPages(broker)
     app = web.Application(
-        middlewares=[_refusals_as_json, guard(broker.config)], client_max_size=BODY_BYTES_MAX
+        middlewares=[_refusals_as_json, guard(broker.config), _wait_for_start(broker)],
+        client_max_size=BODY_BYTES_MAX,
     )
     app.on_shutdown.append(decisions.close)
     app.on_response_prepare.append(add_safe_headers)
@@ -110,6 +111,18 @@ def application(broker: BrokerView) -> web.Application:
         ]
     )
     return app
+
+
+def _wait_for_start(broker: BrokerView) -> Middleware:
+    """Until requests are answered every page says how far the start is."""
+
+    @web.middleware
+    async def answer(request: web.Request, handler: Handler) -> web.StreamResponse:
+        if broker.starting is not None:
+            return _unavailable("starting", broker.starting)
+        return await handler(request)
+
+    return answer
 
 
 class _Pages:

@@ -68,8 +68,10 @@ class StorageView(Protocol):
 
 
 class BrokerView(Protocol):
-    """One running broker."""
+    """One broker; while it is `starting`, only its configuration and its counters are there."""
 
+    @property
+    def starting(self) -> str | None: ...
     @property
     def config(self) -> Config: ...
     @property

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from pathlib import Path
 
 import pytest
 
 from broker.broker import Broker
-from broker.config import Config
+from broker.config import Address, Config
 from broker.coordination.node_tree import CoordinationError
+from broker.coordination.topic import NewTopic
 from broker.environment import this_machine
+from broker.listeners import bind_listeners
 from storage.file_system import OsFileSystem
+from tests.support.in_process import in_process
+
+ANY_PORT = Address("127.0.0.1", 0)
 
 
 async def test_a_coordinator_that_cannot_be_reached_is_named(tmp_path: Path) -> None:
@@ -28,3 +34,37 @@ async def test_a_coordinator_that_cannot_be_reached_is_named(tmp_path: Path) -> 
         with pytest.raises(CoordinationError, match=hosts):
             await Broker(config, this_machine()).start({})
     assert not OsFileSystem().exists(data_dir)
+
+
+async def test_until_it_can_answer_a_broker_refuses_connections(tmp_path: Path) -> None:
+    """A client that is refused tries again; one that is taken and not answered waits."""
+    config = Config(data_dir=str(tmp_path), listen=(ANY_PORT,), native_listen=ANY_PORT)
+    for listener in bind_listeners(config):
+        with pytest.raises(ConnectionRefusedError):
+            await asyncio.open_connection(listener.address.host, listener.address.port)
+        with listener.socket:
+            listener.socket.listen()
+            _, writer = await asyncio.open_connection(listener.address.host, listener.address.port)
+            writer.close()
+
+
+async def test_a_start_says_how_far_it_is(tmp_path: Path) -> None:
+    """A log at a time, with the loop free in between."""
+    async with in_process(tmp_path) as running:
+        assert running.broker.starting is None
+        await running.broker.create_topic(NewTopic(name="t", partitions=3))
+    heard: list[str | None] = []
+    broker = Broker(Config(data_dir=str(tmp_path / "data")), this_machine())
+
+    async def listen() -> None:
+        while broker.starting is not None:
+            heard.append(broker.starting)
+            await asyncio.sleep(0)
+
+    listening = asyncio.create_task(listen())
+    await broker.start({})
+    await listening
+    assert {f"{opened} of 3 logs are open" for opened in range(3)} <= set(heard)
+    broker.begin_stop()
+    await broker.close_logs()
+    await broker.end_session()

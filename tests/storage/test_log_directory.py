@@ -449,3 +449,20 @@ def test_strangers_in_the_directory_are_left_alone() -> None:
     directory = open_directory(fs)
     assert directory.logs == {}
     assert fs.exists(f"{DATA_DIR}/backup-x")
+
+
+def test_logs_are_opened_one_by_one() -> None:
+    """Whoever opens them may do something else in between, and give up in between."""
+    fs = new_file_system()
+    directory = open_directory(fs)
+    for topic in ("a", "b", "c"):
+        create(directory, topic)
+        append(directory, topic)
+    directory.close({})
+    directory = LogDirectory.claim(DATA_DIR, broker_id=1, fs=fs)
+    opening = directory.opening(1000, lambda _topic: CONFIG)
+    assert next(opening) == (0, 3)
+    assert next(opening) == (1, 3)
+    opening.close()
+    assert not fs.exists(f"{DATA_DIR}/.clean-shutdown")
+    assert [log.log_end_offset for log in open_directory(fs).logs.values()] == [1, 1, 1]

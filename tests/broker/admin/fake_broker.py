@@ -52,6 +52,7 @@ class FakeBroker:
 
     def __init__(self) -> None:
         self.config = Config()
+        self.starting: str | None = None
         self.clock = Clock(lambda: 0, lambda: 0, None)
         self.cluster_id = "cluster"
         self.metrics = Metrics()

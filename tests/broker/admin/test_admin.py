@@ -214,3 +214,15 @@ def test_waiting_for_the_first_connection_imports_no_http() -> None:
     )
     found = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
     assert found.stdout.strip() == b"[]"
+
+
+async def test_while_the_broker_starts_every_page_says_how_far_it_is(admin: AdminClient) -> None:
+    """Nothing else of it is there yet."""
+    admin.broker.starting = "3 of 6000 logs are open"
+    for path in ("/health", "/ready", "/metrics", "/topics"):
+        assert await admin.get(path) == (
+            503,
+            {"status": "starting", "error": "3 of 6000 logs are open"},
+        )
+    admin.broker.starting = None
+    assert await admin.get("/health") == (200, {"status": "ok"})
