@@ -45,7 +45,12 @@ class Waits:
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._client = Producer(
-            {"bootstrap.servers": address, "enable.idempotence": True, "linger.ms": 0}
+            {
+                "bootstrap.servers": address,
+                "enable.idempotence": True,
+                "linger.ms": 0,
+                "log_level": 0,
+            }
         )
 
     def start(self) -> None:
@@ -113,6 +118,7 @@ def send(address: str, topic: str, partitions: Any) -> None:
             "topic.metadata.refresh.fast.interval.ms": 20,
             "message.timeout.ms": int(_TIMEOUT_S * 1000),
             "queue.buffering.max.messages": 100_000,
+            "log_level": 0,
         }
     )
     for partition in partitions:
@@ -157,7 +163,7 @@ def measure(broker: Echoless | ApacheKafka, partitions: int) -> Figures:
         return broker.kafka_address if isinstance(broker, Echoless) else broker.address
 
     broker.start()
-    admin = AdminClient({"bootstrap.servers": address()})
+    admin = AdminClient({"bootstrap.servers": address(), "log_level": 0})
     create(admin, STEADY, 1)
     send(address(), STEADY, [0])
     waits = Waits(address())

@@ -28,6 +28,7 @@ class StuckDisk(OsFileSystem):
     """A disk on which one call waits until `go`; before, `is_stuck` is set."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.stuck_at = ""
         """The end of the path that is waited at; empty: of none."""
         self.is_stuck = threading.Event()
