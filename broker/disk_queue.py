@@ -5,6 +5,9 @@ again under the same name is gone before it comes. A job is a coroutine: what wa
 does `in_thread`, and it yields between slices of everything else. A `StorageError` takes the log
 directory offline; the jobs behind it see that for themselves.
 
+Invariant: nothing syncs on the event loop while requests are served, but for a follower that cuts its
+log or begins it anew, and retention.
+
 Called by `partitions.py`. Knows nothing of partitions.
 """
 

@@ -5,6 +5,7 @@ where its own latest epoch ended, and drops what it holds beyond that. The rules
 `LeaderEpochFileCache`; the file is Kafka's `leader-epoch-checkpoint` (`docs/formats/`).
 
 Invariant: epochs and start offsets both grow from entry to entry.
+Invariant: below the recovery point the leader epochs on disk are those of the batches.
 
 Nothing here waits for the disk: each flush of the log writes what the file lacks (`unwritten`,
 `write`) before the recovery point moves. So the file is right for all offsets below the recovery

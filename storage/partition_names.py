@@ -5,6 +5,9 @@ it exists. So nothing waits for the disk when a partition is made. The first flu
 directory durable before the recovery point moves, in the flusher's thread, and one sync of the data
 directory serves all partitions that were made before it.
 
+Invariant: a partition whose recovery point is above 0 survives a power failure under its name, with
+its topic id.
+
 Called by `log_directory.py`. Knows nothing of logs.
 """
 
