@@ -128,6 +128,12 @@ class Durability:
             self._pending.cancel()
             self.finish_flush(self._pending)
 
+    def abandon_flush(self) -> None:
+        """Returns when no flush is at work; its owner is still to be told. From any thread."""
+        pending = self._pending
+        if pending is not None:
+            pending.cancel()
+
     def lower_to(self, offset: int, log_start_offset: int) -> None:
         """From now on nothing says, on disk or here, that the log reaches beyond `offset`.
 

@@ -604,8 +604,8 @@ class Log:
                 segment.close()
 
     def abandon(self) -> None:
-        """Closes the files, nothing flushed: the log is about to be removed."""
-        self._durability.cancel_flush()
+        """Closes the files, nothing flushed: the log is about to be removed. From any thread."""
+        self._durability.abandon_flush()
         for segment in self._segments:
             segment.close()
 

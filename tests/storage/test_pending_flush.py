@@ -100,3 +100,22 @@ def test_a_failed_flush_moves_nothing_and_may_be_finished() -> None:
     again.run()
     one.log.finish_flush(again)
     assert one.log.recovery_point == 20
+
+
+def test_a_log_is_abandoned_while_its_owner_is_told_of_the_flush(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A removal waits in its thread for the flush, and the owner publishes it just then."""
+    one = OneLog()
+    one.fill(10)
+    pending = one.log.start_flush()
+    pending.run()
+    cancel = PendingFlush.cancel
+
+    def cancelled_while_the_owner_publishes(flush: PendingFlush) -> None:
+        cancel(flush)
+        one.log.finish_flush(flush)
+
+    monkeypatch.setattr(PendingFlush, "cancel", cancelled_while_the_owner_publishes)
+    one.log.abandon()
+    assert one.log.recovery_point == 10
