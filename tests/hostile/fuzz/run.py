@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import re
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from tests.hostile.fuzz.good_client import GoodClient
-from tests.hostile.target import is_answering
+from tests.hostile.target import TIMEOUT_S, is_answering
 from tests.support.echoless import Echoless
 
 WAIT_S_MAX = 5.0
@@ -82,6 +84,8 @@ def _judge(broker: Echoless, client: GoodClient, attack_log: Path) -> list[str]:
             complaints.append(f"{len(client.waits_s)} acknowledged, {len(stored)} stored")
         if max(client.waits_s) > WAIT_S_MAX:
             complaints.append(f"a good record waited for {max(client.waits_s):.3f} s")
+        if (failed := _requests_failed(broker)) != 0:
+            complaints.append(f"{failed} requests met a bug")
         if broker.terminate() != 0:
             complaints.append("the broker did not stop cleanly")
     log = broker.process.log().splitlines()
@@ -89,6 +93,16 @@ def _judge(broker: Echoless, client: GoodClient, attack_log: Path) -> list[str]:
     complaints += [one.replace("\\n", "\n") for one in tracebacks]
     complaints += [_culprit(line, attack_log) for line in log if _CLOSED in line and "from" in line]
     return complaints
+
+
+def _requests_failed(broker: Echoless) -> int:
+    """By the metric: lines of the log are limited for each address."""
+    url = f"http://{broker.admin_address}/metrics"
+    with urllib.request.urlopen(url, timeout=TIMEOUT_S) as response:
+        text = response.read().decode()
+    found = re.search(r"^echoless_requests_failed_total (\S+)$", text, re.MULTILINE)
+    assert found is not None
+    return int(float(found[1]))
 
 
 def _culprit(line: str, attack_log: Path) -> str:
