@@ -224,7 +224,7 @@ class ProducerIds:
 
     def _block_after(self, node: Node | None) -> ProducerIdBlock:
         """The block to claim next; the first one where the node is missing or holds no data."""
-        last = ProducerIdBlock.decode(node.data).end if node is not None and node.data else -1
+        last = last_id_of(node)
         if last < self._highest_seen:
             raise ProducerIdBlockError(
                 f"{PATH} went back: its last producer id is {last} and was {self._highest_seen}; the "
@@ -241,14 +241,18 @@ class ProducerIds:
         return ProducerIdBlock(self._broker_id, start, start + self._block_size - 1)
 
 
+def last_id_of(node: Node | None) -> int:
+    """The last id of the node's block, -1 where there is none. Raises `ProducerIdBlockError`."""
+    return ProducerIdBlock.decode(node.data).end if node is not None and node.data else -1
+
+
 async def raise_block(tree: NodeTree, last_id: int) -> bool:
     """Makes the next block begin above `last_id`; whether that took a change.
 
     Raises `CoordinationError`.
     """
     node = (await tree.read_many([PATH]))[0]
-    last = ProducerIdBlock.decode(node.data).end if node is not None and node.data else -1
-    if last >= last_id:
+    if last_id_of(node) >= last_id:
         return False
     data = ProducerIdBlock(NO_BROKER, last_id, last_id).encode()
     if node is None:

@@ -1,8 +1,8 @@
 """`echoless verify`: an offline, read-only check of everything in a data directory.
 
 Checksums, offsets without gaps, leader epochs, the de-duplication decision replayed over every
-batch, producer snapshots compared with that replay, indexes, checkpoints. Exit code 1 with the list
-of problems if there is one.
+batch, producer snapshots compared with that replay, indexes, checkpoints, and the embedded coordinator's
+file, with which the directories must agree. Exit code 1 with the list of problems if there is one.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from broker.config import Config
 from cli.data_files import ReadOnlyFile, offset_files
 from cli.errors import CommandError
+from cli.verification.coordination import check_coordination
 from cli.verification.findings import Findings
 from cli.verification.partition import (
     PartitionCheck,
@@ -16,7 +17,10 @@ from cli.verification.partition import (
 )
 from storage import paths
 from storage.checkpoints import OffsetCheckpoint
-from storage.file_system import OsFileSystem, StorageError
+from storage.clock_checkpoint import read_clock
+from storage.file_system import FileSystem, OsFileSystem, StorageError
+from storage.meta_properties import read_broker_id, read_cluster_id
+from storage.producer_id_checkpoint import read_last_claimed_id
 from storage.properties_file import decode_uuid, read_properties
 
 _FILES = OsFileSystem()
@@ -52,8 +56,9 @@ def check_directory(
     advance: Callable[[int], None],
 ) -> list[PartitionSummary]:
     """Checks the directory's own files, then each partition."""
-    _check_properties(
-        paths.join(data_dir, paths.META_PROPERTIES), "=", ("broker.id", "cluster.id"), findings
+    _check_small_files(data_dir, findings)
+    check_coordination(
+        data_dir, {(one.topic, one.partition): one.directory for one in places}, findings
     )
     recovery_points, high_watermarks, log_starts = (
         _offsets(data_dir, name, findings)
@@ -77,6 +82,30 @@ def check_directory(
         check = PartitionCheck(place.directory, promises, findings, advance)
         summaries.append(check.run(config))
     return summaries
+
+
+def _check_small_files(data_dir: str, findings: Findings) -> None:
+    """The directory's own files, each read as a broker reads it."""
+    readers = {
+        paths.META_PROPERTIES: _read_meta,
+        paths.CLOCK_CHECKPOINT: read_clock,
+        paths.PRODUCER_ID_CHECKPOINT: read_last_claimed_id,
+    }
+    for name, read in readers.items():
+        path = paths.join(data_dir, name)
+        if not _FILES.exists(path):
+            continue
+        try:
+            read(_FILES, data_dir)
+        except StorageError as error:
+            findings.problem(path, error)
+
+
+def _read_meta(fs: FileSystem, data_dir: str) -> None:
+    read_broker_id(fs, data_dir)
+    cluster_id = read_cluster_id(fs, data_dir)
+    if cluster_id is not None:
+        decode_uuid(paths.join(data_dir, paths.META_PROPERTIES), cluster_id)
 
 
 def _offsets(data_dir: str, name: str, findings: Findings) -> dict[tuple[str, int], int]:

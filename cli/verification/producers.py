@@ -24,6 +24,7 @@ from protocol.dedup import (
     decide,
 )
 from protocol.record_batch import BatchHeader
+from protocol.sequence import NO_PRODUCER_EPOCH
 from storage import paths
 from storage.file_system import OsFileSystem, StorageError
 from storage.producer_snapshot import Snapshot, SnapshotError, read_snapshot
@@ -106,6 +107,10 @@ class ProducerCheck:
             return None
         if isinstance(decision, Duplicate):
             offset = decision.original.base_offset
+            if header.producer_epoch == NO_PRODUCER_EPOCH:
+                # Without an epoch nothing is checked beyond the window, which a topic can narrow.
+                self._findings.note(place, f"the same sequences stand at offset {offset}")
+                return entry
             text = f"stored twice: the same sequences stand at offset {offset}"
         else:
             text = f"{decision.code.name}: {decision.reason}"
@@ -143,13 +148,26 @@ class ProducerCheck:
                     self._findings.problem(
                         path, f"knows producer {producer_id}, which never wrote to this log"
                     )
-            elif self._is_complete and not _agree(entry, replayed):
+            elif self._is_complete and not self._agree(entry, replayed):
                 self._findings.problem(
                     path,
                     f"producer {producer_id} is {_shown(entry)}, the log says {_shown(replayed)}",
                 )
         if snapshot.producers < len(self._states) and self._is_complete:
             self._check_forgotten(path, snapshot)
+
+    def _agree(self, snapshot_entry: ProducerEntry, replayed: ProducerEntry) -> bool:
+        """Whether both say the same, as far as both windows reach.
+
+        Where unknown producers may begin anywhere, one that was forgotten goes on with a new run, and
+        the log does not show that.
+        """
+        reach = min(len(snapshot_entry.batches), len(replayed.batches))
+        found = _comparable(snapshot_entry, reach)
+        expected = _comparable(replayed, reach)
+        if self._config.unknown_producer_id is UnknownProducerId.ACCEPT:
+            expected = replace(expected, run_start=found.run_start)
+        return found == expected
 
     def _check_forgotten(self, path: str, snapshot: Snapshot) -> None:
         """A producer that the snapshot lacks must have been silent for long, or evicted."""
@@ -161,12 +179,6 @@ class ProducerCheck:
             silence_ms = written_ms - entry.last_timestamp
             if producer_id not in kept and silence_ms < self._config.producer_id_expiration_ms:
                 self._findings.problem(path, f"lacks producer {producer_id}: {_shown(entry)}")
-
-
-def _agree(snapshot_entry: ProducerEntry, replayed: ProducerEntry) -> bool:
-    """Whether both say the same, as far as both windows reach."""
-    reach = min(len(snapshot_entry.batches), len(replayed.batches))
-    return _comparable(snapshot_entry, reach) == _comparable(replayed, reach)
 
 
 def _comparable(entry: ProducerEntry, reach: int) -> ProducerEntry:

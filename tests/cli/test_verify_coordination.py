@@ -1,0 +1,161 @@
+"""`echoless verify` and the directory as a whole: small files, and the embedded coordinator's."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+
+from broker.coordination.topic import NewTopic
+from broker.environment import COORDINATION_FILE
+from protocol.dedup import Duplicate, UnknownProducerId
+from protocol.record_batch import read_header
+from storage import paths
+from storage.log import Appended
+from storage.log_config import LogConfig
+from tests.cli.command import Command
+from tests.cli.data_directory import open_directory
+from tests.storage.log_workload import make_batch
+from tests.support.in_process import in_process
+
+SMALL_FILES = [
+    paths.META_PROPERTIES,
+    paths.CLOCK_CHECKPOINT,
+    paths.PRODUCER_ID_CHECKPOINT,
+    COORDINATION_FILE,
+]
+
+
+@pytest.fixture
+def data_dir(tmp_path: Path) -> Path:
+    """What a broker with a topic of two partitions leaves."""
+    run_broker(tmp_path, "orders")
+    return tmp_path / "data"
+
+
+def run_broker(directory: Path, topic: str | None = None) -> None:
+    """Starts a broker and stops it; may create a topic, and writes to its first partition."""
+
+    async def run() -> None:
+        async with in_process(directory, producer_id_block_size=10) as running:
+            if topic is not None:
+                await running.broker.create_topic(NewTopic(name=topic, partitions=2))
+            for _ in range(25):
+                await running.broker.producer_ids.wait_for_producer_id()
+            partition = running.broker.find_partition("orders", 0)
+            batch = make_batch()
+            partition.append(batch, read_header(batch), 1000)
+
+    asyncio.run(run())
+
+
+def problems(echoless: Command, data_dir: Path) -> list[str]:
+    """What is found; the exit code agrees."""
+    ran = echoless("verify", data_dir, "--json")
+    found: list[str] = ran.json["problems"]
+    assert ran.code == bool(found)
+    return found
+
+
+def test_a_stopped_brokers_directory_is_right(data_dir: Path, echoless: Command) -> None:
+    """And nothing in it is changed by the check, nor beside the coordinator's file."""
+    before = {path: path.read_bytes() for path in data_dir.rglob("*") if path.is_file()}
+    assert problems(echoless, data_dir) == []
+    assert {path: path.read_bytes() for path in data_dir.rglob("*") if path.is_file()} == before
+
+
+@pytest.mark.parametrize("name", SMALL_FILES)
+@pytest.mark.parametrize("damage", ["nonsense", "cut", "empty"])
+def test_a_damaged_small_file_is_a_problem(
+    data_dir: Path, echoless: Command, name: str, damage: str
+) -> None:
+    """Each is named, and says what is wrong with it."""
+    file = data_dir / name
+    data = file.read_bytes()
+    file.write_bytes({"nonsense": b"nonsense", "cut": data[: len(data) // 2], "empty": b""}[damage])
+    found = problems(echoless, data_dir)
+    assert any(str(file) in problem for problem in found), found
+
+
+@pytest.mark.parametrize("name", SMALL_FILES[:3])
+def test_a_flipped_bit_in_a_small_file_is_a_problem(
+    data_dir: Path, echoless: Command, name: str
+) -> None:
+    """Its checksum tells."""
+    file = data_dir / name
+    data = bytearray(file.read_bytes())
+    data[random.Random(1).randrange(10, len(data) - 20)] ^= 1
+    file.write_bytes(data)
+    assert any(str(file) in problem for problem in problems(echoless, data_dir))
+
+
+def test_directories_that_disagree_with_the_tree_are_problems(
+    data_dir: Path, echoless: Command
+) -> None:
+    """One that is missing, one of no topic, one of another topic's id."""
+    shutil.copytree(data_dir / "orders-0", data_dir / "bills-7")
+    (data_dir / "orders-1").rename(data_dir / "orders-2")
+    metadata = data_dir / "orders-0" / paths.PARTITION_METADATA
+    metadata.write_text("version: 0\ntopic_id: AAECAwQFBgcICQoLDA0ODw\n")
+    found = problems(echoless, data_dir)
+    assert any("names orders-1, of which there is no directory" in one for one in found), found
+    for stray in ("bills-7", "orders-2"):
+        assert any(f"{stray}: no topic of" in one for one in found), found
+    assert any("orders-0: is of topic id 00010203" in one for one in found), found
+    (data_dir / paths.CLEAN_SHUTDOWN).unlink()
+    assert problems(echoless, data_dir) == []  # a kill in the middle of a creation or deletion
+
+
+def test_an_old_copy_of_the_coordinators_file_is_a_problem(
+    data_dir: Path, echoless: Command
+) -> None:
+    """By the ids that were claimed since, and by the leader epochs."""
+    shutil.copy(data_dir / COORDINATION_FILE, data_dir.parent / "old")
+    for _ in range(2):
+        run_broker(data_dir.parent)
+    assert problems(echoless, data_dir) == []
+    shutil.copy(data_dir.parent / "old", data_dir / COORDINATION_FILE)
+    found = problems(echoless, data_dir)
+    assert any("is an old copy: its last producer id is" in one for one in found), found
+    assert any("is an old copy: orders-0 has leader epoch" in one for one in found), found
+
+
+@pytest.mark.parametrize("epoch", [-1, 0])
+@pytest.mark.parametrize("unknown", UnknownProducerId)
+def test_what_brokers_accept_is_no_problem(
+    tmp_path: Path, echoless: Command, unknown: UnknownProducerId, epoch: int
+) -> None:
+    """Evicted producers that go on, and repeats without an epoch: any history the decision took."""
+    settings = (
+        *("--set", "producers_per_partition_max=2"),
+        *("--set", f"unknown_producer_id={unknown.value}"),
+    )
+    for seed in range(12):
+        rng = random.Random(seed)
+        config = LogConfig(
+            segment_bytes=700,
+            producers_max=2,
+            unknown_producer_id=unknown,
+            window=rng.choice([1, 5]),
+        )
+        directory = tmp_path / str(seed)
+        next_sequences = dict.fromkeys(range(4), 0)
+        taken = 0
+        for _ in range(2):
+            with open_directory(directory, config) as log:
+                for _ in range(40):
+                    producer_id, count = rng.randrange(4), rng.randrange(1, 3)
+                    sequence = rng.choice([next_sequences[producer_id], rng.randrange(8)])
+                    batch = make_batch(
+                        producer_id=producer_id, epoch=epoch, sequence=sequence, count=count
+                    )
+                    answer = log.append(batch, read_header(batch), 0, 1000)
+                    if isinstance(answer, Appended):
+                        next_sequences[producer_id] = sequence + count
+                    taken += not isinstance(answer, Duplicate)
+        assert taken
+        ran = echoless("verify", directory, "--json", *settings)
+        assert (ran.code, ran.json["problems"]) == (0, []), seed
