@@ -1,7 +1,7 @@
 """How the process shares its file descriptors between connections, admin connections and files.
 
-Whoever knocks, half of them stay for the rest; whatever topics are created, connections find theirs.
-`docs/configuration.md` says what to do when they are not enough.
+However many clients connect, half of them stay for the rest; however many topics are created, clients
+find theirs. When they are not enough, the process needs a higher limit (`ulimit -n`).
 """
 
 from __future__ import annotations

@@ -169,7 +169,7 @@ class MemoryBudget:
         self._reservations: dict[Reservation, None] = {}
         self._held_by_address: defaultdict[str, int] = defaultdict(int)
         self._extra_holder: Reservation | None = None
-        """Who may use the last quarter."""
+        """The request that may use the last quarter."""
         self._small: FairQueue[Reservation] = FairQueue()
         self._large: FairQueue[Reservation] = FairQueue()
         self._is_serving = False
@@ -230,7 +230,7 @@ class MemoryBudget:
             self._extra_holder = None
         self._serve()
 
-    # --- who gets memory, and who loses it ---
+    # --- granting memory and taking it back ---
 
     def _is_small(self, one: Reservation) -> bool:
         return one.wanted <= self.small_bytes
