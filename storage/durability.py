@@ -13,7 +13,7 @@ from collections.abc import Callable
 from storage import paths
 from storage.file_system import FileSystem
 from storage.leader_epochs import LeaderEpochs
-from storage.pending_flush import PendingFlush
+from storage.pending_flush import PendingFlush, Snapshot
 from storage.segments import Segments
 
 
@@ -38,7 +38,7 @@ class Durability:
         directory: str,
         *,
         recovery_point: int,
-        snapshots: dict[int, bytes],
+        snapshots: dict[int, Snapshot],
         leader_epochs: LeaderEpochs,
         lower_on_disk: Callable[[int], None],
         make_name_durable: Callable[[], None] | None,
@@ -64,9 +64,9 @@ class Durability:
     def note_new_segment(self) -> None:
         self._has_new_files = True
 
-    def add_snapshot(self, offset: int, data: bytes) -> None:
-        """Has the next flush write the producer state as of `offset`."""
-        self._snapshots[offset] = data
+    def add_snapshot(self, offset: int, snapshot: Snapshot) -> None:
+        """Has the next flush encode and write the producer state as of `offset`."""
+        self._snapshots[offset] = snapshot
 
     def begin_at(self, offset: int) -> None:
         """The log was replaced by an empty one at `offset`, all of it on disk."""
@@ -87,8 +87,8 @@ class Durability:
             segments=[s for s in segments if s.next_offset > self.recovery_point],
             unsaved=[s for s in segments.closed if s.indexes.is_unsaved],
             snapshots={
-                paths.offset_file(directory, offset, paths.SNAPSHOT): data
-                for offset, data in self._snapshots.items()
+                paths.offset_file(directory, offset, paths.SNAPSHOT): snapshot
+                for offset, snapshot in self._snapshots.items()
             },
             snapshot_offsets=tuple(self._snapshots),
             has_new_files=self._has_new_files,

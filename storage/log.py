@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Final, NamedTuple
 
 from protocol.dedup import Append as AppendDecision
@@ -293,7 +294,7 @@ class Log:
         2. Publish in memory. The flush does the rest (`pending_flush.py`).
         """
         base_offset = self.log_end_offset
-        snapshot = encode_snapshot(base_offset, self.producers)
+        snapshot = partial(encode_snapshot, base_offset, self.producers.freeze())
         segment = Segment.create(self._fs, self.directory, base_offset, self.config, now_ms)
         self._segments.active.indexes.seal()
         self._segments.add(segment)
@@ -587,7 +588,7 @@ class Log:
         active = self._segments.active
         active.indexes.seal()
         end = self.log_end_offset
-        self._durability.add_snapshot(end, encode_snapshot(end, self.producers))
+        self._durability.add_snapshot(end, partial(encode_snapshot, end, self.producers.freeze()))
         pending = self.start_flush()
         pending.unsaved = [*pending.unsaved, active]
         return pending

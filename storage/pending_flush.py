@@ -29,6 +29,9 @@ from storage.file_system import FileSystem
 from storage.leader_epochs import LeaderEpoch, LeaderEpochs
 from storage.segment import Segment
 
+Snapshot = Callable[[], bytes]
+"""Gives the bytes of a producer snapshot, in any one thread."""
+
 
 @dataclass(slots=True, kw_only=True)
 class PendingFlush:
@@ -40,8 +43,8 @@ class PendingFlush:
     """Those with bytes to sync, the written one included."""
     unsaved: Sequence[Segment]
     """Closed ones whose index files are behind."""
-    snapshots: dict[str, bytes]
-    """Producer snapshots by path."""
+    snapshots: dict[str, Snapshot]
+    """Producer snapshots by path; they are encoded here: a million producers take a second."""
     snapshot_offsets: Sequence[int]
     has_new_files: bool
     make_name_durable: Callable[[], None] | None
@@ -62,8 +65,8 @@ class PendingFlush:
                 segment.file.sync()
             for segment in self.unsaved:
                 segment.indexes.save()
-            for path, data in self.snapshots.items():
-                self._fs.write_atomic(path, data)
+            for path, encode in self.snapshots.items():
+                self._fs.write_atomic(path, encode())
             if self.epochs is not None:
                 self.leader_epochs.write(self.epochs)
             # Each of these writes has synced the directory, with all names in it.

@@ -16,7 +16,7 @@ Called by `producer_state.py`, which knows when an entry is to be forgotten.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Final
 
@@ -85,10 +85,12 @@ class ProducerOrder:
 
     def records(self) -> Iterator[tuple[int, Buffer]]:
         """As `items`, in the packed form of `producer_record.py`."""
-        for producer_id, slot in self._packed.items():
-            yield producer_id, slot[: record_size(read_batch_count(slot))]
-        for producer_id, entry in self._live.items():
-            yield producer_id, encode_record(entry)
+        return _records(self._packed.items(), self._live.items())
+
+    def freeze(self) -> Callable[[], Iterator[tuple[int, Buffer]]]:
+        """The `records` of now, to be read in any one thread, whatever becomes of the order."""
+        packed, live = self._packed.freeze(), list(self._live.items())
+        return lambda: _records(packed.items(), live)
 
     def load_record(self, producer_id: int, record: Buffer) -> None:
         """Keeps a record of at most `window` batches as the newest, while no entry is live."""
@@ -117,3 +119,12 @@ class ProducerOrder:
         """The id has to be known."""
         if not self._packed.remove(producer_id):
             del self._live[producer_id]
+
+
+def _records(
+    packed: Iterable[tuple[int, memoryview]], live: Iterable[tuple[int, ProducerEntry]]
+) -> Iterator[tuple[int, Buffer]]:
+    for producer_id, slot in packed:
+        yield producer_id, slot[: record_size(read_batch_count(slot))]
+    for producer_id, entry in live:
+        yield producer_id, encode_record(entry)

@@ -37,7 +37,7 @@ from storage.producer_record import (
     record_size,
     write_append_ms,
 )
-from storage.producer_state import ProducerStates
+from storage.producer_state import FrozenStates, ProducerStates
 
 VERSION: Final = 1
 _BLOCK_BYTES: Final = 1 << 16
@@ -98,7 +98,7 @@ def read_snapshot(fs: FileSystem, path: str) -> Snapshot:
         raise SnapshotError(f"{path}: {error}") from error
 
 
-def encode_snapshot(offset: int, producers: ProducerStates) -> bytes:
+def encode_snapshot(offset: int, producers: ProducerStates | FrozenStates) -> bytes:
     """The bytes of a snapshot."""
     header = {
         "version": VERSION,
@@ -163,7 +163,7 @@ class _Reader:
         return piece
 
 
-def _blocks(producers: ProducerStates) -> Iterator[bytes]:
+def _blocks(producers: ProducerStates | FrozenStates) -> Iterator[bytes]:
     block = bytearray()
     for producer_id, record in producers.records():
         block += _PRODUCER_ID.pack(producer_id)

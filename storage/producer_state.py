@@ -17,13 +17,43 @@ Called by the log. Decides nothing (`protocol/dedup.py` does), reads no clock, t
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from protocol.dedup import WINDOW_DEFAULT, ProducerEntry
 from protocol.leases import is_leased
 from protocol.record_batch import Buffer
 from storage.producer_order import ProducerOrder
 from storage.producer_record import read_append_ms, trim_record
+
+
+class FrozenStates:
+    """What was known of the producers at one moment: as much of `ProducerStates` as a snapshot needs."""
+
+    __slots__ = ("_count", "_leased", "_plain", "window")
+
+    def __init__(
+        self,
+        window: int,
+        count: int,
+        plain: Callable[[], Iterator[tuple[int, Buffer]]],
+        leased: Callable[[], Iterator[tuple[int, Buffer]]],
+    ) -> None:
+        self.window = window
+        self._count = count
+        self._plain = plain
+        self._leased = leased
+
+    def __len__(self) -> int:
+        return self._count
+
+    def records(self) -> Iterator[tuple[int, Buffer]]:
+        """Every producer with its packed record, oldest append first."""
+        return _merged(self._plain(), self._leased())
+
+
+def _merged(*orders: Iterator[tuple[int, Buffer]]) -> Iterator[tuple[int, Buffer]]:
+    """Both orders as one, by the time of the last append."""
+    return heapq.merge(*orders, key=lambda item: read_append_ms(item[1]))
 
 
 class ProducerStates:
@@ -95,8 +125,11 @@ class ProducerStates:
         """As `items`, in the packed form of `producer_record.py`: what a snapshot writes."""
         if not self._leased:
             return self._plain.records()
-        orders = self._plain.records(), self._leased.records()
-        return heapq.merge(*orders, key=lambda item: read_append_ms(item[1]))
+        return _merged(self._plain.records(), self._leased.records())
+
+    def freeze(self) -> FrozenStates:
+        """The states as they are now, to be read in any one thread, whatever becomes of them."""
+        return FrozenStates(self.window, len(self), self._plain.freeze(), self._leased.freeze())
 
     def load(self, records: Iterable[tuple[int, Buffer]], count: int, window: int) -> None:
         """Replaces everything by `count` records, oldest append first, kept where `window` applied."""

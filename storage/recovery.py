@@ -39,6 +39,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from protocol.record_batch import LOG_OVERHEAD
 from storage import accepted_loss, paths, replacement
@@ -46,6 +47,7 @@ from storage.checkpoints import CheckpointError
 from storage.file_system import CorruptLogError, FileSystem
 from storage.leader_epochs import LeaderEpochs
 from storage.log_config import LogConfig
+from storage.pending_flush import Snapshot
 from storage.producer_replay import (
     load_snapshot,
     remove_snapshots,
@@ -120,7 +122,7 @@ class Recovered:
     leader_epochs: LeaderEpochs
     log_start_offset: int
     recovery_point: int
-    snapshots: dict[int, bytes] = field(default_factory=dict)
+    snapshots: dict[int, Snapshot] = field(default_factory=dict)
     """Producer snapshots, by offset, that the disk may lack; the next flush writes them."""
     report: RecoveryReport = field(default_factory=RecoveryReport)
 
@@ -239,7 +241,7 @@ def _trust(opening: Opening, recovered: Recovered) -> None:
     _load_producers(opening, recovered, end)
     recovered.recovery_point = end
     if recovered.report.batches_replayed:
-        recovered.snapshots[end] = encode_snapshot(end, recovered.producers)
+        recovered.snapshots[end] = partial(encode_snapshot, end, recovered.producers.freeze())
 
 
 def _ends_too_soon(last: Segment, end: int, recovery_point: int) -> CorruptLogError:
@@ -310,7 +312,9 @@ def _scan_segment(opening: Opening, recovered: Recovered, segment: Segment) -> N
     report, epochs = recovered.report, recovered.leader_epochs
     base_offset = segment.base_offset
     if base_offset not in {report.snapshot_offset, recovered.segments.first.base_offset}:
-        recovered.snapshots[base_offset] = encode_snapshot(base_offset, recovered.producers)
+        recovered.snapshots[base_offset] = partial(
+            encode_snapshot, base_offset, recovered.producers.freeze()
+        )
     latest_epoch = epochs.latest_epoch
     for _, header, _ in segment.scan():
         replay_batch(recovered.producers, header, opening.now_ms)

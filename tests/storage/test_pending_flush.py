@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from storage import log
 from storage.file_system import OsFileSystem, StorageError
 from storage.log import Log
 from storage.pending_flush import PendingFlush
+from storage.producer_snapshot import read_snapshot
 from tests.fakes.memory_file_system import MemoryFileSystem, keep_none
 from tests.storage.log_workload import read_all
 from tests.storage.one_log import DIRECTORY, NOW_MS, SMALL, OneLog
@@ -26,6 +28,27 @@ def power_cut(one: OneLog) -> Log:
         now_ms=NOW_MS,
         recovery_point=one.log.recovery_point,
     )
+
+
+def test_a_roll_encodes_no_producers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A million of them take a second; the flush encodes them as they were when it rolled."""
+    one = OneLog()
+    one.fill(3)
+    encoded: list[int] = []
+    encode = log.encode_snapshot
+
+    def noting(offset: int, producers: object) -> bytes:
+        encoded.append(offset)
+        return encode(offset, producers)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(log, "encode_snapshot", noting)
+    one.log.roll()
+    one.fill(3, first_sequence=3)
+    assert encoded == []
+    one.log.flush()
+    assert encoded == [3]
+    snapshot = read_snapshot(one.fs, f"{DIRECTORY}/{3:020d}.snapshot")
+    assert [entry.last_sequence for _, entry in snapshot.items()] == [2]
 
 
 def test_what_a_flush_covers_survives_a_power_failure() -> None:

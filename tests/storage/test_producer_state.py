@@ -19,7 +19,7 @@ from protocol.dedup import BatchMetadata, ProducerEntry
 from storage import producer_order
 from storage.producer_order import LIVE_ENTRIES_MAX
 from storage.producer_snapshot import decode_snapshot, encode_snapshot
-from storage.producer_state import ProducerStates
+from storage.producer_state import FrozenStates, ProducerStates
 from storage.producer_table import ProducerTable
 from tests.storage.producer_entries import entries, producer_ids
 
@@ -55,6 +55,8 @@ class ProducerStatesMachine(RuleBasedStateMachine):
         self.model: OrderedDict[int, ProducerEntry] = OrderedDict()
         self.window, self.expiration_ms, self.producers_max = 5, 300, 0
         self.evicted_total = self.expired_total = 0
+        self.frozen: list[tuple[FrozenStates, list[tuple[int, ProducerEntry]]]] = []
+        """Frozen states, and what the model held at that moment."""
 
     def teardown(self) -> None:
         producer_order.LIVE_ENTRIES_MAX = self.original_live_entries_max
@@ -111,6 +113,15 @@ class ProducerStatesMachine(RuleBasedStateMachine):
         snapshot = decode_snapshot(encode_snapshot(42, self.states))
         assert list(snapshot.items()) == list(self.model.items())
         snapshot.load_into(self.states)
+
+    @rule()
+    def freeze(self) -> None:
+        self.frozen = [*self.frozen[-2:], (self.states.freeze(), list(self.model.items()))]
+
+    @invariant()
+    def what_is_frozen_stays_as_it_was(self) -> None:
+        for frozen, held in self.frozen:
+            assert list(decode_snapshot(encode_snapshot(42, frozen)).items()) == held
 
     @rule()
     def clear(self) -> None:
