@@ -16,7 +16,7 @@ from broker.coordination.node_tree import CoordinationError
 from broker.coordination.nodes import Change
 from broker.replication.peers import PeerError
 from protocol.errors import KafkaError
-from storage.file_system import StorageError
+from storage.file_system import CorruptLogError, StorageError
 from tests.fakes.memory_file_system import PowerFailure
 from tests.simulation.clients import Client, NoAnswerError
 from tests.simulation.connection import ConnectionBrokenError, Service, Services
@@ -263,7 +263,8 @@ class Cluster:
     # Seeing
 
     def _take_error(self, owner: Process | None, error: BaseException) -> None:
-        if isinstance(error, PowerFailure):
+        # A change of state that the failure cut short ends the process by the name of doubt.
+        if isinstance(error, PowerFailure) or isinstance(error.__cause__, PowerFailure):
             for machine in self.machines.values():
                 if machine.process is owner is not None:
                     machine.power_failed(owner)
@@ -274,6 +275,8 @@ class Cluster:
 
     def _see_start_failure(self, machine: Machine, error: Exception) -> None:
         self.observations.note(machine.node, "cannot start", str(error))
+        if isinstance(error, CorruptLogError):
+            self.observations.find(f"{machine.node} refuses to start: {error}")
 
     def _see_node(self, change: Change) -> None:
         data = None if change.node is None else change.node.data
