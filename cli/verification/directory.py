@@ -22,6 +22,7 @@ from storage.file_system import FileSystem, OsFileSystem, StorageError
 from storage.meta_properties import read_broker_id, read_cluster_id
 from storage.producer_id_checkpoint import read_last_claimed_id
 from storage.properties_file import decode_uuid, read_properties
+from storage.strays import find_strays
 
 _FILES = OsFileSystem()
 
@@ -69,6 +70,7 @@ def check_directory(
         )
     )
     was_clean = _FILES.exists(paths.join(data_dir, paths.CLEAN_SHUTDOWN))
+    _check_missing(data_dir, places, recovery_points, findings)
     summaries = []
     for place in places:
         key = place.topic, place.partition
@@ -106,6 +108,27 @@ def _read_meta(fs: FileSystem, data_dir: str) -> None:
     cluster_id = read_cluster_id(fs, data_dir)
     if cluster_id is not None:
         decode_uuid(paths.join(data_dir, paths.META_PROPERTIES), cluster_id)
+
+
+def _check_missing(
+    data_dir: str,
+    places: list[Place],
+    recovery_points: dict[tuple[str, int], int],
+    findings: Findings,
+) -> None:
+    """Names logs that were set aside, and flushed ones that are gone without that."""
+    strays = find_strays(_FILES, data_dir, lambda error: findings.problem(error.path, error))
+    for stray in strays:
+        findings.note(paths.join(data_dir, stray.name), f"is set aside: {stray.reason}")
+    names = _FILES.list_directory(data_dir)
+    found = {(place.topic, place.partition) for place in places} | {stray.key for stray in strays}
+    for key, offset in recovery_points.items():
+        is_deleted = any(
+            paths.is_deleted_directory(name) and paths.is_deleted_from(name, *key) for name in names
+        )
+        if offset and key not in found and not is_deleted:
+            path = paths.partition_directory(data_dir, *key)
+            findings.problem(path, f"is missing, though records below {offset} were on disk")
 
 
 def _offsets(data_dir: str, name: str, findings: Findings) -> dict[tuple[str, int], int]:

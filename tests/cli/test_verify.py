@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import struct
 from pathlib import Path
 
@@ -259,6 +260,23 @@ def test_damaged_small_files_are_problems(tmp_path: Path, echoless: Command) -> 
     problems = echoless("verify", tmp_path, "--json").json["problems"]
     for path in damaged:
         assert any(problem.startswith(str(path)) for problem in problems), path
+
+
+def test_a_missing_log_is_a_problem_and_a_stray_a_note(tmp_path: Path, echoless: Command) -> None:
+    """What was set aside is named, and does not count as lost."""
+    directory = fill(tmp_path)
+    assert echoless("strays", "set-aside", tmp_path, "orders-0").code == 0
+    ran = echoless("verify", tmp_path, "--json")
+    (note,) = ran.json["notes"]
+    assert (ran.code, ran.json["problems"]) == (0, [])
+    assert note.endswith("is set aside: by command")
+    (stray,) = tmp_path.glob("*-stray")
+    assert echoless("strays", "restore", tmp_path, stray.name).code == 0
+    shutil.rmtree(directory)
+    ran = echoless("verify", tmp_path, "--json")
+    assert ran.code == 1
+    (problem,) = ran.json["problems"]
+    assert problem == f"{directory}: is missing, though records below 16 were on disk"
 
 
 def test_leader_epochs_are_compared_with_the_batches(tmp_path: Path, echoless: Command) -> None:
