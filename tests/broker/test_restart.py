@@ -22,6 +22,7 @@ from broker.topic_config import to_log_config
 from protocol.dedup import Duplicate, Reject, UnknownProducerId
 from protocol.headers import RequestHeader
 from protocol.record_batch import read_header
+from protocol.record_check import Opening
 from storage.log import Appended, Log
 from storage.log_config import LogConfig
 from tests.fakes.memory_file_system import MemoryFileSystem, keep_all
@@ -100,7 +101,12 @@ class Host:
         await self.led("orders")
         batch = make_batch(producer_id=producer_id, epoch=0, sequence=sequence, timestamp=NOW_MS)
         write = Write(
-            self.broker, REQUEST, ACKS_ALL, self.broker.now_ms(), self.broker.clock.steady_ms()
+            self.broker,
+            REQUEST,
+            ACKS_ALL,
+            self.broker.now_ms(),
+            self.broker.clock.steady_ms(),
+            Opening(),
         )
         outcome = produce_batch(write, "orders", 0, batch)
         assert isinstance(outcome, Stored), outcome
