@@ -289,6 +289,11 @@ def _scan(opening: Opening, recovered: Recovered) -> None:
         raise damage or _ends_too_soon(last, last.next_offset, opening.recovery_point)
     if damage is not None:
         _cut(opening, recovered, last, damage)
+    if last.next_offset > opening.recovery_point:
+        # A cut that the crash interrupted may not be on disk: what it removed must not come back
+        # among the batches that are appended now.
+        last.file.sync()
+        opening.fs.sync_directory(opening.directory)
 
 
 def _scan_segments(
