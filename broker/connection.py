@@ -4,6 +4,8 @@ A request is worked on as soon as it has arrived, also while earlier ones wait (
 data, for a flush); their answers queue in `_slots` and leave in order. What the frames mean is the
 dispatcher's business, so that both ports share this file.
 
+One connection has a turn of `TURN_S` at a time: a pipeline of requests must not keep others from theirs.
+
 Back-pressure: reading stops while `INFLIGHT_REQUESTS_MAX` answers are outstanding, while the
 client does not take its answers, or while the broker's request memory is spent.
 """
@@ -25,6 +27,7 @@ from broker.listener_names import PLAINTEXT
 from broker.memory_budget import MemoryBudget, Reservation
 from broker.metrics import Metrics
 from broker.request import CloseConnectionError, NeedsNoFrame, Peer
+from broker.turns import TURN_S
 from broker.unsent_answers import UnsentAnswers
 from protocol.errors import DecodeError
 from protocol.framing import Frame, FrameReceiver
@@ -118,6 +121,8 @@ class Connection(asyncio.BufferedProtocol):
         self._is_draining = False
         self._lost = asyncio.Event()
         self._is_pumping = False
+        self._is_resting = False
+        """Whether others have their turn, although this connection has more requests."""
         self._last_active = time.monotonic()
 
     # --- life ---
@@ -138,8 +143,8 @@ class Connection(asyncio.BufferedProtocol):
         self._lost.set()
         self._connections.discard(self)
         self._metrics.connections_open -= 1
-        for task in self._tasks:
-            task.cancel()
+        # Not now: a task that has not taken its first step would never reach its `finally`.
+        asyncio.get_running_loop().call_soon(self._cancel_tasks)
         if self._linger is not None:
             self._linger.cancel()
         self._slots.clear()
@@ -148,6 +153,10 @@ class Connection(asyncio.BufferedProtocol):
         self._release()
         self._receiver.abandon()
         logger.debug("connection %d ended%s", self._peer.connection_id, f": {exc}" if exc else "")
+
+    def _cancel_tasks(self) -> None:
+        for task in self._tasks:
+            task.cancel()
 
     def close(self, reason: str = "") -> None:
         """Ends the connection now; answers that are not yet written are lost to the client."""
@@ -233,10 +242,11 @@ class Connection(asyncio.BufferedProtocol):
         return False
 
     def _pump(self) -> None:
-        """Works on every complete frame that back-pressure lets through."""
+        """Works on every complete frame that back-pressure lets through, for one turn at most."""
         if self._is_pumping:
             return
         self._is_pumping = True
+        turn_ends_at = time.monotonic() + TURN_S
         try:
             while self._may_read():
                 frame = self._receiver.next_frame()
@@ -244,6 +254,9 @@ class Connection(asyncio.BufferedProtocol):
                     self._reserve_for_large_frame()
                     break
                 self._handle(frame)
+                if time.monotonic() > turn_ends_at:
+                    self._is_resting = True
+                    asyncio.get_running_loop().call_soon(self._end_rest)
         except (DecodeError, CloseConnectionError) as error:
             self.close(str(error))
         except Exception as error:  # noqa: BLE001 - a bug costs its client, not the broker
@@ -252,9 +265,14 @@ class Connection(asyncio.BufferedProtocol):
             self._is_pumping = False
         self._update_reading()
 
+    def _end_rest(self) -> None:
+        self._is_resting = False
+        self._pump()
+
     def _may_read(self) -> bool:
         return (
             self._transport is not None
+            and not self._is_resting
             and not self._is_draining
             and not self._is_reserving
             and not self._is_writing_paused
@@ -368,6 +386,8 @@ class Connection(asyncio.BufferedProtocol):
             return
         finally:
             self._give_back(slot)
+        if self._lost.is_set():
+            return
         slot.ready = True
         self._count_unsent(_size(slot.buffers))
         self._flush_slots()

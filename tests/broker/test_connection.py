@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import socket
 import struct
 import time
@@ -17,6 +18,7 @@ from broker.doubt import StateInDoubtError
 from broker.memory_budget import MemoryBudget
 from broker.metrics import Metrics
 from broker.request import CloseConnectionError, NeedsNoFrame
+from broker.turns import TURN_S
 from broker.unsent_answers import UNSENT_BYTES_MAX, UnsentAnswers
 from protocol.errors import DecodeError
 
@@ -53,6 +55,10 @@ class Harness:
             self.held.append(released)
             answer = self.answer_later(payload, released)
             return NeedsNoFrame(answer) if b"without frame" in payload[:20] else answer
+        if payload.startswith(b"slow"):
+            began = time.monotonic()
+            while time.monotonic() < began + 2 * TURN_S:
+                pass
         if payload.startswith(b"silent"):
             return None
         if payload.startswith(b"close"):
@@ -132,6 +138,55 @@ async def test_answers_leave_in_the_order_of_their_requests():
         harness.held[0].set_result(None)
         answers = [await read_frame(reader) for _ in range(3)]
         assert answers == [b"hold 1", b"hold 2", b"now 3"]
+
+
+async def test_a_pipeline_of_slow_requests_lets_others_have_their_turn():
+    """One connection's requests are not worked on all at once, and all are answered, in order."""
+    async with serving() as (harness, connect):
+        (reader, writer), (other_reader, other_writer) = await connect(), await connect()
+        slow = [f"slow {number}".encode() for number in range(20)]
+        writer.write(b"".join(map(framed, slow)))
+        other_writer.write(framed(b"quick"))
+        assert await read_frame(other_reader) == b"quick"
+        assert len(harness.requests) < len(slow)
+        assert [await read_frame(reader) for _ in slow] == slow
+
+
+class LostTransport(asyncio.Transport):
+    """A connection's transport of which the test decides when it is lost."""
+
+    def set_write_buffer_limits(self, high=None, low=None):
+        pass
+
+    def pause_reading(self):
+        pass
+
+    def resume_reading(self):
+        pass
+
+    def is_closing(self):
+        return False
+
+
+@pytest.mark.filterwarnings("error")
+async def test_a_client_that_is_lost_before_its_request_began_gives_its_memory_back():
+    """The task of an answer may not have taken its first step; its `finally` must run all the same."""
+    harness = Harness()
+    connection = harness.connection()
+    connection.connection_made(LostTransport())
+    data = framed(b"hold".ljust(FRAME_SIZE_MAX))
+    while data:
+        buffer = connection.get_buffer(-1)
+        size = min(len(buffer), len(data))
+        buffer[:size] = data[:size]
+        data = data[size:]
+        connection.buffer_updated(size)
+    assert harness.budget.used >= FRAME_SIZE_MAX
+    connection.connection_lost(None)
+    await until(lambda: harness.held and harness.held[0].cancelled())
+    await until(lambda: harness.budget.used == 0)
+    gc.collect()
+    assert harness.unsent.total == 0
 
 
 def told_by_the_loop() -> list[Any]:
