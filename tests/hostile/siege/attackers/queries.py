@@ -15,12 +15,12 @@ _ROWS = (1, 10, 1000, 10_000)
 
 class QueryFlood(OnOneLine):
     name = "query-flood"
-    does = "ListOffsets, OffsetForLeaderEpoch and DescribeProducers of up to 10,000 rows"
+    does = "ListOffsets, OffsetForLeaderEpoch, DescribeProducers and Fetch of up to 10,000 rows"
     pause_s = 0.05
 
     async def ask(self, line: Line, rng: random.Random) -> str:
         rows = rng.choice(_ROWS)
-        ask = rng.choice((_list_offsets, _leader_epochs, _producers))
+        ask = rng.choice((_list_offsets, _leader_epochs, _producers, _fetches))
         name, version, topic = ask(rng, rows)
         request = dataclasses.replace(smallest_request(name, version, elements=0), topics=(topic,))
         line.send_request(request)
@@ -74,3 +74,13 @@ def _producers(rng: random.Random, rows: int) -> tuple[str, int, Any]:
         name=name, partition_indexes=(0,) * min(rows, 1000)
     )
     return "describe_producers", 0, topic
+
+
+def _fetches(rng: random.Random, rows: int) -> tuple[str, int, Any]:
+    row = nested("fetch", 11, "FetchPartition")
+    offset = rng.choice((0, 2**62))
+    partitions = tuple(
+        row(partition=index % 2, fetch_offset=offset, partition_max_bytes=2**31 - 1)
+        for index in range(rows)
+    )
+    return "fetch", 11, nested("fetch", 11, "FetchTopic")(topic="good", partitions=partitions)
