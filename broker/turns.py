@@ -60,6 +60,14 @@ def _take_turn(rows: Iterator[Row], found: list[Row]) -> bool:
     return True
 
 
+async def work_in_turns(steps: Iterator[object]) -> None:
+    """Takes all steps; others have their turn in between."""
+    is_complete = _take_turn(steps, [])
+    while not is_complete:
+        await asyncio.sleep(0)
+        is_complete = _take_turn(steps, [])
+
+
 async def encoded_in_thread(encode: Callable[[], bytes]) -> bytes:
     """What `encode` returns."""
     return await asyncio.get_running_loop().run_in_executor(_ENCODER, encode)

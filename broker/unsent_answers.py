@@ -16,8 +16,8 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import Final, Protocol
 
-UNSENT_BYTES_MAX: Final = 4 * 57_671_680
-"""Four of the largest fetch answers; near it, fetches get one batch each."""
+UNSENT_BYTES_MAX: Final = 220 * 1024 * 1024
+"""Some 27 of the largest fetch answers; near it, fetches get one batch each."""
 SILENCE_S: Final = 1.0
 SWEEP_INTERVAL_S: Final = 0.25
 _CROWDED_PART: Final = 3 / 8

@@ -16,12 +16,13 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from broker.partition import Partition
 from broker.replication.core.divergence import Divergence, find_divergence
 from broker.request import Answer, Outcome, Peer, Request
+from broker.turns import ROWS_PER_TURN, work_in_turns
 from protocol.errors import ErrorCode, KafkaError
 from protocol.fetch import NO_TOPIC_ID, PartitionFetched, TopicFetched, encode_fetch_response
 from protocol.registry import Api
@@ -35,8 +36,12 @@ API = Api(key=1, name="fetch", version_min=4, version_max=17, flexible_from=12)
 _TOPIC_IDS_FROM: Final = 13
 _WHOLE_FETCHES: Final = frozenset({0, -1})
 """Session epochs of requests that name all their partitions: the first one, and one without a session."""
-BYTES_MAX: Final = 57_671_680
-"""Records in one answer, whatever the client asks for (Kafka's `fetch.max.bytes`, 55 MiB)."""
+BYTES_MAX: Final = 8 * 1024 * 1024
+"""Records in one answer, whatever the client asks for. Kafka's `fetch.max.bytes` is 55 MiB; to copy so
+many into memory holds the event loop for up to 100 ms."""
+MIN_BYTES_MAX: Final = BYTES_MAX // 2
+"""What is enough for an answer, even for a client that wants to wait for more: batches come whole, so
+that an answer may end well below `BYTES_MAX`."""
 
 
 class WantedPartition(NamedTuple):
@@ -60,15 +65,55 @@ class Fetch(NamedTuple):
     max_wait_s: float
 
 
-class _Read(NamedTuple):
-    """One look at all partitions of the request."""
+class _Reading:
+    """One look at all partitions of the request, a partition at a time."""
 
-    topics: list[TopicFetched]
-    size: int
-    """Bytes of records."""
-    has_error: bool
-    partitions: list[Partition]
-    """Those whose next data may make the request complete."""
+    def __init__(
+        self, broker: Broker, wanted: Fetch, peer: Peer, arrived: asyncio.Future[None] | None = None
+    ) -> None:
+        """`arrived` is set by what comes to a partition after it was read."""
+        self.topics: list[TopicFetched] = []
+        self.size = 0
+        """Bytes of records."""
+        self.has_error = False
+        self.partitions: list[Partition] = []
+        """Those whose next data may make the request complete."""
+        self._broker = broker
+        self._wanted = wanted
+        self._bytes_max = min(wanted.bytes_max, BYTES_MAX, broker.unsent_answers.room(peer.host))
+        self._arrived = arrived
+
+    def steps(self) -> Iterator[None]:
+        """Reads one partition for each."""
+        for topic, wanted_partitions in self._wanted.topics:
+            fetched: list[PartitionFetched] = []
+            self.topics.append(TopicFetched(topic, fetched))
+            for wanted in wanted_partitions:
+                fetched.append(self._read(topic, wanted))
+                yield
+
+    def _read(self, topic: str | uuid.UUID, wanted: WantedPartition) -> PartitionFetched:
+        left = self._bytes_max - self.size
+        one, partition = _read_partition(self._broker, topic, wanted, left, is_first=self.size == 0)
+        self.size += len(one.records)
+        self.has_error |= one.error_code != ErrorCode.NONE or one.diverging_epoch is not None
+        if partition is not None:
+            self.partitions.append(partition)
+            if self._arrived is not None:
+                partition.notify_of_data(self._arrived)
+        return one
+
+    @property
+    def is_enough(self) -> bool:
+        """Whether the client need not wait for more."""
+        least = min(self._wanted.min_bytes, MIN_BYTES_MAX)
+        return self.size >= least or self.has_error or not self.partitions
+
+    def forget(self) -> None:
+        """Ends the wait for what comes to the partitions."""
+        assert self._arrived is not None
+        for partition in self.partitions:
+            partition.forget(self._arrived)
 
 
 def handle(request: Request, broker: Broker) -> Outcome:
@@ -112,18 +157,18 @@ def fetch(
     broker: Broker, wanted: Fetch, peer: Peer
 ) -> list[TopicFetched] | Awaitable[list[TopicFetched]]:
     """What there is, at once or after a wait."""
-    read = _read(broker, wanted, peer)
-    is_done = _is_enough(wanted, read) or wanted.max_wait_s <= 0 or broker.is_stopping
-    return _taken(broker, read) if is_done else _wait_for_data(broker, wanted, peer)
+    if sum(len(partitions) for _, partitions in wanted.topics) <= ROWS_PER_TURN:
+        reading = _Reading(broker, wanted, peer)
+        for _ in reading.steps():
+            pass
+        if reading.is_enough or wanted.max_wait_s <= 0 or broker.is_stopping:
+            return _taken(broker, reading)
+    return _wait_for_data(broker, wanted, peer)
 
 
-def _taken(broker: Broker, read: _Read) -> list[TopicFetched]:
-    broker.metrics.fetch_bytes_total += read.size
-    return read.topics
-
-
-def _is_enough(wanted: Fetch, read: _Read) -> bool:
-    return read.size >= wanted.min_bytes or read.has_error or not read.partitions
+def _taken(broker: Broker, reading: _Reading) -> list[TopicFetched]:
+    broker.metrics.fetch_bytes_total += reading.size
+    return reading.topics
 
 
 async def _wait_for_data(broker: Broker, wanted: Fetch, peer: Peer) -> list[TopicFetched]:
@@ -131,44 +176,17 @@ async def _wait_for_data(broker: Broker, wanted: Fetch, peer: Peer) -> list[Topi
     deadline = loop.time() + wanted.max_wait_s
     while True:
         # Read again before each wait, also the first: this task may have begun after data came.
-        read = _read(broker, wanted, peer)
-        timeout_s = deadline - loop.time()
-        if _is_enough(wanted, read) or timeout_s <= 0 or broker.is_stopping:
-            return _taken(broker, read)
-        partitions = read.partitions
-        del read  # its records: a wait must not keep them in memory
-        await _data_arrived(partitions, timeout_s)
-
-
-async def _data_arrived(partitions: Sequence[Partition], timeout_s: float) -> None:
-    """Returns when a high watermark (or a role) has moved, or the time is up."""
-    arrived = asyncio.get_running_loop().create_future()
-    for partition in partitions:
-        partition.notify_of_data(arrived)
-    try:
-        await asyncio.wait((arrived,), timeout=timeout_s)
-    finally:
-        for partition in partitions:
-            partition.forget(arrived)
-
-
-def _read(broker: Broker, wanted: Fetch, peer: Peer) -> _Read:
-    left = min(wanted.bytes_max, BYTES_MAX, broker.unsent_answers.room(peer.host))
-    topics: list[TopicFetched] = []
-    partitions: list[Partition] = []
-    size, has_error = 0, False
-    for topic, wanted_partitions in wanted.topics:
-        fetched = []
-        for wanted_one in wanted_partitions:
-            one, partition = _read_partition(broker, topic, wanted_one, left, is_first=size == 0)
-            fetched.append(one)
-            size += len(one.records)
-            left -= len(one.records)
-            has_error |= one.error_code != ErrorCode.NONE or one.diverging_epoch is not None
-            if partition is not None:
-                partitions.append(partition)
-        topics.append(TopicFetched(topic, fetched))
-    return _Read(topics, size, has_error, partitions)
+        arrived = loop.create_future()
+        reading = _Reading(broker, wanted, peer, arrived)
+        try:
+            await work_in_turns(reading.steps())
+            timeout_s = deadline - loop.time()
+            if reading.is_enough or timeout_s <= 0 or broker.is_stopping:
+                return _taken(broker, reading)
+            reading.topics = []  # their records: a wait must not keep them in memory
+            await asyncio.wait((arrived,), timeout=timeout_s)
+        finally:
+            reading.forget()
 
 
 def _read_partition(

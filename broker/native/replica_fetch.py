@@ -31,7 +31,7 @@ from storage.file_system import StorageError
 if TYPE_CHECKING:
     from broker.broker import Broker
 
-BYTES_MAX: Final = 57_671_680
+BYTES_MAX: Final = 8 * 1024 * 1024
 """Batches in one answer, whatever the follower asks for; as for consumers."""
 
 _Turn = tuple[uuid.UUID, int]

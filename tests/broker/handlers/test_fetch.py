@@ -140,6 +140,43 @@ async def test_an_answer_holds_no_more_than_the_broker_allows(
     assert counts(await fetch(kafka, {"t": rows}, max_bytes=INT32_MAX)) == [3, 1, 0]
 
 
+async def test_a_client_may_want_more_than_an_answer_holds(
+    kafka: RawConnection, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It does not wait for what cannot come, here for ten minutes."""
+    monkeypatch.setattr("broker.handlers.fetch.MIN_BYTES_MAX", 2 * size)
+    rows = {"t": [wanted_partition(0)]}
+    assert counts(await fetch(kafka, rows, min_bytes=INT32_MAX, max_wait_ms=600_000)) == [3]
+
+
+@pytest.mark.usefixtures("size")
+async def test_a_wide_fetch_misses_nothing_between_its_turns(
+    running: Running, kafka: RawConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What comes to a partition after it was read, and before the last one is, ends the wait."""
+    for where in ("broker.handlers.fetch", "broker.turns"):
+        monkeypatch.setattr(f"{where}.ROWS_PER_TURN", 1)
+    first = running.broker.partitions["t", 0]
+    notify_of_data, looks = first.notify_of_data, asyncio.Queue[None]()
+
+    def notify(future: asyncio.Future[None]) -> None:
+        notify_of_data(future)
+        looks.put_nowait(None)
+        if looks.qsize() == 1:
+            asyncio.get_running_loop().call_soon(first.wake_fetches)
+
+    monkeypatch.setattr(first, "notify_of_data", notify)
+    rows = {"t": [wanted_partition(3, index=index) for index in range(3)]}
+    asking = asyncio.ensure_future(fetch(kafka, rows, max_wait_ms=20_000))
+    async with asyncio.timeout(10):
+        while looks.qsize() < 2:  # noqa: ASYNC110 - the broker's looks, counted
+            await asyncio.sleep(0)
+    writer = await RawConnection.open(running.kafka_address)
+    await produce(writer, 1, b"end")
+    assert counts(await asking) == [0, 1, 0]
+    await writer.close()
+
+
 async def test_slow_clients_leave_one_batch_for_each_answer(
     running: Running, kafka: RawConnection, size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
