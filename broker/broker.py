@@ -434,9 +434,7 @@ class Broker:
         for key, partition in list(self.partitions.items()):
             if self.partitions.get(key) is not partition:
                 continue  # deleted meanwhile, with its files
-            partition.log.delete_old_segments(
-                self.clock.trusted_wall_ms(), partition.high_watermark
-            )
+            await self._delete_old_segments(key, partition)
             # A slice at a time, with requests in between.
             while partition.log.expire_producers(self.clock.steady_ms()):  # noqa: ASYNC110 - no event to wait for
                 await asyncio.sleep(0)
@@ -444,6 +442,19 @@ class Broker:
         # In a thread, because produce requests must not wait for these syncs.
         await asyncio.to_thread(self.logs.start_checkpoint(self._partitions.high_watermarks()).run)
         await self._save_clock()
+
+    async def _delete_old_segments(self, key: tuple[str, int], partition: Partition) -> None:
+        """What retention has given up; the sync of its directory runs in a thread."""
+        log = partition.log
+        if not log.remove_old_segments(self.clock.trusted_wall_ms(), partition.high_watermark):
+            return
+        try:
+            await asyncio.to_thread(log.sync_removal)
+        except StorageError:
+            if self.partitions.get(key) is partition:
+                raise
+        if self.partitions.get(key) is partition:
+            log.remove_needless_snapshots()
 
     async def _save_clock(self) -> None:
         """Once in a while: what a crash takes of it lets producers expire that much later."""

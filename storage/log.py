@@ -510,7 +510,18 @@ class Log:
         2. Remove the segments, oldest first, durably. Crash: the log begins with what is left, to
            which opening it cuts the leader epochs, too.
         3. Remove snapshots that are no longer needed. Crash: done next time.
+
+        An event loop takes the steps one by one, with the sync of 2 in a thread: `remove_old_segments`,
+        `sync_removal`, `remove_needless_snapshots`.
         """
+        count = self.remove_old_segments(now_ms, high_watermark)
+        if count:
+            self.sync_removal()
+            self.remove_needless_snapshots()
+        return count
+
+    def remove_old_segments(self, now_ms: int, high_watermark: int | None = None) -> int:
+        """Steps 1 and 2 of `delete_old_segments`, without the sync; how many segments went."""
         expired = retention.count_expired(
             self._fs, self._segments, self.log_start_offset, self.config, now_ms
         )
@@ -522,10 +533,11 @@ class Log:
             for _ in range(count):
                 self._segments.pop_first().remove()
             self.leader_epochs.truncate_from_start(self.first_offset)
-            self._fs.sync_directory(self.directory)
-            self._remove_needless_snapshots()
-            self._fs.sync_directory(self.directory)
         return count
+
+    def sync_removal(self) -> None:
+        """Makes the removal of segments durable. May run in a thread."""
+        self._fs.sync_directory(self.directory)
 
     def _count_removable(self, expired: int, high_watermark: int | None) -> int:
         """How many of the `expired` oldest segments can go now."""
@@ -542,7 +554,8 @@ class Log:
             (c for c in counts if candidates[c - 1] in saved and candidates[c - 1] <= limit), 0
         )
 
-    def _remove_needless_snapshots(self) -> None:
+    def remove_needless_snapshots(self) -> None:
+        """Step 3 of `delete_old_segments`, once the removal of the segments is durable."""
         offsets = snapshot_offsets(self._fs, self.directory)
         needless = retention.snapshots_to_remove(
             offsets, self._segments.base_offsets, self.log_start_offset
@@ -599,7 +612,7 @@ class Log:
             if pending is not None:
                 self.finish_flush(pending)
                 if pending.is_done:
-                    self._remove_needless_snapshots()
+                    self.remove_needless_snapshots()
         finally:
             for segment in self._segments:
                 segment.close()
