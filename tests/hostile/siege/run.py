@@ -20,6 +20,7 @@ from tests.hostile.siege.traffic import TOPIC
 from tests.hostile.siege.verdict import Cost, Verdict
 from tests.hostile.target import admin, assert_quiet_log, resident_bytes
 from tests.support.echoless import Echoless
+from tests.support.native_client import NativeConnection
 from tests.support.raw_client import RawConnection, create_topic
 
 TOPICS = (TOPIC, "bombs", "left", "produced")
@@ -55,7 +56,7 @@ class Siege:
         """Everything; the broker's process is gone afterwards."""
         try:
             self._broker.start()
-            asyncio.run(self._create_topics())
+            asyncio.run(self._set_the_scene())
             producer = Helper("good_producer", self._broker.kafka_address)
             reader = Helper("good_reader", self._broker.kafka_address)
             try:
@@ -68,11 +69,15 @@ class Siege:
             self._broker.kill()
         return self.verdict
 
-    async def _create_topics(self) -> None:
+    async def _set_the_scene(self) -> None:
         connection = await RawConnection.open(self._broker.kafka_address)
         for name in TOPICS:
             await create_topic(connection, name, 1)
         await connection.close()
+        # The modules of the native port are imported with its first message: 25 ms, once.
+        native = await NativeConnection.open(self._broker.native_address)
+        await native.call("hello", version=1)
+        await native.close()
 
     def _phases(self, producer: Helper, reader: Helper) -> None:
         attack = self._prepare_attack()
