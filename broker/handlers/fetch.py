@@ -78,6 +78,9 @@ class _Reading:
         self.has_error = False
         self.partitions: list[Partition] = []
         """Those whose next data may make the request complete."""
+        self._epochs: list[int] = []
+        """The leader epoch of each, when it was read."""
+        self._appended_before = broker.metrics.bytes_appended_total
         self._broker = broker
         self._wanted = wanted
         self._bytes_max = min(wanted.bytes_max, BYTES_MAX, broker.unsent_answers.room(peer.host))
@@ -99,6 +102,7 @@ class _Reading:
         self.has_error |= one.error_code != ErrorCode.NONE or one.diverging_epoch is not None
         if partition is not None:
             self.partitions.append(partition)
+            self._epochs.append(partition.leader_epoch)
             if self._arrived is not None:
                 partition.notify_of_data(self._arrived)
         return one
@@ -108,6 +112,45 @@ class _Reading:
         """Whether the client need not wait for more."""
         least = min(self._wanted.min_bytes, MIN_BYTES_MAX)
         return self.size >= least or self.has_error or not self.partitions
+
+    async def until_worth_another(self, deadline: float) -> None:
+        """Returns when another look may find enough, or the time of the event loop is `deadline`.
+
+        As many bytes as are missing have to be appended before, to any partition. Without that a
+        fetch which waits for much reads everything again with every batch, and a hundred of them a
+        hundred times as much.
+        """
+        loop = asyncio.get_running_loop()
+        enough_at = self._appended_before + self._missing_bytes()
+        while self._arrived is not None:
+            await asyncio.wait((self._arrived,), timeout=max(0, deadline - loop.time()))
+            if (
+                not self._arrived.done()
+                or self._broker.is_stopping
+                or self._broker.metrics.bytes_appended_total >= enough_at
+                or self._has_moved()
+            ):
+                return
+            self._arrived = loop.create_future()
+            for partition in self.partitions:
+                partition.notify_of_data(self._arrived)
+
+    def _missing_bytes(self) -> int:
+        """0 if records that are stored already may yet be committed."""
+        if any(one.high_watermark < one.log.log_end_offset for one in self.partitions):
+            return 0
+        return min(self._wanted.min_bytes, MIN_BYTES_MAX) - self.size
+
+    def _has_moved(self) -> bool:
+        """Whether a partition would now be answered with an error."""
+        if self._broker.logs.failure is not None:
+            return True
+        try:
+            for partition, epoch in zip(self.partitions, self._epochs, strict=True):
+                partition.check_leader(epoch)
+        except KafkaError:
+            return True
+        return False
 
     def forget(self) -> None:
         """Ends the wait for what comes to the partitions."""
@@ -184,7 +227,7 @@ async def _wait_for_data(broker: Broker, wanted: Fetch, peer: Peer) -> list[Topi
             if reading.is_enough or timeout_s <= 0 or broker.is_stopping:
                 return _taken(broker, reading)
             reading.topics = []  # their records: a wait must not keep them in memory
-            await asyncio.wait((arrived,), timeout=timeout_s)
+            await reading.until_worth_another(deadline)
         finally:
             reading.forget()
 

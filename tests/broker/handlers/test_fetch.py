@@ -207,6 +207,30 @@ async def test_a_fetch_waits_for_as_many_bytes_as_it_wants(
     await producer.close()
 
 
+async def test_a_fetch_that_waits_for_much_does_not_read_with_every_batch(
+    running: Running, kafka: RawConnection, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It looks again when enough was appended, although each batch wakes it."""
+    partition = running.broker.partitions["t", 0]
+    read, reads = partition.read, []
+
+    def counting_read(offset: int, bytes_max: int) -> bytes:
+        reads.append(offset)
+        return read(offset, bytes_max)
+
+    monkeypatch.setattr(partition, "read", counting_read)
+    rows = {"t": [wanted_partition(0)]}
+    asking = asyncio.ensure_future(fetch(kafka, rows, min_bytes=13 * size, max_wait_ms=600_000))
+    async with asyncio.timeout(10):
+        while len(reads) < 2:  # noqa: ASYNC110 - the broker's looks: at once, and before its wait
+            await asyncio.sleep(0)
+    writer = await RawConnection.open(running.kafka_address)
+    await produce(writer, 0, *[b"one"] * 10)
+    assert counts(await asking) == [13]
+    assert len(reads) == 3
+    await writer.close()
+
+
 @pytest.mark.usefixtures("size")
 async def test_an_error_is_told_at_once(kafka: RawConnection) -> None:
     """One partition's error, or its diverging epoch, does not wait for the others' data."""

@@ -28,7 +28,14 @@ def main() -> int:
     verdicts: list[Verdict] = []
     for together in [[name] for name in names] if arguments.each else [names]:
         verdicts.append(
-            run(Options(names=together, seconds=arguments.seconds, seed=arguments.seed))
+            run(
+                Options(
+                    names=together,
+                    seconds=arguments.seconds,
+                    seed=arguments.seed,
+                    peace_s=1.0 if arguments.each else 3.0,
+                )
+            )
         )
         print(verdicts[-1].text(), flush=True)
     if arguments.write_docs and arguments.each:

@@ -29,6 +29,8 @@ class Beat:
     """Latest beat by the wall clock."""
     own_s: float
     """Latest beat without the time in which the machine ran others."""
+    queued_s: float
+    """How long the loop's thread was ready to run in this window while the machine ran others."""
     syncs: list[str]
     """Where the loop's thread called fsync."""
     stack: str

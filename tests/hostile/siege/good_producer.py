@@ -15,6 +15,7 @@ import struct
 import sys
 import time
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 
 from tests.hostile.siege.traffic import BATCHES_PER_S, TOPIC, batch
 from tests.hostile.target import framed, header
@@ -38,8 +39,9 @@ class Report:
     """What the producer saw."""
 
     batches: int = 0
-    waits: list[tuple[float, float]] = field(default_factory=list)
-    """When each batch was sent (monotonic) and how many seconds its acknowledgement took."""
+    waits: list[tuple[float, float, float]] = field(default_factory=list)
+    """When each batch was sent (monotonic), how many seconds its acknowledgement took, and for how many
+    of them this process was ready to run while the machine ran others."""
     gave_up: bool = False
     """Whether the last batch was never acknowledged."""
     reconnects: list[str] = field(default_factory=list)
@@ -74,12 +76,12 @@ class GoodProducer:
         row = PartitionData(TOPIC, 0, batch(number, self._producer_id).encode())
         body = encode_produce(_VERSION, -1, [row])
         frame = header(PRODUCE, _VERSION, b"good", flexible=False) + body
-        began = time.monotonic()
+        began, queued_s = time.monotonic(), _queued_s()
         deadline = began + _GIVE_UP_S
         is_acknowledged = False
         while not is_acknowledged and time.monotonic() < deadline:
             is_acknowledged = self._is_acknowledged(number, frame)
-        self.report.waits.append((began, time.monotonic() - began))
+        self.report.waits.append((began, time.monotonic() - began, _queued_s() - queued_s))
         return is_acknowledged
 
     def _is_acknowledged(self, number: int, frame: bytes) -> bool:
@@ -119,6 +121,10 @@ class GoodProducer:
     def _connect(self) -> None:
         self._socket = socket.create_connection(self._address, timeout=_ANSWER_TIMEOUT_S)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+
+def _queued_s() -> float:
+    return int(Path("/proc/self/schedstat").read_text().split()[1]) / 1e9
 
 
 def main() -> None:

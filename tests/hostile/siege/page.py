@@ -37,8 +37,11 @@ def write_each(verdicts: Sequence[Verdict]) -> None:
 
 
 def write_together(verdict: Verdict) -> None:
-    """The phase without attackers, the siege, and how often each attacker tried."""
-    tries = ", ".join(f"{name} {sum(one.values()):,}" for name, one in verdict.tries.items())
+    """The phase without attackers, the siege, and how often each attacker tried what."""
+    tries = [
+        f"| {name} | {ATTACKERS[name].does} | {sum(one.values()):,} |"
+        for name, one in verdict.tries.items()
+    ]
     _replace(
         TOGETHER,
         [
@@ -49,15 +52,23 @@ def write_together(verdict: Verdict) -> None:
             f"| without attackers | {_cost(verdict.peace)} |",
             f"| all at once | {_cost(verdict.siege)} |",
             "",
-            f"Tries: {tries}.",
+            "| attacker | what it tries | tries |",
+            "|---|---|---|",
+            *tries,
         ],
     )
 
 
 def read_rows() -> list[Row]:
     """The attackers that the page describes."""
-    cells = [line.strip("| ").split(" | ") for line in _lines_of_rows()]
-    return [Row(name, does) for name, does, *_ in cells]
+    table = _part(PAGE.read_text(), TOGETHER).partition("| attacker |")[2]
+    lines = [line for line in table.splitlines() if line.startswith("| ")]
+    return [Row(*line.strip("| ").split(" | ")[:2]) for line in lines]
+
+
+def read_each() -> list[Row]:
+    """The attackers of which the page says what each of them costs alone."""
+    return [Row(*line.strip("| ").split(" | ")[:2]) for line in _lines_of_rows()]
 
 
 def _lines_of_rows() -> list[str]:

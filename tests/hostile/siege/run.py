@@ -17,8 +17,16 @@ from tests.hostile.siege.attacker import Target
 from tests.hostile.siege.beats import BEATS_FILE, read_beats
 from tests.hostile.siege.processes import Helper
 from tests.hostile.siege.traffic import TOPIC
-from tests.hostile.siege.verdict import Cost, Verdict
-from tests.hostile.target import admin, assert_quiet_log, resident_bytes
+from tests.hostile.siege.verdict import Cost, Verdict, net_waits
+from tests.hostile.target import (
+    admin,
+    assert_quiet_log,
+    framed,
+    header,
+    resident_bytes,
+    talk,
+)
+from tests.protocol.test_request_walk import APIS, SERVED, encoded
 from tests.support.echoless import Echoless
 from tests.support.native_client import NativeConnection
 from tests.support.raw_client import RawConnection, create_topic
@@ -74,10 +82,19 @@ class Siege:
         for name in TOPICS:
             await create_topic(connection, name, 1)
         await connection.close()
-        # The modules of the native port are imported with its first message: 25 ms, once.
+        await self._import_everything()
+
+    async def _import_everything(self) -> None:
+        """Asks one thing of each kind: the first request imports its modules, up to 25 ms, once."""
         native = await NativeConnection.open(self._broker.native_address)
         await native.call("hello", version=1)
         await native.close()
+        await asyncio.to_thread(admin, self._broker, "/health")
+        for name, version in SERVED:
+            api = APIS[name]
+            start = header(api.key, version, flexible=api.is_flexible(version))
+            frame = framed(start + encoded(name, version, 0))
+            await asyncio.to_thread(talk, self._broker.kafka_address, frame)
 
     def _phases(self, producer: Helper, reader: Helper) -> None:
         attack = self._prepare_attack()
@@ -98,12 +115,13 @@ class Siege:
             self._problem(f"batch {produced['batches']} of the good producer was given up")
         self._judge_clients(produced, self._read_to_end(reader, produced["batches"]))
         waits = produced["waits"]
-        self.verdict.peace = Cost.of(
-            [took for at, took in waits if at < besieged],
-            list(read_beats(self._beats, began, besieged)),
+        peace, beats = (
+            list(read_beats(self._beats, *phase))
+            for phase in ((began, besieged), (besieged, ended))
         )
-        beats = list(read_beats(self._beats, besieged, ended))
-        self.verdict.siege = Cost.of([took for at, took in waits if besieged <= at < ended], beats)
+        self.verdict.peace = Cost.of(net_waits([w for w in waits if w[0] < besieged], peace), peace)
+        under_attack = [wait for wait in waits if besieged <= wait[0] < ended]
+        self.verdict.siege = Cost.of(net_waits(under_attack, beats), beats)
         self.verdict.judge_cost(beats)
 
     def _prepare_attack(self) -> Helper:

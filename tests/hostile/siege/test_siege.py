@@ -6,9 +6,9 @@ import pytest
 
 from tests.hostile.siege.attackers import ATTACKERS, NOT_YET_WITHSTOOD, withstood
 from tests.hostile.siege.beats import INTERVAL_S, Beat
-from tests.hostile.siege.page import Row, read_rows
+from tests.hostile.siege.page import Row, read_each, read_rows
 from tests.hostile.siege.run import Options, run
-from tests.hostile.siege.verdict import LOOP_HOLD_S_MAX, WAIT_S_MAX, Cost, Verdict
+from tests.hostile.siege.verdict import LOOP_HOLD_S_MAX, WAIT_S_MAX, Cost, Verdict, net_waits
 
 QUICK = ("claims", "half-open", "native-garbage", "false-replicas", "refused-produces")
 """Attackers that have nothing to prepare and leave nothing to clear away."""
@@ -32,8 +32,10 @@ def test_a_good_client_is_served_while_everything_is_tried_at_once():
 
 
 def test_the_page_describes_every_attacker():
-    """docs/hostile.md is written by a run: python -m tests.hostile.siege --each --write-docs."""
-    assert read_rows() == [Row(name, ATTACKERS[name].does) for name in withstood()]
+    """docs/hostile.md is written by a run: python -m tests.hostile.siege --write-docs."""
+    rows = [Row(name, ATTACKERS[name].does) for name in withstood()]
+    assert read_rows() == rows
+    assert set(read_each()) <= set(rows)
 
 
 def test_what_is_not_yet_withstood_is_an_attacker():
@@ -42,7 +44,15 @@ def test_what_is_not_yet_withstood_is_an_attacker():
 
 
 def beat(**seen: object) -> Beat:
-    fields = {"at": 0.0, "held_s": 0.0, "late_s": 0.0, "own_s": 0.0, "syncs": [], "stack": ""}
+    fields = {
+        "at": 0.0,
+        "held_s": 0.0,
+        "late_s": 0.0,
+        "own_s": 0.0,
+        "queued_s": 0.0,
+        "syncs": [],
+        "stack": "",
+    }
     return Beat(**{**fields, **seen})  # type: ignore[arg-type]
 
 
@@ -61,6 +71,14 @@ def test_each_bound_is_judged(waits, beats, problem):
     verdict.judge_cost(beats)
     (said,) = verdict.problems
     assert said.startswith(problem)
+
+
+def test_time_that_the_machine_gave_to_others_is_no_wait():
+    """Neither that of the client's process nor that of the broker's while the client waited."""
+    beats = [beat(at=0.1 * number, queued_s=0.05) for number in range(1, 21)]
+    (wait,) = net_waits([(0.0, 1.9, 0.5)], beats)
+    assert wait == pytest.approx(1.9 - 0.5 - 1.0, abs=0.11)
+    assert net_waits([(0.0, WAIT_S_MAX / 4, 0.2)], beats) == [WAIT_S_MAX / 4]
 
 
 def test_figures_below_the_bounds_are_no_problem():

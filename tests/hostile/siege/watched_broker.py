@@ -32,6 +32,9 @@ from typing import Any
 
 from tests.hostile.siege.beats import BEATS_FILE, DESCRIPTORS, INTERVAL_S, STACK_AFTER_S, WINDOW_S
 
+_STACKS_BYTES = 64 * 1024
+"""The end of what `faulthandler` wrote: the newest stacks of all threads."""
+
 
 class LoopWatch:
     """Beats on the loop and writes one line a window."""
@@ -49,7 +52,7 @@ class LoopWatch:
         self._is_serving = False
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
-        faulthandler.register(signal.SIGPROF, self._stacks, all_threads=False)
+        faulthandler.register(signal.SIGPROF, self._stacks, all_threads=True)
         # The interpreter takes the handler away when it ends; the timer must not outlive it.
         atexit.register(signal.setitimer, signal.ITIMER_PROF, 0)
         for name in ("fsync", "fdatasync"):
@@ -78,6 +81,7 @@ class LoopWatch:
         self._late_s = max(self._late_s, now - self._beat_at - INTERVAL_S)
         own_s = now - self._beat_at - INTERVAL_S - (queued - self._beat_queued)
         self._own_s = max(self._own_s, own_s)
+        self._queued_in_window_s += queued - self._beat_queued
         if now > self._window_ends:
             self._write(now)
         self._beat_at, self._beat_cpu, self._beat_queued = now, cpu, queued
@@ -91,11 +95,12 @@ class LoopWatch:
     def _take_stack(self) -> str:
         """The newest stack that the processor timer left; none for a short hold."""
         size = os.fstat(self._stacks.fileno()).st_size
-        self._stacks.seek(max(0, size - 4000))
+        self._stacks.seek(max(0, size - _STACKS_BYTES))
         text = self._stacks.read().decode(errors="replace")
         os.ftruncate(self._stacks.fileno(), 0)
         os.lseek(self._stacks.fileno(), 0, os.SEEK_SET)
-        return text.rpartition("Stack (most recent call first):")[2].rpartition("Current thread")[2]
+        own = f"hread 0x{self._loop_thread:016x} (most recent call first):"
+        return text.rpartition(own)[2].partition("\n\n")[0] if own in text else ""
 
     def _write(self, now: float) -> None:
         line = {
@@ -103,6 +108,7 @@ class LoopWatch:
             "held_s": round(self._held_s, 4),
             "late_s": round(self._late_s, 4),
             "own_s": round(self._own_s, 4),
+            "queued_s": round(self._queued_in_window_s, 4),
             "syncs": self._syncs,
             "stack": self._stack,
         }
@@ -112,7 +118,7 @@ class LoopWatch:
         self._clear()
 
     def _clear(self) -> None:
-        self._held_s = self._late_s = self._own_s = 0.0
+        self._held_s = self._late_s = self._own_s = self._queued_in_window_s = 0.0
         self._stack = ""
 
 
