@@ -151,7 +151,8 @@ class _Pages:
         return web.json_response(ready_document(self._broker))
 
     async def metrics(self, _: web.Request) -> web.Response:
-        return web.Response(body=self._exposition.text(), headers={"Content-Type": CONTENT_TYPE})
+        text = await self._exposition.text()
+        return web.Response(body=text, headers={"Content-Type": CONTENT_TYPE})
 
     async def topics(self, _: web.Request) -> web.Response:
         return web.json_response({"topics": topics_document(self._broker)})

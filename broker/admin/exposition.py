@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Final
 
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
@@ -15,9 +16,11 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.registry import Collector
 
 from broker.admin.view import BrokerView, PartitionView
+from broker.turns import encoded_in_thread, work_in_turns
 
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
 _PREFIX: Final = "echoless_"
+_PARTITION_LABELS: Final = ("topic", "partition")
 
 _COUNTERS: Final = {
     "connections_accepted_total": "Connections accepted",
@@ -79,22 +82,69 @@ _PRODUCER_COUNTERS: Final[dict[str, tuple[str, Callable[[PartitionView], int]]]]
 
 
 class Exposition:
-    """The text for one broker, made anew for each scrape."""
+    """The text for one broker, made anew for each scrape.
 
-    def __init__(self, broker: BrokerView) -> None:
-        self._registry = CollectorRegistry()
-        self._registry.register(_BrokerCollector(broker))
-        ProcessCollector(registry=self._registry)
+    Values are read in turns on the event loop, and written as text in a thread: a broker may have
+    thousands of partitions.
+    """
 
-    def text(self) -> bytes:
-        return generate_latest(self._registry)
-
-
-class _BrokerCollector(Collector):
     def __init__(self, broker: BrokerView) -> None:
         self._broker = broker
 
-    def collect(self) -> Iterator[Metric]:
+    async def text(self) -> bytes:
+        families: list[Metric] = []
+        await work_in_turns(_Families(self._broker).steps(families))
+        return await encoded_in_thread(partial(_text, families))
+
+
+def _text(families: Sequence[Metric]) -> bytes:
+    registry = CollectorRegistry()
+    registry.register(_Collected(families))
+    ProcessCollector(registry=registry)
+    return generate_latest(registry)
+
+
+class _Collected(Collector):
+    def __init__(self, families: Sequence[Metric]) -> None:
+        self._families = families
+
+    def collect(self) -> Iterable[Metric]:
+        return self._families
+
+
+class _Families:
+    def __init__(self, broker: BrokerView) -> None:
+        self._broker = broker
+
+    def steps(self, families: list[Metric]) -> Iterator[None]:
+        """Adds all of them; a step is one value of one partition."""
+        families.extend(self._of_broker())
+        partitions = sorted(self._broker.partitions.items(), key=lambda item: item[0])
+        for name, (help_text, value_of) in _PARTITION_GAUGES.items():
+            gauge = GaugeMetricFamily(
+                f"{_PREFIX}partition_{name}", help_text, labels=_PARTITION_LABELS
+            )
+            families.append(gauge)
+            yield from self._add(gauge, value_of, partitions)
+        for name, (help_text, value_of) in _PRODUCER_COUNTERS.items():
+            counter = CounterMetricFamily(
+                f"{_PREFIX}partition_{name}", help_text, labels=_PARTITION_LABELS
+            )
+            families.append(counter)
+            yield from self._add(counter, value_of, partitions)
+
+    def _add(
+        self,
+        family: GaugeMetricFamily | CounterMetricFamily,
+        value_of: Callable[[PartitionView], int],
+        partitions: Sequence[tuple[tuple[str, int], PartitionView]],
+    ) -> Iterator[None]:
+        for key, partition in partitions:
+            if self._broker.partitions.get(key) is partition:  # it may be deleted meanwhile
+                family.add_metric([key[0], str(key[1])], value_of(partition))
+            yield
+
+    def _of_broker(self) -> Iterator[Metric]:
         metrics = self._broker.metrics
         yield GaugeMetricFamily(
             f"{_PREFIX}connections_open", "Connections open", metrics.connections_open
@@ -133,18 +183,3 @@ class _BrokerCollector(Collector):
             for value, count in sorted(getattr(metrics, name).items()):
                 family.add_metric([value], count)
             yield family
-        yield from self._partitions()
-
-    def _partitions(self) -> Iterator[Metric]:
-        partitions = sorted(self._broker.partitions.items(), key=lambda item: item[0])
-        labels = ["topic", "partition"]
-        for name, (help_text, value_of) in _PARTITION_GAUGES.items():
-            gauge = GaugeMetricFamily(f"{_PREFIX}partition_{name}", help_text, labels=labels)
-            for (topic, index), partition in partitions:
-                gauge.add_metric([topic, str(index)], value_of(partition))
-            yield gauge
-        for name, (help_text, value_of) in _PRODUCER_COUNTERS.items():
-            counter = CounterMetricFamily(f"{_PREFIX}partition_{name}", help_text, labels=labels)
-            for (topic, index), partition in partitions:
-                counter.add_metric([topic, str(index)], value_of(partition))
-            yield counter

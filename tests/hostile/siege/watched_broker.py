@@ -52,7 +52,8 @@ class LoopWatch:
         self._is_serving = False
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
-        faulthandler.register(signal.SIGPROF, self._stacks, all_threads=True)
+        # Not all threads: to look at those that run, from a signal, ends the process now and then.
+        faulthandler.register(signal.SIGPROF, self._stacks, all_threads=False)
         # The interpreter takes the handler away when it ends; the timer must not outlive it.
         atexit.register(signal.setitimer, signal.ITIMER_PROF, 0)
         for name in ("fsync", "fdatasync"):
@@ -99,7 +100,7 @@ class LoopWatch:
         text = self._stacks.read().decode(errors="replace")
         os.ftruncate(self._stacks.fileno(), 0)
         os.lseek(self._stacks.fileno(), 0, os.SEEK_SET)
-        own = f"hread 0x{self._loop_thread:016x} (most recent call first):"
+        own = f"Current thread 0x{self._loop_thread:016x} (most recent call first):"
         return text.rpartition(own)[2].partition("\n\n")[0] if own in text else ""
 
     def _write(self, now: float) -> None:
