@@ -17,12 +17,12 @@ from pathlib import Path
 from random import Random
 from typing import Final, TypeVar
 
-from broker.coordination.cluster_id import read_or_create_cluster_id
-from broker.coordination.embedded import EmbeddedNodeTree
-from broker.coordination.registration import BrokerInfo, Endpoint, register_broker
-from broker.coordination.topic import NewTopic
-from broker.coordination.topic_registry import TopicRegistry
-from broker.producer_ids import ProducerIds
+from broker.metadata.cluster_id import read_or_create_cluster_id
+from broker.metadata.producer_ids import ProducerIds
+from broker.metadata.registration import BrokerInfo, Endpoint, register_broker
+from broker.metadata.topic import NewTopic
+from broker.metadata.topic_registry import TopicRegistry
+from broker.tree.embedded import EmbeddedNodeTree
 
 STARTS: Final = 10
 PARTITIONS_DEFAULT: Final = 1000

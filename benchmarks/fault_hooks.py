@@ -23,15 +23,15 @@ from pathlib import Path
 from typing import Any
 
 from broker.broker import Broker
-from broker.config import Address, Config, LogFlush
-from broker.connection import Connection
-from broker.coordination.topic import NewTopic
-from broker.dispatch import KafkaDispatcher
+from broker.config.loading import Address, Config, LogFlush
 from broker.environment import Environment, this_machine
 from broker.faults.faults import Faults
-from broker.memory_budget import MemoryBudget
-from broker.server import Server, bind
-from broker.unsent_answers import UNSENT_BYTES_MAX, UnsentAnswers
+from broker.handlers.dispatch import KafkaDispatcher
+from broker.metadata.topic import NewTopic
+from broker.network.connection import Connection
+from broker.network.memory_budget import MemoryBudget
+from broker.network.server import Server, bind
+from broker.network.unsent_answers import UNSENT_BYTES_MAX, UnsentAnswers
 from tests.support.raw_batches import plain_batch
 from tests.support.raw_produce import PRODUCE, PartitionData, encode_produce
 

@@ -19,8 +19,8 @@ from timeit import timeit
 
 from protocol.dedup import Append, BatchMetadata, PartitionRules, ProducerEntry, commit, decide
 from protocol.record_batch import BatchHeader
-from storage.producer_snapshot import decode_snapshot, encode_snapshot
-from storage.producer_state import ProducerStates
+from storage.producers.snapshot import decode_snapshot, encode_snapshot
+from storage.producers.state import ProducerStates
 
 NOW_MS = 1_763_685_000_000
 ROUNDS = 10

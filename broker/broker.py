@@ -21,39 +21,39 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Final
 
 from broker.clock import Clock
-from broker.config import Address, Config, LogFlush
-from broker.coordination.cluster_id import read_or_create_cluster_id
-from broker.coordination.node_data import decode_uuid
-from broker.coordination.node_tree import CoordinationError
-from broker.coordination.old_copy import check_epochs_within
-from broker.coordination.registration import BrokerInfo, Endpoint
-from broker.coordination.topic import NewTopic, Topic
-from broker.coordination.topic_registry import TopicRegistry
-from broker.decisions import Decisions
+from broker.cluster.membership import Membership, StandAlone
+from broker.config.loading import Address, Config, LogFlush
+from broker.config.topic import to_log_config
+from broker.decisions.decisions import Decisions
 from broker.descriptors import descriptor_shares
 from broker.environment import Environment
 from broker.essential_task import essential_task
 from broker.faults.faults import Faults
-from broker.flusher import Flusher
+from broker.handlers.metadata_rows import MetadataRows
 from broker.limited_log import LimitedLog
-from broker.membership import Membership, StandAlone
-from broker.memory_budget import MemoryBudget
-from broker.metadata_rows import MetadataRows
+from broker.metadata.cluster_id import read_or_create_cluster_id
+from broker.metadata.node_data import decode_uuid
+from broker.metadata.old_copy import check_epochs_within
+from broker.metadata.producer_ids import ProducerIds
+from broker.metadata.registration import BrokerInfo, Endpoint
+from broker.metadata.topic import NewTopic, Topic
+from broker.metadata.topic_registry import TopicRegistry
 from broker.metrics import Metrics
-from broker.partition import Partition
-from broker.partitions import Partitions
-from broker.producer_ids import ProducerIds
-from broker.record_thread import RecordThread
-from broker.scrubber import Scrubber
-from broker.topic_config import to_log_config
-from broker.unsent_answers import UNSENT_BYTES_MAX, UnsentAnswers
+from broker.network.memory_budget import MemoryBudget
+from broker.network.unsent_answers import UNSENT_BYTES_MAX, UnsentAnswers
+from broker.partitions.flusher import Flusher
+from broker.partitions.held import Partitions
+from broker.partitions.partition import Partition
+from broker.partitions.scrubber import Scrubber
+from broker.records.record_thread import RecordThread
+from broker.tree.node_tree import CoordinationError
 from protocol.errors import ErrorCode, KafkaError
 from storage.file_system import OutOfDescriptorsError, StorageError
 from storage.log_directory import LogDirectory
 from storage.meta_properties import has_partitions, read_cluster_id
 
 if TYPE_CHECKING:
-    from broker.coordination.node_tree import NodeTree
+    from broker.tree.node_tree import NodeTree
     from storage.log_config import LogConfig
 
 logger = logging.getLogger(__name__)
@@ -232,8 +232,8 @@ class Broker:
             alone = StandAlone(self.tree, self.registry, self.config.broker_id)
             alone.on_session_lost(self._on_session_lost)
             return alone
-        from broker.cluster_member import Callbacks, ClusterMember
-        from broker.joining import Joining
+        from broker.cluster.joining import Joining
+        from broker.cluster.member import Callbacks, ClusterMember
 
         return ClusterMember(
             self.config,

@@ -18,9 +18,9 @@ from storage.disk_work import RunAll, in_threads, one_by_one
 from storage.file_system import FileSystem, OsFileSystem
 
 if TYPE_CHECKING:
-    from broker.config import Config
-    from broker.coordination.node_tree import NodeTree
+    from broker.config.loading import Config
     from broker.replication.peers import Peers
+    from broker.tree.node_tree import NodeTree
 
 COORDINATION_FILE: Final = "coordination.sqlite"
 """Where the embedded coordinator keeps its nodes, in the data directory."""
@@ -70,10 +70,10 @@ def monotonic_ms() -> int:
 
 async def _open_tree(config: Config) -> NodeTree:
     if config.zookeeper_hosts is None:
-        from broker.coordination.embedded import EmbeddedNodeTree
+        from broker.tree.embedded import EmbeddedNodeTree
 
         return EmbeddedNodeTree.open(f"{config.data_dir}/{COORDINATION_FILE}")
-    from broker.coordination.zookeeper import ZooKeeperNodeTree
+    from broker.tree.zookeeper import ZooKeeperNodeTree
 
     return await ZooKeeperNodeTree.open(config)
 

@@ -17,14 +17,14 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from broker.config import Config, ConfigError, load_config
-from broker.coordination.node_tree import CoordinationError
+from broker.config.listener_names import NATIVE
+from broker.config.loading import Config, ConfigError, load_config
 from broker.essential_task import ESSENTIAL_TASK, essential_task
-from broker.listener_names import NATIVE
-from broker.listeners import bind_listeners
-from broker.logs import configure_logs
-from broker.server import DRAIN_S, ListenError, Server, bind, bound_address
+from broker.log_lines import configure_logs
+from broker.network.listeners import bind_listeners
+from broker.network.server import DRAIN_S, ListenError, Server, bind, bound_address
 from broker.stop import Stop
+from broker.tree.node_tree import CoordinationError
 from storage.file_system import StorageError
 
 if TYPE_CHECKING:
@@ -110,10 +110,10 @@ async def _serve(config: Config, rules: Sequence[RuleText], stop: Stop) -> int:
 
 async def _start(config: Config, rules: Sequence[RuleText], broker: Broker) -> _Ports:
     from broker.admin.server import AdminServer
-    from broker.dispatch import KafkaDispatcher
+    from broker.handlers.dispatch import KafkaDispatcher
     from broker.native.dispatch import NativeDispatcher
-    from broker.open_connections import OpenConnections
-    from broker.record_thread import SWITCH_INTERVAL_S
+    from broker.network.open_connections import OpenConnections
+    from broker.records.record_thread import SWITCH_INTERVAL_S
 
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     listeners = bind_listeners(config)

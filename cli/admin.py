@@ -26,7 +26,7 @@ def admin_port(address: str) -> Iterator[Admin]:
 
 def check_admin_address(address: str) -> None:
     """Raises `CommandError` for what is no address."""
-    from broker.config_values import parse_address
+    from broker.config.values import parse_address
 
     try:
         parse_address(address)

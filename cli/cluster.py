@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Final, Self
 
-from broker.config_values import parse_address
+from broker.config.values import parse_address
 from cli.errors import CommandError
 from client.connection import Connection, ConnectionFailedError
 

@@ -30,8 +30,8 @@ def catch_up(
     directory of every broker while all of them are stopped. What the coordinator has forgotten
     otherwise (topics, configurations, who is in sync) does not come back.
     """
-    from broker.catching_up import catch_up_coordinator
-    from broker.coordination.node_tree import CoordinationError
+    from broker.cluster.catching_up import catch_up_coordinator
+    from broker.tree.node_tree import CoordinationError
     from protocol.errors import KafkaError
 
     try:

@@ -15,7 +15,7 @@ from cli.output import print_json, print_table
 from storage import paths
 from storage.checkpoints import read_lines, split_line
 from storage.file_system import OsFileSystem, StorageError
-from storage.producer_snapshot import SnapshotError, read_snapshot
+from storage.producers.snapshot import SnapshotError, read_snapshot
 
 Rows = Sequence[dict[str, Any]]
 _FILES = OsFileSystem()

@@ -15,7 +15,7 @@ from typing import Annotated
 import typer
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
-from broker.config import Config, ConfigError, load_config
+from broker.config.loading import Config, ConfigError, load_config
 from cli.data_files import refuse_if_in_use
 from cli.errors import CommandError
 from cli.options import Json

@@ -18,9 +18,9 @@ from typing import Final, NamedTuple
 
 from storage import paths
 from storage.file_system import FileSystem
-from storage.producer_record import read_append_ms
-from storage.producer_replay import snapshot_offsets
-from storage.producer_snapshot import SnapshotError, read_snapshot
+from storage.producers.record import read_append_ms
+from storage.producers.replay import snapshot_offsets
+from storage.producers.snapshot import SnapshotError, read_snapshot
 from storage.properties_file import PropertiesError, read_properties, write_properties
 
 logger = logging.getLogger(__name__)

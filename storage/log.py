@@ -40,25 +40,25 @@ from storage.durability import Durability
 from storage.file_system import FileSystem, StorageError
 from storage.log_config import LogConfig
 from storage.pending_flush import PendingFlush
-from storage.producer_replay import (
+from storage.producers.replay import (
     load_snapshot,
     remove_snapshots,
     replay_batch,
     replay_segments,
     snapshot_offsets,
 )
-from storage.producer_snapshot import (
+from storage.producers.snapshot import (
     SnapshotError,
     decode_snapshot,
     encode_snapshot,
     shift_times,
 )
+from storage.producers.snapshot_chunk import SnapshotChunk, read_chunk, starting_snapshot
 from storage.recovery import Opening, Recovered, recover
 from storage.replicated_batches import check_batches, count_run
 from storage.scrub import ClosedSegment
 from storage.segment import Segment
 from storage.segments import Segments
-from storage.snapshot_chunk import SnapshotChunk, read_chunk, starting_snapshot
 from storage.time_lookup import LookUp, find_max_timestamp, find_timestamp
 
 EXPIRED_AT_ONCE_MAX: Final = 10_000

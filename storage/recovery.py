@@ -48,15 +48,15 @@ from storage.file_system import CorruptLogError, FileSystem
 from storage.leader_epochs import LeaderEpochs
 from storage.log_config import LogConfig
 from storage.pending_flush import Snapshot
-from storage.producer_replay import (
+from storage.producers.replay import (
     load_snapshot,
     remove_snapshots,
     replay_batch,
     replay_segments,
     snapshot_offsets,
 )
-from storage.producer_snapshot import encode_snapshot, write_snapshot
-from storage.producer_state import ProducerStates
+from storage.producers.snapshot import encode_snapshot, write_snapshot
+from storage.producers.state import ProducerStates
 from storage.segment import Segment
 from storage.segments import Segments
 from storage.whole_batches import WholeBatches, whole_batches_after

@@ -23,7 +23,7 @@ from protocol.record_batch import Buffer
 from storage import paths
 from storage.file_system import CorruptLogError, FileSystem
 from storage.log_config import LogConfig
-from storage.producer_snapshot import SnapshotError, read_snapshot
+from storage.producers.snapshot import SnapshotError, read_snapshot
 from storage.segment import Segment
 
 

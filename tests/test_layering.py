@@ -23,9 +23,9 @@ PURE = (
 )
 NOT_PURE = {"asyncio", "socket", "os", "time", "random", "logging", "kazoo", "threading"}
 ONLY_IN = {
-    "kazoo": {"broker/coordination/kazoo_client.py"},
+    "kazoo": {"broker/tree/kazoo_client.py"},
     "pyspark": {"pipeline"},
-    "sqlite3": {"broker/coordination/embedded.py"},
+    "sqlite3": {"broker/tree/embedded.py"},
 }
 
 

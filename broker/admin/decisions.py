@@ -20,8 +20,8 @@ from broker.admin.documents import decision_document, event_document, fault_docu
 from broker.admin.query import read_count, read_fact, read_selection
 from broker.admin.refusal import RefusalError
 from broker.admin.view import BrokerView
-from broker.decision_events import Event
-from broker.decision_stream import DecisionStream
+from broker.decisions.events import Event
+from broker.decisions.stream import DecisionStream
 
 LIST_MAX: Final = 10_000
 FOLLOWERS_MAX: Final = 16

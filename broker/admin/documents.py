@@ -6,7 +6,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 from broker.admin.view import BrokerView, PartitionView
-from broker.decision_events import Event, FaultHit, Outcome
+from broker.decisions.events import Event, FaultHit, Outcome
 from protocol.dedup import BatchMetadata, ProducerEntry
 from storage.strays import Stray
 

@@ -25,8 +25,8 @@ from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler, Middleware
 
 from broker.admin.refusal import RefusalError
-from broker.config import Config
-from broker.config_values import Address
+from broker.config.loading import Config
+from broker.config.values import Address
 
 SAFE_HEADERS: Final = {
     "Cache-Control": "no-store",

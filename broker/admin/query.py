@@ -7,8 +7,8 @@ from http import HTTPStatus
 from typing import Final
 
 from broker.admin.refusal import RefusalError
-from broker.config_values import INT64_MAX, integer
-from broker.decision_stream import Selection
+from broker.config.values import INT64_MAX, integer
+from broker.decisions.stream import Selection
 
 INT32_MAX: Final = 2**31 - 1
 _INDEX_DIGITS_MAX: Final = 10

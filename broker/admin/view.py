@@ -11,13 +11,13 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from broker.clock import Clock
-from broker.config import Config
-from broker.decisions import Decisions
+from broker.config.loading import Config
+from broker.decisions.decisions import Decisions
 from broker.faults.faults import Faults
-from broker.memory_budget import MemoryBudget
 from broker.metrics import Metrics
-from broker.unsent_answers import UnsentAnswers
-from storage.producer_state import ProducerStates
+from broker.network.memory_budget import MemoryBudget
+from broker.network.unsent_answers import UnsentAnswers
+from storage.producers.state import ProducerStates
 from storage.scrub import Damage
 from storage.strays import Stray
 

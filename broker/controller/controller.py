@@ -21,17 +21,17 @@ from typing import Final
 
 from broker.controller.campaign import NO_CONTROLLER, Campaign, Term
 from broker.controller.duties import Duties
-from broker.coordination.live_brokers import LiveBrokers
-from broker.coordination.node_data import CONTROLLER, PREFERRED_REPLICA_ELECTION
-from broker.coordination.node_tree import (
+from broker.metadata.live_brokers import LiveBrokers
+from broker.metadata.node_data import CONTROLLER, PREFERRED_REPLICA_ELECTION
+from broker.metadata.topic import Topic
+from broker.metadata.topic_registry import TopicRegistry
+from broker.tree.node_tree import (
     Cancel,
     CoordinationError,
     MultiFailedError,
     NodeTree,
     SessionState,
 )
-from broker.coordination.topic import Topic
-from broker.coordination.topic_registry import TopicRegistry
 from protocol.errors import KafkaError
 
 logger = logging.getLogger(__name__)

@@ -29,11 +29,11 @@ from broker.controller.reassignment import (
     still_as_decided,
     target_of,
 )
-from broker.coordination.live_brokers import LiveBrokers
-from broker.coordination.node_data import PREFERRED_REPLICA_ELECTION, NodeDataError
-from broker.coordination.node_tree import Delete, MultiFailedError, NodeTree
-from broker.coordination.topic import StateChange, Topic
-from broker.coordination.topic_registry import TopicRegistry
+from broker.metadata.live_brokers import LiveBrokers
+from broker.metadata.node_data import PREFERRED_REPLICA_ELECTION, NodeDataError
+from broker.metadata.topic import StateChange, Topic
+from broker.metadata.topic_registry import TopicRegistry
+from broker.tree.node_tree import Delete, MultiFailedError, NodeTree
 
 logger = logging.getLogger(__name__)
 

@@ -18,8 +18,8 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from broker.controller.elections import ElectionType
-from broker.coordination.node_data import PREFERRED_REPLICA_ELECTION, NodeDataError
-from broker.coordination.node_tree import (
+from broker.metadata.node_data import PREFERRED_REPLICA_ELECTION, NodeDataError
+from broker.tree.node_tree import (
     BadVersionError,
     ConnectionLostError,
     NodeExistsError,

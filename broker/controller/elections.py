@@ -28,8 +28,8 @@ import functools
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from broker.coordination.node_data import NO_LEADER, PartitionState
-from broker.coordination.topic import StateChange, Topic
+from broker.metadata.node_data import NO_LEADER, PartitionState
+from broker.metadata.topic import StateChange, Topic
 
 
 @dataclass(frozen=True)

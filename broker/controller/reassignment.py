@@ -20,14 +20,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from broker.controller.elections import Electorate, led_by
-from broker.coordination.node_data import (
+from broker.metadata.node_data import (
     PartitionState,
     Reassignment,
     partition_state_path,
     topic_path,
 )
-from broker.coordination.node_tree import Check
-from broker.coordination.topic import StateChange, Topic
+from broker.metadata.topic import StateChange, Topic
+from broker.tree.node_tree import Check
 
 NONE_PENDING = Reassignment(adding=(), removing=())
 

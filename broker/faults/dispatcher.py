@@ -11,9 +11,9 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.connection import Buffers, Connection, Dispatched
 from broker.faults.requests import finished
-from broker.request import Peer
+from broker.network.connection import Buffers, Connection, Dispatched
+from broker.network.request import Peer
 from protocol.framing import Frame
 
 if TYPE_CHECKING:

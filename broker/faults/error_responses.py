@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from broker.faults.request_topics import IsRefused, topics_of
 from broker.handlers import metadata
-from broker.request import Answer, Request
+from broker.network.request import Answer, Request
 from protocol.describe_producers import (
     PartitionDescribed,
     TopicDescribed,

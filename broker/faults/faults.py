@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from broker.faults.port import FaultyPort
     from broker.faults.rule import Rule, RuleText
     from broker.faults.rules import Rules
+    from broker.network.server import Server
     from broker.replication.peers import Peers
-    from broker.server import Server
 
 
 class Faults:

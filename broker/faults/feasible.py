@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from broker.config import Config
-from broker.dispatch import HANDLERS
+from broker.config.loading import Config
 from broker.faults.fields import RuleError
 from broker.faults.rule import RuleText
+from broker.handlers.dispatch import HANDLERS
 
 
 def check_feasible(rules: Sequence[RuleText], config: Config) -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from broker.decision_events import FaultedBatch, FaultHit
+from broker.decisions.events import FaultedBatch, FaultHit
 from broker.faults.match import Part
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from broker.decisions import Decisions
+    from broker.decisions.decisions import Decisions
     from broker.faults.requests import ReadRequest
     from broker.faults.rule import Rule
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from broker.connection import Dispatched
-from broker.dispatch import HANDLERS, Handler, framed, framed_later
 from broker.faults.error_responses import BUILDERS, Refusal
 from broker.faults.match import NO_PARTITION, Part, RequestFacts
 from broker.faults.merged_responses import merge
 from broker.faults.request_topics import topics_of, without
 from broker.faults.requests import ReadRequest
-from broker.produce import ACKS_NONE
-from broker.request import Answer, CloseConnectionError, NoResponse, Outcome, Peer, Request
+from broker.handlers.dispatch import HANDLERS, Handler, framed, framed_later
+from broker.network.connection import Dispatched
+from broker.network.request import Answer, CloseConnectionError, NoResponse, Outcome, Peer, Request
+from broker.records.produce import ACKS_NONE
 from protocol.errors import DecodeError, KafkaError
 from protocol.framing import Frame
 from protocol.headers import RequestHeader, read_request_header, skip_tagged_fields

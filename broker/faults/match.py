@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from broker.faults.fields import INT32_MAX, Fields, RuleError
-from broker.request import Peer
+from broker.network.request import Peer
 
 _RANGE: Final = re.compile(r"(\d+)(?:-(\d+))?")
 _CAMEL_CASE: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from broker.connection import Buffers, Dispatched
 from broker.faults.kafka_requests import check_answered, with_batch
 from broker.faults.match import NO_VERSION, Part, RequestFacts
 from broker.faults.requests import Dispatch, ReadRequest, finished
 from broker.faults.served import BETWEEN_BROKERS
 from broker.native.exchange import HANDLERS, framed, read_head
 from broker.native.failure import failure
-from broker.produce import ACKS_NONE
-from broker.request import Peer
+from broker.network.connection import Buffers, Dispatched
+from broker.network.request import Peer
+from broker.records.produce import ACKS_NONE
 from protocol.errors import KafkaError
 from protocol.framing import Frame
 from protocol.native import messages, replication

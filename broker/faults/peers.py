@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from broker.config_values import Address
+from broker.config.values import Address
 from broker.replication.peers import PeerError, Peers
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ without a word of the operator rules are for a broker that only its own machine 
 
 from __future__ import annotations
 
-from broker.config_names import AllowFaults, Config
+from broker.config.names import AllowFaults, Config
 
 _REMEDY = "start the broker with --allow-faults (allow_faults=true) if it is there to be broken"
 

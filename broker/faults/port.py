@@ -10,7 +10,6 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final
 
-from broker.connection import Buffers, Connection
 from broker.faults.dispatcher import FaultyDispatcher, Plan
 from broker.faults.hits import Hits
 from broker.faults.match import Part
@@ -18,8 +17,9 @@ from broker.faults.request_actions import Hit, RequestActions
 from broker.faults.requests import Dispatch, ReadRequest, Requests
 from broker.faults.rule import Rule
 from broker.faults.unexpected import report_unexpected
-from broker.request import Peer
-from broker.server import Server
+from broker.network.connection import Buffers, Connection
+from broker.network.request import Peer
+from broker.network.server import Server
 from protocol.framing import Frame
 
 _CUT: Final = "cut_replica_link"

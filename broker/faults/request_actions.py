@@ -11,14 +11,14 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, NamedTuple
 
-from broker.connection import Buffers, Dispatched, Pieces
 from broker.doubt import StateInDoubtError
 from broker.faults.action import Later
 from broker.faults.match import Part
 from broker.faults.requests import Dispatch, ReadRequest, Requests, finished
 from broker.faults.rule import Rule
 from broker.faults.unexpected import report_unexpected
-from broker.request import CloseConnectionError
+from broker.network.connection import Buffers, Dispatched, Pieces
+from broker.network.request import CloseConnectionError
 from protocol.errors import KafkaError
 
 Crash = Callable[[Rule], None]

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from broker.connection import Buffers, Dispatch, Dispatched
 from broker.faults.match import Part, RequestFacts
-from broker.request import Peer
+from broker.network.connection import Buffers, Dispatch, Dispatched
+from broker.network.request import Peer
 from protocol.errors import KafkaError
 from protocol.framing import Frame
 

@@ -10,7 +10,7 @@ import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 
-from broker.config import Config, ConfigError
+from broker.config.loading import Config, ConfigError
 from broker.faults.action import Place
 from broker.faults.feasible import check_feasible
 from broker.faults.fields import RuleError

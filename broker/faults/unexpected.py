@@ -8,7 +8,7 @@ from typing import Any
 
 from broker.doubt import StateInDoubtError
 from broker.essential_task import report_error
-from broker.request import CloseConnectionError
+from broker.network.request import CloseConnectionError
 from protocol.errors import DecodeError, KafkaError
 
 logger = logging.getLogger(__name__)

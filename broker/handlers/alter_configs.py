@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from broker.config.topic import validated
 from broker.handlers.config_resource import alter_each, check_alterable, check_values, find_topic
-from broker.request import Answer, Request
-from broker.topic_config import validated
+from broker.network.request import Answer, Request
 from protocol.registry import Api
 
 if TYPE_CHECKING:

@@ -11,14 +11,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from broker.coordination.node_tree import ConnectionLostError, MultiFailedError
-from broker.request import Answer, Request
+from broker.network.request import Answer, Request
+from broker.tree.node_tree import ConnectionLostError, MultiFailedError
 from protocol.errors import ErrorCode, KafkaError
 from protocol.registry import Api
 
 if TYPE_CHECKING:
     from broker.broker import Broker
-    from broker.coordination.topic import Topic
+    from broker.metadata.topic import Topic
 
 API = Api(
     key=45, name="alter_partition_reassignments", version_min=0, version_max=0, flexible_from=0

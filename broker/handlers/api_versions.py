@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from broker.request import Answer, Request
+from broker.network.request import Answer, Request
 from protocol.errors import ErrorCode
 from protocol.registry import Api
 
@@ -37,7 +37,7 @@ def unsupported_version() -> Answer:
 
 
 def _answer(error_code: ErrorCode) -> dict[str, Any]:
-    from broker.dispatch import HANDLERS
+    from broker.handlers.dispatch import HANDLERS
 
     return {
         "error_code": error_code,

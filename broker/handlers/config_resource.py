@@ -10,9 +10,9 @@ import enum
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from broker.coordination.topic import Topic
-from broker.coordination.topic_names import check_topic_name
 from broker.handlers.repetition import repeated
+from broker.metadata.topic import Topic
+from broker.metadata.topic_names import check_topic_name
 from protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:

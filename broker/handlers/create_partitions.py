@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from broker.handlers.repetition import repeated
-from broker.request import Answer, Request
+from broker.network.request import Answer, Request
 from protocol.errors import ErrorCode, KafkaError
 from protocol.registry import Api
 

@@ -17,11 +17,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from broker.config_description import describe_topic
-from broker.coordination.topic import NewTopic, Topic
+from broker.config.description import describe_topic
+from broker.config.topic import validated
 from broker.handlers.repetition import repeated
-from broker.request import Answer, Request
-from broker.topic_config import validated
+from broker.metadata.topic import NewTopic, Topic
+from broker.network.request import Answer, Request
 from protocol.errors import ErrorCode, KafkaError
 from protocol.registry import Api
 

@@ -14,7 +14,7 @@ import uuid
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from broker.handlers.repetition import repeated
-from broker.request import Answer, Request
+from broker.network.request import Answer, Request
 from protocol.errors import ErrorCode, KafkaError
 from protocol.registry import Api
 

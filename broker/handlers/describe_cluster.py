@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from broker.authorized_operations import cluster_operations
-from broker.request import Answer, Request
+from broker.handlers.authorized_operations import cluster_operations
+from broker.network.request import Answer, Request
 from protocol.errors import ErrorCode, KafkaError
 from protocol.registry import Api
 

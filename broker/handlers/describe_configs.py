@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Any
 
-from broker.config_description import ConfigEntry, describe_broker, describe_topic
+from broker.config.description import ConfigEntry, describe_broker, describe_topic
 from broker.handlers.config_resource import (
     ResourceType,
     check_once,
@@ -22,8 +22,8 @@ from broker.handlers.config_resource import (
     find_topic,
     listed_twice,
 )
-from broker.request import Outcome, Request
-from broker.turns import in_turns
+from broker.handlers.turns import in_turns
+from broker.network.request import Outcome, Request
 from protocol.errors import ErrorCode, KafkaError
 from protocol.registry import Api
 

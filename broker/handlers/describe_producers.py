@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from broker.coordination.topic_names import check_topic_name
-from broker.partition import Partition
-from broker.request import Answer, Request
+from broker.metadata.topic_names import check_topic_name
+from broker.network.request import Answer, Request
+from broker.partitions.partition import Partition
 from protocol.describe_producers import (
     PartitionDescribed,
     TopicDescribed,

@@ -17,9 +17,9 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from broker.coordination.node_data import NO_LEADER, PartitionState
-from broker.coordination.node_tree import CoordinationError
-from broker.request import Answer, Request
+from broker.metadata.node_data import NO_LEADER, PartitionState
+from broker.network.request import Answer, Request
+from broker.tree.node_tree import CoordinationError
 from protocol.errors import ErrorCode, KafkaError
 from protocol.registry import Api
 

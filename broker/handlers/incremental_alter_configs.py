@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from broker.config_description import Alteration, AlterOperation, altered
+from broker.config.description import Alteration, AlterOperation, altered
 from broker.handlers.config_resource import alter_each, check_alterable, find_topic
-from broker.request import Answer, Request
+from broker.network.request import Answer, Request
 from protocol.errors import ErrorCode, KafkaError
 from protocol.registry import Api
 

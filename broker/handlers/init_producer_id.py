@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any
 
-from broker.producer_ids import ProducerIdBlockError
-from broker.request import Answer, Outcome, Request
+from broker.metadata.producer_ids import ProducerIdBlockError
+from broker.network.request import Answer, Outcome, Request
 from protocol.errors import ErrorCode, KafkaError
 from protocol.registry import Api
 from protocol.sequence import NO_PRODUCER_EPOCH, NO_PRODUCER_ID

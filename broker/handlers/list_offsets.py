@@ -14,8 +14,8 @@ from collections.abc import Awaitable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from broker.handlers.topic_rows import partition_rows
-from broker.partition import Partition
-from broker.request import Answer, Outcome, Request
+from broker.network.request import Answer, Outcome, Request
+from broker.partitions.partition import Partition
 from protocol.errors import DecodeError, ErrorCode, KafkaError
 from protocol.record_batch import read_header
 from protocol.record_check import is_quickly_opened

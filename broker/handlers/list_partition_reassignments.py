@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from broker.request import Answer, Request
+from broker.network.request import Answer, Request
 from protocol.errors import ErrorCode
 from protocol.registry import Api
 
 if TYPE_CHECKING:
     from broker.broker import Broker
-    from broker.coordination.topic import Topic
+    from broker.metadata.topic import Topic
 
 API = Api(
     key=46, name="list_partition_reassignments", version_min=0, version_max=0, flexible_from=0

@@ -13,10 +13,10 @@ import uuid
 from collections.abc import Awaitable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from broker.authorized_operations import cluster_operations, topic_operations
-from broker.coordination.topic_names import check_topic_name
-from broker.metadata_rows import PACKED_AT_ONCE, partition_rows
-from broker.request import Answer, Outcome, Request
+from broker.handlers.authorized_operations import cluster_operations, topic_operations
+from broker.handlers.metadata_rows import PACKED_AT_ONCE, partition_rows
+from broker.metadata.topic_names import check_topic_name
+from broker.network.request import Answer, Outcome, Request
 from protocol.errors import ErrorCode, KafkaError
 from protocol.metadata_response import (
     BrokerRow,
@@ -28,7 +28,7 @@ from protocol.registry import Api
 
 if TYPE_CHECKING:
     from broker.broker import Broker
-    from broker.coordination.topic import Topic
+    from broker.metadata.topic import Topic
 
 API = Api(key=3, name="metadata", version_min=0, version_max=12, flexible_from=9)
 

@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from broker.handlers.topic_rows import partition_rows
-from broker.request import Outcome, Request
+from broker.network.request import Outcome, Request
 from protocol.errors import ErrorCode, KafkaError
 from protocol.registry import Api
 

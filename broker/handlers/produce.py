@@ -1,7 +1,7 @@
 """Produce (0), versions 3-13: the request this broker exists for.
 
-Each partition on its own: `broker/produce.py` says what is checked and in which order,
-`broker/acknowledgement.py` when the answer goes out. Both serve the native port too.
+Each partition on its own: `broker/records/produce.py` says what is checked and in which order,
+`broker/records/acknowledgement.py` when the answer goes out. Both serve the native port too.
 
 v3 magic 2 only; v5 log_start_offset; v7 zstd; v8 record errors and messages; v9 flexible; v10 the
 current leader with code 6; v13 topic ids. ApiVersions lists v0, because librdkafka stops
@@ -15,8 +15,9 @@ import uuid
 from collections.abc import Awaitable, Sequence
 from typing import TYPE_CHECKING
 
-from broker.acknowledgement import acknowledged, answer_nothing, unacknowledged
-from broker.produce import (
+from broker.network.request import NO_RESPONSE, Answer, NeedsNoFrame, Outcome, Request
+from broker.records.acknowledgement import acknowledged, answer_nothing, unacknowledged
+from broker.records.produce import (
     ACKS_NONE,
     TRANSACTIONS_REFUSED,
     Stored,
@@ -26,8 +27,7 @@ from broker.produce import (
     open_and_append,
     produce_batch,
 )
-from broker.produce_turn import in_turn
-from broker.request import NO_RESPONSE, Answer, NeedsNoFrame, Outcome, Request
+from broker.records.produce_turn import in_turn
 from protocol.errors import ErrorCode
 from protocol.produce import PartitionProduced, TopicProduced, encode_produce_response
 from protocol.produce_request import ProduceRequest, TopicRecords, decode_produce_request

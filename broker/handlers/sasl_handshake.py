@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.request import Answer, Request
+from broker.network.request import Answer, Request
 from protocol.errors import ErrorCode
 from protocol.registry import Api
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from broker.coordination.node_data import NO_LEADER
-from broker.request import Peer
+from broker.metadata.node_data import NO_LEADER
+from broker.network.request import Peer
 from protocol.errors import ErrorCode, KafkaError
 from protocol.native.replication import AwaitTopic
 

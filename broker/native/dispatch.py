@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.connection import Dispatched
-from broker.request import Peer
+from broker.network.connection import Dispatched
+from broker.network.request import Peer
 from protocol.framing import Frame
 
 if TYPE_CHECKING:

@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from broker.connection import Buffers, Dispatched
 from broker.native import (
     await_topic,
     fetch,
@@ -27,7 +26,8 @@ from broker.native import (
 )
 from broker.native.failure import SUCCESS, failure
 from broker.native.replica_fetch import ReplicaFetches
-from broker.request import NeedsNoFrame, NoResponse, Peer
+from broker.network.connection import Buffers, Dispatched
+from broker.network.request import NeedsNoFrame, NoResponse, Peer
 from protocol.errors import DecodeError, ErrorCode, KafkaError
 from protocol.framing import Frame, frame_length
 from protocol.native import messages, replication

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from broker.handlers import fetch
 from broker.native.failure import failure
-from broker.request import Peer
+from broker.network.request import Peer
 from protocol.errors import DecodeError, ErrorCode, KafkaError
 from protocol.fetch import PartitionFetched, TopicFetched
 from protocol.native.messages import Fetch

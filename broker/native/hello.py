@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from broker.request import Peer
+from broker.network.request import Peer
 from protocol.errors import ErrorCode, KafkaError
 from protocol.native.messages import VERSION_MAX, VERSION_MIN, Hello
 

@@ -6,7 +6,7 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any
 
 from broker.handlers.init_producer_id import next_producer_id
-from broker.request import Peer
+from broker.network.request import Peer
 from protocol.native.messages import InitProducerId
 
 if TYPE_CHECKING:

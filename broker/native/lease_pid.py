@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from broker.coordination.topic_names import check_topic_name
 from broker.handlers.init_producer_id import next_producer_id
+from broker.metadata.topic_names import check_topic_name
 from broker.native.failure import SUCCESS, failure
-from broker.request import Peer
+from broker.network.request import Peer
 from protocol.errors import ErrorCode, KafkaError
 from protocol.leases import LEASED_ID_MIN, lease_retention_ms, leased_id
 from protocol.native.messages import LeasePid, LeaseWanted

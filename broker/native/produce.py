@@ -6,10 +6,11 @@ from collections.abc import Awaitable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from broker.acknowledgement import acknowledged, answer_nothing, unacknowledged
 from broker.handlers.produce import API
 from broker.native.failure import failure
-from broker.produce import (
+from broker.network.request import NO_RESPONSE, NeedsNoFrame, NoResponse, Peer, Request
+from broker.records.acknowledgement import acknowledged, answer_nothing, unacknowledged
+from broker.records.produce import (
     ACKS_NONE,
     TRANSACTIONS_REFUSED,
     Stored,
@@ -19,8 +20,7 @@ from broker.produce import (
     open_and_append,
     produce_batch,
 )
-from broker.produce_turn import in_turn
-from broker.request import NO_RESPONSE, NeedsNoFrame, NoResponse, Peer, Request
+from broker.records.produce_turn import in_turn
 from protocol.errors import KafkaError
 from protocol.headers import RequestHeader
 from protocol.native.messages import Produce

@@ -7,10 +7,10 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from broker.handlers.describe_producers import find_replica
-from broker.request import Peer
+from broker.network.request import Peer
 from protocol.dedup import ProducerEntry
 from protocol.native.messages import ANY_PRODUCER, ProducerState
-from storage.producer_state import ProducerStates
+from storage.producers.state import ProducerStates
 
 if TYPE_CHECKING:
     from broker.broker import Broker

@@ -17,8 +17,8 @@ import uuid
 from collections.abc import Awaitable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from broker.partition import Partition
-from broker.request import Peer
+from broker.network.request import Peer
+from broker.partitions.partition import Partition
 from protocol.errors import ErrorCode, KafkaError
 from protocol.native.replication import (
     ReplicaFetch,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from broker.request import Peer
+from broker.network.request import Peer
 from protocol.errors import ErrorCode, KafkaError
 from protocol.native.replication import NEWEST_SNAPSHOT, ReplicaSnapshot, SnapshotPiece
 from storage.file_system import StorageError

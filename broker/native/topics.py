@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any
 
-from broker.coordination.topic import NewTopic
+from broker.config.listener_names import NATIVE
 from broker.handlers import create_topics, metadata
-from broker.listener_names import NATIVE
-from broker.request import Peer
+from broker.metadata.topic import NewTopic
+from broker.network.request import Peer
 from protocol.native.messages import CreateTopic, Metadata
 
 if TYPE_CHECKING:

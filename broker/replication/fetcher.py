@@ -17,9 +17,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from broker.config import Address
+from broker.config.loading import Address
 from broker.metrics import Metrics
-from broker.partition import Partition
+from broker.partitions.partition import Partition
 from broker.replication.follower import Follower
 from broker.replication.peers import PeerError, Peers
 from protocol.errors import DecodeError, KafkaError

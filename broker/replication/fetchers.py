@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from broker.essential_task import essential_task
-from broker.partition import Partition
+from broker.partitions.partition import Partition
 from broker.replication.fetcher import Fetcher, FetcherContext
 
 

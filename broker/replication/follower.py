@@ -16,7 +16,7 @@ from __future__ import annotations
 import logging
 
 from broker.metrics import Metrics
-from broker.partition import Partition
+from broker.partitions.partition import Partition
 from broker.replication.core.divergence import Divergence, cut_offset
 from protocol.errors import DecodeError, ErrorCode, KafkaError
 from protocol.native.replication import (
@@ -26,7 +26,7 @@ from protocol.native.replication import (
     ReplicaWanted,
     SnapshotPiece,
 )
-from storage.producer_snapshot import SnapshotError
+from storage.producers.snapshot import SnapshotError
 
 logger = logging.getLogger(__name__)
 

@@ -13,17 +13,17 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 
-from broker.coordination.node_tree import (
+from broker.essential_task import essential_task
+from broker.metadata.topic import StateChange
+from broker.metadata.topic_registry import TopicRegistry
+from broker.metrics import Metrics
+from broker.partitions.partition import Partition
+from broker.replication.core.in_sync_replicas import InSyncReplicas
+from broker.tree.node_tree import (
     ConnectionLostError,
     CoordinationError,
     MultiFailedError,
 )
-from broker.coordination.topic import StateChange
-from broker.coordination.topic_registry import TopicRegistry
-from broker.essential_task import essential_task
-from broker.metrics import Metrics
-from broker.partition import Partition
-from broker.replication.core.in_sync_replicas import InSyncReplicas
 
 logger = logging.getLogger(__name__)
 

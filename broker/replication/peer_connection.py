@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple, cast
 
-from broker.config_values import Address
+from broker.config.values import Address
 from broker.essential_task import reported_task
 from broker.replication.name_lookups import NameLookups
 from protocol.errors import DecodeError

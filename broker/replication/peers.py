@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, Protocol
 
-from broker.config_values import Address
+from broker.config.values import Address
 from broker.replication.name_lookups import NameLookups
 from broker.replication.peer_connection import PeerConnection, PeerError
 

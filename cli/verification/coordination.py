@@ -14,13 +14,13 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from broker.coordination.cluster_id import read_or_create_cluster_id
-from broker.coordination.embedded import EmbeddedNodeTree
-from broker.coordination.node_tree import CoordinationError
-from broker.coordination.topic import Topic
-from broker.coordination.topic_registry import TopicRegistry
 from broker.environment import COORDINATION_FILE
-from broker.producer_ids import PATH, last_id_of
+from broker.metadata.cluster_id import read_or_create_cluster_id
+from broker.metadata.producer_ids import PATH, last_id_of
+from broker.metadata.topic import Topic
+from broker.metadata.topic_registry import TopicRegistry
+from broker.tree.embedded import EmbeddedNodeTree
+from broker.tree.node_tree import CoordinationError
 from cli.verification.findings import Findings
 from protocol.errors import KafkaError
 from storage import paths

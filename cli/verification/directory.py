@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from broker.config import Config
+from broker.config.loading import Config
 from cli.data_files import ReadOnlyFile, offset_files
 from cli.errors import CommandError
 from cli.verification.coordination import check_coordination

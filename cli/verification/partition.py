@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from broker.config import Config
+from broker.config.loading import Config
 from cli.data_files import ReadOnlyFile, offset_files
 from cli.verification.epochs import EpochCheck
 from cli.verification.findings import Findings
@@ -21,7 +21,7 @@ from protocol.record_batch import BatchHeader, compute_crc
 from storage import paths
 from storage.batch_reader import REPLAY_BYTES, PlacedHeader, read_headers
 from storage.file_system import CorruptLogError, OsFileSystem, StorageError
-from storage.producer_snapshot import SnapshotError, read_snapshot
+from storage.producers.snapshot import SnapshotError, read_snapshot
 
 _FILES = OsFileSystem()
 

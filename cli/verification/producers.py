@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from broker.config import Config
+from broker.config.loading import Config
 from cli.data_files import offset_files
 from cli.verification.findings import Findings
 from protocol.dedup import (
@@ -27,8 +27,8 @@ from protocol.record_batch import BatchHeader
 from protocol.sequence import NO_PRODUCER_EPOCH
 from storage import paths
 from storage.file_system import OsFileSystem, StorageError
-from storage.producer_snapshot import Snapshot, SnapshotError, read_snapshot
-from storage.producer_state import ProducerStates
+from storage.producers.snapshot import Snapshot, SnapshotError, read_snapshot
+from storage.producers.state import ProducerStates
 
 _NO_TIME = 0
 """Replayed entries carry no time of append: the log does not keep it."""

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from broker.broker import Broker
-from broker.config import Address, Config
-from broker.coordination.node_tree import CoordinationError
-from broker.coordination.topic import NewTopic
+from broker.config.loading import Address, Config
 from broker.environment import this_machine
-from broker.listeners import bind_listeners
+from broker.metadata.topic import NewTopic
+from broker.network.listeners import bind_listeners
+from broker.tree.node_tree import CoordinationError
 from storage.file_system import OsFileSystem
 from tests.support.in_process import in_process
 

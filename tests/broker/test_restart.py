@@ -10,15 +10,15 @@ import pytest
 
 from broker.broker import Broker
 from broker.clock import CONFIRMATION_MS
-from broker.config import Address, Config
-from broker.coordination.node_tree import NodeTree
-from broker.coordination.topic import NewTopic
+from broker.config.loading import Address, Config
+from broker.config.topic import to_log_config
 from broker.environment import Environment
-from broker.partition import Partition
-from broker.produce import ACKS_ALL, Stored, Write, produce_batch
+from broker.metadata.topic import NewTopic
+from broker.network.request import Peer, Request
+from broker.partitions.partition import Partition
+from broker.records.produce import ACKS_ALL, Stored, Write, produce_batch
 from broker.replication.peers import TcpPeers
-from broker.request import Peer, Request
-from broker.topic_config import to_log_config
+from broker.tree.node_tree import NodeTree
 from protocol.dedup import Duplicate, Reject, UnknownProducerId
 from protocol.headers import RequestHeader
 from protocol.record_batch import read_header

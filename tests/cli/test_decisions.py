@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from broker.admin.server import AdminServer
-from broker.config_values import Address
-from broker.server import bind, bound_address
+from broker.config.values import Address
+from broker.network.server import bind, bound_address
 from tests.broker.admin.decider import Decider
 from tests.broker.admin.fake_broker import FakeBroker
 from tests.cli.command import Command

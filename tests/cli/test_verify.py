@@ -13,8 +13,8 @@ from protocol.dedup import BatchMetadata, ProducerEntry
 from protocol.record_batch import HEADER_SIZE, leader_stamp, read_header, seal_batch
 from storage import paths
 from storage.file_system import OsFileSystem
-from storage.producer_snapshot import read_snapshot, write_snapshot
-from storage.producer_state import ProducerStates
+from storage.producers.snapshot import read_snapshot, write_snapshot
+from storage.producers.state import ProducerStates
 from tests.cli.command import Command
 from tests.cli.data_directory import append, file_of, fill, make_batch, now_ms, open_directory
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.coordination.topic import NewTopic
 from broker.environment import COORDINATION_FILE
+from broker.metadata.topic import NewTopic
 from protocol.dedup import Duplicate, UnknownProducerId
 from protocol.record_batch import read_header
 from storage import paths

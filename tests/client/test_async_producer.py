@@ -148,7 +148,7 @@ async def test_lost_acknowledgements_do_no_harm(tmp_path: Path) -> None:
     """Answers are swallowed and connections cut; every record is stored once, in order."""
     with LossyProxy(3) as proxy:
         host, _, port = proxy.address.rpartition(":")
-        from broker.config import Address
+        from broker.config.loading import Address
 
         advertised = Address(host, int(port))
         async with in_process(tmp_path, num_partitions=2, advertise=(advertised,)) as running:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.config import Address
+from broker.config.loading import Address
 from client.async_producer import AsyncProducer
 from client.errors import DeliveryError, ProducerError
 from client.producer import Producer

@@ -13,7 +13,7 @@ import math
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 
-from broker.coordination.node_tree import (
+from broker.tree.node_tree import (
     ANY_VERSION,
     Cancel,
     ConnectionLostError,
@@ -26,8 +26,8 @@ from broker.coordination.node_tree import (
     WatchCallback,
     Write,
 )
-from broker.coordination.nodes import Change, Nodes
-from broker.coordination.watches import Watches
+from broker.tree.nodes import Change, Nodes
+from broker.tree.watches import Watches
 
 Rival = Callable[[], Awaitable[object]]
 

@@ -22,7 +22,7 @@ from protocol.records import build_batch, read_records
 from storage.checkpoints import OffsetCheckpoint
 from storage.file_system import StorageError
 from storage.leader_epochs import LeaderEpochs
-from storage.producer_snapshot import SnapshotError, decode_snapshot
+from storage.producers.snapshot import SnapshotError, decode_snapshot
 from tests.fakes.memory_file_system import MemoryFileSystem
 from tests.protocol.sample_batches import CAPTURED_RECORDS
 

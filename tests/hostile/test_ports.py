@@ -11,8 +11,8 @@ from pathlib import Path
 import msgpack
 import pytest
 
-from broker.dispatch import HANDLERS
-from broker.server import most_connections
+from broker.handlers.dispatch import HANDLERS
+from broker.network.server import most_connections
 from tests.hostile.target import (
     API_VERSIONS,
     admin,

@@ -165,7 +165,7 @@ def test_check_passes_exactly_what_reads_for_long(example):
 
 
 def opened(batch: bytes, opening: Opening) -> bool:
-    """Whether the batch is stored, after both steps of `broker/produce.py`."""
+    """Whether the batch is stored, after both steps of `broker/records/produce.py`."""
     header = read_header(batch)
     try:
         if not check_at_once(batch, header, opening):

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from broker.dispatch import HANDLERS
+from broker.handlers.dispatch import HANDLERS
 from protocol import request_walk
 from protocol.errors import DecodeError
 from protocol.request_walk import ELEMENTS_MAX, readable_request

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from broker.coordination.node_data import PartitionState
-from broker.partition import NO_LEADER, Partition
+from broker.metadata.node_data import PartitionState
+from broker.partitions.partition import NO_LEADER, Partition
 from protocol.dedup import ProducerEntry
 from protocol.errors import ErrorCode
 from protocol.record_batch import BatchHeader, read_header

@@ -30,12 +30,12 @@ from typing import Any, Final, Self
 
 from broker.broker import Broker
 from broker.controller.reassignment import reassign
-from broker.coordination.node_data import (
+from broker.metadata.node_data import (
     PartitionState,
     decode_partition_state,
     partition_state_path,
 )
-from broker.coordination.topic import NewTopic
+from broker.metadata.topic import NewTopic
 from protocol.errors import KafkaError
 from storage.paths import HIGH_WATERMARK_CHECKPOINT
 from tests.scenarios import drawing, words

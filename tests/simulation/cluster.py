@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Final, Self
 
-from broker.config import Config
-from broker.coordination.node_tree import CoordinationError
-from broker.coordination.nodes import Change
+from broker.config.loading import Config
 from broker.replication.peers import PeerError
+from broker.tree.node_tree import CoordinationError
+from broker.tree.nodes import Change
 from protocol.errors import KafkaError
 from storage.file_system import CorruptLogError, StorageError
 from tests.fakes.memory_file_system import PowerFailure

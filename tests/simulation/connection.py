@@ -17,10 +17,10 @@ from typing import Any, Final
 import msgpack
 
 from broker.broker import Broker
-from broker.config import Address
+from broker.config.loading import Address
 from broker.native.exchange import Exchange
+from broker.network.request import CloseConnectionError, Peer
 from broker.replication.peers import PeerError
-from broker.request import CloseConnectionError, Peer
 from protocol.native.codec import encode_message
 from tests.simulation.network import Channel, Network
 from tests.simulation.process import Process

@@ -12,7 +12,7 @@ import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from broker.coordination.node_tree import (
+from broker.tree.node_tree import (
     ANY_VERSION,
     Cancel,
     ConnectionLostError,
@@ -26,8 +26,8 @@ from broker.coordination.node_tree import (
     WatchCallback,
     Write,
 )
-from broker.coordination.nodes import Change, Nodes
-from broker.coordination.watches import Watches
+from broker.tree.nodes import Change, Nodes
+from broker.tree.watches import Watches
 from tests.simulation.coordinator import Execute, Session, TreeConnection, TreeServer
 from tests.simulation.network import Network
 from tests.simulation.process import Process

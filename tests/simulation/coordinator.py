@@ -9,7 +9,7 @@ old and watches late, but a write is answered when this server has it too, and w
 to date. And of what that server hears, the last reports may be lost: a session may end as if the client
 had fallen silent up to a quarter of its timeout earlier.
 
-The rules of the nodes are `broker.coordination.nodes`, which its own tests prove.
+The rules of the nodes are `broker.tree.nodes`, which its own tests prove.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from broker.coordination.node_tree import CoordinationError, parent_of
-from broker.coordination.nodes import Change, Nodes
+from broker.tree.node_tree import CoordinationError, parent_of
+from broker.tree.nodes import Change, Nodes
 from tests.simulation.network import Channel, Network
 from tests.simulation.process import Process
 

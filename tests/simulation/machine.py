@@ -14,9 +14,9 @@ from random import Random
 from typing import Final
 
 from broker.broker import Broker
-from broker.config import Address, Config
-from broker.coordination.node_tree import CoordinationError, NodeTree
+from broker.config.loading import Address, Config
 from broker.environment import Environment
+from broker.tree.node_tree import CoordinationError, NodeTree
 from storage.file_system import StorageError
 from tests.fakes.memory_file_system import MemoryFileSystem, keep_all, keep_none
 from tests.simulation.connection import Observer, Service, Services, SimulatedPeers

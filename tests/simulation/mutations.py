@@ -11,16 +11,17 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 from unittest.mock import patch
 
-from broker import partition, produce
-from broker.cluster_member import ClusterMember
+from broker.cluster.member import ClusterMember
 from broker.controller import campaign
-from broker.coordination.node_tree import ANY_VERSION, ROOT, Check
-from broker.coordination.session_guard import SessionGuard
-from broker.partition import Partition
+from broker.partitions import partition
+from broker.partitions.partition import Partition
+from broker.records import produce
 from broker.replication import follower
 from broker.replication.core.gap_patience import GapPatience
 from broker.replication.core.in_sync_replicas import InSyncReplicas
 from broker.replication.isr_changes import IsrChanges
+from broker.tree.node_tree import ANY_VERSION, ROOT, Check
+from broker.tree.session_guard import SessionGuard
 from protocol import dedup
 from storage import log
 from storage.log import Log

@@ -12,10 +12,10 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, Final, Self
 
-from broker.config import LogFlush
-from broker.coordination.nodes import Change
+from broker.config.loading import LogFlush
 from broker.handlers import delete_records
-from broker.partition import Partition
+from broker.partitions.partition import Partition
+from broker.tree.nodes import Change
 from tests.simulation.checkers import settled
 from tests.simulation.clients import REQUEST_TIMEOUT_S, Client, error_code
 from tests.simulation.cluster import Cluster, Topic

@@ -19,8 +19,8 @@ from storage.file_system import FileSystem
 from storage.log import Appended, Log
 from storage.log_config import LogConfig
 from storage.log_directory import LogDirectory
-from storage.producer_snapshot import encode_snapshot
-from storage.producer_state import ProducerStates
+from storage.producers.snapshot import encode_snapshot
+from storage.producers.state import ProducerStates
 from tests.fakes.memory_file_system import MemoryFileSystem
 
 CONFIG = LogConfig(segment_bytes=900, index_interval_bytes=200, retention_ms=-1, window=3)

@@ -21,7 +21,8 @@ from storage.log_config import LogConfig
 from storage.log_directory import LogDirectory
 from storage.segment import Segment
 from tests.fakes.memory_file_system import MemoryFileSystem
-from tests.storage import test_checkpoints, test_leader_epochs, test_producer_snapshot
+from tests.storage import test_checkpoints, test_leader_epochs
+from tests.storage.producers import test_snapshot as test_producer_snapshot
 
 FORMATS = Path(__file__).parents[2] / "docs" / "formats"
 DATA_DIR = "/data"

@@ -11,7 +11,7 @@ from storage import log
 from storage.file_system import OsFileSystem, StorageError
 from storage.log import Log
 from storage.pending_flush import PendingFlush
-from storage.producer_snapshot import read_snapshot
+from storage.producers.snapshot import read_snapshot
 from tests.fakes.memory_file_system import MemoryFileSystem, keep_none
 from tests.storage.log_workload import read_all
 from tests.storage.one_log import DIRECTORY, NOW_MS, SMALL, OneLog

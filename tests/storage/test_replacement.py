@@ -15,8 +15,8 @@ from protocol.record_batch import read_header
 from storage.file_system import CorruptLogError, OsFileSystem, StorageError
 from storage.log import Log
 from storage.log_directory import LogDirectory
-from storage.producer_snapshot import SnapshotError, encode_snapshot
-from storage.producer_state import ProducerStates
+from storage.producers.snapshot import SnapshotError, encode_snapshot
+from storage.producers.state import ProducerStates
 from tests.fakes.memory_file_system import (
     MemoryFileSystem,
     PowerFailure,

@@ -21,7 +21,7 @@ def _fail(*_: object) -> NoReturn:
 
 
 def _break_handlers() -> None:
-    import broker.dispatch
+    import broker.handlers.dispatch
 
     key = describe_cluster.API.key
     handlers: Any = broker.dispatch.HANDLERS

@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from broker.broker import Broker
-from broker.config import Address, Config
-from broker.dispatch import KafkaDispatcher
+from broker.config.listener_names import NATIVE
+from broker.config.loading import Address, Config
 from broker.environment import Environment, this_machine
-from broker.listener_names import NATIVE
-from broker.listeners import bind_listeners
+from broker.handlers.dispatch import KafkaDispatcher
 from broker.native.dispatch import NativeDispatcher
-from broker.open_connections import OpenConnections
-from broker.server import Server
+from broker.network.listeners import bind_listeners
+from broker.network.open_connections import OpenConnections
+from broker.network.server import Server
 from tests.support.sync_guard import SyncGuard
 
 _ANY_PORT = Address("127.0.0.1", 0)

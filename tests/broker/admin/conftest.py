@@ -9,8 +9,8 @@ import pytest
 
 from broker.admin.server import AdminServer
 from broker.admin.view import BrokerView
-from broker.config_values import Address
-from broker.server import bind, bound_address
+from broker.config.values import Address
+from broker.network.server import bind, bound_address
 from tests.broker.admin.admin_client import AdminClient
 from tests.broker.admin.fake_broker import FakeBroker
 from tests.support.in_process import Running

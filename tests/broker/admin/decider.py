@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.decision_events import FaultedBatch, FaultHit
-from broker.request import Peer, Request
+from broker.decisions.events import FaultedBatch, FaultHit
+from broker.network.request import Peer, Request
 from protocol.dedup import Reject
 from protocol.errors import ErrorCode
 from protocol.headers import RequestHeader

@@ -6,12 +6,12 @@ import uuid
 from dataclasses import dataclass, field
 
 from broker.clock import Clock
-from broker.config import Config
-from broker.decisions import Decisions
-from broker.memory_budget import MemoryBudget
+from broker.config.loading import Config
+from broker.decisions.decisions import Decisions
 from broker.metrics import Metrics
-from broker.unsent_answers import UNSENT_BYTES_MAX, UnsentAnswers
-from storage.producer_state import ProducerStates
+from broker.network.memory_budget import MemoryBudget
+from broker.network.unsent_answers import UNSENT_BYTES_MAX, UnsentAnswers
+from storage.producers.state import ProducerStates
 from storage.scrub import Damage
 from storage.strays import Stray
 

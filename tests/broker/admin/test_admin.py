@@ -11,8 +11,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from broker.admin.server import AdminServer
-from broker.config_values import Address
-from broker.server import bind, bound_address
+from broker.config.values import Address
+from broker.network.server import bind, bound_address
 from protocol.dedup import BatchMetadata, ProducerEntry
 from storage.directory_checkpoints import PartitionOffsets
 from storage.scrub import Damage

@@ -12,7 +12,7 @@ import aiohttp
 import pytest
 
 from broker.admin import decisions as pages
-from broker.decision_stream import DecisionStream
+from broker.decisions.stream import DecisionStream
 from protocol.dedup import BatchMetadata, ProducerEntry
 from tests.broker.admin.admin_client import AdminClient
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from broker.admin.guard import SAFE_HEADERS, own_names
-from broker.config import Config
-from broker.config_values import Address
+from broker.config.loading import Config
+from broker.config.values import Address
 from tests.broker.admin.raw_http import Answer, ask, ask_lines
 from tests.support.in_process import Running
 

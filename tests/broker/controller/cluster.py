@@ -13,9 +13,10 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
+from broker.cluster.withdrawal import withdraw
 from broker.controller.controller import Controller
-from broker.coordination.live_brokers import LiveBrokers
-from broker.coordination.node_data import (
+from broker.metadata.live_brokers import LiveBrokers
+from broker.metadata.node_data import (
     CONTROLLER_EPOCH,
     NO_LEADER,
     TOPICS,
@@ -24,17 +25,16 @@ from broker.coordination.node_data import (
     decode_topic,
     partition_state_path,
 )
-from broker.coordination.node_tree import CoordinationError, Node, SessionState
-from broker.coordination.nodes import Change
-from broker.coordination.registration import (
+from broker.metadata.registration import (
     BrokerInfo,
     Endpoint,
     register_broker,
     update_registration,
 )
-from broker.coordination.topic import NewTopic, StateChange, Topic
-from broker.coordination.topic_registry import TopicRegistry
-from broker.coordination.withdrawal import withdraw
+from broker.metadata.topic import NewTopic, StateChange, Topic
+from broker.metadata.topic_registry import TopicRegistry
+from broker.tree.node_tree import CoordinationError, Node, SessionState
+from broker.tree.nodes import Change
 from tests.fakes.memory_node_tree import MemoryNodeTree, MemoryTree
 from tests.simulation.virtual_loop import START_S, VirtualLoop
 

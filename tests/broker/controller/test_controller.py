@@ -11,7 +11,7 @@ import pytest
 from broker.controller.election_requests import ask
 from broker.controller.elections import ElectionType
 from broker.controller.reassignment import origin_of, reassign
-from broker.coordination.node_data import (
+from broker.metadata.node_data import (
     CONTROLLER,
     CONTROLLER_EPOCH,
     NO_LEADER,
@@ -22,7 +22,7 @@ from broker.coordination.node_data import (
     partition_state_path,
     topic_path,
 )
-from broker.coordination.node_tree import Create, Delete, Write
+from broker.tree.node_tree import Create, Delete, Write
 from tests.broker.controller.cluster import Cluster, SteppedTree, play, settle
 
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from broker.controller.election_requests import ask
 from broker.controller.elections import ElectionType
 from broker.controller.reassignment import reassign, still_as_decided
-from broker.coordination.node_data import CONTROLLER
-from broker.coordination.node_tree import CoordinationError, Delete, SessionState
+from broker.metadata.node_data import CONTROLLER
+from broker.tree.node_tree import CoordinationError, Delete, SessionState
 from protocol.errors import KafkaError
 from tests.broker.controller.cluster import Cluster, Member, play, settle
 

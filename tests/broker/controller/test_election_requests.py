@@ -11,8 +11,8 @@ from broker.controller.election_requests import (
     read_asked,
 )
 from broker.controller.elections import ElectionType
-from broker.coordination.node_data import PREFERRED_REPLICA_ELECTION, NodeDataError
-from broker.coordination.node_tree import BadVersionError
+from broker.metadata.node_data import PREFERRED_REPLICA_ELECTION, NodeDataError
+from broker.tree.node_tree import BadVersionError
 from tests.fakes.memory_node_tree import MemoryNodeTree, MemoryTree
 
 PREFERRED, UNCLEAN = ElectionType.PREFERRED, ElectionType.UNCLEAN

@@ -17,8 +17,8 @@ from broker.controller.elections import (
     is_unclean,
     unseat,
 )
-from broker.coordination.node_data import NO_LEADER, PartitionState
-from broker.coordination.topic import StateChange, Topic
+from broker.metadata.node_data import NO_LEADER, PartitionState
+from broker.metadata.topic import StateChange, Topic
 from tests.broker.controller.topics import state, topic
 
 BROKERS = (1, 2, 3, 4)

@@ -16,8 +16,8 @@ from broker.controller.reassignment import (
     reassign,
     target_of,
 )
-from broker.coordination.node_data import NO_LEADER, PartitionState, Reassignment
-from broker.coordination.topic import Topic
+from broker.metadata.node_data import NO_LEADER, PartitionState, Reassignment
+from broker.metadata.topic import Topic
 from tests.broker.controller.topics import state, topic
 
 BROKERS = (1, 2, 3, 4, 5)

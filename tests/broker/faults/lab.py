@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from broker.decision_events import FaultHit
+from broker.decisions.events import FaultHit
 from broker.faults.rule import read_rules
 from tests.support.in_process import Running
 from tests.support.raw_batches import plain_batch

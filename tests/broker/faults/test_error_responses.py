@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from broker.dispatch import HANDLERS
 from broker.faults.error_responses import BUILDERS
+from broker.handlers.dispatch import HANDLERS
 from tests.broker.faults.lab import TOPIC, Lab
 from tests.support.kio_requests import smallest_request
 from tests.support.raw_client import RawConnection, decode_whole, message, nested

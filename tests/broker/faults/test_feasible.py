@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from broker.config import Config
+from broker.config.loading import Config
 from broker.faults.feasible import check_feasible
 from broker.faults.fields import RuleError
 from broker.faults.rule import read_rules

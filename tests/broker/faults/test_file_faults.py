@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from broker.config import LogFlush
+from broker.config.loading import LogFlush
 from broker.faults.file_faults import FileFaults
 from broker.faults.file_system import FaultyFileSystem
 from broker.faults.rule import Rule, read_rules

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from broker.config_values import Address
+from broker.config.values import Address
 from broker.faults.peers import FaultyPeers
 from broker.replication.peers import PeerError
 from tests.broker.faults.lab import Lab

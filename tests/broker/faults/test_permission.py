@@ -8,7 +8,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from broker.config import load_config
+from broker.config.loading import load_config
 from broker.faults.permission import refusal
 from broker.serve import EXIT_BAD_CONFIGURATION, main
 from tests.broker.admin.raw_http import ask

@@ -7,8 +7,8 @@ import contextlib
 
 import pytest
 
-from broker.dispatch import KafkaDispatcher
 from broker.faults.dispatcher import FaultyDispatcher
+from broker.handlers.dispatch import KafkaDispatcher
 from tests.broker.faults.lab import TOPIC, Lab, answered, batch, produce, send
 from tests.support.raw_client import ConnectionEndedError, RawConnection
 from tests.support.raw_produce import decode_produce

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.dispatch import HANDLERS
 from broker.faults import served
 from broker.faults.action import TYPES, Action
 from broker.faults.error_responses import BUILDERS
@@ -17,6 +16,7 @@ from broker.faults.fields import RuleError
 from broker.faults.match import Match
 from broker.faults.rule import RuleText, read_rules
 from broker.faults.schedule import Schedule
+from broker.handlers.dispatch import HANDLERS
 from broker.native.exchange import HANDLERS as NATIVE_HANDLERS
 from protocol.errors import ErrorCode
 

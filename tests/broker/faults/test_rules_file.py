@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.config import Config, ConfigError
+from broker.config.loading import Config, ConfigError
 from broker.faults.rules_file import read_rules_file
 from broker.serve import EXIT_BAD_CONFIGURATION, main
 

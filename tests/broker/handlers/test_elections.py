@@ -14,10 +14,10 @@ import pytest
 from broker.controller.controller import Controller
 from broker.controller.election_requests import read_asked
 from broker.controller.elections import ElectionType
-from broker.coordination.live_brokers import LiveBrokers
-from broker.coordination.node_data import NO_LEADER, broker_path
-from broker.coordination.registration import BrokerInfo, Endpoint, encode_broker
-from broker.coordination.topic import StateChange
+from broker.metadata.live_brokers import LiveBrokers
+from broker.metadata.node_data import NO_LEADER, broker_path
+from broker.metadata.registration import BrokerInfo, Endpoint, encode_broker
+from broker.metadata.topic import StateChange
 from protocol.errors import ErrorCode
 from tests.support.in_process import Running
 from tests.support.raw_client import RawConnection, create_topic, nested

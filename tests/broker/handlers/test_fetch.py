@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from broker.handlers.fetch import BYTES_MAX
-from broker.unsent_answers import UNSENT_BYTES_MAX
+from broker.network.unsent_answers import UNSENT_BYTES_MAX
 from tests.support.in_process import Running, in_process
 from tests.support.raw_batches import plain_batch, split_log
 from tests.support.raw_client import RawConnection, create_topic, nested, topic_id
@@ -154,7 +154,7 @@ async def test_a_wide_fetch_misses_nothing_between_its_turns(
     running: Running, kafka: RawConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What comes to a partition after it was read, and before the last one is, ends the wait."""
-    for where in ("broker.handlers.fetch", "broker.turns"):
+    for where in ("broker.handlers.fetch", "broker.handlers.turns"):
         monkeypatch.setattr(f"{where}.ROWS_PER_TURN", 1)
     first = running.broker.partitions["t", 0]
     notify_of_data, looks = first.notify_of_data, asyncio.Queue[None]()

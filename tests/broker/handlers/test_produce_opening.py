@@ -41,7 +41,7 @@ def sizes_and_batches() -> list[bytes]:
 @pytest.fixture
 def held_thread(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     """Opening in the thread waits for this event."""
-    from broker import produce
+    from broker.records import produce
 
     may_go_on = threading.Event()
     check = produce.check_all

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from broker.coordination.node_data import Reassignment
+from broker.metadata.node_data import Reassignment
 from protocol.errors import ErrorCode
 from tests.broker.handlers.test_elections import add_broker, controlled, set_state
 from tests.support.in_process import Running

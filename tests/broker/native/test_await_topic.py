@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from broker.coordination.node_data import NO_LEADER, PartitionState
-from broker.coordination.topic import Topic
-from broker.coordination.topic_view import TopicView
+from broker.metadata.node_data import NO_LEADER, PartitionState
+from broker.metadata.topic import Topic
+from broker.metadata.topic_view import TopicView
 from broker.native import await_topic
-from broker.request import Peer
+from broker.network.request import Peer
 from protocol.errors import ErrorCode, KafkaError
 from protocol.native.replication import AwaitTopic
 

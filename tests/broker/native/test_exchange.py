@@ -12,7 +12,7 @@ from typing import Any
 import msgpack
 import pytest
 
-from broker.config import LogFlush
+from broker.config.loading import LogFlush
 from protocol.errors import ErrorCode
 from protocol.record_batch import TRANSACTIONAL_BIT
 from tests.support.in_process import Running, in_process

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from broker.producer_ids import PATH, ProducerIdBlock, ProducerIds
+from broker.metadata.producer_ids import PATH, ProducerIdBlock, ProducerIds
 from protocol.errors import ErrorCode
 from protocol.leases import LEASE_MARGIN_MS, LEASED_ID_END, LEASED_ID_MIN, is_leased
 from tests.fakes.memory_node_tree import MemoryNodeTree, MemoryTree

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.native.replica_fetch import ReplicaFetches
-from broker.partition import ReplicaRead
-from broker.request import Peer
+from broker.network.request import Peer
+from broker.partitions.partition import ReplicaRead
 from protocol.errors import ErrorCode, KafkaError
 from protocol.native.replication import (
     ReplicaFetch,

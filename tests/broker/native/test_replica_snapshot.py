@@ -11,7 +11,7 @@ import pytest
 
 from broker.native import replica_snapshot
 from broker.native.replica_snapshot import PIECE_BYTES_MAX
-from broker.request import Peer
+from broker.network.request import Peer
 from protocol.errors import ErrorCode, KafkaError
 from protocol.native.replication import (
     NEWEST_SNAPSHOT,

@@ -10,19 +10,19 @@ from typing import Any
 
 import pytest
 
-from broker.config import Address, Config, LogFlush
-from broker.coordination.node_data import PartitionState
+from broker.config.loading import Address, Config, LogFlush
+from broker.config.topic import TopicConfig
+from broker.metadata.node_data import PartitionState
 from broker.metrics import Metrics
-from broker.partition import Partition, ProduceRules
+from broker.partitions.partition import Partition, ProduceRules
 from broker.replication.fetcher import Fetcher, FetcherContext
 from broker.replication.follower import Follower
 from broker.replication.peers import PeerError
-from broker.topic_config import TopicConfig
 from protocol.errors import ErrorCode, KafkaError
 from protocol.record_batch import read_header
-from storage.producer_snapshot import encode_snapshot
-from storage.producer_state import ProducerStates
-from tests.broker.fake_membership import FakeMembership
+from storage.producers.snapshot import encode_snapshot
+from storage.producers.state import ProducerStates
+from tests.broker.cluster.fake_membership import FakeMembership
 from tests.fakes.memory_node_tree import turns
 from tests.storage.log_workload import make_batch
 from tests.storage.one_log import NOW_MS, OneLog

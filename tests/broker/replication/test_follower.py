@@ -6,16 +6,16 @@ import uuid
 
 import pytest
 
-from broker.config import Config
-from broker.coordination.node_data import PartitionState
+from broker.config.loading import Config
+from broker.config.topic import TopicConfig
+from broker.metadata.node_data import PartitionState
 from broker.metrics import Metrics
-from broker.partition import Partition, ProduceRules
+from broker.partitions.partition import Partition, ProduceRules
 from broker.replication.follower import Follower
-from broker.topic_config import TopicConfig
 from protocol.errors import DecodeError, ErrorCode
 from protocol.native.replication import ReplicaFetched
-from storage.producer_snapshot import encode_snapshot
-from tests.broker.fake_membership import FakeMembership
+from storage.producers.snapshot import encode_snapshot
+from tests.broker.cluster.fake_membership import FakeMembership
 from tests.storage.one_log import NOW_MS, OneLog
 
 LEADER = 2

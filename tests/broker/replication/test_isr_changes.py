@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from broker.coordination.node_data import PartitionState, Reassignment
-from broker.coordination.topic import StateChange, Topic
+from broker.metadata.node_data import PartitionState, Reassignment
+from broker.metadata.topic import StateChange, Topic
 from broker.metrics import Metrics
 from broker.replication.core.in_sync_replicas import InSyncReplicas
 from broker.replication.isr_changes import IsrChanges

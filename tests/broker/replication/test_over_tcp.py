@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from broker.config import Config
-from broker.coordination.topic import NewTopic
+from broker.config.loading import Config
 from broker.environment import Environment, this_machine
+from broker.metadata.topic import NewTopic
 from tests.fakes.memory_node_tree import MemoryNodeTree, MemoryTree
 from tests.support.in_process import Running, in_process
 from tests.support.native_client import NativeConnection

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.config import Address
+from broker.config.loading import Address
 from broker.replication.peers import PeerError, TcpPeers
 from protocol.framing import frame_length
 from tests.support.scripted_peer import SUCCESS, ScriptedPeer, answer, framed, scripted_peer

@@ -10,7 +10,7 @@ from typing import Any
 import msgpack
 import pytest
 
-from broker.config import Address
+from broker.config.loading import Address
 from broker.replication.name_lookups import NameLookups
 from broker.replication.peer_connection import PeerConnection, PeerError
 from tests.simulation.virtual_loop import VirtualLoop

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from types import NoneType
 from typing import Any
 
-from broker.dispatch import HANDLERS
+from broker.handlers.dispatch import HANDLERS
 from protocol.registry import Api
 from tests.hostile.fuzz.values import Values, mutated
 from tests.hostile.target import header

@@ -11,7 +11,7 @@ from tests.simulation.checkers.logs import ReplicaLog, read_log
 from tests.simulation.observations import Spot
 
 if TYPE_CHECKING:
-    from broker.partition import Partition
+    from broker.partitions.partition import Partition
     from tests.simulation.cluster import Cluster
 
 

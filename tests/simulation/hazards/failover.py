@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from broker.cluster_member import ClusterMember
-from broker.config import LogFlush
+from broker.cluster.member import ClusterMember
+from broker.config.loading import LogFlush
 from broker.replication.isr_changes import IsrChanges
 from protocol.errors import ErrorCode
 from tests.simulation.machine import Machine

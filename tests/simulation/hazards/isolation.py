@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from broker.config import LogFlush
+from broker.config.loading import LogFlush
 from protocol.errors import ErrorCode
 from tests.simulation.network import CALM
 from tests.simulation.stage import COORDINATOR, Stage

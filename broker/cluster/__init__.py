@@ -1,0 +1,1 @@
+"""Membership: how a broker joins, follows and leaves its cluster."""

@@ -1,0 +1,78 @@
+"""`echoless coordinator catch-up`: brings an old copy of the coordinator's data up to a data directory.
+
+Opens both as a broker does, and serves nothing. Called by the command; the rules are in
+`coordination/old_copy.py`.
+"""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING
+
+from broker.config.loading import Config
+from broker.config.topic import to_log_config
+from broker.environment import this_machine
+from broker.metadata.cluster_id import read_or_create_cluster_id
+from broker.metadata.old_copy import catch_up
+from broker.metadata.topic_registry import TopicRegistry
+from broker.tree.node_tree import CoordinationError, NodeTree
+from storage.log_directory import LogDirectory
+from storage.meta_properties import read_broker_id
+
+if TYPE_CHECKING:
+    from broker.environment import Environment
+    from storage.log_config import LogConfig
+
+
+async def catch_up_coordinator(
+    data_dir: str, coordinator: str, environment: Environment | None = None
+) -> list[str]:
+    """Returns a line for each change. Raises `StorageError`, `CoordinationError`."""
+    world = environment or this_machine()
+    broker_id = read_broker_id(world.file_system, data_dir)
+    config = Config(data_dir=data_dir, coordinator=coordinator, broker_id=broker_id)
+    logs = LogDirectory.claim(data_dir, broker_id=broker_id, fs=world.file_system)
+    try:
+        tree = await world.open_tree(config)
+    except BaseException:
+        logs.release()
+        raise
+    try:
+        return await _catch_up(world, config, tree, logs)
+    finally:
+        await tree.close()
+
+
+async def _catch_up(
+    world: Environment, config: Config, tree: NodeTree, logs: LogDirectory
+) -> list[str]:
+    try:
+        await _check_cluster(tree, logs)
+        registry = TopicRegistry(tree, rng=world.rng, new_uuid=world.new_uuid)
+        await registry.load()
+    except BaseException:
+        logs.release()
+        raise
+
+    def config_for(topic: str) -> LogConfig:
+        known = registry.topics.get(topic)
+        return to_log_config(config, {} if known is None else known.config)
+
+    last = logs.last_clock()
+    now_ms = world.now_ms() if last is None else last.steady_ms
+    logs.open_logs(now_ms, config_for, is_committed=True)  # it cuts no more than a broker would
+    try:
+        return await catch_up(tree, registry, logs)
+    finally:
+        logs.close(logs.high_watermarks)
+
+
+async def _check_cluster(tree: NodeTree, logs: LogDirectory) -> None:
+    def unknown() -> uuid.UUID:
+        raise CoordinationError("the coordinator knows no cluster: bring its data back")
+
+    cluster_id = await read_or_create_cluster_id(tree, unknown)
+    if cluster_id != logs.cluster_id:
+        raise CoordinationError(
+            f"{logs.path} belongs to cluster {logs.cluster_id}, the coordinator to {cluster_id}"
+        )

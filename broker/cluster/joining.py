@@ -1,0 +1,102 @@
+"""How the member of a cluster registers, and what it gives up before.
+
+1. Wait until the session of an earlier life of this broker has ended.
+2. With an empty disk: refuse where this broker is the last replica in sync.
+3. Withdraw from what that life led (`coordination/withdrawal.py`), and from the in-sync replicas where
+   the end of a log may be lost. With an empty disk refuse again: it may have become the last one.
+4. Register. From here on the controller may give roles.
+
+A crash after any step: the next start begins again, and finds less to give up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from broker.cluster.withdrawal import withdraw
+from broker.config.loading import Config
+from broker.metadata.old_copy import check_leader_epochs
+from broker.metadata.registration import BrokerInfo, await_departure, register_broker
+from broker.metadata.topic_registry import TopicRegistry
+from broker.tree.node_tree import (
+    ConnectionLostError,
+    CoordinationError,
+    NodeTree,
+    SessionState,
+)
+from storage.log_directory import LogDirectory
+
+OLD_SESSION_MARGIN_S: Final = 2.0
+"""ZooKeeper ends sessions a tick or two late."""
+_NAMES_MAX: Final = 5
+
+
+class Joining:
+    """The registrations of one process, one per session."""
+
+    def __init__(
+        self,
+        config: Config,
+        tree: NodeTree,
+        registry: TopicRegistry,
+        logs: LogDirectory,
+        *,
+        tail_is_safe: bool,
+        is_new_directory: bool,
+    ) -> None:
+        """`tail_is_safe`: no power failure can have taken anything from these logs."""
+        self.unsafe_tails: dict[str, None] = {}
+        """Names of the partitions of which nobody else was in sync when the tail was lost."""
+        self._config = config
+        self._tree = tree
+        self._registry = registry
+        self._logs = logs
+        self._tail_is_safe = tail_is_safe and not is_new_directory
+        """All that this broker ever had in its logs is still there."""
+        self._is_new_directory = is_new_directory
+
+    async def register(self, info: BrokerInfo) -> int:
+        """The broker epoch: which life of this broker is registered now.
+
+        Raises `BrokerIdInUseError`, `CoordinationError`.
+        """
+        wait_s = self._tree.session_timeout_s + OLD_SESSION_MARGIN_S
+        await await_departure(self._tree, info.broker_id, wait_s=wait_s)
+        await self._registry.load()
+        check_leader_epochs(self._registry.topics, self._logs)
+        if self._is_new_directory:
+            self._check_nothing_is_lost(info.broker_id)
+        await withdraw(self._registry, info.broker_id, tail_is_safe=self._tail_is_safe)
+        if self._is_new_directory:
+            self._check_nothing_is_lost(info.broker_id)
+        if not self._tail_is_safe:
+            self.unsafe_tails = dict.fromkeys(self._last_in_sync(info.broker_id))
+        broker_epoch = self._tree.session_id
+        await register_broker(self._tree, info)
+        if self._tree.session_id != broker_epoch or self._tree.session_state is SessionState.LOST:
+            raise ConnectionLostError("the session ended while it was registered")
+        # The next session is one of the same process, with the same logs.
+        self._tail_is_safe, self._is_new_directory = True, False
+        return broker_epoch
+
+    def _last_in_sync(self, broker_id: int) -> Iterator[str]:
+        """Names of the partitions of which only this broker is in sync."""
+        for topic in self._registry.topics.values():
+            for index, state in topic.states.items():
+                if state.isr == (broker_id,):
+                    yield f"{topic.name}-{index}"
+
+    def _check_nothing_is_lost(self, broker_id: int) -> None:
+        """An empty log must not be elected: all other replicas would be cut to nothing.
+
+        Raises `CoordinationError`.
+        """
+        names = list(self._last_in_sync(broker_id))
+        if names:
+            raise CoordinationError(
+                f"data_dir {self._config.data_dir} is new, but broker {broker_id} is the last "
+                f"replica in sync of {', '.join(names[:_NAMES_MAX])} ({len(names)} in all): bring its "
+                f"data back; or give its records up, by an unclean election of another replica "
+                f"(echoless topics elect-leaders --unclean) or by deleting these topics"
+            )

@@ -1,0 +1,135 @@
+"""This broker's place in its cluster, as the rest of the broker sees it.
+
+`StandAlone` is a broker with the embedded coordinator: it leads whatever it holds.
+`member.py` has the member of a cluster, with ZooKeeper, a controller and replication.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Protocol
+
+from broker.metadata.registration import BrokerInfo, register_broker
+from broker.tree.node_tree import SessionState
+
+if TYPE_CHECKING:
+    from broker.metadata.topic import Topic
+    from broker.metadata.topic_registry import TopicRegistry
+    from broker.partitions.partition import Partition
+    from broker.tree.node_tree import Cancel, NodeTree
+
+
+class Membership(Protocol):
+    """What partitions and handlers ask about the cluster."""
+
+    @property
+    def is_proved(self) -> bool:
+        """Whether the cluster surely still counts on this broker; a leader acts only then."""
+
+    @property
+    def takes_records(self) -> bool:
+        """Whether records may still be appended here: not while others are about to take over."""
+
+    @property
+    def controller_id(self) -> int:
+        """-1 while there is none."""
+
+    @property
+    def brokers(self) -> Mapping[int, BrokerInfo]:
+        """Those that are registered, by ascending id."""
+
+    @property
+    def brokers_for_clients(self) -> Mapping[int, BrokerInfo]:
+        """Those that a client may ask, by ascending id: never without this broker."""
+
+    def registered_epoch(self, broker_id: int) -> int | None:
+        """Which life of the broker is registered; None: it is not, or it is about to leave."""
+
+    def role_changed(self, partition: Partition) -> None:
+        """The partition has another leader, or another life of it."""
+
+    def isr_may_change(self, partition: Partition) -> None:
+        """A follower of a partition led here has made progress."""
+
+    def forget(self, partition: Partition) -> None:
+        """The partition is being deleted here."""
+
+    async def join(self, info: BrokerInfo) -> None:
+        """Registers this broker and takes up its roles. Raises `CoordinationError`."""
+
+    async def topic_created(self, topic: Topic) -> None:
+        """Returns when every broker knows the topic, or after a while."""
+
+    def storage_failed(self) -> None:
+        """The disk has failed: others have to lead what this broker led."""
+
+    async def hand_over(self, within_s: float) -> None:
+        """Returns when others lead what this broker led, or when the time is up."""
+
+    async def leave(self) -> None:
+        """Ends everything that `join` began."""
+
+
+class StandAlone:
+    """The one broker of its cluster."""
+
+    is_proved = True
+    """Nobody else can take its place."""
+    takes_records = True
+
+    def __init__(self, tree: NodeTree, registry: TopicRegistry, broker_id: int) -> None:
+        self.brokers: dict[int, BrokerInfo] = {}
+        self._tree = tree
+        self._registry = registry
+        self._broker_id = broker_id
+        self._forget_session: Cancel | None = None
+
+    @property
+    def controller_id(self) -> int:
+        return self._broker_id
+
+    @property
+    def brokers_for_clients(self) -> Mapping[int, BrokerInfo]:
+        return self.brokers
+
+    def on_session_lost(self, callback: Callable[[], None]) -> None:
+        """Calls back once when the session ends, unless `leave` was first."""
+
+        def look(state: SessionState) -> None:
+            if state is SessionState.LOST:
+                callback()
+
+        self._forget_session = self._tree.on_session(look)
+
+    def registered_epoch(self, broker_id: int) -> int | None:
+        """There is no other broker whose fetches could count."""
+        return 0 if broker_id in self.brokers else None
+
+    def role_changed(self, partition: Partition) -> None:
+        """There is nobody to follow."""
+
+    def isr_may_change(self, partition: Partition) -> None:
+        """There are no followers."""
+
+    def forget(self, partition: Partition) -> None:
+        """There is nothing to forget."""
+
+    async def join(self, info: BrokerInfo) -> None:
+        """Leads all partitions, each in a new epoch. Raises `CoordinationError`."""
+        await register_broker(self._tree, info)
+        self.brokers = {self._broker_id: info}
+        await self._registry.claim_leadership(self._broker_id)
+
+    async def topic_created(self, topic: Topic) -> None:
+        """It is known here already."""
+
+    def storage_failed(self) -> None:
+        """Clients are told, until a restart."""
+
+    async def hand_over(self, within_s: float) -> None:
+        """There is nobody to lead instead."""
+
+    async def leave(self) -> None:
+        """The session ends with the tree."""
+        if self._forget_session is not None:
+            self._forget_session()

@@ -1,0 +1,67 @@
+"""What a broker gives up before it registers: all that was promised in its earlier life.
+
+A broker that comes back may have lost the end of its logs. While a state names it as the leader or as
+in sync, it could be elected with less than was acknowledged. So it withdraws first: it leads nothing,
+and it is in sync only where nobody else is, or where it surely has all that it had. Every write is
+conditional; whoever changes a state meanwhile (the controller) wins or loses, never both.
+
+A leader may just be taking the earlier life into the ISR: its write was decided on, and lands late. So
+where the tail may be lost every state of a replica here is written, if only over itself: the version
+that the leader's write depends on is gone then.
+
+Invariant: a broker that registers leads nothing, and is in sync only where it is the last one or has
+all that it had.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Final
+
+from broker.metadata.node_data import NO_LEADER, PartitionState
+from broker.metadata.topic import StateChange, Topic
+from broker.metadata.topic_registry import TopicRegistry
+from broker.tree.node_tree import MultiFailedError
+
+LOST_RACES_MAX: Final = 100
+"""Before the start is given up; each one means that somebody else has made a change."""
+
+
+async def withdraw(registry: TopicRegistry, broker_id: int, *, tail_is_safe: bool) -> None:
+    """Takes the broker out of all leaderships, and out of the ISRs unless its `tail_is_safe`.
+
+    Then nobody brings its earlier life back into an ISR by a write that is decided on already.
+    For a broker that has no roles, with the registry loaded. Raises `ConnectionLostError`, and
+    `MultiFailedError` after very many lost races.
+    """
+    for _ in range(LOST_RACES_MAX):
+        try:
+            changes = list(_changes(registry.topics, broker_id, tail_is_safe=tail_is_safe))
+            await registry.change_states(changes)
+        except MultiFailedError:
+            continue
+        return
+    await registry.change_states(
+        list(_changes(registry.topics, broker_id, tail_is_safe=tail_is_safe))
+    )
+
+
+def _changes(
+    topics: Mapping[str, Topic], broker_id: int, *, tail_is_safe: bool
+) -> Iterator[StateChange]:
+    for topic in topics.values():
+        for partition, before in topic.states.items():
+            after = withdrawn(before, broker_id, tail_is_safe=tail_is_safe)
+            is_replica = broker_id in topic.assignment.get(partition, ())
+            if after != before or (is_replica and not tail_is_safe):
+                yield StateChange(topic.name, partition, before, after)
+
+
+def withdrawn(state: PartitionState, broker_id: int, *, tail_is_safe: bool) -> PartitionState:
+    """The state without the broker as leader, and without it in the ISR unless it is the last one."""
+    others = tuple(replica for replica in state.isr if replica != broker_id)
+    isr = state.isr if tail_is_safe or not others else others
+    if state.leader != broker_id:
+        return replace(state, isr=isr)
+    return replace(state, leader=NO_LEADER, leader_epoch=state.leader_epoch + 1, isr=isr)

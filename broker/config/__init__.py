@@ -1,0 +1,1 @@
+"""Configuration: names, values, where they come from, and what topics may override."""

@@ -1,0 +1,183 @@
+"""Reading the broker's configuration: where each value comes from, and what is wrong with it.
+
+Precedence: flag, environment (`ECHOLESS_<NAME>`), configuration file (TOML), default. `--set
+NAME=VALUE` is a flag for the names that have none of their own. A name that does not exist or a
+value that does not fit is a `ConfigError` of one line, which `serve` prints before it exits with 2.
+
+Read before the ready line, so nothing slow is imported here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NoReturn
+
+from broker.config.names import Config, LogFlush, LogFormat, LogLevel, Setting, settings
+from broker.config.values import Address, canonical
+
+__all__ = ["Address", "Config", "ConfigError", "LogFlush", "LogFormat", "LogLevel", "load_config"]
+
+ENVIRONMENT_PREFIX: Final = "ECHOLESS_"
+_NOT_OPTIONS = re.compile(r"CONFIG|BOOTSTRAP_SERVER|ADMIN|(\w+_)?(SERVICE_(HOST|PORT)|PORT)(_\w+)?")
+"""Variables with our prefix that are no options: the command line's own, and those that Kubernetes
+sets for a service called echoless (`ECHOLESS_SERVICE_HOST`, `ECHOLESS_PORT_9092_TCP`)."""
+
+
+class ConfigError(Exception):
+    """The configuration cannot be used. The message is one line: the option, and what it takes."""
+
+
+def load_config(argv: Sequence[str], environ: Mapping[str, str]) -> Config:
+    """The configuration from the arguments of `serve`, the environment and the file they name.
+
+    Raises `ConfigError`. Prints help and raises `SystemExit(0)` on `--help`.
+    """
+    known = settings()
+    arguments, unknown = _parser(known).parse_known_args(argv)
+    if unknown:
+        raise ConfigError(f"{unknown[0]}: there is no such option; serve --help lists them")
+    values: dict[str, Any] = {}
+    config_path = arguments.config or environ.get(f"{ENVIRONMENT_PREFIX}CONFIG")
+    if config_path:
+        values |= _from_file(config_path, known)
+    values |= _from_environment(environ, known)
+    values |= _from_set(arguments.set, known)
+    values |= _from_flags(vars(arguments), known)
+    return _checked(Config(**values))
+
+
+def _checked(config: Config) -> Config:
+    """Rules that take more than one option."""
+    if config.message_max_bytes > config.request_size_max:
+        raise ConfigError(
+            f"message_max_bytes: takes at most request_size_max ({config.request_size_max}), "
+            f"not {config.message_max_bytes}"
+        )
+    _check_addresses(config.listen, config.advertise)
+    return config
+
+
+def _check_addresses(listen: Sequence[Address], advertise: Sequence[Address]) -> None:
+    everywhere = [address for address in listen if address.is_wildcard]
+    if everywhere and not advertise:
+        raise ConfigError(
+            f"--advertise: takes HOST:PORT that clients can connect to; "
+            f"it is needed because --listen is {everywhere[0]}, which is every interface"
+        )
+    if advertise and len(advertise) != len(listen):
+        raise ConfigError(
+            f"--advertise: takes as many addresses as --listen has, {len(listen)}, "
+            f"not {len(advertise)}"
+        )
+
+
+def _read(known: Mapping[str, Setting], name: str, text: str, *, source: str) -> Any:
+    setting = known.get(name)
+    if setting is None:
+        raise ConfigError(f"{source}: there is no such option{_suggestion(name, known)}")
+    try:
+        return setting.kind.read(text)
+    except ValueError as error:
+        raise ConfigError(f"{source}: {error}") from error
+
+
+def _suggestion(name: str, known: Mapping[str, Setting]) -> str:
+    import difflib
+
+    close = difflib.get_close_matches(re.sub(r"[.-]", "_", name.lower()), known, n=1)
+    return f"; did you mean {close[0]}?" if close else "; serve --help lists them"
+
+
+def _from_environment(environ: Mapping[str, str], known: Mapping[str, Setting]) -> dict[str, Any]:
+    values = {}
+    for variable, text in environ.items():
+        suffix = variable.removeprefix(ENVIRONMENT_PREFIX)
+        if suffix == variable or _NOT_OPTIONS.fullmatch(suffix):
+            continue
+        name = suffix.lower()
+        values[name] = _read(known, name, text, source=variable)
+    return values
+
+
+def _from_flags(arguments: Mapping[str, Any], known: Mapping[str, Setting]) -> dict[str, Any]:
+    return {
+        name: _read(known, name, text, source=_flag(name))
+        for name, text in arguments.items()
+        if name in known and text is not None
+    }
+
+
+def _from_set(pairs: Sequence[str], known: Mapping[str, Setting]) -> dict[str, Any]:
+    values = {}
+    for pair in pairs:
+        name, separator, text = pair.partition("=")
+        if not separator:
+            raise ConfigError(f"--set: takes NAME=VALUE, not {pair!r}")
+        values[name] = _read(known, name, text, source=f"--set {name}")
+    return values
+
+
+def _from_file(config_path: str, known: Mapping[str, Setting]) -> dict[str, Any]:
+    import tomllib
+
+    try:
+        with open(config_path, "rb") as file:  # noqa: PTH123 - pathlib costs 10 ms before the ready line
+            table = tomllib.load(file)
+    except OSError as error:
+        raise ConfigError(f"--config: cannot read {config_path}: {error.strerror}") from error
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"--config: {config_path} is not TOML: {error}") from error
+    return {
+        name: _read(known, name, canonical(value), source=f"{config_path}: {name}")
+        for name, value in table.items()
+    }
+
+
+class _Parser(argparse.ArgumentParser):
+    """argparse prints its own errors in two lines and exits; ours are raised, in one."""
+
+    def error(self, message: str) -> NoReturn:
+        raise ConfigError(message.removeprefix("argument "))
+
+    def format_help(self) -> str:
+        lines = [f"  {_described(s)}" for s in settings().values() if s.flag_metavar is None]
+        return super().format_help() + "\n".join(["", _NAMES_TITLE, *lines, ""])
+
+
+_NAMES_TITLE = (
+    "every option may also stand in the environment (ECHOLESS_BROKER_ID) or in the configuration\n"
+    "file (broker_id = 1); so may these names, which --set takes (--set log_segment_bytes=1GiB):"
+)
+
+
+def _described(setting: Setting) -> str:
+    return f"{setting.name} = {canonical(setting.default)}\n        {setting.doc}"
+
+
+def _flag(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+def _parser(known: Mapping[str, Setting]) -> _Parser:
+    parser = _Parser(
+        prog="echoless serve",
+        description="Run one broker until SIGTERM or SIGINT.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--config", metavar="FILE.toml", help="configuration file: NAME = value")
+    for setting in known.values():
+        if setting.flag_metavar is not None:
+            parser.add_argument(
+                _flag(setting.name),
+                metavar=setting.flag_metavar,
+                nargs=None if setting.flag_alone is None else "?",
+                const=setting.flag_alone,
+                help=setting.doc
+                + (f" (default {default})" if (default := canonical(setting.default)) else ""),
+            )
+    parser.add_argument(
+        "--set", metavar="NAME=VALUE", action="append", default=[], help="set any name below"
+    )
+    return parser

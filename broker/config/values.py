@@ -1,0 +1,312 @@
+"""The kinds of configuration values: how each is read from text, and what to say when it cannot be.
+
+Flags, environment variables, the configuration file, `--set` and topic-level overrides all arrive
+as text and are read here, so that one value means the same wherever it was written. Knows no names
+and no defaults: those stand in `broker/config/loading.py` and `broker/config/topic.py`.
+"""
+
+from __future__ import annotations
+
+import enum
+import os
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Generic, NamedTuple, TypeVar
+
+INT32_MAX: Final = 2**31 - 1
+INT64_MAX: Final = 2**63 - 1
+PORT_MAX: Final = 2**16 - 1
+NAME_MAX: Final = 253
+
+Value = TypeVar("Value")
+Choice = TypeVar("Choice", bound=enum.StrEnum)
+Text = TypeVar("Text", bound=str)
+
+_NUMBER_WITH_UNIT = re.compile(r"(-?\d+)\s*([a-z]*)", re.IGNORECASE)
+_HOST_NAME = re.compile(r"[A-Za-z0-9_.-]+")
+_BYTE_UNITS = {"": 1, "b": 1, "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40}
+_TIME_UNITS = {"": 1, "ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_BOOLEANS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+
+
+class Address(NamedTuple):
+    """Where to listen or to connect. Port 0, where it is allowed, lets the system pick one."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @property
+    def is_wildcard(self) -> bool:
+        """Whether it means every interface: good to listen on, impossible to connect to."""
+        return self.host in {"0.0.0.0", "::"}  # noqa: S104 - a question, not an address in use
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine can connect to it. Other names than localhost may be anything."""
+        if self.host == "localhost":
+            return True
+        import ipaddress  # 3 ms, and few brokers ask
+
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+
+class ConfigType(enum.IntEnum):
+    """What DescribeConfigs says of a value (Kafka's `ConfigEntry.ConfigType` ids)."""
+
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    LONG = 5
+    LIST = 7
+    PASSWORD = 9
+
+
+@dataclass(slots=True, frozen=True)
+class Kind(Generic[Value]):
+    """One kind of value: `parse` reads it and raises `ValueError`; `expects` completes "takes"."""
+
+    expects: str
+    parse: Callable[[str], Value]
+    type: ConfigType = ConfigType.STRING
+
+    @property
+    def is_secret(self) -> bool:
+        """Whether a value of this kind is shown to nobody."""
+        return self.type is ConfigType.PASSWORD
+
+    def read(self, text: str) -> Value:
+        """The value that `text` means. Raises `ValueError` with what it takes and what it got."""
+        try:
+            return self.parse(text.strip())
+        except ValueError as error:
+            got = "what was given" if self.is_secret else repr(text)
+            raise ValueError(f"takes {self.expects}, not {got}") from error
+
+
+def integer(least: int, most: int = INT32_MAX) -> Kind[int]:
+    """A whole number in `least` ... `most`, both included."""
+    return Kind(
+        f"an integer{_range(least, most)}",
+        lambda text: _within(int(text), least, most),
+        _integer_type(most),
+    )
+
+
+def size(least: int = 0, most: int = INT64_MAX) -> Kind[int]:
+    """A number of bytes: plain, or with a unit (`64KiB`, `128MiB`, `1GiB`)."""
+    return Kind(
+        f"bytes (1048576, or 1MiB){_range(least, most)}",
+        lambda text: _within(_with_unit(text, _BYTE_UNITS), least, most),
+        _integer_type(most),
+    )
+
+
+def duration(least: int = 0, most: int = INT64_MAX) -> Kind[int]:
+    """A time in milliseconds: plain, or with a unit (`500ms`, `30s`, `15m`, `24h`, `7d`)."""
+    return Kind(
+        f"milliseconds (60000, or 60s){_range(least, most)}",
+        lambda text: _within(_with_unit(text, _TIME_UNITS), least, most),
+        _integer_type(most),
+    )
+
+
+def boolean() -> Kind[bool]:
+    """`true` or `false`; also 1, yes, 0, no."""
+    return Kind("true or false", _parse_boolean, ConfigType.BOOLEAN)
+
+
+def choice(options: type[Choice]) -> Kind[Choice]:
+    """One of the values of an enum, in any case."""
+    by_lower_case = {option.lower(): option for option in options}
+    return Kind(" or ".join(options), lambda text: _chosen(by_lower_case, text))
+
+
+def only(value: str, reason: str, type_: ConfigType = ConfigType.STRING) -> Kind[str]:
+    """A name of Kafka's that has one value here; `reason` says why there is no other."""
+    return Kind(f"{value} only ({reason})", lambda text: _chosen({value: value}, text), type_)
+
+
+def path() -> Kind[str]:
+    """A path; a leading `~` is the home directory."""
+    return Kind("a path", _parse_path)
+
+
+def listen_address() -> Kind[Address]:
+    """`HOST:PORT` or `[IPV6]:PORT`; port 0 picks a free one; no host means every interface."""
+    return Kind(
+        "HOST:PORT (127.0.0.1:9092, [::1]:9092; port 0 picks a free one)",
+        lambda text: parse_address(text, port_least=0, default_host="0.0.0.0"),  # noqa: S104 - asked for by leaving the host out
+    )
+
+
+def listen_addresses(most: int) -> Kind[tuple[Address, ...]]:
+    """One to `most` listen addresses, separated by commas."""
+    one = listen_address()
+    return Kind(
+        f"{one.expects}, or {most} of them with a comma between",
+        lambda text: _parse_list(text, one, most),
+        ConfigType.LIST,
+    )
+
+
+def advertised_address() -> Kind[Address | None]:
+    """Where clients reach this broker; nothing means: where it listens."""
+    return Kind(
+        "HOST:PORT that can be connected to",
+        lambda text: _parse_advertised(text) if text else None,
+    )
+
+
+def advertised_addresses(most: int) -> Kind[tuple[Address, ...]]:
+    """Up to `most` advertised addresses, separated by commas; nothing means: where it listens."""
+    one = Kind("HOST:PORT that clients can connect to", _parse_advertised)
+    return Kind(
+        f"{one.expects}, one for each of --listen",
+        lambda text: _parse_list(text, one, most) if text else (),
+        ConfigType.LIST,
+    )
+
+
+def optional_name() -> Kind[str | None]:
+    """Any text; nothing means that there is none."""
+    return Kind("a name", lambda text: text or None)
+
+
+def optional_path() -> Kind[str | None]:
+    """A path; nothing means that there is none."""
+    return Kind("a path", lambda text: _parse_path(text) if text else None)
+
+
+def names() -> Kind[tuple[str, ...]]:
+    """Host names without ports, separated by commas; nothing means that there are none."""
+    return Kind("names with commas between", _parse_names, ConfigType.LIST)
+
+
+def credentials() -> Kind[str | None]:
+    """`USER:PASSWORD`, a secret; nothing means that there are none."""
+    return Kind("USER:PASSWORD", lambda text: _parse_credentials(text) or None, ConfigType.PASSWORD)
+
+
+def password() -> Kind[str | None]:
+    """A secret; nothing means that there is none."""
+    return Kind("a password", lambda text: text or None, ConfigType.PASSWORD)
+
+
+def coordinator() -> Kind[str]:
+    """`embedded`, or `zookeeper://h1:2181,h2:2181/chroot`."""
+    return Kind("embedded, or zookeeper://HOST:PORT[,HOST:PORT...][/CHROOT]", _parse_coordinator)
+
+
+def parse_address(text: str, *, port_least: int = 1, default_host: str | None = None) -> Address:
+    """Reads `HOST:PORT`, `[IPV6]:PORT` or, where there is a default host, `:PORT`.
+
+    Raises `ValueError` when it is none of these or the port is out of range.
+    """
+    host, separator, port_text = text.rpartition(":")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host:
+        raise ValueError("an IPv6 address stands in brackets")
+    host = host or default_host or ""
+    if not separator or not host or len(host) > NAME_MAX or not port_text.isdecimal():
+        raise ValueError("not HOST:PORT")
+    return Address(host, _within(int(port_text), port_least, PORT_MAX))
+
+
+def canonical(value: object) -> str:
+    """A value as text that any client can read: plain numbers, `true`, `false`, `a,b`; None is empty."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, tuple) and not isinstance(value, Address):
+        return ",".join(map(canonical, value))
+    return "" if value is None else str(value)
+
+
+def _integer_type(most: int) -> ConfigType:
+    return ConfigType.INT if most <= INT32_MAX else ConfigType.LONG
+
+
+def _within(value: int, least: int, most: int) -> int:
+    if not least <= value <= most:
+        raise ValueError(f"{value} is out of range")
+    return value
+
+
+def _range(least: int, most: int) -> str:
+    if most in (INT32_MAX, INT64_MAX):
+        return f", at least {least}"
+    return f" from {least} to {most}"
+
+
+def _with_unit(text: str, units: dict[str, int]) -> int:
+    match = _NUMBER_WITH_UNIT.fullmatch(text)
+    if match is None or match[2].lower() not in units:
+        raise ValueError("not a number with a known unit")
+    return int(match[1]) * units[match[2].lower()]
+
+
+def _chosen(by_lower_case: dict[str, Text], text: str) -> Text:
+    if text.lower() not in by_lower_case:
+        raise ValueError("none of the choices")
+    return by_lower_case[text.lower()]
+
+
+def _parse_boolean(text: str) -> bool:
+    if text.lower() not in _BOOLEANS:
+        raise ValueError("neither true nor false")
+    return _BOOLEANS[text.lower()]
+
+
+def _parse_path(text: str) -> str:
+    if not text or "\0" in text:
+        raise ValueError("not a path")
+    return os.path.expanduser(text)  # noqa: PTH111 - pathlib costs 10 ms before the ready line
+
+
+def _parse_credentials(text: str) -> str:
+    user, colon, secret = text.partition(":")
+    if text and not (user and colon and secret):
+        raise ValueError("a user or a password is missing")
+    return text
+
+
+def _parse_list(text: str, one: Kind[Value], most: int) -> tuple[Value, ...]:
+    items = tuple(one.parse(item.strip()) for item in text.split(","))
+    _within(len(items), 1, most)
+    return items
+
+
+def _parse_names(text: str) -> tuple[str, ...]:
+    found = tuple(name.strip() for name in text.split(",")) if text else ()
+    for name in found:
+        if not _HOST_NAME.fullmatch(name) or len(name) > NAME_MAX:
+            raise ValueError("not a host name")
+    return found
+
+
+def _parse_advertised(text: str) -> Address:
+    address = parse_address(text)
+    if address.is_wildcard:
+        raise ValueError("no client can connect to the wildcard address")
+    return address
+
+
+def _parse_coordinator(text: str) -> str:
+    if text == "embedded":
+        return text
+    scheme, separator, rest = text.partition("://")
+    hosts, slash, chroot = rest.partition("/")
+    if scheme != "zookeeper" or not separator:
+        raise ValueError("unknown coordinator")
+    if slash and (not chroot or chroot.endswith("/") or "//" in chroot):
+        raise ValueError("not a node path")
+    for host in hosts.split(","):
+        parse_address(host)
+    return text

@@ -1,1 +1,0 @@
-"""Shared state of the cluster: the node tree, and what is written over it."""

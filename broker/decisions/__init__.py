@@ -1,0 +1,1 @@
+"""De-duplication decisions: counted, remembered and streamed to subscribers."""

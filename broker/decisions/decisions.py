@@ -1,0 +1,204 @@
+"""What was decided about each batch of an idempotent producer, and why.
+
+Produce reports every outcome here, so that `/metrics`, the log and `/decisions` cannot disagree.
+Memory is bounded: rings of `capacity` events, one for appended batches, one for the interesting
+rest and one for injected faults, so that a busy producer's appends never push out the one refusal
+that somebody is looking for. Whoever follows has a bounded queue (`stream.py`).
+
+A spurious 45 makes clients store records twice, so each one is counted, kept for `/decisions` and
+logged with the window it was judged by, and so is a repeat whose bytes differ; of many from one address
+the log has the first hundred and then one a second (`limited_log.py`).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+from broker.decisions.events import (
+    APPEND,
+    DIVERGENT_DUPLICATE,
+    DUPLICATE,
+    REJECT,
+    Event,
+    FaultHit,
+    Outcome,
+    OutcomeFields,
+    Window,
+)
+from broker.decisions.stream import EVERYTHING, DecisionStream, Selection
+from broker.limited_log import LimitedLog
+from broker.metrics import Metrics
+from broker.network.request import Request
+from protocol.dedup import Duplicate, Reject
+from protocol.errors import ErrorCode
+from protocol.record_batch import BatchHeader
+from storage.log import Appended
+
+if TYPE_CHECKING:
+    from broker.partitions.partition import Partition
+
+CAPACITY_DEFAULT: Final = 1000
+
+limited: Final = LimitedLog(logging.getLogger(__name__))
+
+
+class Decisions:
+    """The latest events of one broker. Single owner: the event loop."""
+
+    __slots__ = ("_appended", "_faults", "_metrics", "_number", "_others", "_streams")
+
+    def __init__(self, metrics: Metrics, capacity: int = CAPACITY_DEFAULT) -> None:
+        self._metrics = metrics
+        self._number = 0
+        self._appended: deque[OutcomeFields | Outcome] = deque(maxlen=capacity)
+        self._others: deque[Outcome] = deque(maxlen=capacity)
+        self._faults: deque[FaultHit] = deque(maxlen=capacity)
+        self._streams: tuple[DecisionStream, ...] = ()
+
+    @property
+    def is_followed(self) -> bool:
+        """Whether somebody wants to see the window before each append, which costs a look-up."""
+        return bool(self._streams)
+
+    def record(
+        self,
+        request: Request,
+        partition: Partition,
+        header: BatchHeader,
+        result: Appended | Duplicate | Reject,
+        now_ms: int,
+        *,
+        window_before: Window | None = None,
+    ) -> None:
+        """Keeps one outcome (the oldest of its ring goes when that is full), counts and logs it.
+
+        `window_before` is needed of an appended batch only, and only while `is_followed`.
+        """
+        self._number = number = self._number + 1
+        sent, peer = request.header, request.peer
+        # A plain tuple: an Outcome takes four times as long, and is made when somebody looks.
+        fields = (
+            number,
+            now_ms,
+            partition.topic,
+            partition.index,
+            header,
+            sent.client_id,
+            peer.address,
+            peer.connection_id,
+            sent.correlation_id,
+            APPEND,
+            result.base_offset if isinstance(result, Appended) else -1,
+        )
+        if not isinstance(result, Appended):
+            window = window_of(partition, header.producer_id)
+            outcome = self._explained(Outcome(*fields), result, window)
+            self._others.append(outcome)
+        elif self._streams:
+            outcome = Outcome(*fields, window=window_before)
+            self._appended.append(outcome)
+        else:
+            self._appended.append(fields)
+            return
+        self._tell(outcome)
+
+    def record_fault(self, hit: FaultHit) -> None:
+        """Keeps one hit, in the order of the outcomes: its number is given here."""
+        self._metrics.faults[hit.action] += 1
+        self._number += 1
+        hit = hit._replace(number=self._number)
+        self._faults.append(hit)
+        self._tell(hit)
+
+    # Looking back
+
+    def latest(self, count: int, selection: Selection = EVERYTHING) -> list[Outcome]:
+        """At most `count` outcomes, the newest first."""
+        appended = (Outcome(*fields) for fields in self._appended)
+        outcomes = sorted([*appended, *self._others], reverse=True)
+        return list(islice(filter(selection.includes, outcomes), count))
+
+    def latest_faults(self, count: int, selection: Selection = EVERYTHING) -> list[FaultHit]:
+        """At most `count` hits, the newest first."""
+        return list(islice(filter(selection.includes, reversed(self._faults)), count))
+
+    def latest_events(self, count: int, selection: Selection = EVERYTHING) -> list[Event]:
+        """At most `count` outcomes and hits, the newest last."""
+        events: list[Event] = [*self.latest(count, selection)]
+        events += self.latest_faults(count, selection)
+        return sorted(events, key=lambda event: event.number)[-count:]
+
+    # Following
+
+    def follow(self, stream: DecisionStream) -> None:
+        """Offers every event from now on to `stream`."""
+        self._streams = (*self._streams, stream)
+
+    def unfollow(self, stream: DecisionStream) -> None:
+        """Leaves `stream` alone."""
+        self._streams = tuple(one for one in self._streams if one is not stream)
+
+    def _tell(self, event: Event) -> None:
+        for stream in self._streams:
+            stream.offer(event)
+
+    # The decisions worth a word
+
+    def _explained(self, outcome: Outcome, result: Duplicate | Reject, window: Window) -> Outcome:
+        if isinstance(result, Duplicate):
+            return self._repeated(outcome, result, window)
+        return self._rejected(outcome, result, window)
+
+    def _rejected(self, outcome: Outcome, reject: Reject, window: Window) -> Outcome:
+        self._metrics.rejects[reject.code.name] += 1
+        rejected = outcome._replace(
+            outcome=REJECT, error_code=reject.code, reason=reject.reason, window=window
+        )
+        if reject.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+            _warn(rejected)
+        return rejected
+
+    def _repeated(self, outcome: Outcome, duplicate: Duplicate, window: Window) -> Outcome:
+        self._metrics.duplicates_total += 1
+        offset = duplicate.original.base_offset
+        reason = f"stored before at offset {offset}"
+        repeated = outcome._replace(
+            outcome=DUPLICATE, base_offset=offset, reason=reason, window=window
+        )
+        if not duplicate.divergent:
+            return repeated
+        self._metrics.divergent_duplicates_total += 1
+        divergent = repeated._replace(
+            outcome=DIVERGENT_DUPLICATE, reason=f"{reason}, with other bytes"
+        )
+        _warn(divergent)
+        return divergent
+
+
+def window_of(partition: Partition, producer_id: int) -> Window:
+    """What the partition remembers of the producer at this moment."""
+    entry = partition.log.producers.get(producer_id)
+    batches = () if entry is None else entry.batches
+    return tuple((batch.base_sequence, batch.last_sequence) for batch in batches)
+
+
+def _warn(outcome: Outcome) -> None:
+    header = outcome.header
+    limited.log(
+        logging.WARNING,
+        outcome.address.rpartition(":")[0],
+        "%s-%d: %s: producer %d epoch %d sequences %d to %d from %s: %s; window %s",
+        outcome.topic,
+        outcome.partition,
+        outcome.outcome,
+        header.producer_id,
+        header.producer_epoch,
+        header.base_sequence,
+        header.last_sequence,
+        outcome.address,
+        outcome.reason,
+        list(outcome.window or ()),
+    )

@@ -1,0 +1,94 @@
+"""What a broker tells of itself, one after the other: outcomes of batches, and hits of faults.
+
+Values only. `decisions.py` keeps them, `stream.py` hands them on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from protocol.errors import ErrorCode
+from protocol.record_batch import BatchHeader
+
+APPEND: Final = "append"
+DUPLICATE: Final = "duplicate"
+DIVERGENT_DUPLICATE: Final = "divergent_duplicate"
+REJECT: Final = "reject"
+
+Subject = tuple[int, str, int]
+"""Producer id, topic, partition: one batch that an event is about."""
+
+Window = tuple[tuple[int, int], ...]
+"""First and last sequence of each remembered batch, oldest first."""
+
+
+class Outcome(NamedTuple):
+    """One batch and what became of it."""
+
+    number: int
+    """Counts the events of this broker since its start: outcomes and faults."""
+    time_ms: int
+    topic: str
+    partition: int
+    header: BatchHeader
+    client_id: str | None
+    address: str
+    """The client's `host:port`."""
+    connection_id: int
+    correlation_id: int
+    outcome: str
+    """One of the four names above."""
+    base_offset: int
+    """Where the batch stands in the log; -1 when it was refused."""
+    error_code: ErrorCode = ErrorCode.NONE
+    reason: str = ""
+    window: Window | None = None
+    """What it was judged by; None for an appended batch that nobody followed."""
+
+    def subjects(self) -> Sequence[Subject]:
+        return ((self.header.producer_id, self.topic, self.partition),)
+
+
+OutcomeFields = tuple[int, int, str, int, BatchHeader, str | None, str, int, int, str, int]
+"""An outcome without what has a default."""
+
+
+class FaultedBatch(NamedTuple):
+    """One batch in a request that a fault has hit."""
+
+    topic: str
+    partition: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    last_sequence: int
+
+
+class FaultHit(NamedTuple):
+    """An injected fault that did something, to a request or to the broker."""
+
+    number: int
+    """Given by `record_fault`; in the order of the outcomes."""
+    time_ms: int
+    rule: str
+    """The rule's name."""
+    action: str
+    """The type of its action: `drop_response`."""
+    api: str
+    """The request's API: `produce`; empty where no request was hit."""
+    connection_id: int
+    correlation_id: int
+    client_id: str | None
+    address: str
+    """The client's `host:port`."""
+    batches: tuple[FaultedBatch, ...] = ()
+    """What a produce request carried."""
+    detail: str = ""
+    """The fields of the action: `code=REQUEST_TIMED_OUT`, `ms=100`, `later=wait`."""
+
+    def subjects(self) -> Sequence[Subject]:
+        return [(batch.producer_id, batch.topic, batch.partition) for batch in self.batches]
+
+
+Event = Outcome | FaultHit

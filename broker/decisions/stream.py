@@ -1,0 +1,85 @@
+"""What one reader of `/decisions?follow=true` has not been sent yet, bounded.
+
+The broker never waits for a reader: what finds the queue full is counted and forgotten, and the
+reader is told how many there were, at the place where they are missing. Single owner: the event
+loop. Knows nothing of HTTP.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from broker.decisions.events import Event, Subject
+
+CAPACITY_DEFAULT: Final = 10_000
+
+
+class Selection(NamedTuple):
+    """Which events somebody wants to see; None stands for any."""
+
+    producer_id: int | None = None
+    topic: str | None = None
+    partition: int | None = None
+
+    def includes(self, event: Event) -> bool:
+        """A fault of a request without batches concerns everybody."""
+        subjects = event.subjects()
+        return not subjects or any(self._picks(subject) for subject in subjects)
+
+    def _picks(self, subject: Subject) -> bool:
+        return all(
+            wanted is None or wanted == found for wanted, found in zip(self, subject, strict=True)
+        )
+
+
+EVERYTHING: Final = Selection()
+
+
+class Waiting(NamedTuple):
+    """What a reader gets at once."""
+
+    events: Sequence[Event]
+    lost: int
+    """How many events behind these found no room."""
+
+
+class DecisionStream:
+    """The queue of one reader."""
+
+    __slots__ = ("_capacity", "_events", "_has_news", "_is_closed", "_lost", "selection")
+
+    def __init__(self, selection: Selection = EVERYTHING, capacity: int = CAPACITY_DEFAULT) -> None:
+        self.selection = selection
+        self._capacity = capacity
+        self._events: list[Event] = []
+        self._lost = 0
+        self._has_news = asyncio.Event()
+        self._is_closed = False
+
+    def offer(self, event: Event) -> None:
+        """Keeps the event if it is wanted and there is room; never waits."""
+        if self._is_closed or not self.selection.includes(event):
+            return
+        if len(self._events) < self._capacity and not self._lost:
+            self._events.append(event)
+        else:
+            self._lost += 1
+        self._has_news.set()
+
+    async def take(self) -> Waiting | None:
+        """Everything that waits, as soon as something does; None when the stream is closed."""
+        await self._has_news.wait()
+        if not self._events and not self._lost:
+            return None
+        waiting = Waiting(self._events, self._lost)
+        self._events, self._lost = [], 0
+        if not self._is_closed:
+            self._has_news.clear()
+        return waiting
+
+    def close(self) -> None:
+        """Takes nothing more; the reader gets what waits, then the end."""
+        self._is_closed = True
+        self._has_news.set()

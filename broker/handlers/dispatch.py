@@ -1,0 +1,152 @@
+"""From a frame on the Kafka port to the handler of its API, and back to a framed answer.
+
+Which APIs exist is what `HANDLERS` lists; ApiVersions is derived from it. A request that cannot be
+read, or of a version that is not served, ends the connection as in Kafka; the one exception is
+ApiVersions itself, which answers an unknown version with version 0 and UNSUPPORTED_VERSION.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from broker.handlers import (
+    alter_configs,
+    alter_partition_reassignments,
+    api_versions,
+    create_partitions,
+    create_topics,
+    delete_records,
+    delete_topics,
+    describe_cluster,
+    describe_configs,
+    describe_producers,
+    elect_leaders,
+    fetch,
+    find_coordinator,
+    incremental_alter_configs,
+    init_producer_id,
+    list_offsets,
+    list_partition_reassignments,
+    metadata,
+    offset_fetch,
+    offset_for_leader_epoch,
+    produce,
+    sasl_handshake,
+)
+from broker.handlers.turns import ManyRows, encoded_in_thread
+from broker.network.connection import Buffers, Dispatched
+from broker.network.request import (
+    Answer,
+    CloseConnectionError,
+    NeedsNoFrame,
+    NoResponse,
+    Outcome,
+    Peer,
+    Request,
+)
+from protocol.framing import Frame
+from protocol.headers import (
+    RequestHeader,
+    read_request_header,
+    response_prefix,
+    skip_tagged_fields,
+)
+from protocol.registry import Api
+
+if TYPE_CHECKING:
+    from broker.broker import Broker
+
+Handler = Callable[[Request, "Broker"], Outcome]
+
+_MODULES: Final = (
+    produce,
+    fetch,
+    list_offsets,
+    metadata,
+    offset_fetch,
+    find_coordinator,
+    sasl_handshake,
+    api_versions,
+    create_topics,
+    delete_topics,
+    delete_records,
+    init_producer_id,
+    offset_for_leader_epoch,
+    describe_configs,
+    alter_configs,
+    create_partitions,
+    elect_leaders,
+    incremental_alter_configs,
+    alter_partition_reassignments,
+    list_partition_reassignments,
+    describe_cluster,
+    describe_producers,
+)
+HANDLERS: Final[Mapping[int, tuple[Api, Handler]]] = {
+    module.API.key: (module.API, module.handle) for module in _MODULES
+}
+
+
+class KafkaDispatcher:
+    """Answers the frames of all connections on the Kafka port."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    def __call__(self, frame: Frame, peer: Peer) -> Dispatched:
+        """Raises `DecodeError` or `CloseConnectionError` where the connection has to end."""
+        header = read_request_header(frame)
+        api, handle = self._route(header)
+        if api is api_versions.API and not api.serves(header.api_version):
+            return framed(api, header, 0, api_versions.unsupported_version())
+        flexible = api.is_flexible(header.api_version)
+        position = header.body_position
+        if flexible:
+            position = skip_tagged_fields(frame, position)
+        body = api.decode_request(header.api_version, frame, position)
+        self._broker.metrics.requests[api.name] += 1
+        outcome = handle(Request(header, body, peer), self._broker)
+        if not isinstance(outcome, bytes) and isinstance(outcome, Awaitable):
+            answer = framed_later(api, header, outcome)
+            return NeedsNoFrame(answer) if isinstance(outcome, NeedsNoFrame) else answer
+        return framed(api, header, header.api_version, outcome)
+
+    def _route(self, header: RequestHeader) -> tuple[Api, Handler]:
+        found = HANDLERS.get(header.api_key)
+        if found is None:
+            raise CloseConnectionError(f"API key {header.api_key} is not served")
+        api = found[0]
+        if not api.serves(header.api_version) and api is not api_versions.API:
+            raise CloseConnectionError(
+                f"{api.name} version {header.api_version} is not served, "
+                f"only {api.version_min} to {api.version_max}"
+            )
+        return found
+
+
+async def framed_later(
+    api: Api, header: RequestHeader, outcome: Awaitable[Answer]
+) -> Buffers | None:
+    """The same of an answer that is still to come."""
+    answer = await outcome
+    if isinstance(answer, ManyRows):
+        version = header.api_version
+        answer = await encoded_in_thread(partial(api.encode_response, version, answer))
+    return framed(api, header, header.api_version, answer)
+
+
+def framed(api: Api, header: RequestHeader, version: int, answer: Answer) -> Buffers | None:
+    """The answer behind its length and its header."""
+    # ApiVersions keeps response header 0 in all versions, so that any client can read it (KIP-511).
+    flexible = api.is_flexible(version) and api is not api_versions.API
+    if isinstance(answer, bytes):
+        prefix = response_prefix(header.correlation_id, len(answer), flexible=flexible)
+        return (prefix + answer,)
+    if isinstance(answer, NoResponse):
+        return None
+    if isinstance(answer, Mapping):
+        return framed(api, header, version, api.encode_response(version, answer))
+    size = sum(map(len, answer))
+    return (response_prefix(header.correlation_id, size, flexible=flexible), *answer)

@@ -1,0 +1,130 @@
+"""The topics of Metadata answers, packed and kept: most clients ask for the same ones again and again.
+
+A topic is packed once for each version that is asked for, and again when anything of it, or the set of
+living brokers, has changed. Packing a large one yields between slices, so that no other request waits
+for it. Called by `handlers/metadata.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Iterable, Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+from broker.metadata.node_data import NO_LEADER, PartitionState
+from protocol.errors import ErrorCode
+from protocol.metadata_response import PartitionRow, encode_partitions, encode_topic
+
+if TYPE_CHECKING:
+    from broker.broker import Broker
+    from broker.metadata.topic import Topic
+
+PACKED_AT_ONCE: Final = 500
+"""Partitions that are packed in one step of the loop, in about a millisecond."""
+KEPT_BYTES_MAX: Final = 1 << 24
+"""Of packed topics, over all versions."""
+
+NEVER_LED: Final = PartitionState(leader=NO_LEADER, leader_epoch=0, isr=())
+"""Of a partition that is being created."""
+
+
+class MetadataRows:
+    """Packed topics by name and version."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._kept: dict[tuple[str, int], tuple[Topic, bytes]] = {}
+        self._kept_bytes = 0
+        self._live: frozenset[int] = frozenset()
+        """The living brokers that the kept rows know of."""
+
+    def count_missing(self, topics: Iterable[Topic], version: int) -> int:
+        """How many partitions have to be packed for an answer with these topics."""
+        self._forget_if_brokers_changed()
+        return sum(topic.partition_count for topic in topics if self._find(topic, version) is None)
+
+    async def prepare(self, topics: Iterable[Topic], version: int) -> None:
+        """Packs these topics, with other requests in between."""
+        packed = 0
+        for topic in topics:
+            self._forget_if_brokers_changed()
+            if self._find(topic, version) is not None:
+                continue
+            slices: list[bytes] = []
+            count = 0
+            rows = self._rows(topic)
+            while some := list(islice(rows, PACKED_AT_ONCE)):
+                slices.append(encode_partitions(version, some))
+                count += len(some)
+                packed += len(some)
+                if packed >= PACKED_AT_ONCE:
+                    packed = 0
+                    await asyncio.sleep(0)
+            self._keep(topic, version, self._topic(topic, version, count, slices))
+
+    def packed(self, topic: Topic, version: int) -> bytes:
+        """The topic, packed now unless it was before; after `count_missing` or `prepare`."""
+        found = self._find(topic, version)
+        if found is None:
+            rows = list(self._rows(topic))
+            found = self._topic(topic, version, len(rows), [encode_partitions(version, rows)])
+            self._keep(topic, version, found)
+        return found
+
+    def _find(self, topic: Topic, version: int) -> bytes | None:
+        kept = self._kept.get((topic.name, version))
+        return kept[1] if kept is not None and kept[0] is topic else None
+
+    def _keep(self, topic: Topic, version: int, packed: bytes) -> None:
+        """Not while partitions of it are opened: they come without a new version of the topic."""
+        if self._broker.opening(topic) or self._broker.registry.topics.get(topic.name) is not topic:
+            return
+        _, old = self._kept.pop((topic.name, version), (None, b""))
+        self._kept_bytes += len(packed) - len(old)
+        if self._kept_bytes > KEPT_BYTES_MAX:
+            self._kept.clear()
+            self._kept_bytes = len(packed)
+        self._kept[topic.name, version] = topic, packed
+
+    def _forget_if_brokers_changed(self) -> None:
+        live = frozenset(self._broker.live_brokers)
+        if live != self._live:
+            self._live = live
+            self._kept.clear()
+            self._kept_bytes = 0
+
+    def _topic(self, topic: Topic, version: int, count: int, slices: Iterable[bytes]) -> bytes:
+        return encode_topic(
+            version,
+            error_code=ErrorCode.NONE,
+            name=topic.name,
+            topic_id=topic.topic_id,
+            partition_count=count,
+            partitions=slices,
+        )
+
+    def _rows(self, topic: Topic) -> Iterator[PartitionRow]:
+        return partition_rows(topic, self._broker.opening(topic), self._live)
+
+
+def partition_rows(
+    topic: Topic, opening: Collection[int], live: Collection[int]
+) -> Iterator[PartitionRow]:
+    """The partitions of the topic but those that are opening."""
+    states = topic.states
+    # As they are now: while rows are packed in slices, more of them may open.
+    hidden = frozenset(opening)
+    for index, replicas in topic.assignment.items():
+        if index in hidden:
+            continue
+        state = states.get(index, NEVER_LED)
+        yield PartitionRow(
+            ErrorCode.NONE if state.leader != NO_LEADER else ErrorCode.LEADER_NOT_AVAILABLE,
+            index,
+            state.leader,
+            state.leader_epoch,
+            replicas,
+            state.isr,
+            [one for one in replicas if one not in live],
+        )

@@ -1,0 +1,73 @@
+"""Requests of many rows, answered a turn at a time, so that other clients are served in between.
+
+A request may ask for ten thousand rows. Worked on in one go they hold the event loop for as long as
+they take all together; so a handler gives its rows as an iterator. What fits into one turn is answered
+at once, as before. The rest is worked on in further turns, and its answer, which has many rows too, is
+encoded in a thread: the interpreter takes turns between threads by itself.
+
+Each row has to stand for itself: between two turns anything may change.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final, TypeVar
+
+from broker.network.request import Outcome
+
+Row = TypeVar("Row")
+
+TURN_S: Final = 0.004
+"""How long one request may work before others have their turn."""
+ROWS_PER_TURN: Final = 500
+"""Rows that cost next to nothing still cost time when they are encoded."""
+_ENCODER: Final = ThreadPoolExecutor(max_workers=1, thread_name_prefix="encoder")
+"""One thread: each further one would take its share of the interpreter from the event loop."""
+
+
+class ManyRows(dict[str, Any]):
+    """An answer that took more than one turn."""
+
+
+def in_turns(rows: Iterator[Row], answer: Callable[[list[Row]], Mapping[str, Any]]) -> Outcome:
+    """`answer` of all rows: at once if they fit into one turn, else later, as `ManyRows`."""
+    found: list[Row] = []
+    if _take_turn(rows, found):
+        return answer(found)
+    return _in_further_turns(rows, found, answer)
+
+
+async def _in_further_turns(
+    rows: Iterator[Row], found: list[Row], answer: Callable[[list[Row]], Mapping[str, Any]]
+) -> ManyRows:
+    is_complete = False
+    while not is_complete:
+        await asyncio.sleep(0)
+        is_complete = _take_turn(rows, found)
+    return ManyRows(answer(found))
+
+
+def _take_turn(rows: Iterator[Row], found: list[Row]) -> bool:
+    """Adds to `found` what one turn brings; whether that was all."""
+    ends_at, rows_max = time.monotonic() + TURN_S, len(found) + ROWS_PER_TURN
+    for row in rows:
+        found.append(row)
+        if len(found) >= rows_max or time.monotonic() > ends_at:
+            return False
+    return True
+
+
+async def work_in_turns(steps: Iterator[object]) -> None:
+    """Takes all steps; others have their turn in between."""
+    is_complete = _take_turn(steps, [])
+    while not is_complete:
+        await asyncio.sleep(0)
+        is_complete = _take_turn(steps, [])
+
+
+async def encoded_in_thread(encode: Callable[[], bytes]) -> bytes:
+    """What `encode` returns."""
+    return await asyncio.get_running_loop().run_in_executor(_ENCODER, encode)

@@ -1,0 +1,57 @@
+"""Which partitions a broker may lead without asking anybody, and what their states become.
+
+That is what a single broker does at its start, and what the controller of a cluster will decide for
+all of them instead. The leader epoch grows at every restart, as with Kafka: what was appended before
+a crash can be told from what is appended after it. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+
+from broker.metadata.node_data import NO_LEADER, PartitionState
+from broker.metadata.topic import Topic
+
+
+def initial_state(replicas: tuple[int, ...], able: Collection[int] | None = None) -> PartitionState:
+    """A new partition: its first replica leads, all are in sync, as nobody has a record.
+
+    Only those that are `able` to (None: all of them) count, if there are any; else nobody leads yet.
+    """
+    if able is None:
+        return PartitionState(leader=replicas[0], leader_epoch=0, isr=replicas)
+    isr = tuple(replica for replica in replicas if replica in able)
+    if not isr:
+        return PartitionState(leader=NO_LEADER, leader_epoch=0, isr=replicas)
+    return PartitionState(leader=isr[0], leader_epoch=0, isr=isr)
+
+
+def claim(topic: Topic, broker_id: int) -> Topic:
+    """The topic once the broker leads, one epoch later, all the partitions that it may lead.
+
+    It claims what it led before, and what nobody leads while it is in sync. A partition without a
+    state was never led: its preferred replica gives it the first one.
+    """
+    states = {
+        partition: state
+        for partition, replicas in topic.assignment.items()
+        if (state := _claimed(topic.states.get(partition), replicas, broker_id)) is not None
+    }
+    return replace(topic, states=states)
+
+
+def _claimed(
+    state: PartitionState | None, replicas: tuple[int, ...], broker_id: int
+) -> PartitionState | None:
+    if state is None:
+        return initial_state(replicas) if replicas[0] == broker_id else None
+    is_free = state.leader == NO_LEADER and broker_id in state.isr
+    if state.leader != broker_id and not is_free:
+        return state
+    return replace(
+        state,
+        leader=broker_id,
+        leader_epoch=state.leader_epoch + 1,
+        node_version=state.node_version + 1,
+    )

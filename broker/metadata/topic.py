@@ -1,0 +1,114 @@
+"""A topic as the cluster knows it, and what can happen to it.
+
+A `Topic` is one version: immutable, replaced as a whole, with the node versions that the next
+conditional write needs. Pure.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final, NamedTuple
+
+from broker.metadata.node_data import Assignment, PartitionState, Reassignment
+
+NO_NODE: Final = -1
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class Topic:
+    """One topic: id, assignment, partition states and configuration overrides."""
+
+    name: str
+    topic_id: uuid.UUID
+    assignment: Assignment
+    """Partitions 0, 1, ... in ascending order, with their replicas."""
+    states: Mapping[int, PartitionState]
+    """A partition that was never led has none: a broker alone, or the controller, gives it the first."""
+    config: Mapping[str, str]
+    """Overrides only, by Kafka's dotted names; not validated here."""
+    node_version: int = 0
+    config_version: int = NO_NODE
+    """Version of the configuration node; -1: there is none."""
+    reassignments: Mapping[int, Reassignment] = field(default_factory=dict)
+    """Of partitions that are on their way to other replicas."""
+    has_id_node: bool = False
+    """Whether there is a node that tells it from a later topic of the same name; Kafka makes none."""
+
+    def at_least_as_new_as(self, known: Topic | None) -> Topic:
+        """This topic, with what is newer in the `known` version of it.
+
+        A server that lags behind can answer with what was before.
+        """
+        if known is None or known.topic_id != self.topic_id:
+            return self
+        states = {
+            partition: state
+            if known.states.get(partition, state).node_version <= state.node_version
+            else known.states[partition]
+            for partition, state in self.states.items()
+        }
+        if known.node_version <= self.node_version:
+            return replace(self, states=states)
+        return replace(
+            self,
+            assignment=known.assignment,
+            reassignments=known.reassignments,
+            node_version=known.node_version,
+            states={**known.states, **states},
+        )
+
+    @property
+    def partition_count(self) -> int:
+        return len(self.assignment)
+
+    @property
+    def replication_factor(self) -> int:
+        """Of the first partition, without replicas that it shall lose."""
+        move = self.reassignments.get(0)
+        return len(self.assignment[0]) - (0 if move is None else len(move.removing))
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class NewTopic:
+    """What a topic shall be. An explicit `assignment` overrides both numbers."""
+
+    name: str
+    partitions: int = 1
+    replication_factor: int = 1
+    assignment: Mapping[int, tuple[int, ...]] | None = None
+    config: Mapping[str, str] = field(default_factory=dict)
+
+
+class StateChange(NamedTuple):
+    """What shall become of one partition's state."""
+
+    topic: str
+    partition: int
+    before: PartitionState | None
+    """As the decision knew it, with the node version that the write depends on; None: no state yet."""
+    after: PartitionState
+    """Its `node_version` says nothing."""
+
+
+class TopicCreated(NamedTuple):
+    """The topic is there; a partition may have no state yet."""
+
+    topic: Topic
+
+
+class TopicChanged(NamedTuple):
+    """Assignment, states or configuration changed; name and id are the same."""
+
+    before: Topic
+    after: Topic
+
+
+class TopicDeleted(NamedTuple):
+    """The topic is gone. One of the same name with another id may follow."""
+
+    topic: Topic
+
+
+TopicEvent = TopicCreated | TopicChanged | TopicDeleted

@@ -1,0 +1,101 @@
+"""What a change makes of a topic: its next version, or the error that Kafka gives. Pure."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from random import Random
+
+from broker.metadata.leadership import initial_state
+from broker.metadata.node_data import Assignment, PartitionState, Reassignment
+from broker.metadata.registration import BrokerInfo
+from broker.metadata.replica_assignment import assign_replicas, check_assignment
+from broker.metadata.topic import NewTopic, StateChange, Topic
+from protocol.errors import ErrorCode, KafkaError
+
+Brokers = Mapping[int, BrokerInfo]
+"""Those that are registered."""
+
+
+def new_topic(new: NewTopic, topic_id: uuid.UUID, brokers: Brokers, rng: Random) -> Topic:
+    """Raises `KafkaError` INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT."""
+    if new.assignment is None:
+        partitions = range(new.partitions)
+        assignment = _assign(brokers, partitions, new.replication_factor, rng)
+    else:
+        partitions = range(len(new.assignment))
+        assignment = check_assignment(new.assignment, partitions, brokers)
+    return Topic(
+        name=new.name,
+        topic_id=topic_id,
+        assignment=assignment,
+        states=_initial_states(assignment, brokers),
+        config=dict(new.config),
+        has_id_node=True,
+    )
+
+
+def extended(
+    before: Topic, count: int, explicit: Assignment | None, brokers: Brokers, rng: Random
+) -> Topic:
+    """With `count` partitions; `explicit` is for the new ones. Raises `KafkaError` as `new_topic`."""
+    if count <= before.partition_count:
+        raise KafkaError(
+            ErrorCode.INVALID_PARTITIONS,
+            f"topic {before.name!r} has {before.partition_count} partitions, "
+            f"which cannot become {count}",
+        )
+    partitions, factor = range(before.partition_count, count), before.replication_factor
+    if explicit is None:
+        added = _assign(brokers, partitions, factor, rng)
+    else:
+        added = check_assignment(explicit, partitions, brokers, factor)
+    return replace(
+        before,
+        assignment={**before.assignment, **added},
+        states={**before.states, **_initial_states(added, brokers)},
+        node_version=before.node_version + 1,
+    )
+
+
+def reassigned(
+    before: Topic, partition: int, replicas: tuple[int, ...], reassignment: Reassignment | None
+) -> Topic:
+    """With other replicas of one partition. Raises `KafkaError` UNKNOWN_TOPIC_OR_PARTITION."""
+    if partition not in before.assignment:
+        raise KafkaError(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{before.name}-{partition} does not exist"
+        )
+    reassignments = {p: move for p, move in before.reassignments.items() if p != partition}
+    if reassignment is not None:
+        reassignments[partition] = reassignment
+    return replace(
+        before,
+        assignment={**before.assignment, partition: replicas},
+        reassignments=dict(sorted(reassignments.items())),
+        node_version=before.node_version + 1,
+    )
+
+
+def with_states(topic: Topic, changes: Iterable[StateChange]) -> Topic:
+    """With the changes that are about this topic, once they have been written."""
+    states = dict(topic.states)
+    for change in changes:
+        if change.topic == topic.name:
+            version = 0 if change.before is None else change.before.node_version + 1
+            states[change.partition] = replace(change.after, node_version=version)
+    return replace(topic, states=dict(sorted(states.items())))
+
+
+def _assign(
+    brokers: Brokers, partitions: range, factor: int, rng: Random
+) -> dict[int, tuple[int, ...]]:
+    racks = {broker_id: info.rack for broker_id, info in brokers.items()}
+    return assign_replicas(brokers, partitions, factor, rng, racks)
+
+
+def _initial_states(assignment: Assignment, brokers: Brokers) -> dict[int, PartitionState]:
+    """First states of new partitions: only brokers that are there to stay count."""
+    able = [broker_id for broker_id, info in brokers.items() if not info.is_leaving]
+    return {partition: initial_state(replicas, able) for partition, replicas in assignment.items()}

@@ -1,0 +1,154 @@
+"""Follows the topics of the tree: what others change is read soon after.
+
+Watched are the set of topics, and of each topic its node, its configuration and each partition's state.
+A call marks the topic as dirty; one task reads the dirty topics again, as a whole. As watches call
+after a reconnection, everything is dirty then.
+
+Knows nothing of how topics are read; called by `topic_registry.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+
+from broker.metadata.node_data import (
+    TOPICS,
+    NodeDataError,
+    partition_state_path,
+    topic_config_path,
+    topic_path,
+)
+from broker.metadata.topic import TopicCreated, TopicEvent
+from broker.metadata.topic_view import TopicView
+from broker.tree.node_tree import Cancel, NodeTree
+from broker.tree.refresher import Refresher
+
+logger = logging.getLogger(__name__)
+
+Refresh = Callable[[Sequence[str]], Awaitable[None]]
+
+
+class TopicFollower:
+    """From `start` to `close`, `refresh` is called with the names of topics that may have changed.
+
+    Invariant: a topic that is not dirty has watches on all its nodes that were set before it was read.
+    """
+
+    def __init__(self, tree: NodeTree, view: TopicView, refresh: Refresh) -> None:
+        self._tree = tree
+        self._view = view
+        self._topics = view.topics
+        self._refresh = refresh
+        self._cancels: dict[str, dict[str, Cancel]] = {}
+        """Of the watches, by topic and path."""
+        self._cancel_others: list[Cancel] = []
+        self._names_are_dirty = True
+        self._dirty: dict[str, None] = {}
+        self._refresher = Refresher("topics", self._round)
+
+    async def start(self) -> None:
+        """Returns when all topics are watched and read. Raises `CoordinationError`."""
+        self._cancel_others = [
+            self._view.listen(self._on_event),
+            await self._tree.watch_children(TOPICS, self._on_names),
+        ]
+        self._dirty.update(dict.fromkeys(self._topics))
+        while self._names_are_dirty or self._dirty:
+            await self._round()
+        self._refresher.start()
+
+    async def close(self) -> None:
+        """Watches no more."""
+        await self._refresher.close()
+        for cancel in self._cancel_others:
+            cancel()
+        for name in list(self._cancels):
+            self._forget(name)
+
+    def _on_names(self, _path: str) -> None:
+        self._names_are_dirty = True
+        self._refresher.ask()
+
+    def _on_event(self, event: TopicEvent) -> None:
+        """A topic that was made here, or read because of a lost race, is not watched yet."""
+        if isinstance(event, TopicCreated) and event.topic.name not in self._cancels:
+            self._mark(event.topic.name)
+
+    def _mark(self, name: str) -> None:
+        self._dirty[name] = None
+        self._refresher.ask()
+
+    async def _round(self) -> None:
+        """Reads what is dirty; what could not be read stays dirty."""
+        if self._names_are_dirty:
+            await self._read_names()
+        dirty, self._dirty = self._dirty, {}
+        try:
+            await self._bring_up_to_date(list(dirty))
+        except BaseException:
+            self._dirty = dirty | self._dirty
+            raise
+
+    async def _read_names(self) -> None:
+        """Topics that came or went are dirty; of one that did both its watches tell."""
+        self._names_are_dirty = False
+        try:
+            names = await self._tree.children(TOPICS)
+        except BaseException:
+            self._names_are_dirty = True
+            raise
+        self._dirty.update(dict.fromkeys(name for name in names if name not in self._cancels))
+        gone = self._cancels.keys() - names
+        self._dirty.update(dict.fromkeys(sorted(gone)))
+
+    async def _bring_up_to_date(self, names: Sequence[str]) -> None:
+        await self._watch(names)
+        unreadable = await self._read(names)
+        for name in names:
+            if name not in self._topics and name not in unreadable:
+                self._forget(name)
+            elif any(path not in self._cancels[name] for path in self._paths(name)):
+                self._mark(name)
+
+    async def _read(self, names: Sequence[str]) -> set[str]:
+        """Those that cannot be read; each keeps what was known of it, and the others go on."""
+        try:
+            await self._refresh(names)
+        except NodeDataError as error:
+            if len(names) == 1:
+                logger.warning("a topic cannot be read: %s", error)
+                return set(names)
+            unreadable: set[str] = set()
+            for name in names:
+                unreadable |= await self._read([name])
+            return unreadable
+        return set()
+
+    async def _watch(self, names: Sequence[str]) -> None:
+        """Sets the watches that are missing, all at once."""
+        missing = [
+            self._watch_node(name, path)
+            for name in names
+            for path in self._paths(name)
+            if path not in self._cancels.setdefault(name, {})
+        ]
+        results = await asyncio.gather(*missing, return_exceptions=True)
+        for result in results:
+            if result is not None:
+                raise result
+
+    async def _watch_node(self, name: str, path: str) -> None:
+        self._cancels[name][path] = await self._tree.watch(path, lambda _: self._mark(name))
+
+    def _paths(self, name: str) -> list[str]:
+        """All nodes that the topic is made of, as far as it is known."""
+        topic = self._topics.get(name)
+        partitions = () if topic is None else topic.assignment
+        states = [partition_state_path(name, partition) for partition in partitions]
+        return [topic_path(name), topic_config_path(name), *states]
+
+    def _forget(self, name: str) -> None:
+        for cancel in self._cancels.pop(name, {}).values():
+            cancel()

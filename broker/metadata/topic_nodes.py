@@ -1,0 +1,297 @@
+"""Topics as nodes: reading them, and the operations that create, extend and delete them.
+
+A change of a few partitions is one atomic multi-operation. ZooKeeper takes about 1 MB in one, so a
+big change is several, each at most `OPERATIONS_MAX` long, in an order that a crash cannot hurt:
+
+Creation and new partitions:
+1. the topic node, its configuration and the first partitions' states;
+2. more partitions' states, and so on. After a crash the topic exists with partitions that were never
+   led; the controller, or a broker alone at its start, gives them their first states.
+
+Deletion:
+1. a node below `/admin/delete_topics`, and the first partitions go;
+2. more partitions, and so on;
+3. the last ones, the topic, its configuration, and the node of step 1. While that node is there, the
+   topic counts as gone; after a crash `load` finds it and goes on, and so does a creation.
+
+A node below the topic's is called as its id (`identity_checks`).
+Invariant: a change that was meant for a topic does not hit a later one of the same name.
+
+Knows nothing of rules (`topic_registry.py`) and of JSON (`node_data.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Final
+
+from broker.metadata.node_data import (
+    TOPIC_CONFIGS,
+    TOPIC_DELETIONS,
+    TOPICS,
+    PartitionState,
+    decode_config,
+    decode_partition_state,
+    decode_topic,
+    encode_config,
+    encode_partition_state,
+    encode_topic,
+    partition_path,
+    partition_state_path,
+    partitions_path,
+    topic_config_path,
+    topic_deletion_path,
+    topic_id_path,
+    topic_path,
+)
+from broker.metadata.topic import NO_NODE, StateChange, Topic
+from broker.tree.lost_replies import commit
+from broker.tree.node_tree import (
+    ANY_VERSION,
+    Check,
+    Create,
+    Delete,
+    MultiFailedError,
+    Node,
+    NodeTree,
+    NoNodeError,
+    Operation,
+    Write,
+    ensure_paths,
+)
+
+OPERATIONS_MAX: Final = 1000
+"""In one multi-operation; about 200 bytes each."""
+STATE_CHANGES_MAX: Final = OPERATIONS_MAX // 4
+"""In one multi-operation: each may take a check of its topic and two parents beside itself."""
+DELETION_RACES_MAX: Final = 10
+
+
+async def ensure_topic_paths(tree: NodeTree) -> None:
+    """Creates the parents of everything here."""
+    await ensure_paths(tree, [TOPICS, TOPIC_CONFIGS, TOPIC_DELETIONS])
+
+
+async def read_topic_names(tree: NodeTree) -> list[str]:
+    """All topics, sorted."""
+    return await tree.children(TOPICS)
+
+
+async def read_topics(tree: NodeTree, names: Sequence[str]) -> dict[str, Topic]:
+    """Those of the named topics that exist and are not being deleted. Raises `NodeDataError`."""
+    nodes = await tree.read_many([topic_path(name) for name in names])
+    configs = await tree.read_many([topic_config_path(name) for name in names])
+    topics = [
+        _read_topic(name, node, config)
+        for name, node, config in zip(names, nodes, configs, strict=True)
+        if node is not None
+    ]
+    id_nodes = await tree.read_many([topic_id_path(topic.name, topic.topic_id) for topic in topics])
+    states = await _read_states(
+        tree, [(topic.name, partition) for topic in topics for partition in topic.assignment]
+    )
+    found = {}
+    for topic, id_node in zip(topics, id_nodes, strict=True):
+        of_topic = {
+            partition: states[topic.name, partition]
+            for partition in topic.assignment
+            if (topic.name, partition) in states
+        }
+        found[topic.name] = replace(topic, states=of_topic, has_id_node=id_node is not None)
+    return await _without_deletions(tree, found)
+
+
+async def _without_deletions(tree: NodeTree, topics: dict[str, Topic]) -> dict[str, Topic]:
+    """Leaves out what was deleted, or began to be, while it was read: states go first."""
+    partial = [name for name, topic in topics.items() if len(topic.states) < topic.partition_count]
+    if not partial:
+        return topics
+    marks = await tree.read_many([topic_deletion_path(name) for name in partial])
+    nodes = await tree.read_many([topic_path(name) for name in partial])
+    gone = {
+        name
+        for name, mark, node in zip(partial, marks, nodes, strict=True)
+        if mark is not None
+        or node is None
+        or decode_topic(topic_path(name), node.data).topic_id != topics[name].topic_id
+    }
+    return {name: topic for name, topic in topics.items() if name not in gone}
+
+
+def _read_topic(name: str, node: Node, config: Node | None) -> Topic:
+    data = decode_topic(topic_path(name), node.data)
+    return Topic(
+        name=name,
+        topic_id=data.topic_id,
+        assignment=data.assignment,
+        reassignments=data.reassignments,
+        states={},
+        config=decode_config(topic_config_path(name), config.data) if config else {},
+        node_version=node.version,
+        config_version=config.version if config else NO_NODE,
+    )
+
+
+async def _read_states(
+    tree: NodeTree, pairs: Sequence[tuple[str, int]]
+) -> dict[tuple[str, int], PartitionState]:
+    paths = [partition_state_path(name, partition) for name, partition in pairs]
+    nodes = await tree.read_many(paths)
+    return {
+        pair: decode_partition_state(path, node)
+        for pair, path, node in zip(pairs, paths, nodes, strict=True)
+        if node is not None
+    }
+
+
+def create_operations(topic: Topic) -> Iterator[Operation]:
+    """A new topic. `config_version` says whether a configuration was there before it."""
+    yield Create(topic_path(topic.name), encode_topic(topic.topic_id, topic.assignment))
+    yield Create(topic_id_path(topic.name, topic.topic_id))
+    yield config_operation(topic)
+    yield Create(partitions_path(topic.name))
+    yield from new_partition_operations(topic, topic.assignment)
+
+
+def identity_checks(topic: Topic) -> list[Check]:
+    """What a late change must hold against: a topic of the same name, whose versions start again."""
+    if not topic.has_id_node:
+        return []
+    return [Check(topic_id_path(topic.name, topic.topic_id), ANY_VERSION)]
+
+
+def assignment_operation(before: Topic, after: Topic) -> Operation:
+    """Another assignment for a topic of exactly this version."""
+    data = encode_topic(after.topic_id, after.assignment, after.reassignments)
+    return Write(topic_path(after.name), data, before.node_version)
+
+
+def extend_operations(before: Topic, after: Topic) -> Iterator[Operation]:
+    """More partitions for a topic."""
+    yield assignment_operation(before, after)
+    yield from new_partition_operations(after, range(before.partition_count, after.partition_count))
+
+
+def new_partition_operations(topic: Topic, partitions: Iterable[int]) -> Iterator[Operation]:
+    """The first state of partitions."""
+    for partition in partitions:
+        yield Create(partition_path(topic.name, partition))
+        data = encode_partition_state(topic.states[partition])
+        yield Create(partition_state_path(topic.name, partition), data)
+
+
+def config_operation(topic: Topic) -> Operation:
+    """The topic's configuration as it shall be, over the version that it had."""
+    path, data = topic_config_path(topic.name), encode_config(topic.config)
+    if topic.config_version == NO_NODE:
+        return Create(path, data)
+    return Write(path, data, topic.config_version)
+
+
+def state_operations(before: Topic, after: Topic) -> Iterator[Operation]:
+    """The states that differ: first ones are created, others written over the version before."""
+    for partition, state in after.states.items():
+        old = before.states.get(partition)
+        if old == state:
+            continue
+        path, data = partition_state_path(after.name, partition), encode_partition_state(state)
+        yield Create(path, data) if old is None else Write(path, data, old.node_version)
+
+
+async def state_change_operations(
+    tree: NodeTree, changes: Sequence[StateChange]
+) -> list[Operation]:
+    """The states as they shall be, over those before. First states come with what is missing above."""
+    first = [change for change in changes if change.before is None]
+    parents = dict.fromkeys(
+        path
+        for change in first
+        for path in (
+            partitions_path(change.topic),
+            partition_path(change.topic, change.partition),
+        )
+    )
+    nodes = await tree.read_many(list(parents)) if parents else []
+    operations: list[Operation] = [
+        Create(path) for path, node in zip(parents, nodes, strict=True) if node is None
+    ]
+    for topic, partition, before, after in changes:
+        path, data = partition_state_path(topic, partition), encode_partition_state(after)
+        operations.append(
+            Create(path, data) if before is None else Write(path, data, before.node_version)
+        )
+    return operations
+
+
+async def ensure_partition_paths(tree: NodeTree, before: Topic, after: Topic) -> None:
+    """Creates the parents of first states; a crash, or Kafka, may have left some of them."""
+    unled = after.states.keys() - before.states.keys()
+    await ensure_paths(tree, [partition_path(after.name, partition) for partition in sorted(unled)])
+
+
+async def begin_deletion(tree: NodeTree, topic: Topic) -> None:
+    """Deletes a topic of exactly this version, or a first part of it. Raises `MultiFailedError`."""
+    begin: list[Operation] = [
+        *identity_checks(topic),
+        Check(topic_path(topic.name), topic.node_version),
+        Create(topic_deletion_path(topic.name)),
+    ]
+    operations = [*begin, *await _delete_operations(tree, topic.name)]
+    await commit(tree, operations[:OPERATIONS_MAX])
+
+
+async def finish_deletions(tree: NodeTree) -> None:
+    """Completes what a crash has left half deleted."""
+    for name in await tree.children(TOPIC_DELETIONS):
+        await finish_deletion(tree, name)
+
+
+async def finish_deletion(tree: NodeTree, name: str) -> None:
+    """Deletes what is left of a topic whose deletion has begun; others may be at it, too.
+
+    Every step depends on the mark of the deletion, so that nothing of a later topic is deleted. Raises
+    `MultiFailedError` after many lost races.
+    """
+    mark = Check(topic_deletion_path(name), 0)
+    for attempt in range(1, DELETION_RACES_MAX + 1):
+        if (await tree.read_many([mark.path]))[0] is None:
+            return
+        try:
+            await commit_in_chunks(tree, await _delete_operations(tree, name), [mark])
+        except MultiFailedError:
+            if attempt == DELETION_RACES_MAX:
+                raise
+
+
+async def _delete_operations(tree: NodeTree, name: str) -> list[Operation]:
+    """Deletes of all that is there of the topic, children first, the mark of the deletion last."""
+    partitions = await _children(tree, partitions_path(name))
+    paths: list[str] = []
+    for partition in sorted(int(child) for child in partitions):
+        paths += partition_state_path(name, partition), partition_path(name, partition)
+    paths += [f"{topic_path(name)}/{child}" for child in await _children(tree, topic_path(name))]
+    paths += topic_path(name), topic_config_path(name)
+    nodes = await tree.read_many(paths)
+    present = [path for path, node in zip(paths, nodes, strict=True) if node is not None]
+    return [Delete(path) for path in [*present, topic_deletion_path(name)]]
+
+
+async def _children(tree: NodeTree, path: str) -> list[str]:
+    try:
+        return await tree.children(path)
+    except NoNodeError:
+        return []
+
+
+async def commit_in_chunks(
+    tree: NodeTree, operations: Iterable[Operation], checks: Sequence[Check] = ()
+) -> None:
+    """One multi-operation if they fit, else several, in order, each with the checks.
+
+    Raises `MultiFailedError`.
+    """
+    all_operations = list(operations)
+    size = OPERATIONS_MAX - len(checks)
+    for start in range(0, len(all_operations), size):
+        await commit(tree, [*checks, *all_operations[start : start + size]])

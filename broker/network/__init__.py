@@ -1,0 +1,1 @@
+"""The network: sockets, connections, and the memory their requests may take."""

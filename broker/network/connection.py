@@ -1,0 +1,456 @@
+"""One connection: frames in, answers out in the order of their requests.
+
+A request is worked on as soon as it has arrived, also while earlier ones wait (for replicas, for
+data, for a flush); their answers queue in `_slots` and leave in order. What the frames mean is the
+dispatcher's business, so that both ports share this file.
+
+One connection has a turn of `TURN_S` at a time: a pipeline of requests must not keep others from theirs.
+
+Back-pressure: reading stops while `INFLIGHT_REQUESTS_MAX` answers are outstanding, while the
+client does not take its answers, or while the broker's request memory is spent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Final, Self, cast
+
+from broker.config.listener_names import PLAINTEXT
+from broker.doubt import StateInDoubtError
+from broker.handlers.turns import TURN_S
+from broker.limited_log import LimitedLog
+from broker.metrics import Metrics
+from broker.network.memory_budget import MemoryBudget, Reservation
+from broker.network.request import CloseConnectionError, NeedsNoFrame, Peer
+from broker.network.unsent_answers import UnsentAnswers
+from protocol.errors import DecodeError
+from protocol.framing import Frame, FrameReceiver
+
+logger = logging.getLogger(__name__)
+limited: Final = LimitedLog(logger)
+
+INFLIGHT_REQUESTS_MAX: Final = 64
+WRITE_BUFFER_BYTES_MAX: Final = 1024 * 1024
+LINGER_S: Final = 10.0
+"""How long a closed connection may go on taking the answers that were written."""
+GOODBYE_S: Final = 0.5
+"""How long a client that has asked something of late may take to end its side."""
+_SCRATCH: Final = bytearray(64 * 1024)
+"""For bytes that nobody wants any more."""
+
+Buffers = Sequence[bytes]
+Dispatched = Buffers | Awaitable[Buffers | None] | None
+"""A framed answer, one that is still to come, or None where the client expects none."""
+Dispatch = Callable[[Frame, Peer], Dispatched]
+"""Raises `DecodeError` or `CloseConnectionError` where the connection has to end."""
+
+
+class Pieces(tuple[bytes]):  # noqa: SLOT001 - a tuple can have no slots of its own
+    """An answer that is written `piece_bytes` at a time, with a pause before each next piece.
+
+    Only a fault asks for this. With `closes` the connection ends behind the last piece.
+    """
+
+    piece_bytes: int
+    pause_s: float
+    closes: bool
+
+    def __new__(
+        cls, data: bytes, piece_bytes: int, pause_s: float, *, closes: bool = False
+    ) -> Self:
+        pieces = super().__new__(cls, (data,))
+        pieces.piece_bytes, pieces.pause_s, pieces.closes = piece_bytes, pause_s, closes
+        return pieces
+
+
+class _Slot:
+    """The place of one answer in the order. `ready` once `buffers` is final."""
+
+    __slots__ = ("buffers", "ready", "reservation", "waiting")
+
+    def __init__(self) -> None:
+        self.buffers: Buffers | None = None
+        self.ready = False
+        self.reservation: Reservation | None = None
+        """The memory of a large request that needs it until it is answered."""
+        self.waiting = 0
+        """The bytes of a small one."""
+
+
+class Connection(asyncio.BufferedProtocol):
+    """A client's connection to either port."""
+
+    def __init__(
+        self,
+        dispatch: Dispatch,
+        *,
+        connection_id: int,
+        listener_name: str = PLAINTEXT,
+        frame_size_max: int,
+        budget: MemoryBudget,
+        unsent: UnsentAnswers,
+        connections: set[Connection],
+        metrics: Metrics,
+    ) -> None:
+        self.dispatch = dispatch
+        """What answers the frames; replaced while there are faults."""
+        self._receiver = FrameReceiver(frame_size_max)
+        self._budget = budget
+        self._unsent_answers = unsent
+        self._connections = connections
+        self._metrics = metrics
+        self._peer = Peer(connection_id, "?", listener=listener_name)
+        self._transport: asyncio.Transport | None = None
+        self._slots: deque[_Slot] = deque()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._reservation: Reservation | None = None
+        """The memory of the large frame that is arriving."""
+        self._is_reserving = False
+        self._waiting = 0
+        """Bytes of the small requests that wait for their answers."""
+        self._unsent = 0
+        self._unsent_written = 0
+        self._linger: asyncio.TimerHandle | None = None
+        self._is_writing_paused = False
+        self._is_draining = False
+        self._lost = asyncio.Event()
+        self._is_pumping = False
+        self._is_resting = False
+        """Whether others have their turn, although this connection has more requests."""
+        self._last_active = time.monotonic()
+
+    # --- life ---
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # uvloop's transports are not asyncio's classes, only their likes.
+        self._transport = cast("asyncio.Transport", transport)
+        self._transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES_MAX)
+        address = transport.get_extra_info("peername")
+        if isinstance(address, tuple):
+            self._peer.address = f"{address[0]}:{address[1]}"
+        self._connections.add(self)
+        self._metrics.connections_open += 1
+        logger.debug("connection %d from %s", self._peer.connection_id, self._peer.address)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        self._lost.set()
+        self._connections.discard(self)
+        self._metrics.connections_open -= 1
+        # Not now: a task that has not taken its first step would never reach its `finally`.
+        asyncio.get_running_loop().call_soon(self._cancel_tasks)
+        if self._linger is not None:
+            self._linger.cancel()
+        self._slots.clear()
+        self._count_unsent(-self._unsent)
+        self._unsent_written = 0
+        self._release()
+        self._receiver.abandon()
+        logger.debug("connection %d ended%s", self._peer.connection_id, f": {exc}" if exc else "")
+
+    def _cancel_tasks(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+
+    def close(self, reason: str = "") -> None:
+        """Ends the connection now; answers that are not yet written are lost to the client."""
+        if self._transport is None:
+            return
+        if reason:
+            limited.log(
+                logging.WARNING,
+                self.host,
+                "closing connection %d from %s: %s",
+                self._peer.connection_id,
+                self._peer.address,
+                reason,
+            )
+        transport, self._transport = self._transport, None
+        self._release()
+        transport.close()
+        if transport.get_write_buffer_size():
+            # A client that never takes its answers would keep them, and the socket, for ever.
+            self._linger = asyncio.get_running_loop().call_later(LINGER_S, transport.abort)
+
+    def is_idle_since(self, moment: float) -> bool:
+        """Whether nothing moved since `moment` (monotonic seconds) and no request is worked on."""
+        return self._last_active < moment and not self._tasks
+
+    @property
+    def host(self) -> str:
+        """The address without the port: what connections share memory and turns by."""
+        return self._peer.host
+
+    @property
+    def untaken_bytes(self) -> int:
+        """Answers that the client has not taken, as far as this process can see."""
+        transport = self._transport
+        written = 0 if transport is None else transport.get_write_buffer_size()
+        return self._unsent - self._unsent_written + written
+
+    def give_up(self, reason: str) -> None:
+        """Ends the connection at once: what it holds is needed by others."""
+        transport = self._transport
+        self._slots.clear()
+        self._count_unsent(-self._unsent)
+        self._unsent_written = 0
+        self.close(reason)
+        if transport is not None:
+            transport.abort()
+
+    async def drain(self) -> None:
+        """Takes no further request, answers what is in flight, then closes.
+
+        What the client goes on sending is read and thrown away until it has seen the end: for bytes
+        that nobody reads the kernel resets the connection, and drops answers that have not left yet.
+        """
+        was_active = not self.is_idle_since(time.monotonic() - GOODBYE_S)
+        self._is_draining = True
+        self._release()
+        self._flush_slots()
+        self._update_reading()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        if was_active and self._transport is not None and not self._transport.is_closing():
+            self._transport.write_eof()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(GOODBYE_S):
+                    await self._lost.wait()
+        self.close()
+
+    # --- reading ---
+
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - asyncio's signature
+        return memoryview(_SCRATCH) if self._is_draining else self._receiver.writable()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        if self._is_draining:
+            return
+        self._last_active = time.monotonic()
+        self._receiver.received(nbytes)
+        if self._reservation is not None:
+            self._reservation.progressed(nbytes, self._last_active)
+        self._pump()
+
+    def eof_received(self) -> bool:
+        return False
+
+    def _pump(self) -> None:
+        """Works on every complete frame that back-pressure lets through, for one turn at most."""
+        if self._is_pumping:
+            return
+        self._is_pumping = True
+        turn_ends_at = time.monotonic() + TURN_S
+        try:
+            while self._may_read():
+                frame = self._receiver.next_frame()
+                if frame is None:
+                    self._reserve_for_large_frame()
+                    break
+                self._handle(frame)
+                if time.monotonic() > turn_ends_at:
+                    self._is_resting = True
+                    asyncio.get_running_loop().call_soon(self._end_rest)
+        except (DecodeError, CloseConnectionError) as error:
+            self.close(str(error))
+        except Exception as error:  # noqa: BLE001 - a bug costs its client, not the broker
+            self._on_bug(error)
+        finally:
+            self._is_pumping = False
+        self._update_reading()
+
+    def _end_rest(self) -> None:
+        self._is_resting = False
+        self._pump()
+
+    def _may_read(self) -> bool:
+        return (
+            self._transport is not None
+            and not self._is_resting
+            and not self._is_draining
+            and not self._is_reserving
+            and not self._is_writing_paused
+            and len(self._slots) < INFLIGHT_REQUESTS_MAX
+            and not (self._waiting and self._budget.waiting.is_crowded(self.host))
+        )
+
+    def _update_reading(self) -> None:
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        if self._may_read() or self._is_draining:
+            transport.resume_reading()
+        else:
+            transport.pause_reading()
+
+    # --- the memory of large frames ---
+
+    def _reserve_for_large_frame(self) -> None:
+        """Takes memory for the next bytes of a large frame; reading stops while that has to wait."""
+        size = self._receiver.wanted_bytes
+        if not size:
+            return
+        if self._reservation is None:
+            self._reservation = self._budget.begin(self.host, self.give_up)
+        if size > self._reservation.held:
+            self._is_reserving = not self._reservation.grow(size, self._on_reserved)
+
+    def _on_reserved(self) -> None:
+        self._is_reserving = False
+        self._update_reading()
+
+    def _release(self) -> None:
+        """Gives back the memory of the frame that was arriving."""
+        reservation, self._reservation = self._reservation, None
+        if reservation is not None:
+            self._is_reserving = False
+            reservation.release()
+
+    # --- answering ---
+
+    def _handle(self, frame: Frame) -> None:
+        dispatched = self.dispatch(frame, self._peer)
+        if dispatched is None:
+            self._release()
+        elif isinstance(dispatched, Sequence):  # before Awaitable: nearly always, and cheaper
+            self._release()
+            self._answer_now(dispatched)
+        else:
+            self._answer_later(dispatched, len(frame))
+
+    def _answer_now(self, buffers: Buffers) -> None:
+        if not self._slots:
+            self._write(buffers)
+            return
+        slot = _Slot()
+        slot.buffers, slot.ready = buffers, True
+        self._slots.append(slot)
+        self._count_unsent(_size(buffers))
+
+    def _answer_later(self, answer: Awaitable[Buffers | None], size: int) -> None:
+        slot = _Slot()
+        self._slots.append(slot)
+        if isinstance(answer, NeedsNoFrame):
+            self._release()
+        elif self._reservation is not None:
+            slot.reservation, self._reservation = self._reservation, None
+            slot.reservation.work()
+        else:
+            slot.waiting = size
+            self._count_waiting(size)
+        task = asyncio.ensure_future(self._fill(slot, answer))
+        self._tasks.add(task)
+        task.add_done_callback(partial(self._on_answered, slot))
+
+    def _give_back(self, slot: _Slot) -> None:
+        """The request of this slot needs no memory any more; fine when that is known already."""
+        if slot.reservation is not None:
+            slot.reservation.release()
+        if slot.waiting:
+            self._count_waiting(-slot.waiting)
+            slot.waiting = 0
+
+    def _count_waiting(self, change: int) -> None:
+        self._waiting += change
+        self._budget.waiting.count(self.host, change)
+
+    def _on_answered(self, slot: _Slot, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        self._give_back(slot)  # also of a task that was cancelled before it began
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self._on_bug(error)
+
+    def _on_bug(self, error: BaseException) -> None:
+        """Ends the connection whose request the broker failed to serve; see `doubt.py`."""
+        self._metrics.requests_failed_total += 1
+        self.close("a request failed inside the broker")
+        if isinstance(error, StateInDoubtError):
+            context = {"message": "a request failed inside the broker", "exception": error}
+            asyncio.get_running_loop().call_exception_handler(context)
+        else:
+            message = "a request failed inside the broker; this is a bug"
+            limited.log(logging.ERROR, self.host, message, exc_info=error)
+
+    async def _fill(self, slot: _Slot, answer: Awaitable[Buffers | None]) -> None:
+        try:
+            slot.buffers = await answer
+        except (DecodeError, CloseConnectionError) as error:
+            self.close(str(error))
+            return
+        finally:
+            self._give_back(slot)
+        if self._lost.is_set():
+            return
+        slot.ready = True
+        self._count_unsent(_size(slot.buffers))
+        self._flush_slots()
+        self._pump()
+
+    def _flush_slots(self) -> None:
+        """Writes the answers whose turn it is, as far as the client takes them."""
+        slots = self._slots
+        while slots and slots[0].ready and (self._is_draining or not self._is_writing_paused):
+            buffers = slots[0].buffers
+            if isinstance(buffers, Pieces):
+                slots[0].ready = False  # it keeps its place until the last piece is out
+                self._write_piece(buffers, 0)
+                return
+            slots.popleft()
+            self._count_unsent(-_size(buffers))
+            if buffers is not None:
+                self._write(buffers)
+
+    def _write_piece(self, pieces: Pieces, position: int) -> None:
+        if self._transport is None:
+            return
+        (data,) = pieces
+        end = position + pieces.piece_bytes
+        self._transport.write(data[position:end])
+        if end < len(data):
+            loop = asyncio.get_running_loop()
+            loop.call_later(pieces.pause_s, self._write_piece, pieces, end)
+        elif pieces.closes:
+            self.close("a fault ends it within an answer")
+        else:
+            self._slots.popleft()
+            self._count_unsent(-len(data))
+            self._flush_slots()
+            self._pump()
+
+    def _write(self, buffers: Buffers) -> None:
+        if self._transport is None:
+            return
+        if len(buffers) == 1:
+            self._transport.write(buffers[0])
+        else:
+            self._transport.writelines(buffers)
+
+    def _count_unsent(self, size: int) -> None:
+        self._unsent += size
+        self._unsent_answers.count(self, size)
+
+    def pause_writing(self) -> None:
+        self._is_writing_paused = True
+        if self._transport is not None:
+            self._unsent_written = self._transport.get_write_buffer_size()
+            self._count_unsent(self._unsent_written)
+        self._update_reading()
+
+    def resume_writing(self) -> None:
+        self._last_active = time.monotonic()
+        self._is_writing_paused = False
+        self._count_unsent(-self._unsent_written)
+        self._unsent_written = 0
+        self._flush_slots()
+        self._pump()
+
+
+def _size(buffers: Buffers | None) -> int:
+    return 0 if buffers is None else sum(map(len, buffers))

@@ -1,0 +1,48 @@
+"""The sockets of a broker's Kafka and native ports, each with its name and its advertised address."""
+
+from __future__ import annotations
+
+import socket
+from typing import NamedTuple
+
+from broker.config.listener_names import KAFKA_LISTENERS, NATIVE
+from broker.config.loading import Address, Config
+from broker.network.server import bind, bound_address
+
+
+class Listener(NamedTuple):
+    """One bound socket."""
+
+    name: str
+    socket: socket.socket
+    address: Address
+    """Where it really listens."""
+    advertised: Address
+    """Where clients, or for `NATIVE` other brokers, are told to connect."""
+
+
+def bind_listeners(config: Config) -> list[Listener]:
+    """The Kafka listeners in the order of the configuration, then the native one.
+
+    Raises `ListenError`.
+    """
+    listeners = [
+        _bound(name, "listen", address, advertised)
+        for name, address, advertised in zip(
+            KAFKA_LISTENERS,
+            config.listen,
+            config.advertise or (None,) * len(config.listen),
+            strict=False,  # one address leaves EXTERNAL out
+        )
+    ]
+    native = _bound(NATIVE, "native_listen", config.native_listen, config.native_advertise)
+    if native.advertised.is_wildcard:
+        reachable = Address(listeners[0].advertised.host, native.address.port)
+        native = native._replace(advertised=reachable)
+    return [*listeners, native]
+
+
+def _bound(name: str, option: str, address: Address, advertised: Address | None) -> Listener:
+    bound = bind(option, address, listens=False)
+    where = bound_address(bound)
+    return Listener(name, bound, where, advertised or where)

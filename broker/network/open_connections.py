@@ -1,0 +1,77 @@
+"""The connections that are open, by the address that they come from, and who gives way to whom.
+
+When as many are open as there may be, a newcomer does not pay for an address that holds most of them:
+if that one has at least twice as many as the newcomer's would have, one of its connections that asks for
+nothing is closed instead. So an address can fill the broker only as long as no other one comes.
+
+Shared by the Kafka and native ports of a broker. Single owner: the event loop.
+"""
+
+from __future__ import annotations
+
+import time
+from itertools import islice
+from typing import TYPE_CHECKING, Final, cast
+
+if TYPE_CHECKING:
+    from broker.network.connection import Connection
+
+IDLE_S: Final = 1.0
+"""A connection gives way once it has been silent for this long."""
+_LOOKED_AT_MAX: Final = 1000
+"""Connections, the oldest ones, among which one is chosen to give way."""
+
+
+class OpenConnections:
+    """All connections of one broker."""
+
+    def __init__(self) -> None:
+        self._by_host: dict[str, dict[Connection, None]] = {}
+
+    def count(self, host: str) -> int:
+        """How many connections the address has."""
+        return len(self._by_host.get(host, ()))
+
+    def add(self, connection: Connection) -> None:
+        self._by_host.setdefault(connection.host, {})[connection] = None
+
+    def discard(self, connection: Connection) -> None:
+        connections = self._by_host.get(connection.host)
+        if connections is not None:
+            connections.pop(connection, None)
+            if not connections:
+                del self._by_host[connection.host]
+
+    def make_room_for(self, host: str) -> bool:
+        """Closes a connection in favour of one that comes from `host`, if that is fair."""
+        if not self._by_host:
+            return False
+        largest, connections = max(self._by_host.items(), key=lambda item: len(item[1]))
+        if len(connections) < 2 * (self.count(host) + 1):
+            return False
+        moment = time.monotonic() - IDLE_S
+        for one in islice(connections, _LOOKED_AT_MAX):
+            if one.is_idle_since(moment):
+                one.give_up(
+                    f"silent, and {largest} has {len(connections)} of the connections that there "
+                    f"may be: another address needs one"
+                )
+                self.discard(one)
+                return True
+        return False
+
+
+class PortConnections(set["Connection"]):
+    """Those of one port, which are entered among all of the broker's as well."""
+
+    def __init__(self, all_open: OpenConnections) -> None:
+        super().__init__()
+        self._all_open = all_open
+
+    def add(self, connection: Connection) -> None:
+        super().add(connection)
+        self._all_open.add(connection)
+
+    def discard(self, connection: object) -> None:
+        super().discard(connection)
+        self._all_open.discard(cast("Connection", connection))

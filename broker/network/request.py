@@ -1,0 +1,78 @@
+"""What a handler gets, and what it may answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Coroutine, Generator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from broker.config.listener_names import PLAINTEXT
+from protocol.headers import RequestHeader
+
+
+@dataclass(slots=True)
+class Peer:
+    """The other end of a connection."""
+
+    connection_id: int
+    address: str
+    """`host:port` of the client."""
+    client_id: str | None = None
+    """What a hello on the native port has said; on the Kafka port every request says it."""
+    listener: str = PLAINTEXT
+    """The name of the listener that it came by: it is told the addresses of that one."""
+    appending: asyncio.Future[Any] | None = None
+    """The last produce request that is not appended yet; later ones wait for it."""
+
+    @property
+    def host(self) -> str:
+        """The address without the port."""
+        return self.address.rpartition(":")[0]
+
+
+@dataclass(slots=True)
+class Request:
+    """One decoded request."""
+
+    header: RequestHeader
+    body: Any
+    """The kio entity of the request's API and version."""
+    peer: Peer
+
+    @property
+    def version(self) -> int:
+        return self.header.api_version
+
+
+class NoResponse:
+    """The type of `NO_RESPONSE`."""
+
+
+NO_RESPONSE: Final = NoResponse()
+"""What a handler answers where the client expects nothing (acks=0)."""
+
+Answer = Mapping[str, Any] | bytes | Sequence[bytes] | NoResponse
+"""Plain values for `Api.encode_response`, or the body already packed."""
+
+Outcome = Answer | Awaitable[Answer]
+"""Handlers that need not wait answer at once: an asyncio task costs more than most requests."""
+
+
+class CloseConnectionError(Exception):
+    """The only answer is to close the connection; the message says why."""
+
+
+class NeedsNoFrame(Awaitable[Any]):
+    """An answer that is still to come and no longer needs the bytes of its request.
+
+    Their memory goes to other requests at once: a produce may wait long for its replicas.
+    """
+
+    __slots__ = ("_answer",)
+
+    def __init__(self, answer: Coroutine[Any, Any, Any]) -> None:
+        self._answer = answer
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        return self._answer.__await__()

@@ -1,0 +1,197 @@
+"""Listening sockets and the connections behind them.
+
+Sockets are bound before anything slow happens, so that the ready line can name their ports, and listen
+only when the broker can answer; until then whoever connects is refused, and tries again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import socket
+import time
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from broker.config.listener_names import PLAINTEXT
+from broker.config.loading import Address, Config
+from broker.config.values import INT32_MAX
+from broker.descriptors import descriptor_shares
+from broker.essential_task import reported_task
+from broker.limited_log import LimitedLog
+from broker.metrics import Metrics
+from broker.network.connection import Connection, Dispatch
+from broker.network.memory_budget import MemoryBudget
+from broker.network.open_connections import OpenConnections, PortConnections
+from broker.network.unsent_answers import UnsentAnswers
+
+limited: Final = LimitedLog(logging.getLogger(__name__))
+
+BACKLOG: Final = 512
+DRAIN_S: Final = 1.5
+"""How long the answers to what is in flight may take when the broker stops."""
+
+
+class ListenError(Exception):
+    """An address cannot be listened on; the message names the option, the address and the reason."""
+
+
+def bind(option: str, address: Address, *, listens: bool = True) -> socket.socket:
+    """A socket with that address. Raises `ListenError`.
+
+    Unless it `listens`, who connects is refused, and tries again, until a `Server` starts on it.
+    """
+    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((address.host, address.port))
+        if listens:
+            listener.listen(BACKLOG)
+    except OSError as error:
+        listener.close()
+        raise ListenError(f"{option}: cannot listen on {address}: {error.strerror}") from error
+    listener.setblocking(False)
+    return listener
+
+
+def bound_address(listener: socket.socket) -> Address:
+    """Where the socket really listens: port 0 has become a port."""
+    host, port = listener.getsockname()[:2]
+    return Address(host, port)
+
+
+def most_connections(connections_max: int) -> int:
+    """How many connections to take: half of the descriptors stay for files, whoever knocks."""
+    return min(connections_max, descriptor_shares().connections)
+
+
+class Server:
+    """One port: accepts connections and hands their frames to `dispatch`."""
+
+    def __init__(
+        self,
+        listener: socket.socket,
+        dispatch: Dispatch,
+        *,
+        listener_name: str = PLAINTEXT,
+        config: Config,
+        budget: MemoryBudget,
+        unsent: UnsentAnswers,
+        metrics: Metrics,
+        connection_ids: Iterator[int] | None = None,
+        all_open: OpenConnections | None = None,
+    ) -> None:
+        """`connection_ids` and `all_open` are shared by the ports of a broker.
+
+        So each id names one connection, and an address counts with all that it has.
+        """
+        self._listener = listener
+        self._listener_name = listener_name
+        self.dispatch = dispatch
+        self.route: Callable[[Connection], Dispatch] | None = None
+        """Chooses the dispatcher of a new connection; None: `dispatch`. Set while there are faults."""
+        self._config = config
+        self._budget = budget
+        self._unsent = unsent
+        self.metrics = metrics
+        self._all_open = OpenConnections() if all_open is None else all_open
+        self.connections: set[Connection] = PortConnections(self._all_open)
+        """Those that are open. Nothing may depend on their order."""
+        self._connection_ids = itertools.count(1) if connection_ids is None else connection_ids
+        self._connections_max = most_connections(config.connections_max)
+        self._server: asyncio.Server | None = None
+
+    async def start(self) -> None:
+        """Begins to accept. Raises `ListenError` where another process was faster."""
+        loop = asyncio.get_running_loop()
+        try:
+            self._listener.listen(BACKLOG)
+        except OSError as error:
+            address = bound_address(self._listener)
+            raise ListenError(f"cannot listen on {address}: {error.strerror}") from error
+        self._server = await loop.create_server(self._accept, sock=self._listener, backlog=BACKLOG)
+
+    def _accept(self) -> asyncio.BaseProtocol:
+        if self._is_full or self._config.connections_max_per_ip < INT32_MAX:
+            return _Newcomer(self)
+        return self.make_connection()
+
+    @property
+    def _is_full(self) -> bool:
+        return self.metrics.connections_open >= self._connections_max
+
+    def refusal_of(self, host: str) -> str | None:
+        """Why no connection is taken from this address now, if that is so."""
+        per_host_max = self._config.connections_max_per_ip
+        if self._all_open.count(host) >= per_host_max:
+            return f"{per_host_max} of this address are open (connections_max_per_ip)"
+        if self._is_full and not self._all_open.make_room_for(host):
+            return f"{self._connections_max} are open"
+        return None
+
+    def make_connection(self) -> Connection:
+        """What speaks with a client that is taken."""
+        metrics = self.metrics
+        metrics.connections_accepted_total += 1
+        connection = Connection(
+            self.dispatch,
+            connection_id=next(self._connection_ids),
+            listener_name=self._listener_name,
+            frame_size_max=self._config.request_size_max,
+            budget=self._budget,
+            unsent=self._unsent,
+            connections=self.connections,
+            metrics=metrics,
+        )
+        if self.route is not None:
+            connection.dispatch = self.route(connection)
+        return connection
+
+    def close_idle(self) -> None:
+        """Closes connections that have been silent for longer than `connections_max_idle_ms`."""
+        idle_ms = self._config.connections_max_idle_ms
+        if idle_ms < 0:
+            return
+        oldest = time.monotonic() - idle_ms / 1000
+        for connection in [one for one in self.connections if one.is_idle_since(oldest)]:
+            self.metrics.connections_idle_closed_total += 1
+            connection.close(f"silent for more than {idle_ms} ms")
+
+    async def stop(self, within_s: float = DRAIN_S) -> None:
+        """Accepts nobody any more, answers what is in flight, closes what is left after a while."""
+        if self._server is not None:
+            self._server.close()
+        connections = list(self.connections)
+        if not connections:
+            return
+        drains = [
+            reported_task(connection.drain(), "draining of a connection")
+            for connection in connections
+        ]
+        _, late = await asyncio.wait(drains, timeout=within_s)
+        for drain in late:
+            drain.cancel()
+        for connection in connections:
+            connection.close()
+
+
+class _Newcomer(asyncio.Protocol):
+    """A connection that may have to be refused, which depends on where it comes from."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        host, port, *_ = transport.get_extra_info("peername") or ("?", "?")  # it may be gone
+        reason = self._server.refusal_of(host)
+        if reason is None:
+            connection = self._server.make_connection()
+            transport.set_protocol(connection)
+            connection.connection_made(transport)
+            return
+        self._server.metrics.connections_refused_total += 1
+        message = "refusing a connection from %s:%s: %s"
+        limited.log(logging.WARNING, host, message, host, port, reason)
+        transport.close()

@@ -1,0 +1,1 @@
+"""Partitions: the replicas this broker holds, their roles and their high watermarks."""

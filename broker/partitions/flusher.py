@@ -1,0 +1,106 @@
+"""Forces logs to disk in a thread, while the event loop goes on appending.
+
+With `log_flush=commit` every append asks for a flush and is acknowledged when one that covers it
+is done: appends that arrive during a flush share the next one (group commit). With `log_flush=os`
+a flush every few seconds keeps the recovery point close behind the end of the log, so that a
+restart after `kill -9` has little to check; nobody waits for it.
+
+A failed flush takes the log directory offline: the kernel may have dropped the pages, so trying
+again and succeeding would prove nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from itertools import islice
+from typing import Final
+
+from broker.partitions.partition import Partition
+from storage.disk_work import RunAll, one_by_one
+from storage.file_system import OutOfDescriptorsError, StorageError
+from storage.pending_flush import PendingFlush
+
+_RETRY_S: Final = 0.5
+"""After a flush for which there was no descriptor."""
+
+logger = logging.getLogger(__name__)
+
+FLUSHED_AT_ONCE: Final = 200
+"""Logs whose flushes begin in one step of the loop, in about two milliseconds."""
+
+
+class Flusher:
+    """The one task that flushes. `on_failure` is called with the error that ends it."""
+
+    def __init__(
+        self,
+        *,
+        interval_s: float,
+        on_failure: Callable[[StorageError], None],
+        run_all: RunAll = one_by_one,
+    ) -> None:
+        self._interval_s = interval_s
+        self._run_all = run_all
+        self._on_failure = on_failure
+        self._dirty: dict[Partition, None] = {}
+        """A dictionary as an ordered set: logs are flushed in the order of their appends."""
+        self._in_flush: dict[Partition, None] = {}
+        self._wake = asyncio.Event()
+
+    def mark_dirty(self, partition: Partition) -> None:
+        """The partition has appended since its last flush."""
+        self._dirty[partition] = None
+        if self._interval_s == 0 and not self._wake.is_set():
+            self._wake.set()
+
+    def forget(self, partition: Partition) -> None:
+        """The partition is being deleted."""
+        self._dirty.pop(partition, None)
+        self._in_flush.pop(partition, None)
+
+    async def run(self) -> None:
+        """Until cancelled: waits for dirty partitions (or the interval) and flushes them."""
+        while True:
+            if self._interval_s:
+                await asyncio.sleep(self._interval_s)
+            else:
+                await self._wake.wait()
+                self._wake.clear()
+            try:
+                await self.flush()
+            except OutOfDescriptorsError as error:
+                self._on_failure(error)
+                for partition in self._in_flush:
+                    self.mark_dirty(partition)
+                await asyncio.sleep(_RETRY_S)
+            except StorageError as error:
+                self._on_failure(error)
+                return
+
+    async def flush(self) -> None:
+        """Flushes what is dirty now, some logs at a time. Raises `StorageError`."""
+        self._in_flush, self._dirty = self._dirty, {}
+        while self._in_flush:
+            await self._flush(list(islice(self._in_flush, FLUSHED_AT_ONCE)))
+
+    async def _flush(self, partitions: Iterable[Partition]) -> None:
+        pending = [(partition, partition.log.start_flush()) for partition in partitions]
+        work = [flush.run for _, flush in pending]
+        try:
+            await asyncio.get_running_loop().run_in_executor(None, self._run_all, work)
+        except OutOfDescriptorsError:
+            _finish(pending)
+            raise
+        _finish(pending)
+        for partition, _ in pending:
+            self._in_flush.pop(partition, None)
+
+
+def _finish(pending: Iterable[tuple[Partition, PendingFlush]]) -> None:
+    """Publishes what was flushed; the rest will be flushed again."""
+    for partition, flush in pending:
+        partition.log.finish_flush(flush)
+        if flush.is_done:
+            partition.advance_high_watermark()

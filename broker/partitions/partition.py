@@ -1,0 +1,433 @@
+"""One partition on this broker: its log, its role, and who waits for its high watermark.
+
+The log decides and stores; this file adds what the cluster and the clients see: the leader epoch,
+the in-sync replicas, the high watermark, produce requests that wait for it and fetches that wait
+for data. Everything here runs on the event loop, without an `await` between reading state and
+writing it.
+
+Roles come from the partition's state node alone, through `update`. A leader epoch is led at most
+once: the log's leader epochs remember it over sessions, and a broker that starts ends what an
+earlier life led before it registers (`coordination/withdrawal.py`).
+
+Invariant: `high_watermark <= log_end_offset`, and it never moves back while this broker leads.
+Invariant: with `log_flush=commit` nothing above `durable_offset` is below the high watermark.
+Invariant: nothing is acknowledged while the membership of this broker in the cluster is in doubt.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from broker.cluster.membership import Membership
+from broker.config.names import Config, LogFlush, TimestampType
+from broker.config.topic import TopicConfig
+from broker.doubt import changes_state
+from broker.metadata.node_data import NO_LEADER, PartitionState
+from broker.partitions.waiters import OffsetWaiters
+from broker.replication.core.divergence import Divergence, can_compare, find_divergence
+from broker.replication.core.gap_patience import GAP_CODES, GapPatience
+from broker.replication.core.in_sync_replicas import InSyncReplicas
+from protocol.batch_validation import ANY_TIMESTAMP, TimestampRules
+from protocol.dedup import Duplicate, Reject
+from protocol.errors import ErrorCode, KafkaError
+from protocol.record_batch import BatchHeader, Buffer
+from storage.log import Appended, Log
+
+logger = logging.getLogger(__name__)
+
+_NO_RECORDS: Final = b""
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class ProduceRules:
+    """What the topic asks of a batch and of its replicas."""
+
+    bytes_max: int
+    min_insync_replicas: int
+    timestamps: TimestampRules
+
+    @classmethod
+    def of(cls, topic: TopicConfig) -> ProduceRules:
+        timestamps = TimestampRules(
+            log_append_time=topic.message_timestamp_type is TimestampType.LOG_APPEND_TIME,
+            before_max_ms=topic.message_timestamp_before_max_ms,
+            after_max_ms=topic.message_timestamp_after_max_ms,
+        )
+        return cls(
+            bytes_max=topic.max_message_bytes,
+            min_insync_replicas=topic.min_insync_replicas,
+            # The shared object tells the batch check that there is nothing to compare.
+            timestamps=ANY_TIMESTAMP if timestamps == ANY_TIMESTAMP else timestamps,
+        )
+
+
+class ReplicaRead(NamedTuple):
+    """What a follower gets: batches, or where its log parts from the leader's."""
+
+    high_watermark: int
+    log_start_offset: int
+    diverging: Divergence | None
+    batches: bytes
+
+
+class Partition:
+    """A partition that this broker holds a replica of."""
+
+    def __init__(
+        self,
+        topic: str,
+        index: int,
+        topic_id: uuid.UUID,
+        log: Log,
+        *,
+        config: Config,
+        rules: ProduceRules,
+        high_watermark: int,
+        membership: Membership,
+        on_dirty: Callable[[Partition], None],
+    ) -> None:
+        """`high_watermark` is what was known of it when the log was last open."""
+        self.topic = topic
+        self.index = index
+        self.topic_id = topic_id
+        self.log = log
+        self.rules = rules
+        self.leader_id = NO_LEADER
+        self.leader_epoch = -1
+        self.isr: tuple[int, ...] = ()
+        """As the state node has it; the leader may count on more, see `InSyncReplicas.largest`."""
+        self.replicas: tuple[int, ...] = ()
+        self.high_watermark = min(max(high_watermark, log.log_start_offset), log.log_end_offset)
+        self.in_sync: InSyncReplicas | None = None
+        """What the leader knows of its followers; None unless this broker leads."""
+        self._gap_patience: GapPatience | None = None
+        """There where this broker leads after another one, or has refused what it could not take."""
+        self._state_version = -1
+        self._membership = membership
+        self._broker_id = config.broker_id
+        self._flushes_before_commit = config.log_flush is LogFlush.COMMIT
+        self._on_dirty = on_dirty
+        self._waiting_for_commit = OffsetWaiters()
+        self._waiting_for_flush = OffsetWaiters()
+        # Dictionaries as ordered sets: whoever waits is woken in the order of arrival.
+        self._waiting_for_data: dict[asyncio.Future[None], None] = {}
+        self._waiting_for_append: dict[asyncio.Future[None], None] = {}
+
+    @property
+    def name(self) -> str:
+        return f"{self.topic}-{self.index}"
+
+    @property
+    def is_leader(self) -> bool:
+        return self.leader_id == self._broker_id
+
+    @property
+    def is_in_sync(self) -> bool:
+        """Whether the state node counts on this replica: it may be elected at any time."""
+        return self._broker_id in self.isr
+
+    @property
+    def durable_offset(self) -> int:
+        """Offsets below it are as safe on this replica as `log_flush` asks for."""
+        log = self.log
+        return log.recovery_point if self._flushes_before_commit else log.log_end_offset
+
+    def check_leader(self, leader_epoch: int = -1) -> None:
+        """Raises `KafkaError` unless this broker surely leads, in the epoch that the client knows.
+
+        Epoch -1 stands for any.
+        """
+        if not self.is_leader:
+            raise KafkaError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.name} is led by {self.leader_id}"
+            )
+        if not self._membership.is_proved:
+            self._be_patient()
+            raise KafkaError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                f"{self.name} may have another leader: the coordinator cannot be reached",
+            )
+        if leader_epoch not in {-1, self.leader_epoch}:
+            older = leader_epoch < self.leader_epoch
+            code = ErrorCode.FENCED_LEADER_EPOCH if older else ErrorCode.UNKNOWN_LEADER_EPOCH
+            raise KafkaError(code, f"{self.name} is in leader epoch {self.leader_epoch}")
+
+    def check_in_sync(self) -> None:
+        """Raises `KafkaError` where fewer replicas are in sync than the topic asks for."""
+        if len(self.isr) < self.rules.min_insync_replicas:
+            self._be_patient()
+            raise KafkaError(
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+                f"{self.name} has {len(self.isr)} in-sync replicas, "
+                f"{self.rules.min_insync_replicas} are needed",
+            )
+
+    # --- roles ---
+
+    @changes_state
+    def update(self, state: PartitionState, replicas: tuple[int, ...]) -> None:
+        """What the cluster now says of this partition. Older states change nothing."""
+        if state.leader_epoch < self.leader_epoch or state.node_version <= self._state_version:
+            self._change_replicas(replicas)
+            return
+        self._state_version = state.node_version
+        self.isr = state.isr
+        self._change_replicas(replicas)
+        if state.leader_epoch > self.leader_epoch:
+            self._take_up(state)
+        elif self.in_sync is not None:
+            self.in_sync.settle(state.isr)
+            self.advance_high_watermark()
+
+    def _change_replicas(self, replicas: tuple[int, ...]) -> None:
+        if replicas != self.replicas:
+            self.replicas = replicas
+            if self.in_sync is not None:
+                self.in_sync.change_replicas(replicas, _now_s())
+
+    def _take_up(self, state: PartitionState) -> None:
+        self._lose_role()
+        self.leader_epoch = state.leader_epoch
+        if state.leader != self._broker_id:
+            self.leader_id = state.leader
+        elif state.leader_epoch > self.log.leader_epochs.latest_epoch:
+            self.leader_id = self._broker_id
+            self._lead()
+        # Else it led that epoch under an earlier session: it has to be given another.
+
+    def _lead(self) -> None:
+        log = self.log
+        self.in_sync = InSyncReplicas(
+            self._broker_id,
+            self.replicas,
+            self.isr,
+            epoch_start_offset=log.log_end_offset,
+            now_s=_now_s(),
+        )
+        if self.leader_epoch > 0:
+            self._be_patient()
+        log.leader_epochs.assign(self.leader_epoch, log.log_end_offset)
+        if self._flushes_before_commit and log.recovery_point < log.log_end_offset:
+            self._on_dirty(self)
+        self.advance_high_watermark()
+
+    @changes_state
+    def resign(self) -> None:
+        """Has no role until `update` gives it one: what was read of the cluster counts no more.
+
+        Whoever waits for the high watermark is told NOT_LEADER_OR_FOLLOWER.
+        """
+        self._lose_role()
+        self.leader_epoch = self._state_version = -1
+
+    def _lose_role(self) -> None:
+        self.leader_id = NO_LEADER
+        self.in_sync = self._gap_patience = None
+        self.fail(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.name} has lost its leader"))
+
+    def fail(self, error: KafkaError) -> None:
+        """What was appended cannot be promised: whoever waits for it is told `error`."""
+        self._waiting_for_commit.fail(error)
+        self._waiting_for_flush.fail(error)
+        self.wake_fetches()
+        self.wake_followers()
+
+    # --- writing ---
+
+    @changes_state
+    def append(
+        self, batch: Buffer, header: BatchHeader, now_ms: int, log_append_ms: int | None = None
+    ) -> Appended | Duplicate | Reject:
+        """Decides on and stores one validated batch; see `Log.append`. Raises `StorageError`, `KafkaError`."""
+        if not self._membership.takes_records:
+            raise KafkaError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.name} is about to have another leader"
+            )
+        result = self.log.append(batch, header, self.leader_epoch, now_ms, log_append_ms)
+        if isinstance(result, Appended):
+            self._on_dirty(self)
+            if self._waiting_for_append:
+                self.wake_followers()
+            if not self._flushes_before_commit:
+                self.advance_high_watermark()
+        elif isinstance(result, Reject) and self._gap_patience is not None:
+            return self._without_early_gap(result, header, self._gap_patience)
+        return result
+
+    def _without_early_gap(
+        self, reject: Reject, header: BatchHeader, patience: GapPatience
+    ) -> Reject:
+        """Nothing is called a gap before this leader can be sure that it is one."""
+        if reject.code in GAP_CODES:
+            entry = self.log.producers.get(header.producer_id)
+            if patience.may_be_on_its_way(entry, header, _now_s()):
+                reason = f"{reject.reason}; what is missing may be on its way"
+                return Reject(ErrorCode.NOT_LEADER_OR_FOLLOWER, reason)
+        return reject
+
+    def _be_patient(self) -> None:
+        """Batches that are behind a refused one in the same connection leave no gap, once that returns."""
+        if len(self.replicas) > 1:
+            self._gap_patience = GapPatience(self.log.log_end_offset)
+
+    def advance_high_watermark(self) -> None:
+        """Moves the high watermark to what every in-sync replica has, and wakes who waited."""
+        durable = self.durable_offset
+        if self.in_sync is None:
+            self._waiting_for_flush.reached(durable)  # a follower, before it asks for more
+            return
+        if not self._membership.is_proved:
+            return
+        self._waiting_for_flush.reached(durable)
+        committed = self.in_sync.committed_offset(durable)
+        if committed > self.high_watermark:
+            self.high_watermark = committed
+            self._waiting_for_commit.reached(committed)
+            self.wake_fetches()
+
+    def acknowledged(self, offset: int, *, by_all: bool) -> asyncio.Future[None]:
+        """Done once everything below `offset` is committed (`by_all`), or durable on the leader.
+
+        Raises `KafkaError` from the future when leadership ends first.
+        """
+        waiters = self._waiting_for_commit if by_all else self._waiting_for_flush
+        return waiters.wait_for(offset)
+
+    def abandon(self, acknowledged: asyncio.Future[None], *, by_all: bool) -> None:
+        """The client no longer waits for what `acknowledged` gave it."""
+        (self._waiting_for_commit if by_all else self._waiting_for_flush).abandon(acknowledged)
+
+    @changes_state
+    def advance_log_start(self, offset: int) -> None:
+        """Deletes the records below `offset` (DeleteRecords), at most up to the high watermark."""
+        if offset > self.high_watermark or offset < 0:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"{self.name} can be deleted up to {self.high_watermark}, not {offset}",
+            )
+        self.log.advance_log_start(offset)
+
+    # --- followers ---
+
+    def fetch_as_replica(  # noqa: PLR0917 - the fields of a message, in its order
+        self,
+        broker_id: int,
+        broker_epoch: int,
+        leader_epoch: int,
+        offset: int,
+        last_epoch: int,
+        bytes_max: int,
+    ) -> ReplicaRead:
+        """Batches for a follower whose log ends at `offset` with a batch of `last_epoch` (-1: none).
+
+        With `bytes_max` 0 nothing is read. That it asks for `offset` proves that it has everything
+        below, which counts where the registered life of the follower asks. Raises `KafkaError`
+        NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, REPLICA_NOT_AVAILABLE,
+        OFFSET_OUT_OF_RANGE (the follower has to start anew); `StorageError`.
+        """
+        self.check_leader(leader_epoch)
+        assert self.in_sync is not None
+        if broker_id not in self.replicas:
+            raise KafkaError(
+                ErrorCode.REPLICA_NOT_AVAILABLE, f"broker {broker_id} has no replica of {self.name}"
+            )
+        if broker_id == self._broker_id:
+            raise KafkaError(
+                ErrorCode.REPLICA_NOT_AVAILABLE,
+                f"broker {broker_id} leads {self.name} and cannot follow itself",
+            )
+        log = self.log
+        if broker_id not in self.in_sync.largest and not can_compare(log.leader_epochs, last_epoch):
+            # Who is in sync has all that is committed, so it agrees up to the log start; and it must
+            # not begin anew, because it may have to lead at any time.
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"{self.name}: nothing is left of leader epoch {last_epoch} to compare with",
+            )
+        diverging = find_divergence(log.leader_epochs, log.log_end_offset, offset, last_epoch)
+        batches = _NO_RECORDS
+        if diverging is None:
+            if bytes_max > 0 or not log.first_offset <= offset <= log.log_end_offset:
+                batches = log.read_for_replica(offset, bytes_max)
+            if self._membership.registered_epoch(broker_id) == broker_epoch:
+                self._note_fetch(self.in_sync, broker_id, broker_epoch, offset)
+        return ReplicaRead(self.high_watermark, log.log_start_offset, diverging, batches)
+
+    @changes_state
+    def _note_fetch(
+        self, in_sync: InSyncReplicas, broker_id: int, broker_epoch: int, offset: int
+    ) -> None:
+        in_sync.note_fetch(broker_id, broker_epoch, offset, self.log.log_end_offset, _now_s())
+        self.advance_high_watermark()
+        self._membership.isr_may_change(self)
+
+    def mark_dirty(self) -> None:
+        """The log has been appended to by replication."""
+        self._on_dirty(self)
+
+    def learn_high_watermark(self, offset: int) -> None:
+        """What the leader has told a follower; not beyond what this replica has."""
+        self.high_watermark = max(self.high_watermark, min(offset, self.log.log_end_offset))
+
+    def forget_above(self, offset: int) -> None:
+        """The follower's log was cut: what was above is not committed, whatever was thought."""
+        if self.high_watermark > offset:
+            logger.error(
+                "%s: cut at %d, below its high watermark %d: acknowledged records may be lost",
+                self.name,
+                offset,
+                self.high_watermark,
+            )
+            self.high_watermark = offset
+
+    def wake_followers(self) -> None:
+        """Lets the followers that wait for an append look again."""
+        _wake(self._waiting_for_append)
+
+    def notify_of_append(self, future: asyncio.Future[None]) -> None:
+        """Resolves `future` at the next append or change of role; `forget_append` it otherwise."""
+        self._waiting_for_append[future] = None
+
+    def forget_append(self, future: asyncio.Future[None]) -> None:
+        self._waiting_for_append.pop(future, None)
+
+    @property
+    def knows_high_watermark(self) -> bool:
+        """Whether a new leader's high watermark has reached that of the leader before (KIP-207)."""
+        return self.in_sync is not None and self.high_watermark >= self.in_sync.epoch_start_offset
+
+    # --- reading ---
+
+    def read(self, offset: int, bytes_max: int) -> bytes:
+        """Whole batches from the one that holds `offset`, below the high watermark."""
+        return self.log.read(offset, bytes_max, self.high_watermark)
+
+    def notify_of_data(self, future: asyncio.Future[None]) -> None:
+        """Resolves `future` when the high watermark next moves; `forget` it when no longer needed."""
+        self._waiting_for_data[future] = None
+
+    def forget(self, future: asyncio.Future[None]) -> None:
+        self._waiting_for_data.pop(future, None)
+
+    def wake_fetches(self) -> None:
+        """Lets whoever waits for data look again."""
+        if self._waiting_for_data:
+            _wake(self._waiting_for_data)
+
+
+def _wake(waiting: dict[asyncio.Future[None], None]) -> None:
+    futures = list(waiting)
+    waiting.clear()
+    for future in futures:
+        if not future.done():
+            future.set_result(None)
+
+
+def _now_s() -> float:
+    """The clock that lags and deadlines are measured by."""
+    return asyncio.get_running_loop().time()

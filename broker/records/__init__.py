@@ -1,0 +1,1 @@
+"""Records: what both ports do with batches, from validation to acknowledgement."""

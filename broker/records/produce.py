@@ -1,0 +1,214 @@
+"""What becomes of one produced batch, whichever port brought it: checked, judged, appended.
+
+First failure wins (`dedup-spec.md` 1.2): known topic, container, acks, leader, in-sync replicas,
+batch validation, records, then the de-duplication decision and the append in one step of the
+partition's log. What the client is told and when is `acknowledgement.py`'s business.
+
+Called by the Produce handlers of both ports. Knows nothing of requests and responses.
+"""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from broker.decisions.decisions import window_of
+from broker.metadata.node_data import NO_LEADER
+from broker.network.request import Request
+from broker.partitions.partition import Partition
+from protocol.batch_validation import check_batch, check_container
+from protocol.dedup import Duplicate, Reject
+from protocol.errors import ErrorCode, KafkaError
+from protocol.produce import PartitionProduced
+from protocol.record_batch import (
+    ATTRIBUTES_LOW_POSITION,
+    HEADER_SIZE,
+    MAGIC,
+    MAGIC_POSITION,
+    TRANSACTIONAL_BIT,
+    BatchHeader,
+    Buffer,
+)
+from protocol.record_check import Opening, check_all, check_at_once
+from storage.file_system import StorageError
+
+if TYPE_CHECKING:
+    from broker.broker import Broker
+
+ACKS_NONE: Final = 0
+ACKS_LEADER: Final = 1
+ACKS_ALL: Final = -1
+
+_HIDES_LOG_START: Final = frozenset(
+    {
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+        ErrorCode.INVALID_REQUIRED_ACKS,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+    }
+)
+"""Errors after which Kafka answers log_start_offset -1 (`dedup-spec.md` 5.2)."""
+
+TRANSACTIONS_REFUSED: Final = PartitionProduced(
+    0,
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    error_message="transactions are not served; produce without a transactional id",
+)
+
+
+class Stored(NamedTuple):
+    """A batch that is in the log, now or since an earlier request."""
+
+    partition: Partition
+    produced: PartitionProduced
+    """Success, or DUPLICATE_SEQUENCE_NUMBER for a repeat older than the window."""
+    next_offset: int
+    """The high watermark that commits it."""
+    is_duplicate: bool = False
+    """Whether it was stored by an earlier request."""
+
+
+class Write(NamedTuple):
+    """What holds for the whole request, from either port."""
+
+    broker: Broker
+    request: Request
+    acks: int
+    now_ms: int
+    """The time of day."""
+    steady_ms: int
+    """The same moment by the data directory's clock (`clock.py`)."""
+    opening: Opening
+
+    def now(self) -> Write:
+        """The same at this moment, after a wait."""
+        broker = self.broker
+        return self._replace(now_ms=broker.now_ms(), steady_ms=broker.clock.steady_ms())
+
+
+class Unopened(NamedTuple):
+    """A batch that takes too long to open on the loop: for `open_and_append`."""
+
+    topic: str | uuid.UUID
+    partition: int
+    records: Buffer
+    header: BatchHeader
+
+
+def produce_batch(
+    write: Write, topic: str | uuid.UUID, index: int, records: Buffer | None
+) -> PartitionProduced | Stored | Unopened:
+    """One partition: everything up to the append. `topic` is a name, or the id where ids are used."""
+    partition: Partition | None = None
+    try:
+        found = write.broker.find_partition(topic, index)
+        header = check_container(records, write.request.version)
+        assert records is not None
+        partition = found  # as in Kafka, the errors before here do not tell its log start offset
+        _check_role(partition, write.acks)
+        rules = partition.rules
+        check_batch(records, header, rules.bytes_max, rules.timestamps, write.now_ms)
+        if not check_at_once(records, header, write.opening):
+            return Unopened(topic, index, records, header)
+        return _append(write, partition, records, header)
+    except KafkaError as error:
+        return _failed(index, error, partition)
+    except StorageError as error:
+        write.broker.fail_storage(error)
+        return PartitionProduced(index, ErrorCode.KAFKA_STORAGE_ERROR)
+
+
+async def open_and_append(write: Write, unopened: Unopened) -> PartitionProduced | Stored:
+    """Checks the records in a thread, then appends as `produce_batch` does."""
+    topic, index, records, header = unopened
+    broker = write.broker
+    partition: Partition | None = None
+    try:
+        await broker.record_thread.run(check_all, records, header, write.opening)
+        partition = broker.find_partition(topic, index)  # the role, or all of it, may have gone
+        _check_role(partition, write.acks)
+        return _append(write.now(), partition, records, header)
+    except KafkaError as error:
+        return _failed(index, error, partition)
+    except StorageError as error:
+        broker.fail_storage(error)
+        return PartitionProduced(index, ErrorCode.KAFKA_STORAGE_ERROR)
+
+
+def _check_role(partition: Partition, acks: int) -> None:
+    if acks not in {ACKS_NONE, ACKS_LEADER, ACKS_ALL}:
+        raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
+    partition.check_leader()
+    if acks == ACKS_ALL:
+        partition.check_in_sync()
+
+
+def _append(
+    write: Write, partition: Partition, records: Buffer, header: BatchHeader
+) -> PartitionProduced | Stored:
+    index = partition.index
+    decisions = write.broker.decisions
+    before = window_of(partition, header.producer_id) if decisions.is_followed else None
+    result = partition.append(records, header, write.steady_ms, write.now_ms)
+    if header.has_producer_id:
+        decisions.record(
+            write.request, partition, header, result, write.now_ms, window_before=before
+        )
+    if isinstance(result, Reject):
+        refused = _failed(index, KafkaError(result.code), partition)._replace(reason=result.reason)
+        if result.code is not ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
+            return refused
+        return Stored(partition, refused, _end_of_window(partition, header.producer_id))
+    is_duplicate = isinstance(result, Duplicate)
+    if isinstance(result, Duplicate):
+        original = result.original
+        base_offset, last_offset = original.base_offset, original.last_offset
+        append_time = original.timestamp
+    else:
+        write.broker.metrics.appended(header)
+        base_offset, last_offset = result.base_offset, result.last_offset
+        append_time = result.log_append_time
+    start = partition.log.log_start_offset
+    produced = PartitionProduced(index, ErrorCode.NONE, base_offset, append_time, start)
+    return Stored(partition, produced, last_offset + 1, is_duplicate)
+
+
+def _end_of_window(partition: Partition, producer_id: int) -> int:
+    """Below it lies whatever a repeat older than the window repeats: clients take 46 for success."""
+    entry = partition.log.producers.get(producer_id)
+    assert entry is not None, "a repeat is proven by the producer's entry"
+    return entry.batches[-1].last_offset + 1
+
+
+def _failed(index: int, error: KafkaError, partition: Partition | None) -> PartitionProduced:
+    code = error.code
+    start = -1
+    if partition is not None and code not in _HIDES_LOG_START:
+        start = partition.log.log_start_offset
+    leader = None
+    if code is ErrorCode.NOT_LEADER_OR_FOLLOWER and partition is not None:
+        leader = _other_leader(partition)
+    message = error.message or None
+    return PartitionProduced(index, code, -1, -1, start, message, (), leader)
+
+
+def _other_leader(partition: Partition) -> tuple[int, int] | None:
+    """Whom the client should ask instead: no hint is better than "nobody", or "me, as you knew"."""
+    if partition.leader_id == NO_LEADER or partition.is_leader:
+        return None
+    return partition.leader_id, partition.leader_epoch
+
+
+def is_transactional(records: Buffer | None) -> bool:
+    """Whether the batch says that it is part of a transaction; False for what is no batch."""
+    return (
+        records is not None
+        and len(records) >= HEADER_SIZE
+        and bool(records[ATTRIBUTES_LOW_POSITION] & TRANSACTIONAL_BIT)
+        and records[MAGIC_POSITION] == MAGIC
+    )

@@ -1,0 +1,43 @@
+"""The order of appends of one connection, while the records of some are opened in a thread.
+
+Requests of a connection are worked on as they arrive. One whose batch is opened elsewhere is appended
+later, so those after it wait for it: batches of a producer must reach the log in the order of their
+sequences. Waiting for an acknowledgement is no part of a turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, TypeVar
+
+from broker.network.request import Peer
+
+_Appended = TypeVar("_Appended")
+
+
+def in_turn(
+    peer: Peer, append: Callable[[], Coroutine[Any, Any, _Appended]]
+) -> Awaitable[_Appended]:
+    """Runs `append` when the appends that this connection asked for before have been made.
+
+    The place in the order is taken by the call, not by the first `await`.
+    """
+    before = peer.appending
+    task = asyncio.ensure_future(_append_after(before, append))
+    peer.appending = task
+
+    def leave(_: asyncio.Future[_Appended]) -> None:
+        if peer.appending is task:
+            peer.appending = None
+
+    task.add_done_callback(leave)
+    return task
+
+
+async def _append_after(
+    before: asyncio.Future[Any] | None, append: Callable[[], Coroutine[Any, Any, _Appended]]
+) -> _Appended:
+    if before is not None:
+        await asyncio.wait((before,))
+    return await append()

@@ -1,0 +1,1 @@
+"""The tree of versioned nodes, and the stores that implement it."""

@@ -1,0 +1,97 @@
+"""Watches that stay, made of ZooKeeper's, which fire once.
+
+A watch that has fired is armed again before anybody is told: so what is read after a call is at least
+as new as the watch, and the next change fires it again. Arming is a round trip to the server; several
+changes that come meanwhile share one call.
+
+A connection that breaks takes its watches along: `restore` follows each new one.
+
+Knows nothing of the server: who creates it passes `arm`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from broker.essential_task import reported_task
+from broker.tree.node_tree import (
+    Cancel,
+    ConnectionLostError,
+    CoordinationError,
+    WatchCallback,
+)
+from broker.tree.watches import Listeners
+
+Fired = Callable[[], None]
+Arm = Callable[[str, Fired], Awaitable[None]]
+"""Sets a one-shot watch on a path; it calls the same `Fired` once, on the event loop."""
+
+ARMING_INFLIGHT_MAX: Final = 50
+"""Watches that are armed at the same time after a reconnection."""
+
+_log = logging.getLogger(__name__)
+
+
+class OneShotWatches:
+    """The watches of one kind: of nodes, or of their children."""
+
+    def __init__(self, arm: Arm) -> None:
+        self._arm = arm
+        self._watched: dict[str, _Watched] = {}
+        self._rearming: set[asyncio.Task[None]] = set()
+
+    async def watch(self, path: str, callback: WatchCallback) -> Cancel:
+        """Registers and arms. Raises what arming raises, and then has registered nothing."""
+        watched = self._watched.get(path)
+        if watched is None:
+            watched = self._watched[path] = _Watched(path, self._fired)
+        cancel = watched.listeners.add(callback)
+        try:
+            await self._arm(path, watched.fired)
+        except BaseException:
+            cancel()
+            raise
+        return cancel
+
+    async def restore(self) -> None:
+        """Arms every watch on a new connection and tells it: nobody knows what was missed.
+
+        Some at a time, so that other requests get their turn.
+        """
+        for watched in list(self._watched.values()):
+            if not watched.listeners:
+                del self._watched[watched.path]
+        left = list(self._watched.values())
+        while left:
+            await asyncio.gather(*map(self._arm_again_and_tell, left[:ARMING_INFLIGHT_MAX]))
+            del left[:ARMING_INFLIGHT_MAX]
+
+    def _fired(self, watched: _Watched) -> None:
+        if watched.listeners:
+            task = reported_task(self._arm_again_and_tell(watched), f"watch of {watched.path}")
+            self._rearming.add(task)
+            task.add_done_callback(self._rearming.discard)
+        elif self._watched.get(watched.path) is watched:
+            del self._watched[watched.path]
+
+    async def _arm_again_and_tell(self, watched: _Watched) -> None:
+        try:
+            await self._arm(watched.path, watched.fired)
+        except ConnectionLostError:
+            return  # `restore` follows when there is a connection
+        except CoordinationError:
+            _log.exception("%s cannot be watched any longer", watched.path)
+        watched.listeners.tell(watched.path)
+
+
+class _Watched:
+    """One path, with its listeners and the one function that its watches fire."""
+
+    def __init__(self, path: str, fired: Callable[[_Watched], None]) -> None:
+        self.path = path
+        self.listeners: Listeners[str] = Listeners()
+        # Always the same object, by which kazoo knows that a path is armed already.
+        self.fired: Fired = lambda: fired(self)

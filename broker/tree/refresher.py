@@ -1,0 +1,54 @@
+"""A task that brings a view of the tree up to date, whenever it is asked to.
+
+Watches ask it; requests that come while it is busy are one more round. A round that got no answer is
+tried again: when a watch calls, as all do after a reconnection, and after a while in any case.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from broker.essential_task import essential_task
+from broker.tree.node_tree import CoordinationError
+
+logger = logging.getLogger(__name__)
+
+RETRY_INTERVAL_S: Final = 0.5
+
+
+class Refresher:
+    """Runs `refresh` after each `ask`, one at a time, from `start` to `close`."""
+
+    def __init__(self, name: str, refresh: Callable[[], Awaitable[None]]) -> None:
+        self._name = name
+        self._refresh = refresh
+        self._asked = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begins the task; what was asked for before is done now."""
+        self._task = essential_task(self._run(), self._name)
+
+    def ask(self) -> None:
+        """One more round, soon."""
+        self._asked.set()
+
+    async def close(self) -> None:
+        """Ends the task, in the middle of a round too."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            await self._asked.wait()
+            self._asked.clear()
+            try:
+                await self._refresh()
+            except CoordinationError as error:
+                logger.info("%s: will be read again: %s", self._name, error)
+                loop.call_later(RETRY_INTERVAL_S, self.ask)

@@ -1,0 +1,173 @@
+"""Until when this broker's session surely lives, by the broker's own clock.
+
+The coordinator ends a session that it has not heard of for the whole timeout. But of several servers one
+decides, and another one answers: that one passes on which clients it has heard of twice a tick, which is
+at most a quarter of the timeout (ZooKeeper, whose timeouts are two ticks or more). So when a request is
+answered that was sent at T, the deciding server knows at least of what was *answered* before T minus a
+quarter. The proof counts from when that earlier request was sent, and leaves a margin for clocks that run
+at different rates.
+
+The request is a change that changes nothing (a check), because the deciding server must have taken
+part: a read is answered by a server that has lost all the others, too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from broker.tree.node_tree import (
+    ANY_VERSION,
+    Cancel,
+    Check,
+    CoordinationError,
+    MultiFailedError,
+    NodeTree,
+    SessionState,
+)
+
+PROBES_PER_TIMEOUT: Final = 8
+REPORT_LAG: Final = 1 / 4
+"""All shares are of the session's timeout. How late the deciding server hears of a request."""
+HEARTBEAT_INTERVAL: Final = 1 / 3
+"""The client library lets the server hear of the session at least so often while it is connected."""
+CLOCK_MARGIN: Final = 1 / 12
+_NEVER: Final = -math.inf
+
+
+class _Answered(NamedTuple):
+    """A request that was answered, by the loop's time."""
+
+    sent: float
+    answered: float
+
+
+class SessionGuard:
+    """The proof of one session; of the next one after `restart`. Made and used in one event loop.
+
+    Invariant: while `is_proved`, the session lives on the server.
+    """
+
+    def __init__(self, tree: NodeTree, path: str) -> None:
+        """`path`: the node that is checked; an answer proves the session whether it exists or not."""
+        self._tree = tree
+        self._path = path
+        self._loop = asyncio.get_running_loop()
+        self._session_id = tree.session_id
+        self._timer: asyncio.TimerHandle | None = None
+        self._doubt_callbacks: dict[object, Callable[[], None]] = {}
+        self._proof_callbacks: dict[object, Callable[[], None]] = {}
+        self._restarted = asyncio.Event()
+        self._proved_until = math.inf if math.isinf(tree.session_timeout_s) else _NEVER
+        """In the loop's time."""
+        self._answered = [self._before_the_first()]
+        """Oldest first; none that is older than what the deciding server knows of."""
+
+    @property
+    def is_proved(self) -> bool:
+        return self._loop.time() < self._proved_until
+
+    def on_doubt(self, callback: Callable[[], None]) -> Cancel:
+        """Calls back once each time that the proof runs out; it must not block or raise."""
+        return _listen(self._doubt_callbacks, callback)
+
+    def on_proof(self, callback: Callable[[], None]) -> Cancel:
+        """Calls back once each time that there is a proof again; it must not block or raise."""
+        return _listen(self._proof_callbacks, callback)
+
+    def restart(self) -> None:
+        """Proves the tree's present session from now on; a new one starts without proof."""
+        if self._session_id != self._tree.session_id:
+            self._disprove()
+        if self._timer is None:
+            self._answered = [self._before_the_first()]
+        self._session_id = self._tree.session_id
+        self._restarted.set()
+
+    async def run(self) -> None:
+        """Probes until cancelled; without probes there is no proof. An endless session needs none."""
+        if math.isinf(self._tree.session_timeout_s):
+            return
+        cancel = self._tree.on_session(self._on_session)
+        try:
+            while True:
+                await self._probe()
+                await self._pause(self._tree.session_timeout_s / PROBES_PER_TIMEOUT)
+        finally:
+            cancel()
+            self._forget_proof()
+
+    async def _probe(self) -> None:
+        sent, session_id = self._loop.time(), self._tree.session_id
+        try:
+            await self._tree.multi([Check(self._path, ANY_VERSION)])
+        except MultiFailedError:
+            pass  # there is no such node: an answer all the same
+        except CoordinationError:
+            return
+        is_lost = self._tree.session_state is SessionState.LOST
+        if session_id == self._session_id == self._tree.session_id and not is_lost:
+            self._answered.append(_Answered(sent, self._loop.time()))
+            self._prove(sent)
+
+    async def _pause(self, duration_s: float) -> None:
+        try:
+            async with asyncio.timeout(duration_s):
+                await self._restarted.wait()
+            self._restarted.clear()
+        except TimeoutError:
+            pass
+
+    def _prove(self, sent: float) -> None:
+        """A request sent then was answered."""
+        timeout_s = self._tree.session_timeout_s
+        surely_reported = sent - REPORT_LAG * timeout_s
+        while len(self._answered) > 1 and self._answered[1].answered <= surely_reported:
+            del self._answered[0]
+        until = self._answered[0].sent + (1 - CLOCK_MARGIN) * timeout_s
+        if until <= self._loop.time():
+            return
+        is_new = self._timer is None
+        if self._timer is not None:
+            self._timer.cancel()
+        self._proved_until = until
+        self._timer = self._loop.call_at(until, self._disprove)
+        if is_new:
+            for callback in list(self._proof_callbacks.values()):
+                callback()
+
+    def _before_the_first(self) -> _Answered:
+        """What the deciding server knows of a connected client at least, whatever was sent before."""
+        if self._tree.session_state is not SessionState.CONNECTED:
+            return _Answered(_NEVER, _NEVER)
+        age_s = (HEARTBEAT_INTERVAL + REPORT_LAG) * self._tree.session_timeout_s
+        return _Answered(self._loop.time() - age_s, _NEVER)
+
+    def _disprove(self) -> None:
+        if self._forget_proof():
+            for callback in list(self._doubt_callbacks.values()):
+                callback()
+
+    def _forget_proof(self) -> bool:
+        """Whether there was one."""
+        if self._timer is None:
+            return False
+        self._timer.cancel()
+        self._timer, self._proved_until = None, _NEVER
+        return True
+
+    def _on_session(self, state: SessionState) -> None:
+        if state is SessionState.LOST:
+            self._disprove()
+
+
+def _listen(callbacks: dict[object, Callable[[], None]], callback: Callable[[], None]) -> Cancel:
+    key = object()
+    callbacks[key] = callback
+
+    def cancel() -> None:
+        callbacks.pop(key, None)
+
+    return cancel

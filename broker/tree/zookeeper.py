@@ -1,0 +1,241 @@
+"""The node tree of a cluster: a session with ZooKeeper.
+
+`kazoo_client.py` brings requests to the server and everything else from its thread to the event loop.
+This module makes of it what `NodeTree` promises and kazoo does not:
+- a call while there is no connection fails at once; kazoo would keep it and send it some time later;
+- a call without an answer for two thirds of the session timeout ends the connection (as in
+  ZooKeeper's own client); kazoo notices no silence as long as there is something to send;
+- watches stay (`one_shot_watches.py`), also over the end of a connection or a session;
+- CONNECTED is told after a `sync`: a read then sees every change whose answer was lost, even on
+  another server of the ensemble.
+
+Nothing is sent twice: a lost answer is a `ConnectionLostError`, and the caller's to resolve. After
+LOST a new session begins by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from broker.essential_task import reported_task
+from broker.tree.kazoo_client import Listener, Session, ZooKeeperClient, error_in
+from broker.tree.node_tree import (
+    ANY_VERSION,
+    Cancel,
+    ConnectionLostError,
+    CoordinationError,
+    Node,
+    NoNodeError,
+    Operation,
+    SessionCallback,
+    SessionState,
+    WatchCallback,
+    check_path,
+)
+from broker.tree.one_shot_watches import Fired, OneShotWatches
+from broker.tree.watches import Listeners
+
+if TYPE_CHECKING:
+    from broker.config.loading import Config
+
+REQUESTS_INFLIGHT_MAX: Final = 100
+"""More only wait in kazoo, whose queue blocks the event loop from about 280 on."""
+ANSWER_SHARE: Final = 2 / 3
+"""Of the session timeout: how long an answer may take."""
+
+T = TypeVar("T")
+Ask = Callable[[], "asyncio.Future[T]"]
+
+_log = logging.getLogger(__name__)
+
+
+class ZooKeeperNodeTree:
+    """A `NodeTree` in ZooKeeper. Open it with `open`; use it from one event loop."""
+
+    def __init__(self, config: Config) -> None:
+        self._hosts = config.zookeeper_hosts or ""
+        self._client = ZooKeeperClient(
+            self._hosts, config, Listener(self._connected, self._disconnected)
+        )
+        self._is_connected = False
+        """Whether requests can be sent; the callers' turn comes with CONNECTED, a little later."""
+        self._is_closed = False
+        self._session = Session(0, config.zookeeper_session_timeout_ms / 1000)
+        self._session_state = SessionState.LOST
+        self._session_listeners: Listeners[SessionState] = Listeners()
+        self._was_connected = asyncio.Event()
+        self._node_watches = OneShotWatches(self._arm_node)
+        self._child_watches = OneShotWatches(self._arm_children)
+        self._slots = asyncio.Semaphore(REQUESTS_INFLIGHT_MAX)
+        self._restoring: asyncio.Task[None] | None = None
+
+    @classmethod
+    async def open(cls, config: Config) -> ZooKeeperNodeTree:
+        """Waits for the first connection, and creates the chroot where it is missing.
+
+        Raises `CoordinationError` after `zookeeper_connection_timeout_ms`.
+        """
+        tree = cls(config)
+        try:
+            await tree._connect(config.zookeeper_connection_timeout_ms / 1000)
+            await tree._client.create_chroot()
+        except BaseException:
+            await tree.close()
+            raise
+        return tree
+
+    @property
+    def session_id(self) -> int:
+        return self._session.session_id
+
+    @property
+    def session_state(self) -> SessionState:
+        return self._session_state
+
+    @property
+    def session_timeout_s(self) -> float:
+        """What the server has granted."""
+        return self._session.timeout_s
+
+    async def read(self, path: str) -> Node:
+        data, stat = await self._call(path, lambda: self._client.get(path))
+        return Node(data or b"", stat.version, stat.ephemeralOwner)
+
+    async def read_many(self, paths: Sequence[str]) -> list[Node | None]:
+        return list(await asyncio.gather(*map(self._read_if_there, paths)))
+
+    async def children(self, path: str) -> list[str]:
+        names = await self._call(path, lambda: self._client.children(path))
+        return sorted(names)
+
+    async def create(self, path: str, data: bytes = b"", *, ephemeral: bool = False) -> None:
+        await self._call(path, lambda: self._client.create(path, data, ephemeral=ephemeral))
+
+    async def write(self, path: str, data: bytes, version: int) -> int:
+        stat = await self._call(path, lambda: self._client.write(path, data, version))
+        return int(stat.version)
+
+    async def delete(self, path: str, version: int = ANY_VERSION) -> None:
+        await self._call(path, lambda: self._client.delete(path, version))
+
+    async def multi(self, operations: Sequence[Operation]) -> None:
+        for operation in operations:
+            check_path(operation.path)
+        self._check_session()
+        results = await self._request(lambda: self._client.multi(operations))
+        error = error_in(operations, results)
+        if error is not None:
+            raise error
+
+    async def watch(self, path: str, callback: WatchCallback) -> Cancel:
+        check_path(path)
+        self._check_session()
+        return await self._node_watches.watch(path, callback)
+
+    async def watch_children(self, path: str, callback: WatchCallback) -> Cancel:
+        check_path(path)
+        self._check_session()
+        return await self._child_watches.watch(path, callback)
+
+    def on_session(self, callback: SessionCallback) -> Cancel:
+        return self._session_listeners.add(callback)
+
+    def expire_session(self) -> None:
+        self._client.expire_session()
+
+    async def close(self) -> None:
+        self._is_closed = True
+        await self._client.end()
+        self._disconnected(is_lost=True, problem="closed")
+
+    # Requests
+
+    async def _call(self, path: str, ask: Ask[T]) -> T:
+        check_path(path)
+        self._check_session()
+        return await self._request(ask)
+
+    def _check_session(self) -> None:
+        if self._is_closed or self._session_state is not SessionState.CONNECTED:
+            state = "closed" if self._is_closed else self._session_state.value
+            raise ConnectionLostError(f"the session with ZooKeeper at {self._hosts} is {state}")
+
+    async def _request(self, ask: Ask[T]) -> T:
+        """Asks as soon as there is a slot. Raises `CoordinationError`."""
+        async with self._slots:
+            if not self._is_connected:
+                raise ConnectionLostError(f"no connection to ZooKeeper at {self._hosts}")
+            try:
+                async with asyncio.timeout(self._session.timeout_s * ANSWER_SHARE):
+                    return await ask()
+            except TimeoutError as error:
+                self._client.drop_connection()
+                raise ConnectionLostError(f"ZooKeeper at {self._hosts} does not answer") from error
+
+    async def _read_if_there(self, path: str) -> Node | None:
+        try:
+            return await self.read(path)
+        except NoNodeError:
+            return None
+
+    async def _arm_node(self, path: str, fired: Fired) -> None:
+        await self._request(lambda: self._client.exists(path, fired))
+
+    async def _arm_children(self, path: str, fired: Fired) -> None:
+        """A node that does not exist has no children to watch: first it has to come."""
+        is_armed = False
+        while not is_armed:
+            try:
+                await self._request(lambda: self._client.children(path, fired))
+                is_armed = True
+            except NoNodeError:
+                stat = await self._request(lambda: self._client.exists(path, fired))
+                is_armed = stat is None
+
+    # The session
+
+    async def _connect(self, timeout_s: float) -> None:
+        self._client.start()
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._was_connected.wait()
+        except TimeoutError as error:
+            raise CoordinationError(
+                f"no connection to ZooKeeper at {self._hosts} within {timeout_s:g} s: "
+                f"{self._client.last_problem}"
+            ) from error
+
+    def _connected(self, session: Session) -> None:
+        self._is_connected = True
+        self._session = session
+        self._restoring = reported_task(self._restore(), "restoring of watches")
+
+    async def _restore(self) -> None:
+        with contextlib.suppress(ConnectionLostError):  # the next connection begins anew
+            await self._request(self._client.sync)
+            _log.info(
+                "connected to ZooKeeper at %s: session %#x, %g s", self._hosts, *self._session
+            )
+            self._become(SessionState.CONNECTED)
+            self._was_connected.set()
+            await asyncio.gather(self._node_watches.restore(), self._child_watches.restore())
+
+    def _disconnected(self, is_lost: bool, problem: str) -> None:
+        self._is_connected = False
+        if self._restoring is not None:
+            self._restoring.cancel()
+        # Between LOST and the next session there is nothing to suspend.
+        if self._session_state is not SessionState.LOST:
+            state = SessionState.LOST if is_lost else SessionState.SUSPENDED
+            if not self._is_closed:
+                _log.warning("the session with ZooKeeper is %s: %s", state.value, problem)
+            self._become(state)
+
+    def _become(self, state: SessionState) -> None:
+        if self._session_state is not state:
+            self._session_state = state
+            self._session_listeners.tell(state)

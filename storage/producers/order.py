@@ -1,0 +1,130 @@
+"""Producer id -> entry, ordered by last append, in two tiers.
+
+The producers that appended last stay live objects, so that one producer appending again and again
+costs two dict operations; the idle rest is packed at about 200 bytes each (window of 5). Every
+packed entry was appended to before every live one, so together the tiers are one list in the order
+of last append, and whoever forgets producers takes from its front without a scan.
+
+Order is the order of the `put`s, whatever the clock says.
+
+Invariant: an id is in one tier at most.
+Invariant: no entry holds more than `window` batches.
+
+Called by `state.py`, which knows when an entry is to be forgotten.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from typing import Final
+
+from protocol.dedup import ProducerEntry
+from protocol.record_batch import Buffer
+from storage.producers.record import (
+    WINDOW_MAX,
+    decode_record,
+    encode_record,
+    read_append_ms,
+    read_batch_count,
+    record_size,
+    trim_record,
+)
+from storage.producers.table import ProducerTable
+
+LIVE_ENTRIES_MAX: Final = 128
+"""Entries kept as objects; a full window makes 1.4 KB, so a partition spends 180 KB at most."""
+
+
+class ProducerOrder:
+    """Some producers of one partition, the one idle for longest at the front."""
+
+    def __init__(self, window: int) -> None:
+        assert 1 <= window <= WINDOW_MAX, f"window {window} is not in 1..{WINDOW_MAX}"
+        self._window = window
+        self._live: OrderedDict[int, ProducerEntry] = OrderedDict()
+        self._packed = ProducerTable(record_size(window))
+
+    def __len__(self) -> int:
+        return len(self._live) + len(self._packed)
+
+    def get(self, producer_id: int) -> ProducerEntry | None:
+        entry = self._live.get(producer_id)
+        if entry is not None or not self._packed:
+            return entry
+        slot = self._packed.get(producer_id)
+        return decode_record(slot) if slot is not None else None
+
+    def put(self, producer_id: int, entry: ProducerEntry) -> None:
+        """Keeps the entry as the newest."""
+        if len(entry.batches) > self._window:
+            entry = replace(entry, batches=entry.batches[-self._window :])
+        live = self._live
+        if producer_id in live:
+            live[producer_id] = entry
+            live.move_to_end(producer_id)
+            return
+        if self._packed:
+            self._packed.remove(producer_id)
+        live[producer_id] = entry
+        if len(live) > LIVE_ENTRIES_MAX:
+            idle_id, idle = live.popitem(last=False)
+            self._packed.append(idle_id, encode_record(idle))
+
+    def clear(self, expected: int = 1) -> None:
+        """Forgets everything and makes ready for `expected` packed ids."""
+        self._live.clear()
+        self._packed.clear(expected)
+
+    def items(self) -> Iterator[tuple[int, ProducerEntry]]:
+        """Every producer, oldest append first. Do not change the order meanwhile."""
+        for producer_id, slot in self._packed.items():
+            yield producer_id, decode_record(slot)
+        yield from self._live.items()
+
+    def records(self) -> Iterator[tuple[int, Buffer]]:
+        """As `items`, in the packed form of `record.py`."""
+        return _records(self._packed.items(), self._live.items())
+
+    def freeze(self) -> Callable[[], Iterator[tuple[int, Buffer]]]:
+        """The `records` of now, to be read in any one thread, whatever becomes of the order."""
+        packed, live = self._packed.freeze(), list(self._live.items())
+        return lambda: _records(packed.items(), live)
+
+    def load_record(self, producer_id: int, record: Buffer) -> None:
+        """Keeps a record of at most `window` batches as the newest, while no entry is live."""
+        assert not self._live
+        self._packed.remove(producer_id)  # nobody promised that a peer names it only once
+        self._packed.append(producer_id, record)
+
+    def resize_window(self, window: int) -> None:
+        """A narrower window keeps the newest batches."""
+        assert 1 <= window <= WINDOW_MAX, f"window {window} is not in 1..{WINDOW_MAX}"
+        self._window = window
+        self._packed.convert(record_size(window), lambda slot: trim_record(slot, window))
+        for producer_id, entry in self._live.items():
+            self._live[producer_id] = replace(entry, batches=entry.batches[-window:])
+
+    def oldest(self) -> tuple[int, int] | None:
+        """The producer idle for longest, and when it last appended."""
+        packed = self._packed.oldest()
+        if packed is not None:
+            return packed[0], read_append_ms(packed[1])
+        for producer_id, entry in self._live.items():
+            return producer_id, entry.last_append_ms
+        return None
+
+    def forget(self, producer_id: int) -> None:
+        """The id has to be known."""
+        if not self._packed.remove(producer_id):
+            del self._live[producer_id]
+
+
+def _records(
+    packed: Iterable[tuple[int, memoryview]], live: Iterable[tuple[int, ProducerEntry]]
+) -> Iterator[tuple[int, Buffer]]:
+    for producer_id, slot in packed:
+        yield producer_id, slot[: record_size(read_batch_count(slot))]
+    for producer_id, entry in live:
+        yield producer_id, encode_record(entry)

@@ -1,0 +1,91 @@
+"""Rebuilding producer state: the newest valid snapshot, then the batch headers behind it.
+
+A replayed batch counts as appended at the time that the caller gives, since the log does not keep
+the broker's clock. Opening a log gives the time of opening, truncation the latest time that the log
+was told: never earlier than the true append, so no producer is forgotten before its time. (An entry
+that comes from the snapshot itself keeps the time that was true.)
+
+Nothing is judged here: what stands in a log has been decided. Called by `recovery.py` and
+`log.py`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+
+from protocol.dedup import commit
+from protocol.record_batch import BatchHeader
+from storage import paths
+from storage.file_system import FileSystem
+from storage.producers.snapshot import SnapshotError, read_snapshot
+from storage.producers.state import ProducerStates
+from storage.segments import Segments
+
+logger = logging.getLogger(__name__)
+
+
+def snapshot_offsets(fs: FileSystem, directory: str) -> list[int]:
+    """Offsets of the snapshot files of a log, ascending."""
+    files = map(paths.parse_offset_file, fs.list_directory(directory))
+    return sorted(file.offset for file in files if file and file.suffix == paths.SNAPSHOT)
+
+
+def remove_snapshots(fs: FileSystem, directory: str, offsets: Iterable[int]) -> None:
+    """Removes snapshot files; the caller syncs the directory where it matters."""
+    for offset in offsets:
+        fs.remove(paths.offset_file(directory, offset, paths.SNAPSHOT))
+
+
+def load_snapshot(
+    fs: FileSystem, directory: str, producers: ProducerStates, offset_max: int
+) -> tuple[int | None, int]:
+    """Loads the newest valid snapshot at or below `offset_max`, or clears `producers`.
+
+    Returns its offset (None without one) and how many damaged snapshots were removed on the way.
+    """
+    producers.clear()
+    damaged = 0
+    for offset in reversed(snapshot_offsets(fs, directory)):
+        if offset > offset_max:
+            continue
+        path = paths.offset_file(directory, offset, paths.SNAPSHOT)
+        try:
+            snapshot = read_snapshot(fs, path)
+            if snapshot.offset == offset:
+                snapshot.load_into(producers)
+                return offset, damaged
+            reason = f"it is of offset {snapshot.offset}"
+        except SnapshotError as error:
+            reason = str(error)
+        logger.warning("dropping the damaged producer snapshot %s: %s", path, reason)
+        fs.remove(path)
+        damaged += 1
+    return None, damaged
+
+
+def replay_batch(producers: ProducerStates, header: BatchHeader, now_ms: int) -> bool:
+    """Takes one batch of the log into the state; returns whether its producer's epoch moved back."""
+    if header.producer_id < 0 or (header.base_sequence < 0 and not header.is_control):
+        return False
+    entry = producers.get(header.producer_id)
+    producers.put(
+        header.producer_id, commit(entry, header, header.base_offset, now_ms, producers.window)
+    )
+    return entry is not None and header.producer_epoch < entry.producer_epoch
+
+
+def replay_segments(
+    segments: Segments, producers: ProducerStates, start: int, end: int, now_ms: int
+) -> int:
+    """Replays the batches of offsets from `start` up to `end`; returns how many."""
+    count = 0
+    for segment in segments.from_offset(start):
+        if segment.base_offset >= end or segment.next_offset <= start:
+            continue
+        for _, header in segment.replay_from(start):
+            if header.base_offset >= end:
+                break
+            replay_batch(producers, header, now_ms)
+            count += 1
+    return count

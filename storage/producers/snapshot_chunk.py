@@ -1,0 +1,78 @@
+"""A producer snapshot in pieces: what a leader hands to a replica that begins anew.
+
+The pieces are read from the snapshot's file, which never changes while it is there. A replica that
+received some of them when retention removes the file begins again with a newer snapshot.
+
+Called by `log.py`, which knows which snapshot to begin from.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from protocol.errors import ErrorCode, KafkaError
+from storage import paths
+from storage.file_system import FileSystem
+from storage.log_config import LogConfig
+from storage.producers.replay import load_snapshot, snapshot_offsets
+from storage.producers.snapshot import encode_snapshot, write_snapshot
+from storage.producers.state import ProducerStates
+
+
+class SnapshotChunk(NamedTuple):
+    """Some bytes of the encoded producer state of all batches below `offset`."""
+
+    offset: int
+    size: int
+    """Bytes of the whole snapshot."""
+    position: int
+    """Where in the snapshot `data` stands."""
+    data: bytes
+
+
+def starting_snapshot(
+    fs: FileSystem, directory: str, config: LogConfig, first_offset: int, log_start_offset: int
+) -> int:
+    """The offset of the newest snapshot at or below the log start that no batch is missing behind.
+
+    Where it was damaged and is gone, one is written of what a restart would begin with.
+    """
+    offsets = snapshot_offsets(fs, directory)
+    usable = [offset for offset in offsets if first_offset <= offset <= log_start_offset]
+    if usable:
+        return usable[-1]
+    if first_offset > 0:
+        producers = ProducerStates(config.window)
+        load_snapshot(fs, directory, producers, first_offset)
+        path = paths.offset_file(directory, first_offset, paths.SNAPSHOT)
+        write_snapshot(fs, path, first_offset, producers)
+    return first_offset
+
+
+def read_chunk(
+    fs: FileSystem, directory: str, offset: int, position: int, bytes_max: int
+) -> SnapshotChunk:
+    """At most `bytes_max` (> 0) bytes of the snapshot of `offset`, from `position` on.
+
+    Nothing was ever known below offset 0: without a file, that snapshot is empty. Raises
+    `KafkaError` OFFSET_OUT_OF_RANGE where there is no such snapshot, or no such position in it.
+    """
+    path = paths.offset_file(directory, offset, paths.SNAPSHOT)
+    if fs.exists(path):
+        size, data = _read_file(fs, path, position, bytes_max)
+    elif offset == 0:
+        whole = encode_snapshot(0, ProducerStates())
+        size, data = len(whole), whole[max(position, 0) :][:bytes_max]
+    else:
+        raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{path} is gone")
+    if not 0 <= position <= size:
+        raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{path} has no position {position}")
+    return SnapshotChunk(offset, size, position, data)
+
+
+def _read_file(fs: FileSystem, path: str, position: int, bytes_max: int) -> tuple[int, bytes]:
+    file = fs.open(path)
+    try:
+        return file.size, file.read(position, bytes_max) if position >= 0 else b""
+    finally:
+        file.close()

@@ -1,0 +1,185 @@
+"""What one partition knows of its producers: producer id -> entry, ordered by last append.
+
+Producers are forgotten when they have been idle for too long, or when there are too many of them.
+Leased ids (`protocol/leases.py`) are known to last: they are kept for longer, and no bound evicts
+them. So they stand in an order of their own, and expiry and eviction take from the front of an
+order without a scan.
+
+Times are the data directory's own clock (`clock_checkpoint.py`). A crash can take up to a minute of it,
+so a young time can follow an old one; the front is never skipped, so an entry may then expire late, and
+never early. An entry past its time that no sweep has removed yet still counts, as in Kafka.
+
+Invariant: a leased id is not forgotten before `leased_expiration_ms` after its last append.
+
+Called by the log. Decides nothing (`protocol/dedup.py` does), reads no clock, touches no file.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable, Iterator
+
+from protocol.dedup import WINDOW_DEFAULT, ProducerEntry
+from protocol.leases import is_leased
+from protocol.record_batch import Buffer
+from storage.producers.order import ProducerOrder
+from storage.producers.record import read_append_ms, trim_record
+
+
+class FrozenStates:
+    """What was known of the producers at one moment: as much of `ProducerStates` as a snapshot needs."""
+
+    __slots__ = ("_count", "_leased", "_plain", "window")
+
+    def __init__(
+        self,
+        window: int,
+        count: int,
+        plain: Callable[[], Iterator[tuple[int, Buffer]]],
+        leased: Callable[[], Iterator[tuple[int, Buffer]]],
+    ) -> None:
+        self.window = window
+        self._count = count
+        self._plain = plain
+        self._leased = leased
+
+    def __len__(self) -> int:
+        return self._count
+
+    def records(self) -> Iterator[tuple[int, Buffer]]:
+        """Every producer with its packed record, oldest append first."""
+        return _merged(self._plain(), self._leased())
+
+
+def _merged(*orders: Iterator[tuple[int, Buffer]]) -> Iterator[tuple[int, Buffer]]:
+    """Both orders as one, by the time of the last append."""
+    return heapq.merge(*orders, key=lambda item: read_append_ms(item[1]))
+
+
+class ProducerStates:
+    """The producers of one partition."""
+
+    def __init__(
+        self,
+        window: int = WINDOW_DEFAULT,
+        expiration_ms: int = 86_400_000,
+        producers_max: int = 0,
+        leased_expiration_ms: int = 0,
+    ) -> None:
+        """`window`: batches kept per producer; `producers_max` 0: any number of producers.
+
+        A leased id is kept for the longer one of the two times.
+        """
+        self.window = window
+        self.expiration_ms = expiration_ms
+        self.producers_max = producers_max
+        """Leased ids are not among them."""
+        self.leased_expiration_ms = leased_expiration_ms
+        self.evicted_total = 0
+        """Producers forgotten because `producers_max` was reached, since this object was made."""
+        self.expired_total = 0
+        """Producers forgotten because they did not append for too long."""
+        self._plain = ProducerOrder(window)
+        self._leased = ProducerOrder(window)
+
+    def __len__(self) -> int:
+        return len(self._plain) + len(self._leased)
+
+    def get(self, producer_id: int) -> ProducerEntry | None:
+        """The entry of the id (>= 0), None where it is not known."""
+        return self._order_of(producer_id).get(producer_id)
+
+    def put(self, producer_id: int, entry: ProducerEntry) -> None:
+        """Keeps the entry as the newest; may forget the least recently appended producer."""
+        self._order_of(producer_id).put(producer_id, entry)
+        if self.producers_max:
+            self._evict()
+
+    def expire(self, now_ms: int, count_max: int | None = None) -> int:
+        """Forgets those that did not append for too long, oldest first; returns how many.
+
+        Costs about 2 us for each; `count_max` bounds one sweep.
+        """
+        leased_ms = max(self.expiration_ms, self.leased_expiration_ms)
+        expired = _expire(self._plain, now_ms - self.expiration_ms, count_max)
+        left = None if count_max is None else count_max - expired
+        expired += _expire(self._leased, now_ms - leased_ms, left)
+        self.expired_total += expired
+        return expired
+
+    def clear(self) -> None:
+        self._plain.clear()
+        self._leased.clear()
+
+    def items(self) -> Iterator[tuple[int, ProducerEntry]]:
+        """Every producer, oldest append first. Do not change the states meanwhile.
+
+        Leased ones are sorted in by the time of their last append.
+        """
+        if not self._leased:
+            return self._plain.items()
+        orders = self._plain.items(), self._leased.items()
+        return heapq.merge(*orders, key=lambda item: item[1].last_append_ms)
+
+    def records(self) -> Iterator[tuple[int, Buffer]]:
+        """As `items`, in the packed form of `record.py`: what a snapshot writes."""
+        if not self._leased:
+            return self._plain.records()
+        return _merged(self._plain.records(), self._leased.records())
+
+    def freeze(self) -> FrozenStates:
+        """The states as they are now, to be read in any one thread, whatever becomes of them."""
+        return FrozenStates(self.window, len(self), self._plain.freeze(), self._leased.freeze())
+
+    def load(self, records: Iterable[tuple[int, Buffer]], count: int, window: int) -> None:
+        """Replaces everything by `count` records, oldest append first, kept where `window` applied."""
+        self._plain.clear(expected=count)
+        self._leased.clear()
+        for producer_id, record in records:
+            trimmed = record if window <= self.window else trim_record(record, self.window)
+            self._order_of(producer_id).load_record(producer_id, trimmed)
+        if self.producers_max:
+            self._evict()
+
+    def reconfigure(
+        self,
+        *,
+        window: int | None = None,
+        expiration_ms: int | None = None,
+        producers_max: int | None = None,
+        leased_expiration_ms: int | None = None,
+    ) -> None:
+        """Changes what is given. A narrower window keeps the newest batches; a lower bound evicts."""
+        if expiration_ms is not None:
+            self.expiration_ms = expiration_ms
+        if leased_expiration_ms is not None:
+            self.leased_expiration_ms = leased_expiration_ms
+        if window is not None and window != self.window:
+            self.window = window
+            self._plain.resize_window(window)
+            self._leased.resize_window(window)
+        if producers_max is not None:
+            self.producers_max = producers_max
+        if self.producers_max:
+            self._evict()
+
+    def _order_of(self, producer_id: int) -> ProducerOrder:
+        return self._leased if is_leased(producer_id) else self._plain
+
+    def _evict(self) -> None:
+        plain = self._plain
+        while len(plain) > self.producers_max and (oldest := plain.oldest()):
+            plain.forget(oldest[0])
+            self.evicted_total += 1
+
+
+def _expire(order: ProducerOrder, horizon_ms: int, count_max: int | None) -> int:
+    """Forgets from the front those that appended at `horizon_ms` or before; returns how many."""
+    expired = 0
+    while expired != count_max:
+        oldest = order.oldest()
+        if oldest is None or oldest[1] > horizon_ms:
+            break
+        order.forget(oldest[0])
+        expired += 1
+    return expired

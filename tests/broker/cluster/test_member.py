@@ -1,0 +1,296 @@
+"""Joining and leaving a cluster, over a coordinator and disks in memory."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import uuid
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from broker.broker import Broker
+from broker.config.loading import Address, Config, LogFlush
+from broker.environment import Environment, monotonic_ms, wall_clock_ms
+from broker.handlers import find_coordinator, metadata
+from broker.metadata.node_data import (
+    NO_LEADER,
+    broker_path,
+    decode_partition_state,
+    encode_partition_state,
+    partition_state_path,
+)
+from broker.metadata.registration import BrokerIdInUseError, decode_broker
+from broker.metadata.topic import NewTopic
+from broker.replication.peers import TcpPeers
+from broker.tree.node_tree import CoordinationError
+from protocol.errors import ErrorCode, KafkaError
+from protocol.record_batch import read_header
+from storage.file_system import StorageError
+from tests.fakes.memory_file_system import MemoryFileSystem
+from tests.fakes.memory_node_tree import MemoryNodeTree, MemoryTree, turns
+from tests.storage.log_workload import make_batch
+from tests.storage.one_log import NOW_MS
+
+PATIENCE_S = 10.0
+HAND_OVER_S = 3.0
+ENDPOINTS = {"PLAINTEXT": Address("127.0.0.1", 1), "NATIVE": Address("127.0.0.1", 2)}
+
+
+class Member:
+    """A broker of a cluster of which it may be the only one."""
+
+    def __init__(self, server: MemoryTree, disk: MemoryFileSystem, **settings: Any) -> None:
+        self.server = server
+        self.tree = server.connect()
+        self.tree.session_timeout_s = 0.1
+        rng = random.Random(1)
+        environment = Environment(
+            file_system=disk,
+            open_tree=self._open_tree,
+            open_peers=TcpPeers,
+            now_ms=wall_clock_ms,
+            rng=rng,
+            new_uuid=lambda: uuid.UUID(int=rng.getrandbits(128)),
+            monotonic_ms=monotonic_ms,
+        )
+        config = Config(
+            data_dir="/data",
+            coordinator="zookeeper://memory",
+            **settings,
+        )
+        self.broker = Broker(config, environment)
+
+    async def _open_tree(self, _config: Config) -> MemoryNodeTree:
+        return self.tree
+
+    async def start(self) -> None:
+        await self.broker.start(ENDPOINTS)
+
+    async def led(self, topic: str) -> None:
+        """Returns when the broker leads partition 0 of the topic."""
+        while not self.broker.find_partition(topic, 0).is_leader:
+            await self.tree.children("/brokers")  # a turn for everybody else
+
+    async def until(self, is_true: Callable[[], bool]) -> None:
+        """Returns when something has become true; it has to, soon."""
+        async with asyncio.timeout(PATIENCE_S):
+            while not is_true():
+                await turns(1)  # for everybody else
+
+    def is_told_to_leave(self) -> bool:
+        """Whether all others can see that this broker is about to leave."""
+        path = broker_path(1)
+        node = self.server.nodes.get(path)
+        return node is not None and decode_broker(path, node).is_leaving
+
+
+async def test_a_member_leads_again_after_a_restart_in_a_later_epoch() -> None:
+    """What the last life led is withdrawn first, and the controller gives it back."""
+    server, disk = MemoryTree(), MemoryFileSystem()
+    first = Member(server, disk)
+    await first.start()
+    await first.broker.create_topic(NewTopic(name="orders"))
+    await first.led("orders")
+    await first.broker.hand_over(HAND_OVER_S)
+    await first.broker.stop()
+    second = Member(server, disk)
+    await second.start()
+    await second.led("orders")
+    assert second.broker.find_partition("orders", 0).leader_epoch >= 2
+    await second.broker.stop()
+
+
+async def test_a_topic_that_needs_more_brokers_is_worth_asking_for_again() -> None:
+    """While a cluster starts, its brokers come one by one: a client shall wait, not give up."""
+    member = Member(MemoryTree(), MemoryFileSystem(), default_replication_factor=3)
+    await member.start()
+    wanted = [metadata.WantedTopic("orders")]
+    answer = metadata.describe(member.broker, wanted, may_create=True, listener="PLAINTEXT")
+    assert not isinstance(answer, dict)
+    (topic,) = (await answer)["topics"]
+    assert topic["error_code"] is ErrorCode.LEADER_NOT_AVAILABLE
+    await member.broker.stop()
+
+
+async def test_a_broker_that_is_not_registered_is_no_coordinator_for_now() -> None:
+    """Between two sessions a consumer is told to ask again: any other code would end it."""
+    member = Member(MemoryTree(), MemoryFileSystem())
+    await member.start()
+    broker = member.broker
+    assert find_coordinator.coordinator(0, broker, "PLAINTEXT")["error_code"] is ErrorCode.NONE
+    await member.tree.delete("/brokers/ids/1")
+    while broker.live_brokers:
+        await member.tree.children("/brokers")
+    found = find_coordinator.coordinator(0, broker, "PLAINTEXT")
+    assert found["error_code"] is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    await broker.stop()
+
+
+async def test_clients_are_never_told_that_nobody_is_there() -> None:
+    """All sessions may end at once: librdkafka then forgets every address, and never asks again."""
+    member = Member(MemoryTree(), MemoryFileSystem())
+    await member.start()
+    broker = member.broker
+    known = broker.addresses("PLAINTEXT")
+    assert list(known) == [1]
+    await member.tree.delete("/brokers/ids/1")
+    await member.until(lambda: not broker.live_brokers)
+    assert broker.addresses("PLAINTEXT") == known
+    await broker.stop()
+
+
+async def test_an_empty_disk_is_no_replacement_for_the_last_replica() -> None:
+    """A broker that comes back without its data does not lead what only it had."""
+    server = MemoryTree()
+    first = Member(server, MemoryFileSystem())
+    await first.start()
+    await first.broker.create_topic(NewTopic(name="orders"))
+    await first.led("orders")
+    await first.broker.stop()
+    with pytest.raises(CoordinationError, match="orders-0"):
+        await Member(server, MemoryFileSystem()).start()
+
+
+@pytest.mark.parametrize("log_flush", LogFlush)
+async def test_an_empty_disk_is_in_sync_with_nobody(log_flush: LogFlush) -> None:
+    """Not even where all that a broker writes is on disk: what it had was on another disk."""
+    server, disk = MemoryTree(), MemoryFileSystem()
+    first = Member(server, disk, log_flush=log_flush)
+    await first.start()
+    await first.broker.create_topic(NewTopic(name="orders"))
+    await first.led("orders")
+    await first.broker.stop()
+    path, tree = partition_state_path("orders", 0), server.connect()
+    node = await tree.read(path)  # as if both replicas had been killed at once
+    state = replace(decode_partition_state(path, node), isr=(1, 2), leader=NO_LEADER)
+    await tree.write(path, encode_partition_state(state), node.version)
+    second = Member(server, MemoryFileSystem(), log_flush=log_flush)
+    await second.start()
+    await turns()
+    state = decode_partition_state(path, await tree.read(path))
+    assert (state.leader, state.isr) == (NO_LEADER, (2,))
+    await second.broker.stop()
+
+
+async def test_a_coordinator_that_has_lost_everything_costs_no_records() -> None:
+    """To one that knows no topics every partition on disk looks like a stray."""
+    disk = MemoryFileSystem()
+    first = Member(MemoryTree(), disk)
+    await first.start()
+    await first.broker.create_topic(NewTopic(name="orders"))
+    await first.led("orders")
+    await first.broker.stop()
+    for _ in range(2):
+        second = Member(MemoryTree(), disk)
+        with pytest.raises(CoordinationError, match="knows no cluster"):
+            await second.start()
+    assert disk.is_directory("/data/orders-0")
+
+
+async def test_a_failed_disk_is_told_when_the_coordinator_is_back() -> None:
+    """A leader that can neither read nor write must not stay in office for bad luck."""
+    member = Member(MemoryTree(), MemoryFileSystem())
+    await member.start()
+    member.tree.suspend()
+    member.broker.fail_storage(StorageError("/data", "gone"))
+    await turns()
+    member.tree.resume()
+    await member.until(member.is_told_to_leave)
+    await member.broker.stop()
+
+
+async def test_a_disk_that_failed_between_sessions_is_told_by_the_next_one() -> None:
+    """The broker is registered again, and not as one that could lead."""
+    member = Member(MemoryTree(), MemoryFileSystem())
+    await member.start()
+    member.tree.expire_session()
+    await turns()
+    member.broker.fail_storage(StorageError("/data", "gone"))
+    member.tree.reconnect()
+    await member.until(member.is_told_to_leave)
+    await member.broker.stop()
+
+
+async def test_what_became_durable_in_doubt_is_committed_after_it() -> None:
+    """Without another append: the producer of the last batch may have nothing else to send."""
+    member = Member(MemoryTree(), MemoryFileSystem(), log_flush=LogFlush.COMMIT)
+    await member.start()
+    await member.broker.create_topic(NewTopic(name="orders"))
+    await member.led("orders")
+    partition, membership = member.broker.find_partition("orders", 0), member.broker.membership
+    await member.until(lambda: membership.is_proved)
+    member.tree.suspend()
+    batch = make_batch(producer_id=1, epoch=0, sequence=0, count=1, size=20, timestamp=NOW_MS)
+    partition.log.append(batch, read_header(batch), partition.leader_epoch, NOW_MS)
+    await member.until(lambda: not membership.is_proved)
+    partition.mark_dirty()  # the flush ends in the doubt
+    await member.until(lambda: partition.durable_offset == 1)
+    await turns()
+    assert partition.high_watermark == 0
+    member.tree.resume()
+    await member.until(lambda: partition.high_watermark == 1)
+    await member.broker.stop()
+
+
+async def test_what_was_taken_is_acknowledged_before_others_may_lead() -> None:
+    """A leader that follows could not tell the producers; meanwhile nothing more is taken."""
+    member = Member(MemoryTree(), MemoryFileSystem(), log_flush=LogFlush.COMMIT)
+    member.tree.session_timeout_s = 60.0  # no doubt, however slow this machine is
+    await member.start()
+    await member.broker.create_topic(NewTopic(name="orders"))
+    await member.led("orders")
+    partition, membership = member.broker.find_partition("orders", 0), member.broker.membership
+    await member.until(lambda: membership.is_proved)
+    batch = make_batch(producer_id=1, epoch=0, sequence=0, count=1, size=20, timestamp=NOW_MS)
+    partition.log.append(batch, read_header(batch), partition.leader_epoch, NOW_MS)
+    leaving = asyncio.create_task(member.broker.hand_over(HAND_OVER_S))
+    await member.until(lambda: not membership.takes_records)
+    with pytest.raises(KafkaError) as refusal:
+        partition.append(batch, read_header(batch), NOW_MS)
+    assert refusal.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    await turns()
+    assert not member.is_told_to_leave()
+    partition.mark_dirty()  # only now it is flushed
+    await leaving
+    assert partition.high_watermark == 1
+    assert member.is_told_to_leave()
+    await member.broker.stop()
+
+
+async def test_followers_are_excused_for_the_time_of_a_doubt() -> None:
+    """What this broker refused them meanwhile is not their fault."""
+    member = Member(MemoryTree(), MemoryFileSystem())
+    await member.start()
+    await member.broker.create_topic(NewTopic(name="orders"))
+    await member.led("orders")
+    partition, membership = member.broker.find_partition("orders", 0), member.broker.membership
+    await member.until(lambda: membership.is_proved)
+    assert partition.in_sync is not None
+    loop, metrics = asyncio.get_running_loop(), member.broker.metrics
+    partition.in_sync.change_replicas((1, 2), caught_up_s := loop.time())
+    member.tree.suspend()
+    await member.until(lambda: metrics.leadership_doubts_total > 0)
+    began_s = loop.time()
+    await member.until(lambda: loop.time() > began_s)  # a doubt that the loop's clock can tell
+    member.tree.resume()
+    await member.until(lambda: membership.is_proved)
+    assert partition.in_sync._followers[2].caught_up_s > caught_up_s
+    await member.broker.stop()
+
+
+async def test_a_broker_id_that_is_in_use_is_refused() -> None:
+    """Two brokers with one id: the second waits for a session, no longer, and changes nothing."""
+    server = MemoryTree()
+    first = Member(server, MemoryFileSystem())
+    await first.start()
+    await first.broker.create_topic(NewTopic(name="orders"))
+    await first.led("orders")
+    with pytest.raises(BrokerIdInUseError, match="broker id 1 is in use"):
+        await Member(server, MemoryFileSystem()).start()
+    partition = first.broker.find_partition("orders", 0)
+    assert partition.is_leader
+    assert partition.leader_id != NO_LEADER
+    await first.broker.stop()

@@ -1,0 +1,84 @@
+"""The queue between the broker and one reader of its decisions."""
+
+from __future__ import annotations
+
+import asyncio
+
+from broker.decisions.events import FaultedBatch, FaultHit
+from broker.decisions.stream import EVERYTHING, DecisionStream, Selection
+
+
+def _hit(number: int, *batches: tuple[int, str, int]) -> FaultHit:
+    faulted = tuple(FaultedBatch(t, p, producer_id, 0, 0, 1) for producer_id, t, p in batches)
+    return FaultHit(number, 0, "rule", "drop_response", "produce", 1, 1, None, "?", faulted)
+
+
+async def test_slow_reader_loses_events_and_is_told_how_many() -> None:
+    """What finds the queue full is counted; what came before is kept, in order."""
+    stream = DecisionStream(capacity=2)
+    for number in range(5):
+        stream.offer(_hit(number))
+    waiting = await stream.take()
+    assert waiting is not None
+    assert ([event.number for event in waiting.events], waiting.lost) == ([0, 1], 3)
+
+
+async def test_reader_that_has_caught_up_gets_everything_again() -> None:
+    """Losing ends with the reading: the queue is empty, and there is room."""
+    stream = DecisionStream(capacity=1)
+    stream.offer(_hit(0))
+    stream.offer(_hit(1))
+    await stream.take()
+    stream.offer(_hit(2))
+    waiting = await stream.take()
+    assert waiting is not None
+    assert ([event.number for event in waiting.events], waiting.lost) == ([2], 0)
+
+
+async def test_reader_waits_until_there_is_something() -> None:
+    """An empty queue answers when the first event comes, not before."""
+    stream = DecisionStream()
+    taking = asyncio.create_task(stream.take())
+    await asyncio.sleep(0)
+    assert not taking.done()
+    stream.offer(_hit(7))
+    waiting = await taking
+    assert waiting is not None
+    assert [event.number for event in waiting.events] == [7]
+
+
+async def test_closed_stream_gives_what_waits_and_then_ends() -> None:
+    """Closing loses nothing that was offered before, and takes nothing after."""
+    stream = DecisionStream()
+    stream.offer(_hit(1))
+    stream.close()
+    stream.offer(_hit(2))
+    waiting = await stream.take()
+    assert waiting is not None
+    assert [event.number for event in waiting.events] == [1]
+    assert await stream.take() is None
+
+
+def test_selection_takes_a_request_with_any_batch_that_fits() -> None:
+    """All given fields must hold for one and the same batch."""
+    hit = _hit(1, (7, "orders", 0), (7, "bills", 1))
+    assert EVERYTHING.includes(hit)
+    assert Selection(7, "bills", 1).includes(hit)
+    assert not Selection(7, "orders", 1).includes(hit)
+    assert not Selection(producer_id=8).includes(hit)
+
+
+def test_fault_without_batches_concerns_everybody() -> None:
+    """A frozen broker is seen by whoever follows one producer."""
+    assert Selection(producer_id=8).includes(_hit(1))
+
+
+async def test_unwanted_events_take_no_room() -> None:
+    """A busy producer cannot push out the events of the one that is followed."""
+    stream = DecisionStream(Selection(producer_id=7), capacity=1)
+    for _ in range(3):
+        stream.offer(_hit(1, (8, "orders", 0)))
+    stream.offer(_hit(2, (7, "orders", 0)))
+    waiting = await stream.take()
+    assert waiting is not None
+    assert ([event.number for event in waiting.events], waiting.lost) == ([2], 0)

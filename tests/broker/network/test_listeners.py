@@ -1,0 +1,128 @@
+"""Several listeners: which there are, and whose addresses a client is told."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from pathlib import Path
+
+import pytest
+
+from broker.config.listener_names import EXTERNAL, NATIVE, PLAINTEXT
+from broker.config.loading import Address, Config
+from broker.metadata.node_data import broker_path
+from broker.network.listeners import Listener, bind_listeners
+from tests.support.echoless import Echoless
+from tests.support.in_process import in_process
+from tests.support.raw_client import RawConnection
+
+ANY_PORT = Address("127.0.0.1", 0)
+EVERYWHERE = Address("0.0.0.0", 0)
+INSIDE, OUTSIDE = Address("broker1", 9092), Address("kafka.example", 19092)
+
+
+def bound(**settings: object) -> dict[str, Listener]:
+    """The listeners by name; their sockets are closed again."""
+    config = Config(**{"native_listen": ANY_PORT, **settings})  # type: ignore[arg-type]
+    listeners = bind_listeners(config)
+    for listener in listeners:
+        listener.socket.close()
+    return {listener.name: listener for listener in listeners}
+
+
+def test_one_address_is_the_listener_plaintext() -> None:
+    """A single address is one Kafka listener, advertised as it is bound: port 0 has become a port."""
+    listeners = bound(listen=(ANY_PORT,))
+    assert list(listeners) == [PLAINTEXT, NATIVE]
+    for listener in listeners.values():
+        assert listener.advertised == listener.address
+        assert listener.address.port != 0
+
+
+def test_second_address_is_the_listener_external() -> None:
+    """Each listener has the advertised address that stands in its place."""
+    listeners = bound(listen=(ANY_PORT, ANY_PORT), advertise=(INSIDE, OUTSIDE))
+    assert list(listeners) == [PLAINTEXT, EXTERNAL, NATIVE]
+    assert listeners[PLAINTEXT].advertised == INSIDE
+    assert listeners[EXTERNAL].advertised == OUTSIDE
+    assert listeners[PLAINTEXT].address.port != listeners[EXTERNAL].address.port
+
+
+def test_native_port_on_every_interface_is_advertised_at_the_first_host() -> None:
+    """Other brokers come from inside: by the first advertised host, to the native port."""
+    listeners = bound(
+        listen=(EVERYWHERE, EVERYWHERE), advertise=(INSIDE, OUTSIDE), native_listen=EVERYWHERE
+    )
+    port = listeners[NATIVE].address.port
+    assert listeners[NATIVE].advertised == Address("broker1", port)
+
+
+def test_native_advertise_has_the_last_word() -> None:
+    """The native port may be advertised anywhere."""
+    address = Address("10.0.0.1", 1)
+    assert bound(listen=(ANY_PORT,), native_advertise=address)[NATIVE].advertised == address
+
+
+@pytest.mark.parametrize(("listener", "address"), [(PLAINTEXT, INSIDE), (EXTERNAL, OUTSIDE)])
+async def test_client_is_told_the_addresses_of_its_own_listener(
+    tmp_path: Path, listener: str, address: Address
+) -> None:
+    """Metadata, DescribeCluster and FindCoordinator answer with the listener that was come by."""
+    settings = {"listen": (ANY_PORT, ANY_PORT), "advertise": (INSIDE, OUTSIDE)}
+    async with in_process(tmp_path, **settings) as running:
+        come_by = {PLAINTEXT: running.kafka_address, EXTERNAL: running.external_address}[listener]
+        assert come_by is not None
+        connection = await RawConnection.open(come_by)
+        async with contextlib.aclosing(addresses_told(connection)) as told:
+            assert [one async for one in told] == [address] * 3
+        await connection.close()
+
+
+async def addresses_told(connection: RawConnection):
+    """The broker's address, from each of the answers that hold one."""
+    not_asked = {"include_cluster_authorized_operations": False}
+    metadata = await connection.call(
+        "metadata",
+        12,
+        topics=(),
+        allow_auto_topic_creation=False,
+        include_topic_authorized_operations=False,
+    )
+    cluster = await connection.call("describe_cluster", 1, **not_asked, endpoint_type=1)
+    found = await connection.call("find_coordinator", 4, key_type=0, coordinator_keys=("group",))
+    for row in (*metadata.brokers, *cluster.brokers, *found.coordinators):
+        yield Address(row.host, row.port)
+
+
+async def test_registration_names_every_listener(tmp_path: Path) -> None:
+    """Other brokers read all advertised addresses, and the rack, in the broker's node."""
+    async with in_process(
+        tmp_path,
+        listen=(ANY_PORT, ANY_PORT),
+        advertise=(INSIDE, OUTSIDE),
+        native_advertise=Address("broker1", 9093),
+        broker_rack="b",
+    ) as running:
+        node = (await running.broker.tree.read_many([broker_path(1)]))[0]
+        assert node is not None
+        fields = json.loads(node.data)
+    assert fields["rack"] == "b"
+    assert fields["endpoints"] == [
+        "PLAINTEXT://broker1:9092",
+        "EXTERNAL://kafka.example:19092",
+        "NATIVE://broker1:9093",
+    ]
+
+
+def test_ready_line_has_all_addresses(tmp_path: Path) -> None:
+    """Two listeners stand in the ready line with a comma between, and both are taken again."""
+    broker = Echoless(tmp_path)
+    broker.kafka_address = "127.0.0.1:0,127.0.0.1:0"
+    try:
+        for _ in range(2):
+            broker.start()
+            first, second = broker.kafka_address.split(",")
+            assert first != second
+            assert broker.terminate() == 0
+    finally:
+        broker.kill()

@@ -1,0 +1,212 @@
+"""One partition: the high watermark, and who waits for it."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from broker.config.loading import Config, LogFlush
+from broker.config.topic import TopicConfig
+from broker.metadata.node_data import PartitionState
+from broker.partitions.partition import Partition, ProduceRules
+from protocol.dedup import Duplicate, Reject
+from protocol.errors import ErrorCode, KafkaError
+from protocol.record_batch import read_header
+from storage.log import Appended
+from tests.broker.cluster.fake_membership import FakeMembership
+from tests.storage.log_workload import make_batch
+from tests.storage.one_log import NOW_MS, OneLog
+
+
+@dataclass(slots=True)
+class Led:
+    """A partition that this broker leads, over a log in memory."""
+
+    log_flush: LogFlush
+    replicas: tuple[int, ...] = (1,)
+    membership: FakeMembership = field(default_factory=FakeMembership)
+    one: OneLog = field(default_factory=OneLog)
+    dirty: list[Partition] = field(default_factory=list)
+    partition: Partition = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.partition = self.open()
+        self.lead(1)
+
+    def open(self) -> Partition:
+        config = Config(log_flush=self.log_flush)
+        return Partition(
+            "orders",
+            0,
+            uuid.UUID(int=7),
+            self.one.log,
+            config=config,
+            rules=ProduceRules.of(TopicConfig.of(config, {})),
+            high_watermark=0,
+            membership=self.membership,
+            on_dirty=self.dirty.append,
+        )
+
+    def lead(self, epoch: int, isr: tuple[int, ...] = (1,), version: int | None = None) -> None:
+        """The state node says that broker 1 leads; `version` is the node's."""
+        state = PartitionState(
+            leader=1,
+            leader_epoch=epoch,
+            isr=isr,
+            node_version=epoch if version is None else version,
+        )
+        self.partition.update(state, self.replicas)
+
+    def append(self, sequence: int) -> Appended | Duplicate | Reject:
+        batch = make_batch(
+            producer_id=1, epoch=0, sequence=sequence, count=1, size=20, timestamp=NOW_MS
+        )
+        return self.partition.append(batch, read_header(batch), NOW_MS)
+
+    def refusal(self, sequence: int) -> ErrorCode:
+        """What a batch is refused with."""
+        result = self.append(sequence)
+        assert isinstance(result, Reject)
+        return result.code
+
+    def flush(self) -> None:
+        self.one.log.flush()
+        self.partition.advance_high_watermark()
+
+
+async def test_high_watermark_follows_the_log_at_once() -> None:
+    """With `log_flush=os` what the only replica has written is committed."""
+    led = Led(LogFlush.OS)
+    led.append(0)
+    assert led.partition.high_watermark == led.one.log.log_end_offset == 1
+
+
+async def test_high_watermark_waits_for_the_flush() -> None:
+    """With `log_flush=commit` nothing counts as committed, or can be read, before it is durable."""
+    led = Led(LogFlush.COMMIT)
+    led.append(0)
+    assert (led.partition.durable_offset, led.partition.high_watermark) == (0, 0)
+    assert led.partition.read(0, 1000) == b""
+    assert led.dirty == [led.partition]
+    led.flush()
+    assert led.partition.high_watermark == 1
+    led.append(1)
+    assert led.partition.high_watermark == 1
+
+
+async def test_after_a_kill_the_high_watermark_waits_for_the_first_flush() -> None:
+    """What recovery has read may stand in the page cache alone; a new leader syncs it first."""
+    led = Led(LogFlush.COMMIT)
+    led.append(0)
+    led.one.open()
+    led.partition = led.open()
+    led.dirty.clear()
+    led.lead(2)
+    assert led.partition.high_watermark == 0
+    assert led.dirty == [led.partition]
+    led.flush()
+    assert led.partition.high_watermark == 1
+
+
+async def test_who_waits_is_woken_by_the_offset() -> None:
+    """A produce is acknowledged once everything below its end is committed, and not before."""
+    led = Led(LogFlush.COMMIT)
+    led.append(0)
+    waiting = led.partition.acknowledged(1, by_all=True)
+    led.partition.advance_high_watermark()
+    assert not waiting.done()
+    led.flush()
+    await waiting
+
+
+async def test_who_waits_is_told_that_leadership_ended() -> None:
+    """A broken promise never becomes a success."""
+    led = Led(LogFlush.COMMIT)
+    led.append(0)
+    waiting = led.partition.acknowledged(1, by_all=True)
+    led.partition.resign()
+    with pytest.raises(KafkaError) as failure:
+        await waiting
+    assert failure.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+async def test_a_leader_epoch_is_led_once() -> None:
+    """An epoch that was led is never led again, not even under another session."""
+    led = Led(LogFlush.OS)
+    led.partition.resign()
+    led.lead(1, version=9)
+    assert not led.partition.is_leader
+    led.lead(2, version=10)
+    assert led.partition.is_leader
+
+
+async def test_a_leader_is_not_sure_of_a_gap_behind_a_refusal() -> None:
+    """What is missing may be on its way: from the leader before, or refused in doubt or for want of replicas."""
+    led = Led(LogFlush.OS, replicas=(1, 2))
+    led.append(0)
+    assert led.refusal(2) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    led.lead(2)
+    assert led.refusal(2) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert isinstance(led.append(1), Appended)
+    assert isinstance(led.append(2), Appended)
+    assert led.refusal(4) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    led.membership.is_proved = False
+    with pytest.raises(KafkaError):
+        led.partition.check_leader()  # batch 3 is refused, and batch 4 comes behind it
+    led.membership.is_proved = True
+    assert led.refusal(4) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert isinstance(led.append(3), Appended)
+    assert led.refusal(5) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    led.partition.rules = replace(led.partition.rules, min_insync_replicas=2)
+    with pytest.raises(KafkaError):
+        led.partition.check_in_sync()
+    assert led.refusal(5) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    alone = Led(LogFlush.OS)
+    alone.append(0)
+    alone.lead(2)
+    assert alone.refusal(2) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+@pytest.mark.parametrize(
+    ("known", "code"),
+    [(0, ErrorCode.FENCED_LEADER_EPOCH), (2, ErrorCode.UNKNOWN_LEADER_EPOCH)],
+)
+async def test_a_client_of_another_epoch_is_refused(known: int, code: ErrorCode) -> None:
+    """Older and newer epochs than the leader's own are told apart; -1 asks for nothing."""
+    led = Led(LogFlush.OS)
+    led.partition.check_leader(1)
+    led.partition.check_leader(-1)
+    with pytest.raises(KafkaError) as failure:
+        led.partition.check_leader(known)
+    assert failure.value.code is code
+
+
+async def test_records_are_deleted_up_to_the_high_watermark_only() -> None:
+    """DeleteRecords never takes what is not committed."""
+    led = Led(LogFlush.COMMIT)
+    led.append(0)
+    with pytest.raises(KafkaError) as failure:
+        led.partition.advance_log_start(1)
+    assert failure.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
+    led.flush()
+    led.partition.advance_log_start(1)
+    assert led.one.log.log_start_offset == 1
+
+
+async def test_a_fresh_replica_copies_deleted_records_of_old_epochs() -> None:
+    """What is deleted and still in the first segment: it must not begin anew at every old epoch."""
+    led = Led(LogFlush.OS, replicas=(1, 2))
+    for epoch in (1, 2, 3):
+        led.lead(epoch)
+        led.append(epoch - 1)
+    partition, log = led.partition, led.one.log
+    partition.advance_log_start(3)
+    assert log.first_offset == 0
+    offset, last_epoch = 0, -1
+    while offset < log.log_end_offset:
+        read = partition.fetch_as_replica(2, 5, 3, offset, last_epoch, 1)
+        header = read_header(read.batches)
+        assert header.base_offset == offset
+        offset, last_epoch = header.next_offset, header.partition_leader_epoch

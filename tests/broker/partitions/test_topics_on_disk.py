@@ -1,0 +1,239 @@
+"""Directories of partitions come and go beside the event loop, in the order of the requests."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.environment import Environment, this_machine
+from broker.handlers.metadata import WantedTopic, describe
+from broker.metadata.topic import NewTopic
+from protocol.errors import ErrorCode, KafkaError
+from protocol.record_batch import read_header
+from storage.file_system import OsFileSystem, StorageError
+from tests.storage.log_workload import make_batch
+from tests.support.in_process import Running, in_process
+from tests.support.sync_guard import SyncGuard
+
+PARTITIONS = 50
+"""More than are made in one go."""
+
+
+class StuckDisk(OsFileSystem):
+    """A disk on which one call waits until `go`; before, `is_stuck` is set."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stuck_at = ""
+        """The end of the path that is waited at; empty: of none."""
+        self.is_stuck = threading.Event()
+        self.go = threading.Event()
+        self.fails = False
+
+    def make_directory(self, path: str) -> None:
+        self._wait(path)
+        super().make_directory(path)
+
+    def rename(self, old: str, new: str) -> None:
+        self._wait(old)
+        super().rename(old, new)
+
+    def _wait(self, path: str) -> None:
+        if self.stuck_at and path.endswith(self.stuck_at):
+            self.is_stuck.set()
+            assert self.go.wait(60)
+            if self.fails:
+                raise StorageError(path, "cannot create: the test says so")
+
+
+def environment(disk: OsFileSystem) -> Environment:
+    return replace(this_machine(), file_system=disk)
+
+
+async def stuck(disk: StuckDisk) -> None:
+    """Returns when the disk is waited for."""
+    assert await asyncio.to_thread(disk.is_stuck.wait, 60)
+
+
+def new(partitions: int = PARTITIONS) -> NewTopic:
+    return NewTopic(name="t", partitions=partitions)
+
+
+def shown(running: Running, *names: str) -> list[Any]:
+    """(name, error code, partitions) as Metadata tells clients; of all topics where none is named."""
+    wanted = [WantedTopic(name) for name in names] if names else None
+    answer = describe(running.broker, wanted, may_create=False, listener="PLAINTEXT")
+    assert isinstance(answer, dict)
+    return [(row["name"], row["error_code"], len(row["partitions"])) for row in answer["topics"]]
+
+
+def directories(tmp_path: Path) -> set[str]:
+    """Those of topic t."""
+    return {path.name for path in (tmp_path / "data").glob("t-*")}
+
+
+def append(running: Running, index: int) -> int:
+    """The base offset of a record."""
+    batch = make_batch()
+    partition = running.broker.find_partition("t", index)
+    answer = partition.append(batch, read_header(batch), running.broker.now_ms())
+    return answer.base_offset  # type: ignore[union-attr]
+
+
+async def test_a_topic_is_told_of_when_all_its_partitions_take_records(tmp_path: Path) -> None:
+    """Until then it is unknown to clients, and the broker serves all others."""
+    disk = StuckDisk()
+    async with in_process(tmp_path, environment=environment(disk)) as running:
+        await running.broker.create_topic(NewTopic(name="other"))
+        disk.stuck_at = "/t-30"
+        creating = asyncio.create_task(running.broker.create_topic(new()))
+        await stuck(disk)
+        assert shown(running) == [("other", 0, 1)]
+        assert shown(running, "t") == [("t", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0)]
+        assert not creating.done()
+        disk.go.set()
+        await creating
+        assert shown(running, "t") == [("t", 0, PARTITIONS)]
+        assert [append(running, index) for index in range(PARTITIONS)] == [0] * PARTITIONS
+
+
+async def test_whoever_creates_a_topic_that_is_coming_waits_for_it_too(tmp_path: Path) -> None:
+    """The second one is told that it exists when it does."""
+    disk = StuckDisk()
+    async with in_process(tmp_path, environment=environment(disk)) as running:
+        disk.stuck_at = "/t-0"
+        first = asyncio.create_task(running.broker.create_topic(new()))
+        await stuck(disk)
+        second = asyncio.create_task(running.broker.create_topic(new()))
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert not second.done()
+        disk.go.set()
+        with pytest.raises(KafkaError) as caught:
+            await second
+        assert caught.value.code is ErrorCode.TOPIC_ALREADY_EXISTS
+        assert shown(running, "t") == [("t", 0, PARTITIONS)]
+        await first
+
+
+async def test_new_partitions_are_told_of_when_they_take_records(tmp_path: Path) -> None:
+    """Those that were there before are told of all the time."""
+    disk = StuckDisk()
+    async with in_process(tmp_path, environment=environment(disk)) as running:
+        await running.broker.create_topic(new(2))
+        disk.stuck_at = "/t-2"
+        extending = asyncio.create_task(running.broker.create_partitions("t", 3))
+        await stuck(disk)
+        assert shown(running, "t") == [("t", 0, 2)]
+        assert append(running, 1) == 0
+        disk.go.set()
+        await extending
+        assert shown(running, "t") == [("t", 0, 3)]
+        assert append(running, 2) == 0
+
+
+async def test_a_topic_may_be_deleted_and_created_again_while_it_comes(tmp_path: Path) -> None:
+    """Each request finds what the one before it left; nothing of the first topic stays."""
+    disk = StuckDisk()
+    async with in_process(tmp_path, environment=environment(disk)) as running:
+        broker = running.broker
+        disk.stuck_at = "/t-30"
+        first = asyncio.create_task(broker.create_topic(new()))
+        await stuck(disk)
+        is_deleted = asyncio.Event()
+        broker.registry.listen(lambda _: is_deleted.set())
+        deleting = asyncio.create_task(broker.delete_topic("t"))
+        await is_deleted.wait()
+        second = asyncio.create_task(broker.create_topic(new(2)))
+        disk.go.set()
+        old, gone, topic = await asyncio.gather(first, deleting, second)
+        assert old.topic_id == gone.topic_id != topic.topic_id
+        assert set(broker.partitions) == {("t", 0), ("t", 1)}
+        assert {one.topic_id for one in broker.partitions.values()} == {topic.topic_id}
+        assert [append(running, index) for index in range(2)] == [0, 0]
+    async with in_process(tmp_path) as running:
+        assert {one.topic_id for one in running.broker.partitions.values()} == {topic.topic_id}
+    assert {one for one in directories(tmp_path) if "-delete" not in one} == {"t-0", "t-1"}
+
+
+async def test_a_deletion_is_answered_when_the_name_may_be_used_again(tmp_path: Path) -> None:
+    """Requests for it are refused from the beginning on."""
+    disk = StuckDisk()
+    async with in_process(tmp_path, environment=environment(disk)) as running:
+        await running.broker.create_topic(new(2))
+        append(running, 0)
+        disk.stuck_at = "/t-0"
+        deleting = asyncio.create_task(running.broker.delete_topic("t"))
+        await stuck(disk)
+        assert not deleting.done()
+        with pytest.raises(KafkaError) as caught:
+            append(running, 0)
+        assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        disk.go.set()
+        await deleting
+        assert not {"t-0", "t-1"} & directories(tmp_path)
+        await running.broker.create_topic(new(1))
+        assert append(running, 0) == 0
+
+
+async def test_a_broker_may_stop_while_a_topic_comes(tmp_path: Path) -> None:
+    """The tree knows the topic; the next start makes what is missing."""
+    disk = StuckDisk()
+    async with in_process(tmp_path, environment=environment(disk)) as running:
+        disk.stuck_at = "/t-0"
+        creating = asyncio.create_task(running.broker.create_topic(new()))
+        await stuck(disk)
+        disk.go.set()
+    await asyncio.gather(creating, return_exceptions=True)
+    async with in_process(tmp_path) as running:
+        assert shown(running) == [("t", 0, PARTITIONS)]
+        assert append(running, PARTITIONS - 1) == 0
+
+
+async def test_a_disk_that_fails_while_a_topic_comes_is_told(tmp_path: Path) -> None:
+    """Whoever creates the topic learns that there is none that takes records."""
+    disk = StuckDisk()
+    disk.fails = True
+    async with in_process(tmp_path, environment=environment(disk)) as running:
+        disk.stuck_at = "/t-30"
+        disk.go.set()
+        with pytest.raises(KafkaError, match="the test says so") as caught:
+            await running.broker.create_topic(new())
+        assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+
+
+async def test_housekeeping_passes_over_partitions_that_are_deleted_meanwhile(
+    tmp_path: Path,
+) -> None:
+    """Their files are closed; looking at them would take the whole directory offline."""
+    async with in_process(tmp_path) as running:
+        broker = running.broker
+        await broker.create_topic(NewTopic(name="t", partitions=9, config={"retention.ms": "1"}))
+        for index in range(9):
+            append(running, index)
+        housekeeping = asyncio.create_task(broker._housekeep())
+        await broker.delete_topic("t")
+        await housekeeping
+        assert broker.logs.failure is None
+
+
+def test_the_guard_finds_a_sync_on_the_loop(tmp_path: Path) -> None:
+    """And none in another thread, nor before requests are served."""
+    guard = SyncGuard(OsFileSystem())
+    guard.sync_directory(str(tmp_path))
+    guard.watch()
+    thread = threading.Thread(target=lambda: guard.sync_directory(str(tmp_path)))
+    thread.start()
+    thread.join()
+    guard.check()
+    file = guard.open(str(tmp_path / "file"), create=True)
+    file.sync()
+    file.close()
+    guard.unwatch()
+    with pytest.raises(AssertionError, match="file"):
+        guard.check()

@@ -1,0 +1,61 @@
+"""Waits for acknowledgements end with the requests that began them."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+
+import pytest
+
+from broker.partitions.waiters import OffsetWaiters
+from broker.records.acknowledgement import acknowledged
+from broker.records.produce import ACKS_ALL, Stored
+from protocol.errors import ErrorCode, KafkaError
+from protocol.produce import PartitionProduced, TopicProduced
+
+
+class Waited:
+    """A partition, as far as acknowledgements ask."""
+
+    isr = (1,)
+
+    def __init__(self) -> None:
+        self.waiters = OffsetWaiters()
+
+    def acknowledged(self, offset, *, by_all):
+        assert by_all
+        return self.waiters.wait_for(offset)
+
+    def abandon(self, future, *, by_all):
+        assert by_all
+        self.waiters.abandon(future)
+
+
+def waits(partition: Waited, timeout_s: float):
+    produced = PartitionProduced(0, ErrorCode.NONE, 5)
+    stored = Stored(partition, produced, 6)
+    return acknowledged(ACKS_ALL, [TopicProduced("t", [produced])], [stored], timeout_s)
+
+
+async def test_a_client_that_disconnects_leaves_nothing(caplog: pytest.LogCaptureFixture):
+    """A thousand waits that are cancelled: no entry, and no traceback at the next fail-over."""
+    partition = Waited()
+    tasks = [asyncio.ensure_future(waits(partition, 60)) for _ in range(1000)]
+    await asyncio.sleep(0)
+    assert len(partition.waiters) == 1000
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    assert len(partition.waiters) == 0
+    partition.waiters.fail(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+    del tasks, task
+    gc.collect()
+    assert not caplog.records
+
+
+async def test_a_timeout_leaves_nothing():
+    """The client is told 7, and no one waits any more."""
+    partition = Waited()
+    (topic,) = await waits(partition, 0)
+    assert topic.partitions[0].error_code is ErrorCode.REQUEST_TIMED_OUT
+    assert len(partition.waiters) == 0
