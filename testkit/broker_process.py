@@ -12,7 +12,7 @@ from __future__ import annotations
 import atexit
 import os
 import re
-import select
+import selectors
 import signal
 import subprocess
 import sys
@@ -122,7 +122,9 @@ class BrokerProcess:
     def _first_line(self) -> bytes:
         assert self._process is not None
         assert self._process.stdout is not None
-        readable, _, _ = select.select([self._process.stdout], [], [], _START_TIMEOUT_S)
+        with selectors.DefaultSelector() as selector:  # select() takes no descriptor above 1023
+            selector.register(self._process.stdout, selectors.EVENT_READ)
+            readable = selector.select(_START_TIMEOUT_S)
         return self._process.stdout.readline() if readable else b""
 
     def _end(self, number: signal.Signals) -> int:

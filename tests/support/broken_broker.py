@@ -10,6 +10,7 @@ import sys
 from typing import Any, NoReturn
 
 from broker.handlers import describe_cluster
+from broker.handlers.dispatch import HANDLERS
 from broker.serve import main
 from storage.segment import Segment
 
@@ -21,10 +22,8 @@ def _fail(*_: object) -> NoReturn:
 
 
 def _break_handlers() -> None:
-    import broker.handlers.dispatch
-
     key = describe_cluster.API.key
-    handlers: Any = broker.dispatch.HANDLERS
+    handlers: Any = HANDLERS
     handlers[key] = (describe_cluster.API, _fail)
 
 

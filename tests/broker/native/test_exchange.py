@@ -350,7 +350,7 @@ def gc_tracked() -> list[object]:
 async def test_msgpack_is_loaded_by_the_first_message_only(tmp_path: Path) -> None:
     """Nobody pays for a port that nobody uses."""
     script = (
-        "import sys, broker.serve, broker.dispatch, broker.native.dispatch;"
+        "import sys, broker.serve, broker.handlers.dispatch, broker.native.dispatch;"
         "sys.exit('broker.native.exchange' in sys.modules)"
     )
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", script)
