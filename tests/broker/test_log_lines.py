@@ -26,7 +26,9 @@ def test_text_line_says_when_how_important_who_and_what(stream: io.StringIO) -> 
     """A line for people has a UTC time, the level, the logger and the message."""
     configure_logs(LogFormat.TEXT, LogLevel.INFO, stream)
     logging.getLogger("broker.network.server").info("listening on %s", "[::1]:9092")
-    assert stream.getvalue()[10:].endswith("Z INFO    broker.network.server: listening on [::1]:9092\n")
+    assert stream.getvalue()[10:].endswith(
+        "Z INFO    broker.network.server: listening on [::1]:9092\n"
+    )
 
 
 @pytest.mark.parametrize("log_format", list(LogFormat))
