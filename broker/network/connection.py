@@ -1,13 +1,13 @@
 """One connection: frames in, answers out in the order of their requests.
 
-A request is worked on as soon as it has arrived, also while earlier ones wait (for replicas, for
-data, for a flush); their answers queue in `_slots` and leave in order. What the frames mean is the
-dispatcher's business, so that both ports share this file.
+A request is processed as soon as it arrives, even while earlier ones wait (for replicas, for data,
+for a flush); answers queue in `_slots` and leave in request order. What the frames mean is up to
+the dispatcher, so both ports share this file.
 
-One connection has a turn of `TURN_S` at a time: a pipeline of requests must not keep others from theirs.
+A connection gets turns of at most `TURN_S`, so that a pipeline of requests cannot starve other connections.
 
 Back-pressure: reading stops while `INFLIGHT_REQUESTS_MAX` answers are outstanding, while the
-client does not take its answers, or while the broker's request memory is spent.
+client does not read its answers, or while the broker's request memory is used up.
 """
 
 from __future__ import annotations
@@ -38,23 +38,23 @@ limited: Final = LimitedLog(logger)
 INFLIGHT_REQUESTS_MAX: Final = 64
 WRITE_BUFFER_BYTES_MAX: Final = 1024 * 1024
 LINGER_S: Final = 10.0
-"""How long a closed connection may go on taking the answers that were written."""
+"""How long the client of a closed connection may go on reading answers already written."""
 GOODBYE_S: Final = 0.5
-"""How long a client that has asked something of late may take to end its side."""
+"""How long a client that sent a request recently may take to close its side."""
 _SCRATCH: Final = bytearray(64 * 1024)
-"""For bytes that nobody wants any more."""
+"""Receives bytes that are to be discarded."""
 
 Buffers = Sequence[bytes]
 Dispatched = Buffers | Awaitable[Buffers | None] | None
-"""A framed answer, one that is still to come, or None where the client expects none."""
+"""A framed answer, one still to come, or None if the client expects none."""
 Dispatch = Callable[[Frame, Peer], Dispatched]
-"""Raises `DecodeError` or `CloseConnectionError` where the connection has to end."""
+"""Raises `DecodeError` or `CloseConnectionError` if the connection has to be closed."""
 
 
 class Pieces(tuple[bytes]):  # noqa: SLOT001 - a tuple can have no slots of its own
-    """An answer that is written `piece_bytes` at a time, with a pause before each next piece.
+    """An answer written `piece_bytes` at a time, with a pause between pieces.
 
-    Only a fault asks for this. With `closes` the connection ends behind the last piece.
+    Only a fault asks for this. With `closes`, the connection is closed after the last piece.
     """
 
     piece_bytes: int
@@ -70,7 +70,7 @@ class Pieces(tuple[bytes]):  # noqa: SLOT001 - a tuple can have no slots of its 
 
 
 class _Slot:
-    """The place of one answer in the order. `ready` once `buffers` is final."""
+    """One answer's position in the response order. `ready` once `buffers` is final."""
 
     __slots__ = ("buffers", "ready", "reservation", "waiting")
 
@@ -78,9 +78,9 @@ class _Slot:
         self.buffers: Buffers | None = None
         self.ready = False
         self.reservation: Reservation | None = None
-        """The memory of a large request that needs it until it is answered."""
+        """The memory that a large request holds until it is answered."""
         self.waiting = 0
-        """The bytes of a small one."""
+        """Bytes of a small request that waits for its answer."""
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -110,10 +110,10 @@ class Connection(asyncio.BufferedProtocol):
         self._slots: deque[_Slot] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
         self._reservation: Reservation | None = None
-        """The memory of the large frame that is arriving."""
+        """The memory for the large frame now arriving."""
         self._is_reserving = False
         self._waiting = 0
-        """Bytes of the small requests that wait for their answers."""
+        """Bytes of the small requests waiting for their answers."""
         self._unsent = 0
         self._unsent_written = 0
         self._linger: asyncio.TimerHandle | None = None
@@ -122,13 +122,13 @@ class Connection(asyncio.BufferedProtocol):
         self._lost = asyncio.Event()
         self._is_pumping = False
         self._is_resting = False
-        """Whether others have their turn, although this connection has more requests."""
+        """Whether this connection has yielded to others although it has more requests."""
         self._last_active = time.monotonic()
 
-    # --- life ---
+    # --- lifecycle ---
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # uvloop's transports are not asyncio's classes, only their likes.
+        # uvloop's transports only resemble asyncio's classes; they are not subclasses.
         self._transport = cast("asyncio.Transport", transport)
         self._transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES_MAX)
         address = transport.get_extra_info("peername")
@@ -159,7 +159,7 @@ class Connection(asyncio.BufferedProtocol):
             task.cancel()
 
     def close(self, reason: str = "") -> None:
-        """Ends the connection now; answers that are not yet written are lost to the client."""
+        """Closes the connection now; answers not yet written are lost to the client."""
         if self._transport is None:
             return
         if reason:
@@ -175,27 +175,27 @@ class Connection(asyncio.BufferedProtocol):
         self._release()
         transport.close()
         if transport.get_write_buffer_size():
-            # A client that never takes its answers would keep them, and the socket, for ever.
+            # A client that never reads its answers would hold them, and the socket, forever.
             self._linger = asyncio.get_running_loop().call_later(LINGER_S, transport.abort)
 
     def is_idle_since(self, moment: float) -> bool:
-        """Whether nothing moved since `moment` (monotonic seconds) and no request is worked on."""
+        """Whether nothing has moved since `moment` (monotonic seconds) and no request is in progress."""
         return self._last_active < moment and not self._tasks
 
     @property
     def host(self) -> str:
-        """The address without the port: what connections share memory and turns by."""
+        """The address without the port; memory and turns are shared out per host."""
         return self._peer.host
 
     @property
     def untaken_bytes(self) -> int:
-        """Answers that the client has not taken, as far as this process can see."""
+        """Bytes of answers that the client has not read, as far as this process can see."""
         transport = self._transport
         written = 0 if transport is None else transport.get_write_buffer_size()
         return self._unsent - self._unsent_written + written
 
     def give_up(self, reason: str) -> None:
-        """Ends the connection at once: what it holds is needed by others."""
+        """Closes the connection at once because others need the memory it holds."""
         transport = self._transport
         self._slots.clear()
         self._count_unsent(-self._unsent)
@@ -205,10 +205,10 @@ class Connection(asyncio.BufferedProtocol):
             transport.abort()
 
     async def drain(self) -> None:
-        """Takes no further request, answers what is in flight, then closes.
+        """Accepts no further requests, answers those in flight, then closes.
 
-        What the client goes on sending is read and thrown away until it has seen the end: for bytes
-        that nobody reads the kernel resets the connection, and drops answers that have not left yet.
+        Whatever the client still sends is read and discarded until it has seen the end: closing with
+        unread bytes makes the kernel reset the connection and drop answers that have not left yet.
         """
         was_active = not self.is_idle_since(time.monotonic() - GOODBYE_S)
         self._is_draining = True
@@ -242,7 +242,7 @@ class Connection(asyncio.BufferedProtocol):
         return False
 
     def _pump(self) -> None:
-        """Works on every complete frame that back-pressure lets through, for one turn at most."""
+        """Processes every complete frame that back-pressure allows, for one turn at most."""
         if self._is_pumping:
             return
         self._is_pumping = True
@@ -292,7 +292,7 @@ class Connection(asyncio.BufferedProtocol):
     # --- the memory of large frames ---
 
     def _reserve_for_large_frame(self) -> None:
-        """Takes memory for the next bytes of a large frame; reading stops while that has to wait."""
+        """Reserves memory for the next bytes of a large frame; reading stops while that has to wait."""
         size = self._receiver.wanted_bytes
         if not size:
             return
@@ -306,7 +306,7 @@ class Connection(asyncio.BufferedProtocol):
         self._update_reading()
 
     def _release(self) -> None:
-        """Gives back the memory of the frame that was arriving."""
+        """Releases the memory of the frame that was arriving."""
         reservation, self._reservation = self._reservation, None
         if reservation is not None:
             self._is_reserving = False
@@ -349,7 +349,7 @@ class Connection(asyncio.BufferedProtocol):
         task.add_done_callback(partial(self._on_answered, slot))
 
     def _give_back(self, slot: _Slot) -> None:
-        """The request of this slot needs no memory any more; fine when that is known already."""
+        """Releases the memory of this slot's request; does nothing if already released."""
         if slot.reservation is not None:
             slot.reservation.release()
         if slot.waiting:
@@ -362,13 +362,13 @@ class Connection(asyncio.BufferedProtocol):
 
     def _on_answered(self, slot: _Slot, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
-        self._give_back(slot)  # also of a task that was cancelled before it began
+        self._give_back(slot)  # also for a task cancelled before it started
         error = None if task.cancelled() else task.exception()
         if error is not None:
             self._on_bug(error)
 
     def _on_bug(self, error: BaseException) -> None:
-        """Ends the connection whose request the broker failed to serve; see `doubt.py`."""
+        """Closes the connection whose request the broker failed to serve; see `doubt.py`."""
         self._metrics.requests_failed_total += 1
         self.close("a request failed inside the broker")
         if isinstance(error, StateInDoubtError):
@@ -394,12 +394,12 @@ class Connection(asyncio.BufferedProtocol):
         self._pump()
 
     def _flush_slots(self) -> None:
-        """Writes the answers whose turn it is, as far as the client takes them."""
+        """Writes the answers that are next in order, as far as the client reads them."""
         slots = self._slots
         while slots and slots[0].ready and (self._is_draining or not self._is_writing_paused):
             buffers = slots[0].buffers
             if isinstance(buffers, Pieces):
-                slots[0].ready = False  # it keeps its place until the last piece is out
+                slots[0].ready = False  # it keeps its position until the last piece is out
                 self._write_piece(buffers, 0)
                 return
             slots.popleft()

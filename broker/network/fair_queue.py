@@ -1,6 +1,6 @@
-"""A queue that serves addresses in turn, and those of one address in the order of their arrival.
+"""A queue that serves addresses round-robin, and the items of one address in arrival order.
 
-So an address that queues a thousand times is served as often as one that queues once.
+An address that queues a thousand items is thus served as often as one that queues a single item.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class FairQueue(Generic[Item]):
     __slots__ = ("_by_address",)
 
     def __init__(self) -> None:
-        # Dictionaries as ordered sets, so that an item can leave from anywhere.
+        # Dictionaries as ordered sets, so that an item can be removed from any position.
         self._by_address: dict[str, dict[Item, None]] = {}
 
     def __bool__(self) -> bool:
@@ -34,20 +34,20 @@ class FairQueue(Generic[Item]):
         self._by_address.setdefault(item.address, {})[item] = None
 
     def head(self) -> Item | None:
-        """The next item to be served, which stays in the queue."""
+        """The next item to serve; it stays in the queue."""
         for items in self._by_address.values():
             return next(iter(items))
         return None
 
     def serve(self, item: Item) -> None:
-        """Takes out the head; its address goes to the end."""
+        """Removes the head; its address goes to the end."""
         items = self._by_address.pop(item.address)
         del items[item]
         if items:
             self._by_address[item.address] = items
 
     def discard(self, item: Item) -> None:
-        """Takes out any item; nothing if it is not there."""
+        """Removes any item; does nothing if it is not queued."""
         items = self._by_address.get(item.address)
         if items is not None and item in items:
             del items[item]

@@ -1,4 +1,4 @@
-"""The sockets of a broker's Kafka and native ports, each with its name and its advertised address."""
+"""The sockets of a broker's Kafka and native ports, each with its name and advertised address."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ class Listener(NamedTuple):
     name: str
     socket: socket.socket
     address: Address
-    """Where it really listens."""
+    """The address it actually listens on."""
     advertised: Address
-    """Where clients, or for `NATIVE` other brokers, are told to connect."""
+    """The address that clients (for `NATIVE`: other brokers) are told to connect to."""
 
 
 def bind_listeners(config: Config) -> list[Listener]:
-    """The Kafka listeners in the order of the configuration, then the native one.
+    """The Kafka listeners in configuration order, then the native one.
 
     Raises `ListenError`.
     """
@@ -32,7 +32,7 @@ def bind_listeners(config: Config) -> list[Listener]:
             KAFKA_LISTENERS,
             config.listen,
             config.advertise or (None,) * len(config.listen),
-            strict=False,  # one address leaves EXTERNAL out
+            strict=False,  # with a single address, EXTERNAL is left out
         )
     ]
     native = _bound(NATIVE, "native_listen", config.native_listen, config.native_advertise)

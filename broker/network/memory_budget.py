@@ -1,22 +1,22 @@
-"""How many bytes of large requests may be in the broker at once, over all connections.
+"""The budget for the bytes of large requests in the broker at once, over all connections.
 
-A connection takes memory for a large frame step by step, as the frame's bytes arrive, and gives it
-back when the request no longer needs it. The budget is four frames of the largest size, in three
-parts, so that neither idle nor large requests keep others from theirs:
+A connection reserves memory for a large frame step by step, as the frame's bytes arrive, and releases
+it when the request no longer needs it. The budget is four frames of the largest size, in three
+parts, so that neither idle nor large requests can starve the rest:
 
 * the first half is for everyone;
 * the third quarter is for requests that are still small (`small_bytes`), whatever the large ones do;
-* the last quarter belongs to one request at a time, which may take all that it needs. It is what
-  keeps large requests from waiting for each other in the middle of their frames.
+* the last quarter belongs to one request at a time, which may take all that it needs. This keeps
+  large requests from waiting for each other in the middle of their frames.
 
-A connection that finds no memory is not read until there is some; addresses are served in turn.
-While any wait, those that stall are closed: the address that holds most first, then the request that
-has been late for longest. A request stalls when no byte of it came for `SILENCE_S`, when it arrives
+A connection that finds no memory is not read until some is free; addresses are served in turn.
+While any request waits, those that stall are closed: first those of the address that holds most, then
+the most overdue. A request stalls when none of its bytes arrive for `SILENCE_S`, when it arrives
 slower than `RATE_BYTES_PER_S`, or when the broker has worked on it for `WORK_S`.
 
 Invariant: `used <= bytes_max`.
-Invariant: while any wait, the last quarter is held by a request that does not wait, so it ends or
-stalls.
+Invariant: while any request waits, the last quarter is held by a request that does not wait, so it
+finishes or stalls.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ from broker.network.fair_queue import FairQueue
 from broker.network.waiting_requests import WaitingRequests
 
 FRAMES: Final = 4
-"""The budget, in frames of the largest size."""
+"""The size of the budget, in frames of the largest size."""
 SMALL_PART: Final = 32
 """A request is small up to this part of the largest frame: 3.1 MiB of 100, ..."""
 SMALL_BYTES: Final = 2 * 1024 * 1024
-"""... or up to this, where that is more and at most a quarter of the largest frame."""
+"""... or up to this, if that is more and at most a quarter of the largest frame."""
 SILENCE_S: Final = 0.5
 RATE_BYTES_PER_S: Final = 1024 * 1024
 WORK_S: Final = 1.0
 SWEEP_INTERVAL_S: Final = 0.1
-"""How often stalled requests are looked for while others wait."""
+"""How often to look for stalled requests while others wait."""
 
 
 class _Phase(enum.Enum):
@@ -77,11 +77,11 @@ class Reservation:
     ) -> None:
         self.address = address
         self.held = 0
-        """Bytes taken so far."""
+        """Bytes reserved so far."""
         self.extra = 0
-        """How many of them are of the last quarter."""
+        """How many of them come from the last quarter."""
         self.wanted = 0
-        """Bytes that it will hold after the step that it asked for."""
+        """Bytes it will hold once the requested step is granted."""
         self._budget = budget
         self._give_up = give_up
         self._on_granted: Callable[[], None] | None = None
@@ -90,7 +90,7 @@ class Reservation:
         self._received = 0
 
     def grow(self, size: int, on_granted: Callable[[], None]) -> bool:
-        """Takes what is missing to `size` bytes and returns True, or calls `on_granted` once it has."""
+        """Grows to `size` bytes and returns True, or waits and calls `on_granted` once it has."""
         assert self._phase is _Phase.RECEIVING, f"a request grows while it is {self._phase.name}"
         self.wanted = size
         if self._budget.take(self):
@@ -101,7 +101,7 @@ class Reservation:
         return False
 
     def granted(self) -> None:
-        """Goes on receiving; the time of the wait does not count."""
+        """Resumes receiving; the time spent waiting does not count."""
         now_s = self._budget.now_s()
         self._phase, self._progressed_s = _Phase.RECEIVING, now_s
         self._began_s += now_s - self._waits_since_s
@@ -115,17 +115,17 @@ class Reservation:
         self._progressed_s = now_s
 
     def work(self) -> None:
-        """The frame is complete, and the request needs its memory for a while."""
+        """Notes that the frame is complete and that the request still needs its memory."""
         self._phase, self._progressed_s = _Phase.WORKED_ON, self._budget.now_s()
 
     def release(self) -> None:
-        """Gives everything back; fine when that has happened already."""
+        """Releases everything; does nothing if already released."""
         if self._phase is not _Phase.RELEASED:
             self._phase, self._on_granted = _Phase.RELEASED, None
             self._budget.give_back(self)
 
     def due_s(self) -> float | None:
-        """When it stalls; None while it waits."""
+        """When it counts as stalled; None while it waits."""
         if self._phase is _Phase.WORKED_ON:
             return self._progressed_s + WORK_S
         if self._phase is not _Phase.RECEIVING:
@@ -134,7 +134,7 @@ class Reservation:
         return min(self._progressed_s + SILENCE_S, slow_s)
 
     def take_back(self) -> None:
-        """Closes the connection in favour of those that wait."""
+        """Closes the connection in favour of the requests that wait."""
         if self._phase is _Phase.WORKED_ON:
             reason = f"a request of {self.held} bytes is worked on for more than {WORK_S:g} s"
         else:
@@ -153,14 +153,14 @@ class MemoryBudget:
         now_s: Callable[[], float] = time.monotonic,
         call_later: Callable[[float, Callable[[], None]], object] | None = None,
     ) -> None:
-        """`call_later`: of the running event loop, if not given."""
+        """`call_later` defaults to the running event loop's."""
         self.frame_bytes_max = frame_bytes_max
         self.bytes_max = FRAMES * frame_bytes_max
         self.small_bytes = max(
             frame_bytes_max // SMALL_PART, min(frame_bytes_max // 4, SMALL_BYTES)
         )
         self.waiting = WaitingRequests(frame_bytes_max)
-        """Small requests that wait for their answers: not part of this budget."""
+        """Small requests waiting for their answers; not part of this budget."""
         self.used = 0
         self.evicted_total = 0
         """Connections closed because others waited for the memory of their request."""
@@ -177,9 +177,9 @@ class MemoryBudget:
         self._swept_s = -math.inf
 
     def begin(self, address: str, give_up: Callable[[str], None]) -> Reservation:
-        """The reservation of a request that begins to arrive; it holds nothing yet.
+        """The reservation for a request that begins to arrive; it holds nothing yet.
 
-        `give_up` closes its connection, and is told why.
+        `give_up` closes its connection and is given the reason.
         """
         reservation = Reservation(self, address, give_up, self.now_s())
         self._reservations[reservation] = None
@@ -191,13 +191,13 @@ class MemoryBudget:
         return bool(self._small) or bool(self._large)
 
     def held_by(self, address: str) -> int:
-        """Bytes that the requests of an address hold."""
+        """Bytes held by the requests of an address."""
         return self._held_by_address.get(address, 0)
 
     # --- called by reservations ---
 
     def take(self, one: Reservation) -> bool:
-        """Gives `one` what it wants if there is room."""
+        """Grants `one` what it wants if there is room."""
         size = one.wanted - one.held
         if not self._fits(one, size):
             if self._extra_holder is None:
@@ -212,12 +212,12 @@ class MemoryBudget:
         return True
 
     def queue(self, one: Reservation) -> None:
-        """Keeps `one` until there is room."""
+        """Queues `one` until there is room."""
         (self._small if self._is_small(one) else self._large).push(one)
         self._plan_sweep()
 
     def give_back(self, one: Reservation) -> None:
-        """Takes back what `one` holds, and serves those that wait."""
+        """Takes back what `one` holds and serves the waiting requests."""
         del self._reservations[one]
         self._small.discard(one)
         self._large.discard(one)
@@ -236,15 +236,15 @@ class MemoryBudget:
         return one.wanted <= self.small_bytes
 
     def _fits(self, one: Reservation, size: int) -> bool:
-        """Whether there is room outside of the last quarter."""
+        """Whether there is room outside the last quarter."""
         extra = 0 if self._extra_holder is None else self._extra_holder.extra
         quarters = 3 if self._is_small(one) else 2
         return self.used - extra + size <= quarters * self.frame_bytes_max
 
     def _serve(self) -> None:
-        """Gives memory to those that wait, as far as it goes."""
+        """Grants memory to the waiting requests, as far as it goes."""
         if self._is_serving:
-            return  # by a callback of the loop below, which sees what has changed
+            return  # called from a callback of the loop below, which sees what has changed
         self._is_serving = True
         try:
             while (one := self._next_served()) is not None:
@@ -261,13 +261,13 @@ class MemoryBudget:
         return None
 
     def sweep(self) -> None:
-        """Closes what stalls, as long as any wait; does so again after a while if they still do."""
+        """Closes stalled requests while any wait, and schedules itself again if they still do."""
         self._is_sweep_due = False
         self._swept_s = now_s = self.now_s()
         for one in self._stalled(now_s):
             if not self.is_awaited:
                 return
-            # A request that is still small gives way to its like only.
+            # A request that is still small gives way only to other small ones.
             if self._small or one.held > self.small_bytes or one is self._extra_holder:
                 self.evicted_total += 1
                 one.take_back()
@@ -275,7 +275,7 @@ class MemoryBudget:
             self._plan_sweep()
 
     def _plan_sweep(self) -> None:
-        """Has `sweep` called at once, unless that has just happened."""
+        """Schedules `sweep` for now, unless it has just run."""
         if not self._is_sweep_due:
             self._is_sweep_due = True
             delay_s = max(self._swept_s + SWEEP_INTERVAL_S - self.now_s(), 0.0)
@@ -283,7 +283,7 @@ class MemoryBudget:
             call_later(delay_s, self.sweep)
 
     def _stalled(self, now_s: float) -> list[Reservation]:
-        """Those past their time: of the address that holds most first, then the latest."""
+        """The requests past their deadline: the address that holds most first, then the most overdue."""
         late = [
             (-self._held_by_address[one.address], due_s, number, one)
             for number, one in enumerate(self._reservations)

@@ -1,8 +1,8 @@
-"""The connections that are open, by the address that they come from, and who gives way to whom.
+"""The open connections, by client address, and which of them give way to which.
 
-When as many are open as there may be, a newcomer does not pay for an address that holds most of them:
-if that one has at least twice as many as the newcomer's would have, one of its connections that asks for
-nothing is closed instead. So an address can fill the broker only as long as no other one comes.
+At the connection limit, a newcomer is not refused on account of an address that holds most of them: if
+that address has at least twice as many as the newcomer's would have, one of its idle connections is
+closed instead. So an address can fill the broker only as long as no other address connects.
 
 Shared by the Kafka and native ports of a broker. Single owner: the event loop.
 """
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 IDLE_S: Final = 1.0
 """A connection gives way once it has been silent for this long."""
 _LOOKED_AT_MAX: Final = 1000
-"""Connections, the oldest ones, among which one is chosen to give way."""
+"""How many of the oldest connections are considered when one has to give way."""
 
 
 class OpenConnections:
@@ -43,7 +43,7 @@ class OpenConnections:
                 del self._by_host[connection.host]
 
     def make_room_for(self, host: str) -> bool:
-        """Closes a connection in favour of one that comes from `host`, if that is fair."""
+        """Closes a connection in favour of a new one from `host`, if that is fair."""
         if not self._by_host:
             return False
         largest, connections = max(self._by_host.items(), key=lambda item: len(item[1]))
@@ -62,7 +62,7 @@ class OpenConnections:
 
 
 class PortConnections(set["Connection"]):
-    """Those of one port, which are entered among all of the broker's as well."""
+    """The connections of one port, which are also entered among all of the broker's."""
 
     def __init__(self, all_open: OpenConnections) -> None:
         super().__init__()

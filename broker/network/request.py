@@ -19,9 +19,9 @@ class Peer:
     address: str
     """`host:port` of the client."""
     client_id: str | None = None
-    """What a hello on the native port has said; on the Kafka port every request says it."""
+    """The client id from a hello on the native port; on the Kafka port every request carries it."""
     listener: str = PLAINTEXT
-    """The name of the listener that it came by: it is told the addresses of that one."""
+    """The name of the listener it connected to: answers give it that listener's addresses."""
     appending: asyncio.Future[Any] | None = None
     """The last produce request that is not appended yet; later ones wait for it."""
 
@@ -50,13 +50,13 @@ class NoResponse:
 
 
 NO_RESPONSE: Final = NoResponse()
-"""What a handler answers where the client expects nothing (acks=0)."""
+"""What a handler answers when the client expects nothing (acks=0)."""
 
 Answer = Mapping[str, Any] | bytes | Sequence[bytes] | NoResponse
 """Plain values for `Api.encode_response`, or the body already packed."""
 
 Outcome = Answer | Awaitable[Answer]
-"""Handlers that need not wait answer at once: an asyncio task costs more than most requests."""
+"""Handlers that need not wait answer at once, since an asyncio task costs more than most requests."""
 
 
 class CloseConnectionError(Exception):
@@ -66,7 +66,7 @@ class CloseConnectionError(Exception):
 class NeedsNoFrame(Awaitable[Any]):
     """An answer that is still to come and no longer needs the bytes of its request.
 
-    Their memory goes to other requests at once: a produce may wait long for its replicas.
+    Their memory is released to other requests at once: a produce may wait long for its replicas.
     """
 
     __slots__ = ("_answer",)

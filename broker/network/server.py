@@ -1,7 +1,7 @@
 """Listening sockets and the connections behind them.
 
-Sockets are bound before anything slow happens, so that the ready line can name their ports, and listen
-only when the broker can answer; until then whoever connects is refused, and tries again.
+Sockets are bound before anything slow happens, so that the ready line can name their ports, but listen
+only once the broker can answer; until then clients that connect are refused and try again.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ limited: Final = LimitedLog(logging.getLogger(__name__))
 
 BACKLOG: Final = 512
 DRAIN_S: Final = 1.5
-"""How long the answers to what is in flight may take when the broker stops."""
+"""How long the requests in flight may take to be answered when the broker stops."""
 
 
 class ListenError(Exception):
@@ -38,9 +38,9 @@ class ListenError(Exception):
 
 
 def bind(option: str, address: Address, *, listens: bool = True) -> socket.socket:
-    """A socket with that address. Raises `ListenError`.
+    """A socket bound to that address. Raises `ListenError`.
 
-    Unless it `listens`, who connects is refused, and tries again, until a `Server` starts on it.
+    Unless it `listens`, clients that connect are refused, and try again, until a `Server` starts on it.
     """
     family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
@@ -57,13 +57,13 @@ def bind(option: str, address: Address, *, listens: bool = True) -> socket.socke
 
 
 def bound_address(listener: socket.socket) -> Address:
-    """Where the socket really listens: port 0 has become a port."""
+    """The address the socket is actually bound to: port 0 has become a real port."""
     host, port = listener.getsockname()[:2]
     return Address(host, port)
 
 
 def most_connections(connections_max: int) -> int:
-    """How many connections to take: half of the descriptors stay for files, whoever knocks."""
+    """How many connections to accept: half of the descriptors are always left for files."""
     return min(connections_max, descriptor_shares().connections)
 
 
@@ -85,26 +85,26 @@ class Server:
     ) -> None:
         """`connection_ids` and `all_open` are shared by the ports of a broker.
 
-        So each id names one connection, and an address counts with all that it has.
+        So each id names one connection, and an address is counted over both ports.
         """
         self._listener = listener
         self._listener_name = listener_name
         self.dispatch = dispatch
         self.route: Callable[[Connection], Dispatch] | None = None
-        """Chooses the dispatcher of a new connection; None: `dispatch`. Set while there are faults."""
+        """Chooses the dispatcher of a new connection; if None, `dispatch`. Set while faults are active."""
         self._config = config
         self._budget = budget
         self._unsent = unsent
         self.metrics = metrics
         self._all_open = OpenConnections() if all_open is None else all_open
         self.connections: set[Connection] = PortConnections(self._all_open)
-        """Those that are open. Nothing may depend on their order."""
+        """The open connections. Nothing may depend on their order."""
         self._connection_ids = itertools.count(1) if connection_ids is None else connection_ids
         self._connections_max = most_connections(config.connections_max)
         self._server: asyncio.Server | None = None
 
     async def start(self) -> None:
-        """Begins to accept. Raises `ListenError` where another process was faster."""
+        """Starts accepting. Raises `ListenError` if another process took the address first."""
         loop = asyncio.get_running_loop()
         try:
             self._listener.listen(BACKLOG)
@@ -123,7 +123,7 @@ class Server:
         return self.metrics.connections_open >= self._connections_max
 
     def refusal_of(self, host: str) -> str | None:
-        """Why no connection is taken from this address now, if that is so."""
+        """Why no connection is accepted from this address now; None if one is."""
         per_host_max = self._config.connections_max_per_ip
         if self._all_open.count(host) >= per_host_max:
             return f"{per_host_max} of this address are open (connections_max_per_ip)"
@@ -132,7 +132,7 @@ class Server:
         return None
 
     def make_connection(self) -> Connection:
-        """What speaks with a client that is taken."""
+        """The connection for a client that was accepted."""
         metrics = self.metrics
         metrics.connections_accepted_total += 1
         connection = Connection(
@@ -160,7 +160,7 @@ class Server:
             connection.close(f"silent for more than {idle_ms} ms")
 
     async def stop(self, within_s: float = DRAIN_S) -> None:
-        """Accepts nobody any more, answers what is in flight, closes what is left after a while."""
+        """Stops accepting, answers what is in flight, and closes what is left after `within_s`."""
         if self._server is not None:
             self._server.close()
         connections = list(self.connections)
@@ -178,7 +178,7 @@ class Server:
 
 
 class _Newcomer(asyncio.Protocol):
-    """A connection that may have to be refused, which depends on where it comes from."""
+    """A connection that may have to be refused, depending on where it comes from."""
 
     def __init__(self, server: Server) -> None:
         self._server = server

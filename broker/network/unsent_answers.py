@@ -1,9 +1,9 @@
-"""How many bytes of answers wait in memory because clients are slow to take them.
+"""The bytes of answers that wait in memory because clients are slow to read them.
 
-Consumers may leave large fetch answers unread. An address may have half of the room at most, so that
-one that reads nothing does not make the fetches of others small; and once `_CROWDED_PART` of the room
-is used, connections that take nothing for `SILENCE_S` are closed, those of the address with most
-unsent first: what is left is always enough for large answers.
+Consumers may leave large fetch answers unread. An address may use at most half of the room, so that
+one that reads nothing does not shrink the fetches of others; and once `_CROWDED_PART` of the room is
+used, connections that read nothing for `SILENCE_S` are closed, those of the address with most unsent
+first, so what is left is always enough for large answers.
 
 Connections report what they hold; fetches ask `room` before they read. Single owner: the event loop.
 """
@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 UNSENT_BYTES_MAX: Final = 220 * 1024 * 1024
-"""Some 27 of the largest fetch answers; near it, fetches get one batch each."""
+"""About 27 of the largest fetch answers; near the limit, fetches get one batch each."""
 SILENCE_S: Final = 1.0
 SWEEP_INTERVAL_S: Final = 0.25
 _CROWDED_PART: Final = 3 / 8
@@ -25,21 +25,21 @@ _CROWDED_PART: Final = 3 / 8
 
 
 class Recipient(Protocol):
-    """A connection with answers that its client has not taken."""
+    """A connection with answers that its client has not read."""
 
     @property
     def host(self) -> str: ...
 
     @property
     def untaken_bytes(self) -> int:
-        """How much there is now; falls as the client takes it."""
+        """How many bytes there are now; falls as the client reads them."""
 
     def give_up(self, reason: str) -> None:
-        """Closes the connection at once, and counts its answers as gone."""
+        """Closes the connection at once and counts its answers as gone."""
 
 
 class _Account:
-    """What one recipient has, and when it last took some of it."""
+    """What one recipient has unread, and when it last read some of it."""
 
     __slots__ = ("bytes", "seen", "taken_s")
 
@@ -56,18 +56,18 @@ class UnsentAnswers:
         self.bytes_max = bytes_max
         self.total = 0
         self.evicted_total = 0
-        """Connections closed because they took no answers while much was unsent."""
+        """Connections closed because they read no answers while much was unsent."""
         self._now_s = now_s
         self._accounts: dict[Recipient, _Account] = {}
         self._by_host: defaultdict[str, int] = defaultdict(int)
         self._is_sweep_due = False
 
     def room(self, host: str) -> int:
-        """How many bytes the next answer for this host may have; it can be below 0."""
+        """How many bytes the next answer for this host may have; can be negative."""
         return min(self.bytes_max // 2 - self._by_host.get(host, 0), self.bytes_max - self.total)
 
     def count(self, recipient: Recipient, change: int) -> None:
-        """The recipient has `change` bytes more, or less."""
+        """Notes that the recipient has `change` bytes more, or fewer if negative."""
         if not change:
             return
         account = self._accounts.get(recipient)
@@ -97,7 +97,7 @@ class UnsentAnswers:
             asyncio.get_running_loop().call_later(SWEEP_INTERVAL_S, self._sweep_again)
 
     def sweep(self) -> None:
-        """Closes connections that take nothing, until at most half of the room is used."""
+        """Closes connections that read nothing, until at most `_CROWDED_PART` of the room is used."""
         now_s = self._now_s()
         silent = []
         for number, (recipient, account) in enumerate(self._accounts.items()):

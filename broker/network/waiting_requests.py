@@ -1,10 +1,10 @@
-"""How many bytes of requests wait for their answers, over all connections.
+"""The bytes of small requests waiting for their answers, over all connections.
 
-A connection may have many requests under way, and there may be many connections: together, long polls
+A connection may have many requests in flight, and there may be many connections: together, long polls
 of some 60 KB each could take all memory. Beyond the bound, or half of it for one address, a connection
-with a request that waits is not read until that one is answered; each may always have one.
+with a waiting request is not read until that one is answered; each may always have one.
 
-Invariant: `total` is at most `bytes_max` and one small request for each connection.
+Invariant: `total` is at most `bytes_max` plus one small request per connection.
 
 Large requests are in `memory_budget.py`. Single owner: the event loop.
 """
@@ -15,7 +15,7 @@ from collections import defaultdict
 
 
 class WaitingRequests:
-    """The requests of all connections that wait and need their bytes."""
+    """The requests of all connections that are waiting and still need their bytes."""
 
     def __init__(self, bytes_max: int) -> None:
         self.bytes_max = bytes_max
@@ -23,7 +23,7 @@ class WaitingRequests:
         self._by_host: defaultdict[str, int] = defaultdict(int)
 
     def count(self, host: str, change: int) -> None:
-        """The requests of the address take `change` bytes more, or less."""
+        """Notes that the requests of the address take `change` bytes more, or fewer if negative."""
         self.total += change
         self._by_host[host] += change
         if not self._by_host[host]:
