@@ -1,7 +1,7 @@
 """`echoless coordinator catch-up`: brings an old copy of the coordinator's data up to a data directory.
 
 Opens both as a broker does, and serves nothing. Called by the command; the rules are in
-`coordination/old_copy.py`.
+`broker/metadata/old_copy.py`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 async def catch_up_coordinator(
     data_dir: str, coordinator: str, environment: Environment | None = None
 ) -> list[str]:
-    """Returns a line for each change. Raises `StorageError`, `CoordinationError`."""
+    """Catches up and returns a line for each change. Raises `StorageError`, `CoordinationError`."""
     world = environment or this_machine()
     broker_id = read_broker_id(world.file_system, data_dir)
     config = Config(data_dir=data_dir, coordinator=coordinator, broker_id=broker_id)

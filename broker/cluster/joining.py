@@ -1,12 +1,13 @@
-"""How the member of a cluster registers, and what it gives up before.
+"""How a cluster member registers, and what it gives up before it does.
 
-1. Wait until the session of an earlier life of this broker has ended.
-2. With an empty disk: refuse where this broker is the last replica in sync.
-3. Withdraw from what that life led (`coordination/withdrawal.py`), and from the in-sync replicas where
-   the end of a log may be lost. With an empty disk refuse again: it may have become the last one.
-4. Register. From here on the controller may give roles.
+1. Wait until the session of this broker's previous epoch has ended.
+2. With an empty disk: refuse if this broker is the last replica in sync.
+3. Withdraw from what the previous epoch led (`broker/cluster/withdrawal.py`), and from the in-sync
+   replicas if the end of a log may be lost. With an empty disk, refuse again: it may have become
+   the last one.
+4. Register. From here on the controller may assign roles.
 
-A crash after any step: the next start begins again, and finds less to give up.
+A crash after any step: the next start begins again and finds less to give up.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from broker.tree.node_tree import (
 from storage.log_directory import LogDirectory
 
 OLD_SESSION_MARGIN_S: Final = 2.0
-"""ZooKeeper ends sessions a tick or two late."""
+"""ZooKeeper expires sessions a tick or two late."""
 _NAMES_MAX: Final = 5
 
 
@@ -47,17 +48,17 @@ class Joining:
     ) -> None:
         """`tail_is_safe`: no power failure can have taken anything from these logs."""
         self.unsafe_tails: dict[str, None] = {}
-        """Names of the partitions of which nobody else was in sync when the tail was lost."""
+        """Partitions in which no other replica was in sync when the tail was lost, by name."""
         self._config = config
         self._tree = tree
         self._registry = registry
         self._logs = logs
         self._tail_is_safe = tail_is_safe and not is_new_directory
-        """All that this broker ever had in its logs is still there."""
+        """Everything this broker ever had in its logs is still there."""
         self._is_new_directory = is_new_directory
 
     async def register(self, info: BrokerInfo) -> int:
-        """The broker epoch: which life of this broker is registered now.
+        """Registers and returns the broker epoch.
 
         Raises `BrokerIdInUseError`, `CoordinationError`.
         """
@@ -76,19 +77,19 @@ class Joining:
         await register_broker(self._tree, info)
         if self._tree.session_id != broker_epoch or self._tree.session_state is SessionState.LOST:
             raise ConnectionLostError("the session ended while it was registered")
-        # The next session is one of the same process, with the same logs.
+        # The next session belongs to the same process, with the same logs.
         self._tail_is_safe, self._is_new_directory = True, False
         return broker_epoch
 
     def _last_in_sync(self, broker_id: int) -> Iterator[str]:
-        """Names of the partitions of which only this broker is in sync."""
+        """Names of the partitions in which only this broker is in sync."""
         for topic in self._registry.topics.values():
             for index, state in topic.states.items():
                 if state.isr == (broker_id,):
                     yield f"{topic.name}-{index}"
 
     def _check_nothing_is_lost(self, broker_id: int) -> None:
-        """An empty log must not be elected: all other replicas would be cut to nothing.
+        """Refuses to let an empty log be elected: all other replicas would be truncated to nothing.
 
         Raises `CoordinationError`.
         """

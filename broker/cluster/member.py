@@ -1,10 +1,11 @@
-"""This broker as one of a cluster: registered in ZooKeeper, led by a controller, replicating.
+"""This broker as a cluster member: registered in ZooKeeper, led by a controller, replicating.
 
-Joining is `joining.py`'s. Then the controller gives roles, by writing state nodes, and the topic
-registry hears of it.
+`joining.py` does the joining. After that the controller assigns roles by writing state nodes, and
+the topic registry is notified.
 
-When the session is lost, all roles are gone at once, and the broker joins again under a new one.
-While it is only in doubt (`SessionGuard`), nothing that needs leadership is answered.
+When the session is lost, all roles are gone at once, and the broker joins again under a new
+session. While the session is only in doubt (`SessionGuard`), nothing that needs leadership is
+answered.
 """
 
 from __future__ import annotations
@@ -48,15 +49,15 @@ from storage.file_system import StorageError
 logger = logging.getLogger(__name__)
 
 SETTLE_S: Final = 1.0
-"""How long a leaving broker waits for its followers to have all that it has."""
+"""How long a leaving broker waits for its followers to catch up."""
 TOPIC_CREATED_S: Final = 2.0
-"""How long the creator of a topic waits for others to know it."""
+"""How long the creator of a topic waits for other brokers to know it."""
 REJOIN_PAUSE_S: Final = 0.2
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class Callbacks:
-    """What the broker does about its member's troubles."""
+    """What the broker does when its member is in trouble."""
 
     storage_failed: Callable[[StorageError], None]
     cannot_rejoin: Callable[[], None]
@@ -92,16 +93,16 @@ class ClusterMember:
         self._is_joined = False
         self._is_leaving = False
         self._doubted_s: float | None = None
-        """Since when, by the loop's time, this session's leaderships have been in doubt."""
+        """When, by the loop's time, this session's leaderships came into doubt."""
         self._has_disk = True
-        """Until it fails: from then on others have to lead and to follow."""
+        """False once it has failed: from then on others have to lead and to follow."""
         self._broker_epoch = 0
         self._tasks: list[asyncio.Task[None]] = []
         self._rejoining: asyncio.Task[None] | None = None
         self._stepping_down: asyncio.Task[None] | None = None
         self._forget_session: Cancel = lambda: None
         self._brokers_known: Mapping[int, BrokerInfo] = {}
-        """As they were when this broker was last seen among them."""
+        """The registered brokers as of the last time this broker was one of them."""
         self._live = LiveBrokers(tree)
         self._guard = SessionGuard(tree, broker_path(self._broker_id))
         self._peers = environment.open_peers()
@@ -157,20 +158,21 @@ class ClusterMember:
 
     @property
     def brokers_for_clients(self) -> Mapping[int, BrokerInfo]:
-        """Those registered, or who was when this broker last was registered itself.
+        """The registered brokers, or those registered when this broker last was.
 
-        When the coordinator was away for long, all sessions end at once and nobody is registered for a
-        moment. A client that is told so forgets all addresses, and may never ask anybody again.
+        When the coordinator has been away for long, all sessions end at once and for a moment no
+        one is registered. A client that is told so forgets all addresses, and may never ask any
+        broker again.
         """
         return self._brokers_known
 
     def registered_epoch(self, broker_id: int) -> int | None:
-        """Which life of the broker is registered; None: it is not, or it is about to leave."""
+        """The broker's epoch; None if it is not registered or is about to leave."""
         live = self._live.brokers.get(broker_id)
         return None if live is None or live.info.is_leaving else live.session_id
 
     async def _read_registered_epoch(self, broker_id: int) -> int | None:
-        """As the coordinator has it now. Raises `ConnectionLostError`."""
+        """Reads the broker epoch the coordinator has now. Raises `ConnectionLostError`."""
         node = (await self._tree.read_many([broker_path(broker_id)]))[0]
         return None if node is None else node.owner
 
@@ -191,11 +193,11 @@ class ClusterMember:
             self._fetchers.follow(partition)
 
     def isr_may_change(self, partition: Partition) -> None:
-        """A follower may have caught up."""
+        """Checks whether a follower has caught up."""
         self._isr_changes.consider_progress(partition)
 
     def forget(self, partition: Partition) -> None:
-        """The partition is being deleted here."""
+        """Drops the partition, which is being deleted here."""
         self._fetchers.unfollow(partition)
 
     # --- joining ---
@@ -238,7 +240,7 @@ class ClusterMember:
             self._rejoining = essential_task(self._rejoin(), "joining again")
 
     async def _rejoin(self) -> None:
-        """Registers again under the new session; logs and processes are the same, so is the tail."""
+        """Registers again under the new session; the logs are the same, and so is the tail."""
         while True:
             try:
                 await self._register()
@@ -271,10 +273,10 @@ class ClusterMember:
                 )
 
     def _on_proof(self) -> None:
-        """What became durable, or left the ISR, during the doubt could commit nothing then.
+        """Commits what a flush or an ISR change could not commit during the doubt.
 
-        A change of an ISR whose outcome nobody knows is tried again, now that it can succeed. No
-        follower lagged meanwhile: this broker has refused all that they asked.
+        An ISR change whose outcome is unknown is tried again, now that it can succeed. No follower
+        lagged meanwhile: this broker refused all their fetches.
         """
         doubted_s, self._doubted_s = self._doubted_s, None
         now_s = asyncio.get_running_loop().time()
@@ -298,7 +300,7 @@ class ClusterMember:
     # --- topics ---
 
     async def topic_created(self, topic: Topic) -> None:
-        """Asks all other brokers to say when they know the topic; some may not answer in time."""
+        """Asks all other brokers to reply once they know the topic; some may not answer in time."""
         others = [broker_id for broker_id in self._live.brokers if broker_id != self._broker_id]
         await asyncio.gather(*(self._await_topic(broker_id, topic) for broker_id in others))
 
@@ -320,9 +322,9 @@ class ClusterMember:
     # --- leaving ---
 
     def storage_failed(self) -> None:
-        """What this broker led must be led by others: it stays, registered as one that leaves.
+        """Has others lead what this broker led; it stays registered, as one that is leaving.
 
-        Until they do no ISR is changed: followers lag behind a leader that cannot be read.
+        Until they do, no ISR is changed: followers lag because their leader cannot be read.
         """
         self._has_disk = False
         self._follow_nobody()
@@ -330,7 +332,7 @@ class ClusterMember:
         self._stepping_down = essential_task(self._step_down(), "stepping down")
 
     async def _step_down(self) -> None:
-        """Until the cluster has been told, in this session or in the next one."""
+        """Tries until the cluster has been notified, in this session or in the next one."""
         assert self._info is not None
         self._info = replace(self._info, is_leaving=True)
         while True:
@@ -348,7 +350,8 @@ class ClusterMember:
     async def hand_over(self, within_s: float) -> None:
         """Announces the departure and waits until nothing is led here that others could lead.
 
-        Before, what was taken is acknowledged: the next leader could not tell its producers so.
+        First acknowledges what was accepted: the next leader could not acknowledge it to its
+        producers.
         """
         if not self._is_joined or self._info is None:
             return
@@ -361,7 +364,7 @@ class ClusterMember:
             logger.warning("leaving without having handed over everything: %s", error or "too late")
 
     async def _have_others_lead(self, info: BrokerInfo) -> None:
-        """Raises `CoordinationError`."""
+        """Hands leadership to others. Raises `CoordinationError`."""
         handed_over = asyncio.Event()
 
         def look(_event: object = None) -> None:
@@ -378,7 +381,7 @@ class ClusterMember:
             cancel()
 
     async def _settle(self) -> None:
-        """Until all that is in the logs led here is committed, or for a while."""
+        """Waits, for a limited time, until everything in the logs led here is committed."""
         led = [one for one in self._partitions.held.values() if one.is_leader]
         waits = [
             one.acknowledged(one.log.log_end_offset, by_all=True)
@@ -402,7 +405,7 @@ class ClusterMember:
         )
 
     async def leave(self) -> None:
-        """Ends controller, replication and the following of the registry."""
+        """Stops the controller, replication and following the registry."""
         self._is_joined = False
         self._forget_session()
         maybe = (self._rejoining, self._stepping_down)

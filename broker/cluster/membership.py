@@ -1,7 +1,7 @@
 """This broker's place in its cluster, as the rest of the broker sees it.
 
-`StandAlone` is a broker with the embedded coordinator: it leads whatever it holds.
-`member.py` has the member of a cluster, with ZooKeeper, a controller and replication.
+`StandAlone` is a broker with the embedded coordinator: it leads whatever it holds. `member.py` has
+the cluster member, with ZooKeeper, a controller and replication.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Membership(Protocol):
 
     @property
     def is_proved(self) -> bool:
-        """Whether the cluster surely still counts on this broker; a leader acts only then."""
+        """Whether the cluster certainly still counts on this broker; a leader acts only then."""
 
     @property
     def takes_records(self) -> bool:
@@ -32,49 +32,49 @@ class Membership(Protocol):
 
     @property
     def controller_id(self) -> int:
-        """-1 while there is none."""
+        """The controller's broker id; -1 if there is none."""
 
     @property
     def brokers(self) -> Mapping[int, BrokerInfo]:
-        """Those that are registered, by ascending id."""
+        """Registered brokers, by ascending id."""
 
     @property
     def brokers_for_clients(self) -> Mapping[int, BrokerInfo]:
-        """Those that a client may ask, by ascending id: never without this broker."""
+        """Brokers a client may ask, by ascending id; always includes this broker."""
 
     def registered_epoch(self, broker_id: int) -> int | None:
-        """Which life of the broker is registered; None: it is not, or it is about to leave."""
+        """The broker's epoch; None if it is not registered or is about to leave."""
 
     def role_changed(self, partition: Partition) -> None:
-        """The partition has another leader, or another life of it."""
+        """Called when the partition has another leader, or a new leader epoch."""
 
     def isr_may_change(self, partition: Partition) -> None:
-        """A follower of a partition led here has made progress."""
+        """Called when a follower of a partition led here has made progress."""
 
     def forget(self, partition: Partition) -> None:
-        """The partition is being deleted here."""
+        """Called when the partition is being deleted here."""
 
     async def join(self, info: BrokerInfo) -> None:
-        """Registers this broker and takes up its roles. Raises `CoordinationError`."""
+        """Registers this broker and assumes its roles. Raises `CoordinationError`."""
 
     async def topic_created(self, topic: Topic) -> None:
         """Returns when every broker knows the topic, or after a while."""
 
     def storage_failed(self) -> None:
-        """The disk has failed: others have to lead what this broker led."""
+        """Called when the disk has failed: others have to lead what this broker led."""
 
     async def hand_over(self, within_s: float) -> None:
         """Returns when others lead what this broker led, or when the time is up."""
 
     async def leave(self) -> None:
-        """Ends everything that `join` began."""
+        """Stops everything that `join` started."""
 
 
 class StandAlone:
     """The one broker of its cluster."""
 
     is_proved = True
-    """Nobody else can take its place."""
+    """No other broker can take its place."""
     takes_records = True
 
     def __init__(self, tree: NodeTree, registry: TopicRegistry, broker_id: int) -> None:
@@ -93,7 +93,7 @@ class StandAlone:
         return self.brokers
 
     def on_session_lost(self, callback: Callable[[], None]) -> None:
-        """Calls back once when the session ends, unless `leave` was first."""
+        """Calls back once when the session ends, unless `leave` was called first."""
 
         def look(state: SessionState) -> None:
             if state is SessionState.LOST:
@@ -102,17 +102,17 @@ class StandAlone:
         self._forget_session = self._tree.on_session(look)
 
     def registered_epoch(self, broker_id: int) -> int | None:
-        """There is no other broker whose fetches could count."""
+        """None: no other broker exists whose fetches could count."""
         return 0 if broker_id in self.brokers else None
 
     def role_changed(self, partition: Partition) -> None:
-        """There is nobody to follow."""
+        """Does nothing: no other broker exists to follow."""
 
     def isr_may_change(self, partition: Partition) -> None:
-        """There are no followers."""
+        """Does nothing: no followers exist."""
 
     def forget(self, partition: Partition) -> None:
-        """There is nothing to forget."""
+        """Does nothing: nothing is kept."""
 
     async def join(self, info: BrokerInfo) -> None:
         """Leads all partitions, each in a new epoch. Raises `CoordinationError`."""
@@ -121,15 +121,15 @@ class StandAlone:
         await self._registry.claim_leadership(self._broker_id)
 
     async def topic_created(self, topic: Topic) -> None:
-        """It is known here already."""
+        """Does nothing: the topic is known here already."""
 
     def storage_failed(self) -> None:
-        """Clients are told, until a restart."""
+        """Does nothing: clients get errors until a restart."""
 
     async def hand_over(self, within_s: float) -> None:
-        """There is nobody to lead instead."""
+        """Does nothing: no other broker could lead instead."""
 
     async def leave(self) -> None:
-        """The session ends with the tree."""
+        """Does nothing: the session ends with the tree."""
         if self._forget_session is not None:
             self._forget_session()

@@ -1,16 +1,16 @@
-"""What a broker gives up before it registers: all that was promised in its earlier life.
+"""What a broker gives up before it registers: all that was promised in its previous epoch.
 
-A broker that comes back may have lost the end of its logs. While a state names it as the leader or as
-in sync, it could be elected with less than was acknowledged. So it withdraws first: it leads nothing,
-and it is in sync only where nobody else is, or where it surely has all that it had. Every write is
-conditional; whoever changes a state meanwhile (the controller) wins or loses, never both.
+A broker that comes back may have lost the end of its logs. While a state names it as the leader or
+as in sync, it could be elected with less than was acknowledged. So it withdraws first: it leads
+nothing, and is in sync only if no other replica is, or if it certainly has all that it had. Every
+write is conditional; if the controller changes a state meanwhile, one of the two wins, never both.
 
-A leader may just be taking the earlier life into the ISR: its write was decided on, and lands late. So
-where the tail may be lost every state of a replica here is written, if only over itself: the version
-that the leader's write depends on is gone then.
+A leader may be adding the previous epoch to the ISR at this moment: its write was decided on, and
+lands late. So if the tail may be lost, every state of a replica here is written, even if unchanged:
+that invalidates the version that the leader's write depends on.
 
-Invariant: a broker that registers leads nothing, and is in sync only where it is the last one or has
-all that it had.
+Invariant: a broker that registers leads nothing, and is in sync only where it is the last one or
+has all that it had.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from broker.metadata.topic_registry import TopicRegistry
 from broker.tree.node_tree import MultiFailedError
 
 LOST_RACES_MAX: Final = 100
-"""Before the start is given up; each one means that somebody else has made a change."""
+"""Lost races before the start is given up; each means that another broker has made a change."""
 
 
 async def withdraw(registry: TopicRegistry, broker_id: int, *, tail_is_safe: bool) -> None:
     """Takes the broker out of all leaderships, and out of the ISRs unless its `tail_is_safe`.
 
-    Then nobody brings its earlier life back into an ISR by a write that is decided on already.
-    For a broker that has no roles, with the registry loaded. Raises `ConnectionLostError`, and
+    After that, no write already decided on can bring its previous epoch back into an ISR. For a
+    broker that has no roles, with the registry loaded. Raises `ConnectionLostError`, and
     `MultiFailedError` after very many lost races.
     """
     for _ in range(LOST_RACES_MAX):
@@ -59,7 +59,7 @@ def _changes(
 
 
 def withdrawn(state: PartitionState, broker_id: int, *, tail_is_safe: bool) -> PartitionState:
-    """The state without the broker as leader, and without it in the ISR unless it is the last one."""
+    """The state without the broker as leader, and out of the ISR unless it is the last one in it."""
     others = tuple(replica for replica in state.isr if replica != broker_id)
     isr = state.isr if tail_is_safe or not others else others
     if state.leader != broker_id:

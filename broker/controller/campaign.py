@@ -1,10 +1,10 @@
 """Becoming the controller: `/controller` says who is, `/controller_epoch` how often that changed.
 
-`/controller` is ephemeral, so the office is free when its holder's session ends; everybody watches
-it. Taking it and raising `/controller_epoch` are one atomic operation, so no two terms share an epoch.
-The version of `/controller_epoch` is the proof of a term: every write of a controller is conditional
-on it, and the writes of an earlier controller are refused from the moment the next one has taken
-over, however late they come.
+`/controller` is ephemeral, so the office is free when its holder's session ends; every broker
+watches it. Taking it and raising `/controller_epoch` are one atomic operation, so no two terms
+share an epoch. The version of `/controller_epoch` is the proof of a term: every write of a
+controller is conditional on it, and the writes of an earlier controller are refused from the moment
+the next one has taken over, however late they come.
 
 Invariant: no two terms share an epoch, and nothing of a term is written after the next has begun.
 
@@ -48,7 +48,7 @@ class Term:
 
     epoch: int
     proof: Check
-    """Fails as soon as somebody else has taken over."""
+    """Fails as soon as another broker has taken over."""
 
 
 class Campaign:
@@ -59,11 +59,11 @@ class Campaign:
         self._broker_id = broker_id
         self._now_ms = now_ms
         self.controller_id = NO_CONTROLLER
-        """Who is the controller, as far as was read last."""
+        """The controller as of the last read."""
         self.epoch = _EPOCH_BEFORE_ALL
 
     async def stand(self) -> Term | None:
-        """This broker's term if it is, or has just become, the controller; None: another one is.
+        """Returns this broker's term if it is, or has just become, the controller; else None.
 
         Raises `CoordinationError`; whether the office was taken then shows at the next call.
         """
@@ -100,7 +100,7 @@ class Campaign:
                 ]
             )
         except MultiFailedError:
-            return None  # somebody else was faster, and the watch says so
+            return None  # another broker was faster, and the watch says so
         self.controller_id = self._broker_id
         self.epoch += 1
         return self._term(epoch_node.version + 1)

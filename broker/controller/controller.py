@@ -5,7 +5,7 @@ One task does everything, in this order, again after every event and after every
 2. new in office, or after a lost connection: read everything again;
 3. write what the states lack (`duties.py`), and wait for the next event.
 
-It does not matter where a controller stops: whoever is in office next goes on from the states alone.
+It does not matter at which step a controller stops: its successor continues from the states alone.
 
 Knows nothing of records and logs. Run by every member of a cluster, one of which is in office.
 """
@@ -37,13 +37,13 @@ from protocol.errors import KafkaError
 logger = logging.getLogger(__name__)
 
 _RETRY_S: Final = 0.2
-"""After a failure, unless something happens sooner."""
+"""Pause after a failure, unless something happens sooner."""
 _RACE_PAUSE_S: Final = 0.01
-"""After a lost race, so that whoever is faster may come to an end."""
+"""Pause after a lost race, so that the faster writer can finish."""
 
 
 class Controller:
-    """One broker's part in having a controller. All of it runs on one event loop."""
+    """One broker's part in having a controller. Runs entirely on one event loop."""
 
     def __init__(
         self,
@@ -72,20 +72,20 @@ class Controller:
         self._is_office_sure = False
         """Nothing has happened to `/controller` or to the session since this broker last stood."""
         self._duties: Duties | None = None
-        """Of the term for which everything has been read; None: it has to be read again."""
+        """The duties of the term for which everything has been read; None: read it again."""
 
     @property
     def controller_id(self) -> int:
-        """The broker that is the controller, as far as is known; -1: none."""
+        """The broker that is the controller, as far as is known; -1 if none."""
         return self._campaign.controller_id
 
     @property
     def epoch(self) -> int:
-        """The newest controller epoch that was read."""
+        """The newest controller epoch read."""
         return self._campaign.epoch
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Runs until cancelled."""
         cancels = [
             self._registry.listen(lambda _: self._wake.set()),
             self._live_brokers.listen(self._wake.set),
@@ -101,7 +101,7 @@ class Controller:
     # --- what happens ---
 
     def _on_session(self, state: SessionState) -> None:
-        """After a lost connection nothing that was read counts, after a lost session no office."""
+        """Discards what was read after a lost connection, and the office after a lost session."""
         if state is SessionState.LOST:
             self._campaign.controller_id = NO_CONTROLLER
         self._duties = None
@@ -119,7 +119,7 @@ class Controller:
     # --- the office ---
 
     async def _stand_and_serve(self) -> None:
-        """One round: until the office is in doubt, or something fails."""
+        """Runs one round: until the office is in doubt, or something fails."""
         self._wake.clear()
         self._is_office_sure = True
         try:
@@ -146,7 +146,7 @@ class Controller:
             ]
 
     async def _pause(self) -> None:
-        """Until something happens; what fails while there is a connection is tried again anyway."""
+        """Waits for an event; what fails while there is a connection is tried again anyway."""
         if self._tree.session_state is not SessionState.CONNECTED:
             await self._wake.wait()
         with contextlib.suppress(TimeoutError):
@@ -154,13 +154,13 @@ class Controller:
                 await self._wake.wait()
 
     async def _wait_for_vacancy(self) -> None:
-        """Topics and brokers are another one's business."""
+        """Waits for the office alone: topics and brokers are the other controller's business."""
         while self._is_office_sure:
             self._wake.clear()
             await self._wake.wait()
 
     async def _take_over(self, term: Term) -> Duties:
-        """What was read before the term began may be older than the last controller's writes."""
+        """Reads everything again: earlier reads may predate the last controller's writes."""
         if self._duties is not None and self._duties.term == term:
             return self._duties
         logger.info("this broker is the controller, in epoch %d", term.epoch)

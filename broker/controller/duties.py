@@ -1,7 +1,7 @@
-"""What the controller does during one term: it compares topics with brokers and writes the difference.
+"""What the controller does during one term: compares topics with brokers, writes the difference.
 
 Every write is conditional on the version of what it was decided on, and on the proof of the term. A
-refused write changes nothing, and whoever called decides again on what is there now.
+refused write changes nothing, and the caller decides again on the current state.
 
 Knows nothing of how the office is won. Called by `controller.py`.
 """
@@ -38,11 +38,11 @@ from broker.tree.node_tree import Delete, MultiFailedError, NodeTree
 logger = logging.getLogger(__name__)
 
 _CHANGES_MAX: Final = 500
-"""In one atomic write; half of it after each lost race, so that a busy partition holds up few others."""
+"""Changes per atomic write; halved after each lost race, so that a busy partition delays few."""
 
 
 class Duties:
-    """One term's work. What it remembers is only about what it has seen during the term."""
+    """One term's work. It remembers only what it has seen during the term."""
 
     def __init__(
         self,
@@ -61,16 +61,16 @@ class Duties:
         self._is_unclean_allowed = unclean
         self._elections = elections
         self._is_asked = True
-        """Somebody may have asked for elections."""
+        """Elections may have been requested."""
         self._sessions: dict[int, int] = {}
-        """Of the brokers, when they were last looked at."""
+        """Broker sessions as of the last look."""
         self._in_order: dict[str, Topic] = {}
         """Versions of topics that nothing is to be changed of, as long as these brokers are alive:"""
         self._in_order_for = Electorate(frozenset())
         self._changes_max = _CHANGES_MAX
 
     def look_for_requests(self) -> None:
-        """At the next occasion."""
+        """Reads the requests at the next opportunity."""
         self._is_asked = True
 
     async def perform(self) -> None:
@@ -90,9 +90,9 @@ class Duties:
         )
 
     def _due(self) -> list[StateChange]:
-        """Elections first; old replicas are let go only of partitions that have a leader.
+        """The changes due: elections, then old replicas to remove where a partition has a leader.
 
-        A topic that was found in order is looked at again when it, or who is alive, has changed.
+        A topic found in order is looked at again when it, or the set of live brokers, has changed.
         """
         brokers, known = self._electorate(), self._registry.topics
         in_order = self._in_order if brokers == self._in_order_for else {}
@@ -104,7 +104,7 @@ class Duties:
         return changes
 
     async def _unseat_restarted(self) -> None:
-        """A broker that is alive again in another session was gone in between."""
+        """Unseats brokers that are alive again in another session: they were gone in between."""
         sessions = {
             broker_id: broker.session_id for broker_id, broker in self._live_brokers.brokers.items()
         }
@@ -121,7 +121,7 @@ class Duties:
         try:
             await self._hold_elections_of_node()
         except BaseException:
-            self._is_asked = True  # a lost race: nobody will ask again for what was not done
+            self._is_asked = True  # a lost race: no one will ask again for what was not done
             raise
 
     async def _hold_elections_of_node(self) -> None:
@@ -137,7 +137,7 @@ class Duties:
             await self._tree.multi([self.term.proof, done])
 
     async def _finish_reassignments(self, topic: Topic) -> None:
-        """Step 3 of a reassignment: on condition that the target still has everything."""
+        """Performs step 3 of a reassignment, on condition that the target still has everything."""
         for partition in topic.reassignments:
             current = self._registry.topics.get(topic.name)
             if current is None or not is_moved(current, partition, self._electorate()):
@@ -163,7 +163,7 @@ class Duties:
         self._changes_max = _CHANGES_MAX
 
     def _tell(self, change: StateChange) -> None:
-        """Counts and logs what was decided."""
+        """Counts and logs a decision."""
         topic, partition, before, after = change
         if is_unclean(change):
             self._elections["unclean"] += 1

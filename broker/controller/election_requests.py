@@ -30,10 +30,10 @@ from broker.tree.node_tree import (
 )
 
 _ATTEMPTS_MAX: Final = 10
-"""At one request, while others write the same node."""
+"""Attempts at one request while others write the same node."""
 
 Requests = Mapping[tuple[str, int], ElectionType]
-"""(Topic, partition) -> the election that it shall have."""
+"""(Topic, partition) -> the election requested for it."""
 
 
 class Asked(NamedTuple):
@@ -44,7 +44,7 @@ class Asked(NamedTuple):
 
 
 async def ask(tree: NodeTree, elections: Requests) -> None:
-    """Adds to what is asked for already. Asking twice does no harm, so a lost answer does neither.
+    """Adds to the pending requests. Asking twice is harmless, so a lost answer is too.
 
     Raises `CoordinationError` when there is no session, or others are always faster.
     """
@@ -60,7 +60,7 @@ async def ask(tree: NodeTree, elections: Requests) -> None:
 
 
 async def read_asked(tree: NodeTree) -> Asked | None:
-    """What is asked for; None: nothing. Raises `NodeDataError`."""
+    """Reads the pending requests; None if there are none. Raises `NodeDataError`."""
     node = (await tree.read_many([PREFERRED_REPLICA_ELECTION]))[0]
     return None if node is None else Asked(decode_requests(node.data), node.version)
 

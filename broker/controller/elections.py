@@ -2,23 +2,24 @@
 
 Level-triggered: every function compares the states as they are with the brokers as they are, and
 returns the difference. It does not matter which events led there, how many were missed, or who
-wrote the states; deciding again on the result decides nothing more.
+wrote the states; deciding again on the result changes nothing more.
 
-Rules, for one partition:
-1. The leader is alive, stays, is a replica and in sync: it leads on. A leaving broker, or one that is
-   no replica any more, is taken out of the ISR; any other follower only the leader itself takes out.
-2. Otherwise the first replica in assignment order that is alive, stays and is in sync leads. The new
-   ISR is what of the old one is alive and stays.
-3. There is none: the partition is without a leader (-1) and keeps its ISR, whose members alone are
-   known to have everything that was committed. A leaving leader goes on while another replica lives,
-   which may still catch up with it.
-4. Nobody of the ISR lives, and the topic allows unclean elections: the first replica that is alive
-   and stays leads, alone in the ISR. What only the old ISR had is lost.
-5. There is no state: nobody has ever led, and nobody has a record. The replicas that are alive make
-   the first ISR.
+Rules for one partition:
+1. The leader is alive, is not leaving, is a replica and in sync: it continues to lead. A leaving
+   broker, or one that is no longer a replica, is taken out of the ISR; any other follower is taken
+   out only by the leader.
+2. Otherwise the first replica in assignment order that is alive, not leaving and in sync leads. The
+   new ISR consists of the members of the old one that are alive and not leaving.
+3. No such replica exists: the partition is without a leader (-1) and keeps its ISR, whose members
+   alone are known to have everything that was committed. A leaving leader continues while another
+   replica is alive, which may still catch up with it.
+4. No member of the ISR is alive, and the topic allows unclean elections: the first replica that is
+   alive and not leaving leads, alone in the ISR. What only the old ISR had is lost.
+5. The partition has no state: no broker has ever led it, and none has a record. The replicas that
+   are alive make up the first ISR.
 
-Invariant: every state written here has a leader epoch one higher than before, so that a leader which hears
-of it starts anew; an ISR is never empty; a leader is alive, assigned and in the ISR.
+Invariant: every state written here has a leader epoch one higher than before, so that a leader
+notified of it starts anew; an ISR is never empty; a leader is alive, assigned and in the ISR.
 """
 
 from __future__ import annotations
@@ -45,18 +46,18 @@ class Electorate:
 
 
 class ElectionType(enum.IntEnum):
-    """What somebody may ask for; the numbers are those of the ElectLeaders API."""
+    """Elections that can be requested; the numbers are those of the ElectLeaders API."""
 
     PREFERRED = 0
     """The first replica of the assignment, if it is alive and in sync."""
     UNCLEAN = 1
-    """Any replica that is alive, where nobody leads, whatever is lost."""
+    """Any replica that is alive, if the partition has no leader, whatever is lost."""
 
 
 def elect(
     topics: Iterable[Topic], brokers: Electorate, *, is_unclean_allowed: Callable[[Topic], bool]
 ) -> list[StateChange]:
-    """The changes of all partitions that are not as the rules want them."""
+    """The changes of all partitions that are not as the rules require."""
     return [
         StateChange(topic.name, partition, before, after)
         for topic in topics
@@ -71,7 +72,7 @@ def elect_as_asked(
     brokers: Electorate,
     asked: Mapping[tuple[str, int], ElectionType],
 ) -> list[StateChange]:
-    """The changes that somebody asked for; what is unknown, impossible or needless is left out."""
+    """The requested changes; what is unknown, impossible or needless is left out."""
     changes = []
     for (name, partition), election_type in asked.items():
         topic = topics.get(name)
@@ -85,9 +86,10 @@ def elect_as_asked(
 
 
 def unseat(topics: Iterable[Topic], broker_ids: Collection[int]) -> list[StateChange]:
-    """Takes all leadership from brokers that were gone for a moment, and their place in the ISR.
+    """Takes brokers that were gone for a moment out of all leaderships and ISRs.
 
-    They may have lost the end of their logs, so they stay in the ISR only where nobody else is.
+    They may have lost the end of their logs, so they stay in an ISR only if no other replica is in
+    it.
     """
     return [
         StateChange(topic.name, partition, state, led_by(NO_LEADER, state, others or state.isr))
@@ -99,13 +101,13 @@ def unseat(topics: Iterable[Topic], broker_ids: Collection[int]) -> list[StateCh
 
 
 def is_unclean(change: StateChange) -> bool:
-    """Whether the new leader may lack what was committed."""
+    """Whether the new leader may lack committed records."""
     before, after = change.before, change.after
     return before is not None and after.leader != NO_LEADER and after.leader not in before.isr
 
 
 def is_election(change: StateChange) -> bool:
-    """Whether somebody else leads than before."""
+    """Whether the leader changes."""
     before, leader = change.before, change.after.leader
     return leader != NO_LEADER and (before is None or before.leader != leader)
 
@@ -117,7 +119,7 @@ def _decided(
     brokers: Electorate,
     is_unclean_allowed: Callable[[Topic], bool],
 ) -> PartitionState | None:
-    """What has to be written; None: nothing."""
+    """The state to write; None if nothing."""
     if before is None:
         return _first_state(replicas, brokers)
     return _next_state(replicas, before, brokers, lambda: is_unclean_allowed(topic))
@@ -134,7 +136,7 @@ def _next_state(
     brokers: Electorate,
     is_unclean_allowed: Callable[[], bool],
 ) -> PartitionState | None:
-    """What has to be written; None: nothing."""
+    """The state to write; None if nothing."""
     in_sync = tuple(one for one in state.isr if one in replicas)
     leader = state.leader
     if leader in in_sync and leader in brokers.staying:
@@ -172,5 +174,5 @@ _ELECTIONS = {ElectionType.PREFERRED: _preferred, ElectionType.UNCLEAN: _unclean
 
 
 def led_by(leader: int, state: PartitionState, isr: tuple[int, ...]) -> PartitionState:
-    """The state after it, one epoch later."""
+    """The state under `leader`, one epoch later."""
     return replace(state, leader=leader, leader_epoch=state.leader_epoch + 1, isr=isr)

@@ -1,18 +1,20 @@
 """Moving a partition to other brokers: the assignments on the way, and when it has arrived. Pure.
 
-While it moves, a partition's replicas are those of the target and, after them, those that it had
+While it moves, a partition's replicas are those of the target followed by those that it had
 (`replicas`); `Reassignment` says which of them are new (`adding`) and which will go (`removing`).
-The steps, each decided anew from what is there, so that any controller can go on after any other:
-1. the request: the assignment with both (`reassign`). The new replicas fetch, and the leader takes
-   them into the ISR once they have everything;
-2. all that are added are in sync, as is all of the target that is alive: the leader is moved into the
-   target and the others leave the ISR (`move_into_target`);
-3. the assignment becomes the target (`is_moved`), on condition that the state of step 2 still stands.
-   Brokers that are no replica any more delete what they had.
+The steps, each decided anew from the current state, so that any controller can continue after any
+other:
+1. the request: the assignment with both (`reassign`). The new replicas fetch, and the leader adds
+   them to the ISR once they have everything;
+2. all that are added are in sync, as is all of the target that is alive: the leader is moved into
+   the target and the others leave the ISR (`move_into_target`);
+3. the assignment becomes the target (`is_moved`), on condition that the state of step 2 is
+   unchanged. Brokers that are no longer replicas delete what they had.
+
 A reassignment is cancelled by another one, back to where it came from.
 
-Invariant: whoever is in sync, one of them is always a replica; without a living one in the target nothing
-moves.
+Invariant: one of the in-sync replicas is always in the assignment; without a live one in the target
+nothing moves.
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ def origin_of(topic: Topic, partition: int) -> tuple[int, ...]:
 
 
 def target_of(topic: Topic, partition: int) -> tuple[int, ...]:
-    """The replicas that there will be when nothing moves any more."""
+    """The replicas once nothing moves any more."""
     removing = topic.reassignments.get(partition, NONE_PENDING).removing
     return tuple(one for one in topic.assignment[partition] if one not in removing)
 
@@ -64,9 +66,9 @@ def reassign(
 
 
 def still_as_decided(topic: Topic, partition: int) -> list[Check]:
-    """The conditions of a change of the assignment: topic and state are as they were looked at.
+    """The conditions of an assignment change: topic and state are as they were when it was decided.
 
-    Without the second, the last replica in sync could be dropped just after it has become that.
+    Without the second, the last replica in sync could be dropped just after it became that.
     """
     checks = [Check(topic_path(topic.name), topic.node_version)]
     state = topic.states.get(partition)
@@ -87,7 +89,7 @@ def move_into_target(topics: Iterable[Topic], brokers: Electorate) -> list[State
 
 
 def is_moved(topic: Topic, partition: int, brokers: Electorate) -> bool:
-    """Whether the old replicas are needed no more: the target alone leads and is in sync."""
+    """Whether the old replicas are no longer needed: the target alone leads and is in sync."""
     state = topic.states.get(partition)
     if state is None:
         return False

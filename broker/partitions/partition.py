@@ -7,7 +7,7 @@ writing it.
 
 Roles come from the partition's state node alone, through `update`. A leader epoch is led at most
 once: the log's leader epochs remember it over sessions, and a broker that starts ends what an
-earlier life led before it registers (`coordination/withdrawal.py`).
+earlier life led before it registers (`broker/cluster/withdrawal.py`).
 
 Invariant: `high_watermark <= log_end_offset`, and it never moves back while this broker leads.
 Invariant: with `log_flush=commit` nothing above `durable_offset` is below the high watermark.

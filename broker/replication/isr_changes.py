@@ -167,7 +167,7 @@ class IsrChanges:
         """Whether the lives of the newcomers that have caught up are those that are registered.
 
         Asked after the state was read: a life that has ended since is followed by one that either
-        kept all that it had, or has changed the state (`coordination/withdrawal.py`), so that the
+        kept all that it had, or has changed the state (`broker/cluster/withdrawal.py`), so that the
         write fails. What was heard of the brokers may be older than the state.
         """
         caught_up = {one: in_sync.broker_epoch(one) for one in wanted if one not in in_sync.isr}
