@@ -1,6 +1,6 @@
-"""AlterConfigs (33), versions 0-2: the whole configuration of topics replaced.
+"""AlterConfigs (33), versions 0-2: replaces the whole configuration of topics.
 
-What the request leaves out returns to the broker's value. Kafka has deprecated this API, because
+Names the request leaves out revert to the broker's value. Kafka has deprecated this API because
 two clients undo each other's changes (KIP-339); older tools still use it.
 
 v1: no change. v2: flexible. Brokers are refused as in IncrementalAlterConfigs.

@@ -1,10 +1,10 @@
-"""AlterPartitionReassignments (45), version 0: move partitions to other brokers (KIP-455).
+"""AlterPartitionReassignments (45), version 0: moves partitions to other brokers (KIP-455).
 
-A partition is answered when the request is written down in the topic's node; the controller brings it
-to its end (`broker/controller/reassignment.py`), ListPartitionReassignments tells what is on its way.
-Any broker takes the request. Replicas of null cancel what is running; another target replaces it.
-Brokers that are added have to be alive, those that stay need not be: that is how a lost machine is
-replaced. The timeout is not looked at.
+A partition is answered once the request is recorded in the topic's node; the controller completes it
+(`broker/controller/reassignment.py`), and ListPartitionReassignments lists those in progress.
+Any broker accepts the request. Null replicas cancel a running reassignment; another target replaces it.
+Added brokers must be alive, those that stay need not be: that is how a lost machine is replaced. The
+timeout is ignored.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ API = Api(
 )
 
 _LOST_RACES_MAX: Final = 10
-"""Against ISR changes and other requests, before the client is told to try again."""
+"""Races lost to ISR changes and other requests before the client is told to try again."""
 
 
 async def handle(request: Request, broker: Broker) -> Answer:
@@ -62,7 +62,7 @@ async def _reassign(
         try:
             await _try_to_reassign(broker, name, partition, replicas)
         except MultiFailedError:
-            continue  # decide again on what is there now
+            continue  # decide again from the present state
         except ConnectionLostError as error:
             raise KafkaError(
                 ErrorCode.REQUEST_TIMED_OUT, f"it is not known whether the change was made: {error}"

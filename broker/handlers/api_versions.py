@@ -1,8 +1,8 @@
 """ApiVersions (18), versions 0-4: what this broker serves, derived from the handlers themselves.
 
-v0-2: the list. v3 (KIP-511): flexible; the client names its software. v4: no change on the wire
-that concerns us. A version above 4 is answered with version 0 and UNSUPPORTED_VERSION, so that the
-client can try again lower. Features (KIP-584) are left out: there are none to negotiate.
+v0-2: the list. v3 (KIP-511): flexible; the client names its software. v4: no wire change that
+concerns us. A version above 4 is answered with version 0 and UNSUPPORTED_VERSION, so that the
+client can retry with a lower one. Features (KIP-584) are left out: there are none to negotiate.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SOFTWARE_NAME: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?"
 
 
 def handle(request: Request, _broker: Broker) -> Answer:
-    """The list of APIs; INVALID_REQUEST for software names that Kafka does not take either."""
+    """The list of APIs; INVALID_REQUEST for software names that Kafka rejects too."""
     if request.version >= 3:
         for name in (request.body.client_software_name, request.body.client_software_version):
             if not _SOFTWARE_NAME.fullmatch(name):
@@ -32,7 +32,7 @@ def handle(request: Request, _broker: Broker) -> Answer:
 
 
 def unsupported_version() -> Answer:
-    """The answer (version 0) to a version that is not served."""
+    """The answer (version 0) to an unsupported version."""
     return _answer(ErrorCode.UNSUPPORTED_VERSION)
 
 

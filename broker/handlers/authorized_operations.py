@@ -1,7 +1,7 @@
 """What a client may do with a topic or with the cluster, as the bits that Metadata and others show.
 
-Bit n stands for Kafka's `AclOperation` n. Without an authorizer every operation that a resource
-knows is allowed, and is shown so, as Kafka does. Pure.
+Bit n is Kafka's `AclOperation` n. Without an authorizer, every operation that a resource supports
+is allowed and reported, as in Kafka. Pure.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from collections.abc import Iterable
 from typing import Final
 
 NOT_ASKED: Final = -(2**31)
-"""The client did not ask, or there is no such resource."""
+"""The value if the client did not ask, or there is no such resource."""
 
 
 class AclOperation(enum.IntEnum):
-    """Kafka's numbers."""
+    """Kafka's numbers for operations."""
 
     READ = 3
     WRITE = 4
@@ -49,10 +49,10 @@ _CLUSTER_BITS: Final = _bits(_ON_THE_CLUSTER)
 
 
 def topic_operations(*, asked: bool) -> int:
-    """What may be done with any topic."""
+    """The operations allowed on any topic."""
     return _TOPIC_BITS if asked else NOT_ASKED
 
 
 def cluster_operations(*, asked: bool) -> int:
-    """What may be done with the cluster."""
+    """The operations allowed on the cluster."""
     return _CLUSTER_BITS if asked else NOT_ASKED

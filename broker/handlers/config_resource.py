@@ -1,6 +1,6 @@
 """The resources that the three configuration APIs name: a topic, or a broker.
 
-Shared by DescribeConfigs, AlterConfigs and IncrementalAlterConfigs, so that they find and refuse
+Shared by DescribeConfigs, AlterConfigs and IncrementalAlterConfigs, so that they accept and refuse
 the same things.
 """
 
@@ -53,9 +53,9 @@ def find_topic(broker: Broker, name: str) -> Topic:
 async def alter_each(
     resources: Sequence[Any], alter: Callable[[Any], Awaitable[object]]
 ) -> list[dict[str, Any]]:
-    """Alters each resource on its own: a row of the response for each of them.
+    """Alters each resource independently and returns one response row for each.
 
-    One that is listed twice is refused both times. `alter` raises `KafkaError`.
+    A resource listed twice is refused both times. `alter` raises `KafkaError`.
     """
     twice = listed_twice(resources)
     rows = []
@@ -83,7 +83,7 @@ def listed_twice(resources: Iterable[Any]) -> set[tuple[int, str]]:
 
 
 def check_once(resource: Any, twice: Collection[tuple[int, str]]) -> None:
-    """Raises `KafkaError` INVALID_REQUEST for one of them."""
+    """Raises `KafkaError` INVALID_REQUEST if the resource is one of `twice`."""
     if (resource.resource_type, resource.resource_name) in twice:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
 
@@ -99,7 +99,7 @@ def check_alterable(resource_type: int) -> None:
 
 
 def check_values(configs: Sequence[Any]) -> None:
-    """Raises `KafkaError` INVALID_REQUEST for a name without a value, or one that stands twice."""
+    """Raises `KafkaError` INVALID_REQUEST for a name without a value, or one that occurs twice."""
     for config in configs:
         if config.value is None:
             raise KafkaError(

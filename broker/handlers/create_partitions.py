@@ -1,10 +1,10 @@
-"""CreatePartitions (37), versions 0-3: more partitions for topics that exist.
+"""CreatePartitions (37), versions 0-3: adds partitions to existing topics.
 
-The count is the new total. A topic is answered when the new partitions can take records, so the
-timeout is not looked at. Keys may hash to other partitions afterwards; that is the client's
-business, as with Kafka.
+The count is the new total. A topic is answered once its new partitions can accept records, so the
+timeout is ignored. Keys may hash to other partitions afterwards; as in Kafka, that is up to the
+client.
 
-v1: no change. v2: flexible. v3 (KIP-599): throttling, which is never done.
+v1: no change. v2: flexible. v3 (KIP-599): throttling, which never happens here.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ async def handle(request: Request, broker: Broker) -> Answer:
 
 
 async def _extend(broker: Broker, wanted: Any, validate_only: bool) -> KafkaError | None:
-    """What went wrong, if anything."""
+    """The error, if any."""
     try:
         await broker.create_partitions(
             wanted.name, wanted.count, _assignment(broker, wanted), validate_only=validate_only
@@ -49,7 +49,7 @@ async def _extend(broker: Broker, wanted: Any, validate_only: bool) -> KafkaErro
 
 
 def _assignment(broker: Broker, wanted: Any) -> dict[int, tuple[int, ...]] | None:
-    """The client lists the replicas of the new partitions in order, without their numbers."""
+    """The replicas of the new partitions by number; the client lists them in order, unnumbered."""
     topic = broker.registry.topics.get(wanted.name)
     if wanted.assignments is None or topic is None:
         return None

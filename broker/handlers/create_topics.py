@@ -1,12 +1,12 @@
-"""CreateTopics (19), versions 2-7: new topics with their partitions and their configuration.
+"""CreateTopics (19), versions 2-7: creates topics with their partitions and configuration.
 
-Each topic succeeds or fails alone, in the order of the request; a name that stands twice in it is
-refused. A topic is answered when its partitions can take records, so there is nothing to wait for
-and the timeout is not looked at.
+Each topic succeeds or fails on its own, in request order; a name that occurs twice is refused. A
+topic is answered once its partitions can accept records, so there is nothing to wait for and the
+timeout is ignored.
 
-v2-3: as they are. v4 (KIP-464): -1 partitions or replicas mean the broker's defaults (taken in
-every version). v5 (KIP-525): flexible; the answer tells the numbers and the configuration in
-force. v6 (KIP-599): throttling, which is never done. v7 (KIP-516): topic ids.
+v2-3: as they are. v4 (KIP-464): -1 partitions or replicas mean the broker's defaults (accepted in
+every version). v5 (KIP-525): flexible; the answer gives the numbers and the configuration in
+force. v6 (KIP-599): throttling, which never happens here. v7 (KIP-516): topic ids.
 
 Skipped: creation policies; there are none.
 """
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 API = Api(key=19, name="create_topics", version_min=2, version_max=7, flexible_from=5)
 
 DEFAULT: Final = -1
-"""A number of partitions or replicas that the client leaves to the broker."""
+"""The number of partitions or replicas when the client leaves it to the broker."""
 
 
 async def handle(request: Request, broker: Broker) -> Answer:
@@ -81,7 +81,7 @@ async def _row(broker: Broker, wanted: Any, validate_only: bool) -> dict[str, An
 
 
 def _assignment(wanted: Any) -> Mapping[int, tuple[int, ...]] | None:
-    """The client's own assignment, which leaves no room for numbers."""
+    """The client's own assignment, which excludes giving numbers."""
     if not wanted.assignments:
         return None
     if wanted.num_partitions != DEFAULT or wanted.replication_factor != DEFAULT:
@@ -99,7 +99,7 @@ def _assignment(wanted: Any) -> Mapping[int, tuple[int, ...]] | None:
 
 
 def _config(configs: Sequence[Any]) -> dict[str, str]:
-    """Names and values. Raises `KafkaError` for a name that stands there twice, or without value."""
+    """Names and values. Raises `KafkaError` for a name that occurs twice or has no value."""
     twice = repeated(one.name for one in configs)
     if twice:
         raise KafkaError(

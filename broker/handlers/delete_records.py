@@ -1,11 +1,11 @@
-"""DeleteRecords (21), versions 0-2: everything below an offset goes (KIP-107).
+"""DeleteRecords (21), versions 0-2: deletes everything below an offset (KIP-107).
 
-Offset -1 means the high watermark. The answer's low watermark is the new start of the log; an
-offset below the present start changes nothing. What producers have written is remembered: a retry
-of a deleted batch is still a repeat.
+Offset -1 means the high watermark. The answer's low watermark is the new log start offset; an
+offset below the present one changes nothing. Producer state is kept: a retry of a deleted batch is
+still a duplicate.
 
-v1: no change. v2: flexible. The timeout bounds the wait for followers; the leader alone decides
-here, so there is none.
+v1: no change. v2: flexible. In Kafka the timeout bounds the wait for followers; here the leader
+alone decides, so there is no wait.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def _row(broker: Broker, topic: str, wanted: Any) -> dict[str, Any]:
 
 
 def _delete(broker: Broker, topic: str, index: int, offset: int) -> int:
-    """The start of the log afterwards."""
+    """The log start offset afterwards."""
     partition = broker.find_partition(topic, index)
     partition.check_leader()
     partition.advance_log_start(partition.high_watermark if offset == HIGH_WATERMARK else offset)

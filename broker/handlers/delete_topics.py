@@ -1,11 +1,11 @@
-"""DeleteTopics (20), versions 1-6: topics by name or by id, each on its own.
+"""DeleteTopics (20), versions 1-6: deletes topics by name or by id, each on its own.
 
-A topic is answered when it is gone: its directories have left their names, which may be used again,
-and their files go soon after; so the timeout is not looked at. Producers of its partitions are
-forgotten with them.
+A topic is answered once it is gone: its directories have been renamed away, so that the name may be
+reused, and their files are removed soon after; so the timeout is ignored. The producer state of its
+partitions goes with them.
 
 v1-3: names. v4: flexible. v5 (KIP-599): error messages. v6 (KIP-516): a topic may be named by its
-id; a topic that is named twice, in whichever way, is refused.
+id; a topic that is named twice, in either way, is refused.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _TOPIC_IDS_FROM: Final = 6
 
 
 class _Wanted(NamedTuple):
-    """A topic as the client names it: one of the two should be there."""
+    """A topic as the client names it; one of the two should be set."""
 
     name: str | None
     topic_id: uuid.UUID | None
@@ -46,7 +46,7 @@ async def handle(request: Request, broker: Broker) -> Answer:
 
 
 def _name(broker: Broker, wanted: _Wanted) -> str | None:
-    """The topic's name, also where the client gave its id; None for an unknown id."""
+    """The topic's name, even if the client gave its id; None for an unknown id."""
     if wanted.name is not None or wanted.topic_id is None:
         return wanted.name
     topic = broker.registry.topics_by_id.get(wanted.topic_id)

@@ -1,8 +1,7 @@
 """DescribeCluster (60), versions 0-1: the cluster id, its controller and its brokers.
 
-KIP-700; flexible from the start; authorised operations if asked for. v1 (KIP-919): the client says
-whether it believes to talk to a broker (1) or to a controller (2); there are no controller ports
-here.
+KIP-700; flexible from the start; authorised operations on request. v1 (KIP-919): the client says
+whether it expects a broker (1) or a controller (2); there are no controller ports here.
 """
 
 from __future__ import annotations

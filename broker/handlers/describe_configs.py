@@ -1,9 +1,9 @@
 """DescribeConfigs (32), versions 1-4: the values in force for topics and for this broker.
 
 v1 (KIP-226): sources and synonyms. v2: no change. v3 (KIP-569): types and documentation. v4:
-flexible. A list of names restricts the answer; none, or an empty one, means all (as Kafka). The
+flexible. A list of names restricts the answer; null or an empty list means all, as in Kafka. The
 broker is named by its id; the empty name asks for the cluster-wide dynamic defaults, of which
-there are none. The values of secrets are withheld: null, and `is_sensitive`. A resource that is named
+there are none. Secret values are withheld: null, with `is_sensitive`. A resource that is named
 twice is refused: the answer is a hundred times as large as its name.
 
 Skipped: broker loggers, client metrics, groups (INVALID_REQUEST).

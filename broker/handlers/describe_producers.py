@@ -1,10 +1,11 @@
 """DescribeProducers (61), version 0: who has written to a partition, and how far (KIP-664).
 
-Every producer the replica knows is listed, also one that has expired and not yet been swept
-(`dedup-spec.md` 6); a follower answers from its own state. One row per partition asked for, however
-often, up to a bound: a few bytes of request must not make an answer of any size. The last timestamp is that of the newest batch; there are no transactions, so coordinator
-epoch and transaction start are -1. The whole window of each producer is told on the native port and
-by `/producers/<topic>/<partition>`.
+Every producer the replica knows is listed, even one that has expired but has not been swept yet
+(`dedup-spec.md` 6); a follower answers from its own state. Each partition gets a row every time it is
+named, up to a bound: a small request must not produce an answer of arbitrary size. The last timestamp
+is that of the newest batch; there are no transactions, so coordinator epoch and transaction start are
+-1. The whole window of each producer is available on the native port and at
+`/producers/<topic>/<partition>`.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 API = Api(key=61, name="describe_producers", version_min=0, version_max=0, flexible_from=0)
 
 REPEATED_PRODUCERS_MAX: Final = 10_000
-"""Producers that an answer lists more than once, over all partitions that a request repeats."""
+"""How many producers an answer may list again for partitions that the request repeats."""
 
 
 def handle(request: Request, broker: Broker) -> Answer:
@@ -50,10 +51,10 @@ def handle(request: Request, broker: Broker) -> Answer:
 
 
 def find_replica(broker: Broker, topic: str, index: int) -> Partition:
-    """The partition, whoever leads it.
+    """The partition, regardless of its leader.
 
     Raises `KafkaError` INVALID_TOPIC_EXCEPTION, UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR;
-    NOT_LEADER_OR_FOLLOWER where only other brokers hold it.
+    NOT_LEADER_OR_FOLLOWER if only other brokers hold it.
     """
     check_topic_name(topic)
     known = broker.registry.topics.get(topic)

@@ -1,7 +1,7 @@
-"""From a frame on the Kafka port to the handler of its API, and back to a framed answer.
+"""Dispatch: from a frame on the Kafka port to the handler of its API, and back to a framed answer.
 
-Which APIs exist is what `HANDLERS` lists; ApiVersions is derived from it. A request that cannot be
-read, or of a version that is not served, ends the connection as in Kafka; the one exception is
+`HANDLERS` lists the APIs that exist; ApiVersions is derived from it. A request that cannot be
+decoded, or whose version is unsupported, closes the connection, as in Kafka; the one exception is
 ApiVersions itself, which answers an unknown version with version 0 and UNSUPPORTED_VERSION.
 """
 
@@ -96,7 +96,7 @@ class KafkaDispatcher:
         self._broker = broker
 
     def __call__(self, frame: Frame, peer: Peer) -> Dispatched:
-        """Raises `DecodeError` or `CloseConnectionError` where the connection has to end."""
+        """Raises `DecodeError` or `CloseConnectionError` if the connection has to be closed."""
         header = read_request_header(frame)
         api, handle = self._route(header)
         if api is api_versions.API and not api.serves(header.api_version):
@@ -129,7 +129,7 @@ class KafkaDispatcher:
 async def framed_later(
     api: Api, header: RequestHeader, outcome: Awaitable[Answer]
 ) -> Buffers | None:
-    """The same of an answer that is still to come."""
+    """Frames an answer that is still to come."""
     answer = await outcome
     if isinstance(answer, ManyRows):
         version = header.api_version
@@ -138,7 +138,7 @@ async def framed_later(
 
 
 def framed(api: Api, header: RequestHeader, version: int, answer: Answer) -> Buffers | None:
-    """The answer behind its length and its header."""
+    """The answer, preceded by its length and header."""
     # ApiVersions keeps response header 0 in all versions, so that any client can read it (KIP-511).
     flexible = api.is_flexible(version) and api is not api_versions.API
     if isinstance(answer, bytes):

@@ -1,13 +1,13 @@
-"""ElectLeaders (43), versions 0-2: give partitions back to their preferred leaders, or end an outage.
+"""ElectLeaders (43), versions 0-2: returns partitions to their preferred leaders, or ends an outage.
 
 A preferred election (type 0) makes the first replica of the assignment the leader, if it is alive and
-in sync. An unclean one (type 1, KIP-460) makes any living replica the leader of a partition without
-one, whatever that loses. The controller holds the elections (`broker/controller`); any broker takes
-the request, writes it into the node that the controller watches, and answers when its own view shows
-the new leaders or the timeout is over. Without partitions all are meant; then only those are answered
-that an election was needed for.
+in sync. An unclean one (type 1, KIP-460) makes any live replica the leader of a leaderless partition,
+whatever that loses. The controller holds the elections (`broker/controller`); any broker accepts the
+request, writes it into the node that the controller watches, and answers once its own view shows the
+new leaders or the timeout has expired. A request that names no partitions means all; only those that
+needed an election are then answered.
 
-v0: preferred only. v1 (KIP-460): election type, and an error code of the whole answer. v2: flexible.
+v0: preferred only. v1 (KIP-460): election type, and a top-level error code. v2: flexible.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def _wanted(broker: Broker, topic_partitions: Any) -> list[_PartitionKey]:
 
 
 def _obstacle(broker: Broker, key: _PartitionKey, election_type: ElectionType) -> KafkaError | None:
-    """Why there is no election to hold; None: there is one."""
+    """Why no election can be held; None if one can."""
     from broker.controller.elections import ElectionType
 
     name, partition = key
@@ -109,7 +109,7 @@ def _obstacle_to_unclean(
 async def _hold(
     broker: Broker, elections: Mapping[_PartitionKey, ElectionType], timeout_s: float
 ) -> _Outcomes:
-    """Asks the controller, and waits until every partition has the leader that it shall have."""
+    """Asks the controller, and waits until every partition has its intended leader."""
     from broker.controller.election_requests import ask
 
     def obstacles() -> _Outcomes:
@@ -127,7 +127,7 @@ async def _hold(
             look()
             await is_held.wait()
     except (CoordinationError, TimeoutError):
-        # Whoever waits now is told the truth of this moment; the request stays with the controller.
+        # The client gets the state as of now; the request stays with the controller.
         pass
     finally:
         cancel()

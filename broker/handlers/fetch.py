@@ -1,15 +1,15 @@
-"""Fetch (1), versions 4-17: record batches from the high watermark downwards, by long poll.
+"""Fetch (1), versions 4-17: record batches below the high watermark, by long poll.
 
-Answers at once when `min_bytes` are there, when a partition has an error, or when `max_wait` is 0;
-otherwise waits for data, at most `max_wait`. At least one batch is returned even when it is larger
-than the limits (KIP-74). Both isolation levels see the same: there are no transactions, so the last
-stable offset is the high watermark.
+Answers at once when `min_bytes` are available, when a partition has an error, or when `max_wait` is
+0; otherwise waits for data, at most `max_wait`. At least one batch is returned even if it exceeds the
+limits (KIP-74). Both isolation levels see the same: there are no transactions, so the last stable
+offset is the high watermark.
 
 v5 log_start_offset; v7 (KIP-227) fetch sessions: declined, every answer carries session id 0, which
-tells the client to go on with full requests; a request that continues a session (its epoch is above
-0) is refused with FETCH_SESSION_ID_NOT_FOUND, whatever its id; v9 leader epochs; v12 flexible, last_fetched_epoch;
-v13 topic ids. Followers replicate over the native port, not here; the native port's clients end in
-`fetch`, which knows nothing of requests and responses.
+tells the client to keep sending full requests; a request that continues a session (its epoch is above
+0) is refused with FETCH_SESSION_ID_NOT_FOUND, whatever its id; v9 leader epochs; v12 flexible,
+last_fetched_epoch; v13 topic ids. Followers replicate over the native port, not here; fetches on the
+native port also end in `fetch`, which knows nothing of requests and responses.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ API = Api(key=1, name="fetch", version_min=4, version_max=17, flexible_from=12)
 
 _TOPIC_IDS_FROM: Final = 13
 _WHOLE_FETCHES: Final = frozenset({0, -1})
-"""Session epochs of requests that name all their partitions: the first one, and one without a session."""
+"""Session epochs of requests that name all their partitions: those opening a session, or using none."""
 BYTES_MAX: Final = 8 * 1024 * 1024
-"""Records in one answer, whatever the client asks for. Kafka's `fetch.max.bytes` is 55 MiB; to copy so
-many into memory holds the event loop for up to 100 ms."""
+"""Bytes of records in one answer, whatever the client asks for. Kafka's `fetch.max.bytes` is 55 MiB;
+copying that much into memory holds the event loop for up to 100 ms."""
 MIN_BYTES_MAX: Final = BYTES_MAX // 2
-"""What is enough for an answer, even for a client that wants to wait for more: batches come whole, so
-that an answer may end well below `BYTES_MAX`."""
+"""Enough for an answer, even if the client wants to wait for more: batches are returned whole, so an
+answer may end well below `BYTES_MAX`."""
 
 
 class WantedPartition(NamedTuple):
-    """What is asked of one partition."""
+    """What a fetch asks of one partition."""
 
     partition: int
     offset: int
@@ -53,7 +53,7 @@ class WantedPartition(NamedTuple):
     leader_epoch: int = -1
     """The leader epoch that the client knows; -1: any."""
     last_fetched_epoch: int = -1
-    """The epoch of the last batch that the fetcher holds; -1: it does not say."""
+    """The epoch of the last batch that the fetcher holds; -1: not given."""
 
 
 class Fetch(NamedTuple):
@@ -66,20 +66,20 @@ class Fetch(NamedTuple):
 
 
 class _Reading:
-    """One look at all partitions of the request, a partition at a time."""
+    """One pass over the partitions of the request, a partition at a time."""
 
     def __init__(
         self, broker: Broker, wanted: Fetch, peer: Peer, arrived: asyncio.Future[None] | None = None
     ) -> None:
-        """`arrived` is set by what comes to a partition after it was read."""
+        """`arrived` is set by anything that reaches a partition after it was read."""
         self.topics: list[TopicFetched] = []
         self.size = 0
         """Bytes of records."""
         self.has_error = False
         self.partitions: list[Partition] = []
-        """Those whose next data may make the request complete."""
+        """The partitions whose next data may complete the request."""
         self._epochs: list[int] = []
-        """The leader epoch of each, when it was read."""
+        """The leader epoch of each partition when it was read."""
         self._appended_before = broker.metrics.bytes_appended_total
         self._broker = broker
         self._wanted = wanted
@@ -87,7 +87,7 @@ class _Reading:
         self._arrived = arrived
 
     def steps(self) -> Iterator[None]:
-        """Reads one partition for each."""
+        """Reads one partition per step."""
         for topic, wanted_partitions in self._wanted.topics:
             fetched: list[PartitionFetched] = []
             self.topics.append(TopicFetched(topic, fetched))
@@ -114,11 +114,11 @@ class _Reading:
         return self.size >= least or self.has_error or not self.partitions
 
     async def until_worth_another(self, deadline: float) -> None:
-        """Returns when another look may find enough, or the time of the event loop is `deadline`.
+        """Returns when another pass may find enough, or when the event loop's time reaches `deadline`.
 
-        As many bytes as are missing have to be appended before, to any partition. Without that a
-        fetch which waits for much reads everything again with every batch, and a hundred of them a
-        hundred times as much.
+        Before that, as many bytes as are missing have to be appended, to any partition. Otherwise a
+        fetch that waits for a lot would read everything again with every batch, and a hundred such
+        fetches a hundred times as much.
         """
         loop = asyncio.get_running_loop()
         enough_at = self._appended_before + self._missing_bytes()
@@ -136,7 +136,7 @@ class _Reading:
                 partition.notify_of_data(self._arrived)
 
     def _missing_bytes(self) -> int:
-        """0 if records that are stored already may yet be committed."""
+        """The bytes still missing; 0 if records already stored may yet be committed."""
         if any(one.high_watermark < one.log.log_end_offset for one in self.partitions):
             return 0
         return min(self._wanted.min_bytes, MIN_BYTES_MAX) - self.size
@@ -153,14 +153,14 @@ class _Reading:
         return False
 
     def forget(self) -> None:
-        """Ends the wait for what comes to the partitions."""
+        """Stops waiting for events of the partitions."""
         assert self._arrived is not None
         for partition in self.partitions:
             partition.forget(self._arrived)
 
 
 def handle(request: Request, broker: Broker) -> Outcome:
-    """Reads what there is; waits if that is not enough."""
+    """Reads what is available; waits if that is not enough."""
     if getattr(request.body, "session_epoch", -1) not in _WHOLE_FETCHES:
         code = ErrorCode.FETCH_SESSION_ID_NOT_FOUND
         return encode_fetch_response(request.version, code, [])
@@ -199,7 +199,7 @@ def _wanted(request: Request) -> Fetch:
 def fetch(
     broker: Broker, wanted: Fetch, peer: Peer
 ) -> list[TopicFetched] | Awaitable[list[TopicFetched]]:
-    """What there is, at once or after a wait."""
+    """The available records, at once or after a wait."""
     if sum(len(partitions) for _, partitions in wanted.topics) <= ROWS_PER_TURN:
         reading = _Reading(broker, wanted, peer)
         for _ in reading.steps():
@@ -218,7 +218,7 @@ async def _wait_for_data(broker: Broker, wanted: Fetch, peer: Peer) -> list[Topi
     loop = asyncio.get_running_loop()
     deadline = loop.time() + wanted.max_wait_s
     while True:
-        # Read again before each wait, also the first: this task may have begun after data came.
+        # Read again before each wait, even the first: data may have arrived before this task started.
         arrived = loop.create_future()
         reading = _Reading(broker, wanted, peer, arrived)
         try:
@@ -226,7 +226,7 @@ async def _wait_for_data(broker: Broker, wanted: Fetch, peer: Peer) -> list[Topi
             timeout_s = deadline - loop.time()
             if reading.is_enough or timeout_s <= 0 or broker.is_stopping:
                 return _taken(broker, reading)
-            reading.topics = []  # their records: a wait must not keep them in memory
+            reading.topics = []  # holds their records: a wait must not keep them in memory
             await reading.until_worth_another(deadline)
         finally:
             reading.forget()
@@ -235,7 +235,7 @@ async def _wait_for_data(broker: Broker, wanted: Fetch, peer: Peer) -> list[Topi
 def _read_partition(
     broker: Broker, topic: str | uuid.UUID, wanted: WantedPartition, left: int, *, is_first: bool
 ) -> tuple[PartitionFetched, Partition | None]:
-    """One partition's answer; the partition itself where the answer is not an error."""
+    """One partition's answer, and the partition itself unless the answer is an error."""
     index = wanted.partition
     try:
         partition = broker.find_partition(topic, index)
@@ -271,10 +271,10 @@ def _records(partition: Partition, wanted: WantedPartition, left: int, *, is_fir
 
 
 def _diverging_epoch(partition: Partition, wanted: WantedPartition) -> Divergence | None:
-    """Where the fetcher's log leaves ours, by the epoch of the last batch that it holds (KIP-595).
+    """The point where the fetcher's log diverges from ours, by its last fetched epoch (KIP-595).
 
-    Raises `KafkaError` OFFSET_OUT_OF_RANGE for an epoch newer than any of this log: there is no end
-    that the fetcher could cut its own log to.
+    Raises `KafkaError` OFFSET_OUT_OF_RANGE for an epoch newer than any in this log: there is no end
+    offset that the fetcher could truncate to.
     """
     log, last_epoch = partition.log, wanted.last_fetched_epoch
     if last_epoch < 0:

@@ -1,10 +1,10 @@
 """FindCoordinator (10), versions 0-4: this broker for consumer groups, an error for transactions.
 
 Neither is served. A consumer that only assigns partitions may still ask, if it has a group id, and
-commit when it closes: librdkafka does so always, shows an error here to its user and then waits 45 s
-to close. So it is told of this broker, whose ApiVersions lists no JoinGroup and no OffsetCommit: a
+commit when it closes: librdkafka always does; it would report an error here to its user and then take
+45 s to close. So it is given this broker, whose ApiVersions lists no JoinGroup and no OffsetCommit: a
 consumer that subscribes learns from that, by name, what is missing. A transactional producer gets
-TRANSACTIONAL_ID_AUTHORIZATION_FAILED, the one error of this API that every client takes for final.
+TRANSACTIONAL_ID_AUTHORIZATION_FAILED, the one error of this API that every client treats as fatal.
 v4 (KIP-699) asks for several keys at once.
 """
 
@@ -32,7 +32,7 @@ _UNKNOWN = ErrorCode.INVALID_REQUEST, "this kind of coordinator is not known"
 
 
 def handle(request: Request, broker: Broker) -> Answer:
-    """The same for every key asked for: this broker, or the reason why not."""
+    """The same answer for every key: this broker, or the reason why not."""
     body = request.body
     found = coordinator(getattr(body, "key_type", _GROUP), broker, request.peer.listener)
     keys = getattr(body, "coordinator_keys", ())
@@ -40,7 +40,7 @@ def handle(request: Request, broker: Broker) -> Answer:
 
 
 def coordinator(key_type: int, broker: Broker, listener: str) -> dict[str, Any]:
-    """Who coordinates keys of this type, for a client of this listener."""
+    """The coordinator of keys of this type, for a client of this listener."""
     broker_id = broker.config.broker_id
     is_there = broker_id in broker.live_brokers
     address = broker.addresses(listener).get(broker_id) if is_there else None
@@ -49,7 +49,7 @@ def coordinator(key_type: int, broker: Broker, listener: str) -> dict[str, Any]:
         return {"error_code": ErrorCode.NONE, "error_message": None, **found}
     nobody = {"node_id": -1, "host": "", "port": -1}
     if key_type == _GROUP:
-        # A member of a cluster that has lost its session and joins again: the client asks again.
+        # A cluster member that has lost its session and is rejoining: the client will ask again.
         code, reason = ErrorCode.COORDINATOR_NOT_AVAILABLE, "this broker is not registered now"
     else:
         code, reason = _REFUSED.get(key_type, _UNKNOWN)

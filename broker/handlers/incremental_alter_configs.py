@@ -1,12 +1,13 @@
-"""IncrementalAlterConfigs (44), versions 0-1: single names of topics set, deleted or extended.
+"""IncrementalAlterConfigs (44), versions 0-1: sets, deletes or extends single names of topics.
 
-KIP-339. The changes of one topic are made together or not at all, and are in force when they are
+KIP-339. The changes to one topic are made together or not at all, and are in force when they are
 answered. SET and DELETE work for every topic-level name; APPEND and SUBTRACT only for lists.
 v1: flexible.
 
 A broker's own configuration cannot be changed while it runs: INVALID_REQUEST, as Kafka answers for
-names that are not dynamic. What limits replication in Kafka does not exist here, so deleting it always
-succeeds: `kafka-reassign-partitions.sh --verify` does so. Skipped: broker loggers, client metrics, groups (INVALID_REQUEST).
+names that are not dynamic. Kafka's replication throttles do not exist here, so deleting them always
+succeeds: `kafka-reassign-partitions.sh --verify` does so. Skipped: broker loggers, client metrics,
+groups (INVALID_REQUEST).
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ v2 flexible; v3 (KIP-360) the client may name its old id and epoch, which only m
 transactions; v4 PRODUCER_FENCED and v5 TRANSACTION_ABORTABLE are for transactions too. Without a
 transactional id every call gets a new id, from the block this broker has claimed.
 
-Transactions are not served: a transactional id is refused, and never retried by clients.
+Transactions are not supported: a transactional id is refused with an error that clients never retry.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ API = Api(key=22, name="init_producer_id", version_min=0, version_max=5, flexibl
 
 
 def handle(request: Request, broker: Broker) -> Outcome:
-    """The next producer id; waits only where the next block is still being claimed."""
+    """The next producer id; waits only while the next block is still being claimed."""
     body = request.body
     producer_id = getattr(body, "producer_id", NO_PRODUCER_ID)
     producer_epoch = getattr(body, "producer_epoch", NO_PRODUCER_EPOCH)
@@ -40,7 +40,7 @@ def handle(request: Request, broker: Broker) -> Outcome:
 
 
 def next_producer_id(broker: Broker) -> int | Awaitable[int]:
-    """A producer id that was never used, for either port.
+    """A producer id that was never used before, for either port.
 
     Awaiting it raises `KafkaError`: COORDINATOR_LOAD_IN_PROGRESS while no block can be claimed,
     UNKNOWN_SERVER_ERROR when none ever can.

@@ -1,4 +1,4 @@
-"""ListOffsets (2), versions 1-9: the offset at a time, or at one end of the log.
+"""ListOffsets (2), versions 1-9: the offset for a timestamp, or at either end of the log.
 
 Timestamps: >= 0 the first record at or after it; -1 latest (the high watermark); -2 earliest; -3
 (v7, KIP-734) the record with the largest timestamp; -4 (v8) and -5 (v9, KIP-405) ask about tiered
@@ -40,7 +40,7 @@ _KNOWN_FROM: Final = {
     EARLIEST_LOCAL: 8,
     LATEST_TIERED: 9,
 }
-"""Timestamps with a meaning of their own, and the version that gave it to them."""
+"""Timestamps with a special meaning, and the version that introduced each."""
 _OFFSET_NOT_AVAILABLE_FROM: Final = 5
 
 
@@ -49,7 +49,7 @@ _LookedUp = Mapping[_Place, "Found | KafkaError | StorageError"]
 
 
 def handle(request: Request, broker: Broker) -> Outcome:
-    """One answer per partition asked for."""
+    """One row per requested partition."""
     topics = request.body.topics
     if any(_is_looked_up(row.timestamp) for topic in topics for row in topic.partitions):
         return _handle_later(request, broker)
@@ -57,7 +57,7 @@ def handle(request: Request, broker: Broker) -> Outcome:
 
 
 async def _handle_later(request: Request, broker: Broker) -> Answer:
-    """Looks into batches first, which may wait for a thread; the rest is as without."""
+    """Searches batches first, which may wait for a thread; the rest is the same as without."""
     topics = request.body.topics
     repeated = _listed_twice(topics)
     looked_up = {
@@ -118,10 +118,7 @@ def _partition(
 
 
 def _check_high_watermark(partition: Partition, version: int, timestamp: int) -> None:
-    """A new leader does not name an end that may lie before what the last one has shown (KIP-207).
-
-    Raises `KafkaError`.
-    """
+    """Raises `KafkaError` while a new leader's end may be below the one last shown (KIP-207)."""
     if timestamp in {EARLIEST, EARLIEST_LOCAL} or partition.knows_high_watermark:
         return
     late = ErrorCode.OFFSET_NOT_AVAILABLE
@@ -135,7 +132,7 @@ def _offset(
     timestamp: int,
     found: Found | KafkaError | StorageError,
 ) -> tuple[int, int]:
-    """`(timestamp, offset)`; -1 for what does not exist. `found`: what a look-up came to."""
+    """`(timestamp, offset)`; -1 for what does not exist. `found` is the result of a look-up."""
     log = partition.log
     if timestamp < 0 and version < _KNOWN_FROM.get(timestamp, API.version_max + 1):
         raise KafkaError(
@@ -156,7 +153,7 @@ def _offset(
 
 
 async def _look_up(broker: Broker, topic: str, wanted: Any) -> Found | KafkaError | StorageError:
-    """What was found, or what the row has to be refused with."""
+    """The result, or the error to refuse the row with."""
     try:
         partition = broker.find_partition(topic, wanted.partition_index)
         partition.check_leader(getattr(wanted, "current_leader_epoch", -1))
@@ -168,7 +165,7 @@ async def _look_up(broker: Broker, topic: str, wanted: Any) -> Found | KafkaErro
 
 
 async def _opened(broker: Broker, partition: Partition, look_up: LookUp) -> Found:
-    """Carries out a look-up; a batch that is not quickly opened is opened in a thread.
+    """Performs a look-up; a batch that cannot be opened quickly is opened in a thread.
 
     Raises `KafkaError` CORRUPT_MESSAGE for a stored batch that cannot be opened.
     """

@@ -1,8 +1,7 @@
-"""ListPartitionReassignments (46), version 0: which partitions are on their way to other brokers (KIP-455).
+"""ListPartitionReassignments (46), version 0: the partitions now moving to other brokers (KIP-455).
 
-Listed are only partitions that are being reassigned, with all the replicas they have at the moment;
-others, and unknown ones, are left out. Any broker answers, from its own view. The timeout is not
-looked at.
+Lists only partitions that are being reassigned, with all the replicas they have at the moment;
+others, and unknown ones, are left out. Any broker answers, from its own view. The timeout is ignored.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ API = Api(
 
 
 def handle(request: Request, broker: Broker) -> Answer:
-    """The topics in the order of the request; all of them where none is named."""
+    """The topics in the order of the request; all of them if none is named."""
     topics = [
         {"name": topic.name, "partitions": rows}
         for topic, partitions in _wanted(request.body.topics, broker)

@@ -1,10 +1,10 @@
 """Metadata (3), versions 0-12: brokers, topics, partitions and their leaders.
 
 v0: an empty list of topics means all; from v1 null means all and empty none. v4 the client says
-whether a topic may be created by asking for it; v5 offline replicas; v7 leader epochs; v9 flexible;
-v8 (KIP-430) authorised operations, of the cluster up to v10; v10 topic ids in the answer; v12
-topics asked for by id. A topic that asking creates is answered when its partitions can take records
-(Kafka answers LEADER_NOT_AVAILABLE first and lets the client poll).
+whether topics may be auto-created; v5 offline replicas; v7 leader epochs; v9 flexible; v8 (KIP-430)
+authorised operations, for the cluster up to v10; v10 topic ids in the answer; v12 topics requested by
+id. An auto-created topic is answered once its partitions can accept records (Kafka answers
+LEADER_NOT_AVAILABLE first and lets the client poll).
 """
 
 from __future__ import annotations
@@ -34,18 +34,19 @@ API = Api(key=3, name="metadata", version_min=0, version_max=12, flexible_from=9
 
 
 _TOPIC_IDS_FROM: Final = 12
-"""The schema has ids and null names from 10 on, but no answer could carry a null name before 12."""
+"""The first version that may request topics by id. The schema has ids and null names from 10 on, but no answer
+could carry a null name before 12."""
 
 
 class WantedTopic(NamedTuple):
-    """A topic as it is asked for: by name, or by id if the name is None."""
+    """A requested topic: by name, or by id if the name is None."""
 
     name: str | None
     topic_id: uuid.UUID | None = None
 
 
 class MissingTopic(NamedTuple):
-    """A topic that is asked for and is not there, and why."""
+    """A requested topic that is missing, and why."""
 
     name: str | None
     topic_id: uuid.UUID | None
@@ -53,7 +54,7 @@ class MissingTopic(NamedTuple):
 
 
 class _Asked(NamedTuple):
-    """What the answer depends on besides the topics."""
+    """The parameters of the answer other than its topics."""
 
     version: int
     listener: str
@@ -65,7 +66,7 @@ Found = list["Topic | MissingTopic"]
 
 
 def handle(request: Request, broker: Broker) -> Outcome:
-    """Answers at once unless a topic has to be created, or much has to be packed."""
+    """Answers at once unless a topic has to be created or a lot has to be packed."""
     body = request.body
     wants_all = body.topics is None or (request.version == 0 and not body.topics)
     wanted = None if wants_all else [_wanted(topic) for topic in body.topics]
@@ -93,12 +94,12 @@ def _wanted(topic: Any) -> WantedTopic:
 
 
 def _id_first(topic: WantedTopic) -> WantedTopic:
-    """A topic that was deleted and made again has the name, but not the id."""
+    """The topic by its id: one that was deleted and recreated has the name, but not the id."""
     return topic if topic.topic_id is None else WantedTopic(None, topic.topic_id)
 
 
 def _refused(wanted: Sequence[WantedTopic]) -> Found:
-    """As Kafka: every topic of the request is refused; a name that is null comes back empty."""
+    """Refuses every topic of the request, as Kafka does; a null name comes back empty."""
     return [
         MissingTopic(topic.name or "", topic.topic_id, ErrorCode.INVALID_REQUEST)
         for topic in wanted
@@ -119,7 +120,7 @@ async def _packed_in_slices(broker: Broker, found: Found, asked: _Asked) -> Answ
 
 
 def _packed(broker: Broker, found: Found, asked: _Asked) -> bytes:
-    """The body of the answer; operations are told of a topic that has a name, known or not."""
+    """The body of the answer; operations are reported for any topic with a name, known or not."""
     return encode_metadata_response(
         asked.version,
         brokers=[
@@ -155,7 +156,7 @@ def _packed_topic(broker: Broker, topic: Topic | MissingTopic, version: int) -> 
 def describe(
     broker: Broker, wanted: Sequence[WantedTopic] | None, *, may_create: bool, listener: str
 ) -> dict[str, Any] | Awaitable[dict[str, Any]]:
-    """The answer as plain values; None asks for all topics. Addresses are those of `listener`."""
+    """The answer as plain values; None means all topics. Addresses are those of `listener`."""
     found = _find_all(broker, wanted, may_create=may_create)
     if isinstance(found, list):
         return _answer(broker, listener, found)
@@ -169,7 +170,7 @@ async def _answer_later(broker: Broker, listener: str, found: Awaitable[Found]) 
 def _find_all(
     broker: Broker, wanted: Sequence[WantedTopic] | None, *, may_create: bool
 ) -> Found | Awaitable[Found]:
-    """The topics that are asked for; None asks for all."""
+    """The requested topics; None means all."""
     if wanted is None:
         topics = broker.registry.topics.values()
         return [topic for topic in topics if not broker.is_coming(topic)]
@@ -196,7 +197,7 @@ async def _create_and_find(
 
 
 def _for_clients(broker: Broker, error: KafkaError) -> KafkaError:
-    """What a client is told that asked for a topic and got none.
+    """The error for a client whose requested topic could not be created.
 
     A cluster that is just starting has too few brokers for the default replication factor, but not
     for long: code 38 would make the client give up, 5 makes it ask again.
@@ -208,7 +209,7 @@ def _for_clients(broker: Broker, error: KafkaError) -> KafkaError:
 
 
 def _find(broker: Broker, wanted: WantedTopic) -> Topic | None:
-    """The topic, unless it is none yet."""
+    """The topic, or None if it does not exist yet."""
     topic: Topic | None
     if wanted.name is not None:
         topic = broker.registry.topics.get(wanted.name)

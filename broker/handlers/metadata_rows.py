@@ -1,8 +1,8 @@
-"""The topics of Metadata answers, packed and kept: most clients ask for the same ones again and again.
+"""A cache of the packed topics of Metadata answers: most clients ask for the same ones repeatedly.
 
-A topic is packed once for each version that is asked for, and again when anything of it, or the set of
-living brokers, has changed. Packing a large one yields between slices, so that no other request waits
-for it. Called by `handlers/metadata.py`.
+A topic is packed once per requested version, and again when anything in it, or the set of live
+brokers, has changed. Packing a large one yields between slices, so that no other request waits for
+it. Called by `handlers/metadata.py`.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from broker.metadata.topic import Topic
 
 PACKED_AT_ONCE: Final = 500
-"""Partitions that are packed in one step of the loop, in about a millisecond."""
+"""Partitions packed in one step of the loop, in about a millisecond."""
 KEPT_BYTES_MAX: Final = 1 << 24
-"""Of packed topics, over all versions."""
+"""Bytes of packed topics to keep, over all versions."""
 
 NEVER_LED: Final = PartitionState(leader=NO_LEADER, leader_epoch=0, isr=())
-"""Of a partition that is being created."""
+"""The state of a partition that is being created."""
 
 
 class MetadataRows:
@@ -37,15 +37,15 @@ class MetadataRows:
         self._kept: dict[tuple[str, int], tuple[Topic, bytes]] = {}
         self._kept_bytes = 0
         self._live: frozenset[int] = frozenset()
-        """The living brokers that the kept rows know of."""
+        """The live brokers as of the kept rows."""
 
     def count_missing(self, topics: Iterable[Topic], version: int) -> int:
-        """How many partitions have to be packed for an answer with these topics."""
+        """How many partitions still have to be packed for an answer with these topics."""
         self._forget_if_brokers_changed()
         return sum(topic.partition_count for topic in topics if self._find(topic, version) is None)
 
     async def prepare(self, topics: Iterable[Topic], version: int) -> None:
-        """Packs these topics, with other requests in between."""
+        """Packs these topics, letting other requests run in between."""
         packed = 0
         for topic in topics:
             self._forget_if_brokers_changed()
@@ -64,7 +64,7 @@ class MetadataRows:
             self._keep(topic, version, self._topic(topic, version, count, slices))
 
     def packed(self, topic: Topic, version: int) -> bytes:
-        """The topic, packed now unless it was before; after `count_missing` or `prepare`."""
+        """The packed topic, packed now if need be. Call after `count_missing` or `prepare`."""
         found = self._find(topic, version)
         if found is None:
             rows = list(self._rows(topic))
@@ -77,7 +77,7 @@ class MetadataRows:
         return kept[1] if kept is not None and kept[0] is topic else None
 
     def _keep(self, topic: Topic, version: int, packed: bytes) -> None:
-        """Not while partitions of it are opened: they come without a new version of the topic."""
+        """Keeps the row, unless partitions are opening: they appear without a new topic version."""
         if self._broker.opening(topic) or self._broker.registry.topics.get(topic.name) is not topic:
             return
         _, old = self._kept.pop((topic.name, version), (None, b""))
@@ -111,9 +111,9 @@ class MetadataRows:
 def partition_rows(
     topic: Topic, opening: Collection[int], live: Collection[int]
 ) -> Iterator[PartitionRow]:
-    """The partitions of the topic but those that are opening."""
+    """The partitions of the topic, except those that are opening."""
     states = topic.states
-    # As they are now: while rows are packed in slices, more of them may open.
+    # A copy of the present state: while rows are packed in slices, more of them may open.
     hidden = frozenset(opening)
     for index, replicas in topic.assignment.items():
         if index in hidden:

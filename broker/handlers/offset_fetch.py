@@ -1,10 +1,10 @@
-"""OffsetFetch (9), versions 1-8: no group has committed an offset, as groups are not served.
+"""OffsetFetch (9), versions 1-8: no group has committed an offset, as groups are not supported.
 
-Asked by consumers that have a group id and assign partitions without saying where to begin; they
-then go by their own reset policy. A broker that names itself as coordinator has to answer:
-librdkafka 2.16 crashes where the API is missing.
-v2: all topics when none are named. v8 (KIP-709) asks for several groups at once. Not served: v9 and
-v10, which carry the member that asks, and nothing else that concerns us.
+Sent by consumers that have a group id and assign partitions without a starting offset; they then
+apply their own reset policy. A broker that names itself as coordinator has to answer: librdkafka 2.16
+crashes if the API is missing.
+v2: all topics if none are named. v8 (KIP-709) asks for several groups at once. Not served: v9 and
+v10, which add the requesting member, and nothing else that concerns us.
 """
 
 from __future__ import annotations

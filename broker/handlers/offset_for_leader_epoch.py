@@ -1,11 +1,11 @@
-"""OffsetForLeaderEpoch (23), versions 2-4: where a leader epoch ended.
+"""OffsetForLeaderEpoch (23), versions 2-4: the end offset of a leader epoch.
 
-Consumers ask it after a leader change, to find out whether the log they have read was cut
-(KIP-320). The answer names the newest epoch not above the one asked for, and its end; -1 and -1
-where the epoch is unknown.
+Consumers send it after a leader change, to find out whether the log they have read was truncated
+(KIP-320). The answer gives the newest epoch not above the requested one, and its end offset; -1 and
+-1 if the epoch is unknown.
 
 v2: the client's current leader epoch is checked. v3 (KIP-392): replica id; followers ask on the
-native port, so it is not looked at. v4: flexible.
+native port, so it is ignored. v4: flexible.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """Produce (0), versions 3-13: the request this broker exists for.
 
-Each partition on its own: `broker/records/produce.py` says what is checked and in which order,
-`broker/records/acknowledgement.py` when the answer goes out. Both serve the native port too.
+Each partition is handled on its own: `broker/records/produce.py` says what is checked and in which
+order, `broker/records/acknowledgement.py` when the answer is sent. Both serve the native port too.
 
 v3 magic 2 only; v5 log_start_offset; v7 zstd; v8 record errors and messages; v9 flexible; v10 the
 current leader with code 6; v13 topic ids. ApiVersions lists v0, because librdkafka stops
 compressing otherwise (KAFKA-18659), but bodies of v0-2 are refused. Transactional batches are
-refused: transactions are not served.
+refused: transactions are not supported.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ API = Api(
 
 
 _Rows = list[tuple[str | uuid.UUID, dict[int, PartitionProduced | Stored | Unopened]]]
-"""What became of each partition, by topic."""
+"""The outcome for each partition, by topic."""
 
 
 def handle(request: Request, broker: Broker) -> Outcome:
-    """Appends every batch at once; waits afterwards, and only where the acknowledgement has to.
+    """Appends every batch at once; then waits only if the acknowledgement has to.
 
-    A batch that takes long to open waits for a thread, and what this connection sends next for it.
+    A batch that takes long to open waits for a thread, and this connection's next requests wait for it.
     """
     body: ProduceRequest = request.body
     write = Write(broker, request, body.acks, broker.now_ms(), broker.clock.steady_ms(), Opening())
@@ -88,7 +88,7 @@ def _append_at_once(write: Write) -> _Rows:
 
 
 async def _append_later(write: Write, rows: _Rows | None) -> _Rows:
-    """Appends what `rows` has left over; None: nothing of the request was looked at yet."""
+    """Appends what `rows` leaves unopened; None means that nothing was processed yet."""
     if rows is None:
         rows = _append_at_once(write.now())
     for _, produced in rows:
@@ -116,7 +116,7 @@ def _refuse_transactions(body: ProduceRequest) -> PartitionProduced | None:
 
 
 def _listed_twice(topics: Sequence[TopicRecords]) -> set[tuple[str | uuid.UUID, int]]:
-    """The partitions that stand in the request more than once; Kafka lets the last one win."""
+    """The partitions that the request lists more than once; Kafka lets the last one win."""
     if len(topics) == 1 and len(topics[0].partitions) == 1:
         return set()
     seen: set[tuple[str | uuid.UUID, int]] = set()

@@ -1,4 +1,4 @@
-"""What a request names more than once; Kafka refuses such entries, because only one could win."""
+"""Repeated entries of a request; Kafka refuses them, because only one could win."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SaslHandshake (17), versions 0-1: an honest refusal; this broker takes plain connections only."""
+"""SaslHandshake (17), versions 0-1: an honest refusal; this broker accepts only PLAINTEXT."""
 
 from __future__ import annotations
 

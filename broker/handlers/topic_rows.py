@@ -1,4 +1,4 @@
-"""Answers of one row per partition, grouped by topic as the request has them."""
+"""Answers with one row per partition, grouped by topic as in the request."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from broker.network.request import Outcome
 def partition_rows(
     topics: Sequence[Any], row: Callable[[str, Any], Mapping[str, Any]], *, name: str = "name"
 ) -> Outcome:
-    """`row` of each topic's name and partition, in their order, some at a time.
+    """Calls `row` for each topic's name and partition, in order, some at a time.
 
-    `name`: the field of the topic's name, in the request and in the answer.
+    `name` is the field that holds the topic's name, in the request and in the answer.
     """
     rows = (row(getattr(topic, name), one) for topic in topics for one in topic.partitions)
     return in_turns(rows, lambda found: _answer(topics, iter(found), name))

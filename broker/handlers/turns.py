@@ -1,11 +1,11 @@
-"""Requests of many rows, answered a turn at a time, so that other clients are served in between.
+"""Requests with many rows, answered a turn at a time, so that other clients are served in between.
 
-A request may ask for ten thousand rows. Worked on in one go they hold the event loop for as long as
-they take all together; so a handler gives its rows as an iterator. What fits into one turn is answered
-at once, as before. The rest is worked on in further turns, and its answer, which has many rows too, is
-encoded in a thread: the interpreter takes turns between threads by itself.
+A request may ask for ten thousand rows. Processed in one go, they would hold the event loop until all
+are done; so a handler provides its rows as an iterator. What fits into one turn is answered at once.
+The rest is processed in further turns, and its answer, which has many rows too, is encoded in a
+thread: the interpreter switches between threads by itself.
 
-Each row has to stand for itself: between two turns anything may change.
+Each row must be independent of the others: anything may change between two turns.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from broker.network.request import Outcome
 Row = TypeVar("Row")
 
 TURN_S: Final = 0.004
-"""How long one request may work before others have their turn."""
+"""How long one request may run before others get their turn."""
 ROWS_PER_TURN: Final = 500
-"""Rows that cost next to nothing still cost time when they are encoded."""
+"""How many rows one turn may add: even rows that cost next to nothing take time to encode."""
 _ENCODER: Final = ThreadPoolExecutor(max_workers=1, thread_name_prefix="encoder")
-"""One thread: each further one would take its share of the interpreter from the event loop."""
+"""A single thread: each further one would take its share of the interpreter from the event loop."""
 
 
 class ManyRows(dict[str, Any]):
@@ -33,7 +33,7 @@ class ManyRows(dict[str, Any]):
 
 
 def in_turns(rows: Iterator[Row], answer: Callable[[list[Row]], Mapping[str, Any]]) -> Outcome:
-    """`answer` of all rows: at once if they fit into one turn, else later, as `ManyRows`."""
+    """Calls `answer` with all rows: at once if they fit into one turn, else later, as `ManyRows`."""
     found: list[Row] = []
     if _take_turn(rows, found):
         return answer(found)
@@ -51,7 +51,7 @@ async def _in_further_turns(
 
 
 def _take_turn(rows: Iterator[Row], found: list[Row]) -> bool:
-    """Adds to `found` what one turn brings; whether that was all."""
+    """Adds the rows of one turn to `found`; returns whether those were all."""
     ends_at, rows_max = time.monotonic() + TURN_S, len(found) + ROWS_PER_TURN
     for row in rows:
         found.append(row)
@@ -61,7 +61,7 @@ def _take_turn(rows: Iterator[Row], found: list[Row]) -> bool:
 
 
 async def work_in_turns(steps: Iterator[object]) -> None:
-    """Takes all steps; others have their turn in between."""
+    """Takes all steps, yielding to others in between."""
     is_complete = _take_turn(steps, [])
     while not is_complete:
         await asyncio.sleep(0)
@@ -69,5 +69,5 @@ async def work_in_turns(steps: Iterator[object]) -> None:
 
 
 async def encoded_in_thread(encode: Callable[[], bytes]) -> bytes:
-    """What `encode` returns."""
+    """Runs `encode` in the encoder thread."""
     return await asyncio.get_running_loop().run_in_executor(_ENCODER, encode)
