@@ -1,11 +1,11 @@
-"""Copies what one other broker leads: one request at a time for all partitions followed from there.
+"""Copies what one other broker leads: one request at a time for all partitions followed from it.
 
-One round: a piece of producer state for each partition that starts anew, then one fetch for all
+One round: a piece of producer state for each partition that starts afresh, then one fetch for all
 others, by long poll. The next fetch says how far this broker has come, which is what the leader
-commits by; with `log_flush=commit` it therefore waits until what came is on disk.
+commits by; with `log_flush=commit` it therefore waits until the fetched batches are on disk.
 
-A partition whose leader refuses (it has not heard of its new role, or this broker has not) rests
-for a moment; a leader that cannot be reached gets a pause that grows.
+A partition whose leader refuses (it has not been notified of its new role, or this broker has not)
+backs off for a moment; the pause for an unreachable leader grows.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from storage.file_system import OutOfDescriptorsError, StorageError
 logger = logging.getLogger(__name__)
 
 MAX_WAIT_MS: Final = 500
-"""How long a leader without news keeps a fetch (Kafka's `replica.fetch.wait.max.ms`)."""
+"""How long a leader with no new data holds a fetch (Kafka's `replica.fetch.wait.max.ms`)."""
 BYTES_MAX: Final = 10 * 1024 * 1024
-"""Of one answer (Kafka's `replica.fetch.response.max.bytes`)."""
+"""Size limit of one response (Kafka's `replica.fetch.response.max.bytes`)."""
 SNAPSHOT_BYTES_MAX: Final = 1024 * 1024
 SILENCE_MAX_S: Final = 3.0
-"""Of a leader that is asked: longer than it may keep a fetch, much shorter than a follower may lag."""
+"""Silence allowed to a leader: longer than it may hold a fetch, far less than followers may lag."""
 REFUSED_PAUSE_S: Final = 0.05
 PAUSE_MIN_S: Final = 0.05
 PAUSE_MAX_S: Final = 1.0
@@ -50,29 +50,29 @@ class FetcherContext:
 
     broker_id: int
     broker_epoch: Callable[[], int]
-    """This life of this broker: the session under which it is registered."""
+    """This broker's epoch: the session under which it is registered."""
     address_of: Callable[[int], Address | None]
-    """Where a broker's native port is; None while it is not registered."""
+    """Returns the address of a broker's native port; None while it is not registered."""
     peers: Peers
     now_ms: Callable[[], int]
-    """The data directory's clock, by which producers are idle."""
+    """The data directory's clock, by which idle producers expire."""
     metrics: Metrics
     on_failure: Callable[[StorageError], None]
 
 
 class Fetcher:
-    """All partitions followed from one broker."""
+    """Fetches all partitions followed from one broker."""
 
     def __init__(self, leader_id: int, context: FetcherContext) -> None:
         self.leader_id = leader_id
         self._context = context
         self._followers: dict[str, Follower] = {}
-        """By the partition's name."""
+        """Followers by partition name."""
         self._rests_until_s: dict[str, float] = {}
         self._changed = asyncio.Event()
         self._pause_s = PAUSE_MIN_S
         self._is_waiting = False
-        """A long poll is under way."""
+        """Whether a long poll is under way."""
 
     def __len__(self) -> int:
         return len(self._followers)
@@ -87,17 +87,17 @@ class Fetcher:
         self.wake()
 
     def remove(self, partition: Partition) -> None:
-        """Follows it no longer; an answer that is on its way is ignored."""
+        """Stops following it; an answer that is on its way is ignored."""
         self._followers.pop(partition.name, None)
         self._rests_until_s.pop(partition.name, None)
 
     def wake(self) -> None:
-        """Something has changed that is worth trying at once."""
+        """Retries at once: something has changed that makes it worthwhile."""
         self._pause_s = PAUSE_MIN_S
         self._changed.set()
 
     async def run(self) -> None:
-        """Until cancelled, or until the disk fails."""
+        """Runs until cancelled, or until the disk fails."""
         while True:
             self._changed.clear()
             try:
@@ -130,7 +130,7 @@ class Fetcher:
         return self._rests_until_s.get(follower.partition.name, 0.0)
 
     def _next_rest_s(self) -> float | None:
-        """How long the first of those that rest goes on resting; None: nobody rests."""
+        """Seconds until the next backed-off follower is due; None if none is backed off."""
         ends = [self._rest_of(one) for one in self._current()]
         return max(min(ends) - _now_s(), 0.001) if ends else None
 
@@ -146,7 +146,7 @@ class Fetcher:
             await self._fetch_snapshot_piece(follower)
         await self._made_durable(ready)
         fetching = [one for one in ready if one.bootstrap is None and one.is_current]
-        # The waiting ends with a failed disk, too: then nothing may be claimed that it had to keep.
+        # The wait ends when the disk fails, too: then nothing that had to be kept may be claimed.
         fetching = [one for one in fetching if _is_durable(one.partition)]
         if fetching:
             await self._fetch(fetching, max_wait_ms=0 if starting else MAX_WAIT_MS)
@@ -206,15 +206,15 @@ class Fetcher:
                 follower.restart_bootstrap()
 
     async def _made_durable(self, followers: Sequence[Follower]) -> None:
-        """What the next fetch claims to have is as safe as `log_flush` asks for.
+        """Makes what the next fetch claims to have as safe as `log_flush` asks for.
 
-        Also what a restart has found: it may have been written, but not flushed, before.
+        That includes what a restart has found: it may have been written but not flushed.
         """
         for follower in followers:
             partition = follower.partition
             if follower.is_current and not _is_durable(partition):
                 partition.mark_dirty()
-                with contextlib.suppress(KafkaError):  # another role: nobody asks any more
+                with contextlib.suppress(KafkaError):  # another role: no one asks any more
                     await partition.acknowledged(partition.log.log_end_offset, by_all=False)
 
 

@@ -17,10 +17,10 @@ class Fetchers:
         self._by_leader: dict[int, Fetcher] = {}
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._leader_of: dict[str, int] = {}
-        """By the partition's name."""
+        """Leader ids by partition name."""
 
     def follow(self, partition: Partition) -> None:
-        """Fetches the partition from its leader, from now on and in this leader epoch."""
+        """Fetches the partition from its leader from now on, in this leader epoch."""
         self.unfollow(partition)
         leader_id = partition.leader_id
         fetcher = self._by_leader.get(leader_id)
@@ -31,7 +31,7 @@ class Fetchers:
         self._leader_of[partition.name] = leader_id
 
     def unfollow(self, partition: Partition) -> None:
-        """Fetches it no longer. A leader of nothing else is left alone from now on."""
+        """Stops fetching it. A leader with no other followed partition is left alone."""
         leader_id = self._leader_of.pop(partition.name, None)
         if leader_id is None:
             return
@@ -39,12 +39,12 @@ class Fetchers:
         fetcher.remove(partition)
 
     def wake(self) -> None:
-        """Brokers have come or gone: what failed before may work now."""
+        """Retries what failed: brokers have come or gone."""
         for fetcher in self._by_leader.values():
             fetcher.wake()
 
     async def close(self) -> None:
-        """Ends all fetching."""
+        """Stops all fetching."""
         tasks = list(self._tasks.values())
         for task in tasks:
             task.cancel()

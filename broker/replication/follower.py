@@ -1,12 +1,12 @@
 """One partition as its follower: what to ask the leader for, and what to do with the answer.
 
-States: *fetching*, and *bootstrapping* where the leader's log begins behind the end of this one.
-Each fetch tells how far the log goes and in which epoch; where the leader's log parts from it, the
-leader says so and the follower cuts (`core/divergence.py`). So a new leader epoch needs no state of
+States: *fetching*, and *bootstrapping* if the leader's log begins after the end of this one. Each
+fetch says how far the log goes and in which epoch; if the leader's log diverges from it, the leader
+says so and the follower truncates (`core/divergence.py`). So a new leader epoch needs no state of
 its own: the first answer without a divergence is the proof that the logs agree.
 
-Bootstrapping: the leader's producer state comes first, in pieces, then an empty log begins where it
-was taken. A follower never has a log without the producer state below it.
+Bootstrapping: the leader's producer state comes first, in pieces, then an empty log begins at the
+offset of the snapshot. A follower never has a log without the producer state below it.
 
 One object per partition and leader epoch. Knows nothing of connections (`fetcher.py`).
 """
@@ -40,7 +40,7 @@ class Follower:
         self.leader_id = partition.leader_id
         self.leader_epoch = partition.leader_epoch
         self.bootstrap: Bootstrap | None = None
-        """There while the producer state is being received."""
+        """Set while the producer state is being received."""
         if (
             not partition.is_in_sync
             and 0 < partition.log.first_offset == partition.log.log_end_offset
@@ -55,11 +55,11 @@ class Follower:
         return partition.leader_id == self.leader_id and partition.leader_epoch == self.leader_epoch
 
     def restart_bootstrap(self) -> None:
-        """The pieces so far are of no use: asks for the first one again."""
+        """Discards the pieces received so far and asks for the first one again."""
         self.bootstrap = Bootstrap(self)
 
     def wanted(self) -> ReplicaWanted:
-        """What is asked of the leader next."""
+        """The next request to the leader."""
         partition = self.partition
         log = partition.log
         return ReplicaWanted(
@@ -72,10 +72,10 @@ class Follower:
         )
 
     def take(self, fetched: ReplicaFetched, now_ms: int) -> None:
-        """Follows the leader's answer.
+        """Applies the leader's answer.
 
-        Raises `KafkaError` where the leader refuses, `DecodeError` where it sends what cannot follow
-        this log (which then is as it was), `StorageError`.
+        Raises `KafkaError` if the leader refuses, `DecodeError` if it sends what cannot follow this
+        log (which then is unchanged), `StorageError`.
         """
         if fetched.error is ErrorCode.OFFSET_OUT_OF_RANGE:
             self.restart_bootstrap()
@@ -116,7 +116,7 @@ class Follower:
         end, epochs = log.log_end_offset, log.leader_epochs
         offset = cut_offset(epochs, end, divergence)
         if offset < log.first_offset:
-            # Nothing of it is left in the leader's log, so nothing of the producers' state holds.
+            # Nothing of it is left in the leader's log, so its producer state is void too.
             self.restart_bootstrap()
             return
         self.metrics.log_cuts_total += 1
@@ -146,7 +146,7 @@ class Bootstrap:
         self._data = bytearray()
 
     def wanted(self, broker_id: int, bytes_max: int) -> ReplicaSnapshot:
-        """The next piece."""
+        """The request for the next piece."""
         partition = self._follower.partition
         return ReplicaSnapshot(
             broker_id=broker_id,
@@ -160,9 +160,9 @@ class Bootstrap:
         )
 
     def take(self, piece: SnapshotPiece, now_ms: int) -> None:
-        """Keeps the piece; with the last one the log starts anew behind the snapshot.
+        """Keeps the piece; with the last one the log starts afresh at the snapshot's offset.
 
-        Raises `DecodeError` where the whole is damaged, `StorageError`.
+        Raises `DecodeError` if the whole is damaged, `StorageError`.
         """
         self._offset = piece.offset
         self._data += piece.data

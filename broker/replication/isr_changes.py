@@ -1,9 +1,9 @@
 """The leader's changes of the in-sync replicas: one conditional write at a time per partition.
 
-Whoever wins a race against this broker has written the state node, and the registry tells the
-partition so. Where nobody knows whether a write landed, both sets count as in force
-(`InSyncReplicas.largest`) until another write of this leader succeeds, or fails for a newer state:
-only then can the first one never land.
+A broker that wins a race against this one has written the state node, and the registry notifies the
+partition. While it is unknown whether a write landed, both sets count as in force
+(`InSyncReplicas.largest`) until another write of this leader succeeds, or fails because of a newer
+state: only then can the first one never land.
 """
 
 from __future__ import annotations
@@ -42,10 +42,11 @@ class IsrChanges:
         read_epoch: Callable[[int], Awaitable[int | None]],
         metrics: Metrics,
     ) -> None:
-        """`registered_epoch`: a broker's registered life as last heard; `read_epoch`: as it is now.
+        """`registered_epoch`: a broker's epoch as last notified; `read_epoch`: as it is now.
 
-        `is_proved`: whether this broker surely leads. While it does not, it refuses what its followers
-        ask and commits nothing, so it can tell neither who lags nor who has caught up.
+        `is_proved`: whether this broker certainly leads. While it does not, it refuses its
+        followers' fetches and commits nothing, so it can tell neither which ones lag nor which have
+        caught up.
         """
         self._metrics = metrics
         self._registry = registry
@@ -55,28 +56,28 @@ class IsrChanges:
         self._registered_epoch = registered_epoch
         self._read_epoch = read_epoch
         self._changes: dict[str, asyncio.Task[None]] = {}
-        """Those under way, by the partition's name."""
+        """Changes under way, by partition name."""
         self._has_ended = False
 
     async def run(self) -> None:
-        """Until cancelled: looks for followers that lag, twice in the time they are allowed."""
+        """Looks for followers that lag, twice in the time they are allowed, until cancelled."""
         while True:
             await asyncio.sleep(self._lag_max_s / 2)
             self.consider_all()
 
     def consider_all(self) -> None:
-        """Time has passed, or brokers have come or gone."""
+        """Considers every partition: time has passed, or brokers have come or gone."""
         for partition in list(self._held.values()):
             self.consider(partition)
 
     def consider_progress(self, partition: Partition) -> None:
-        """A follower has fetched: it may have caught up. Cheap where all replicas are in sync."""
+        """Considers a follower that fetched and may have caught up. Cheap if all are in sync."""
         in_sync = partition.in_sync
         if in_sync is None or len(in_sync.isr) < len(partition.replicas):
             self.consider(partition)
 
     def consider(self, partition: Partition) -> None:
-        """Begins the change that is needed, if there is one and none is under way."""
+        """Starts the change that is needed, if there is one and none is under way."""
         if self._has_ended or partition.name in self._changes or not self._is_proved():
             return
         if self._wanted(partition) is not None:
@@ -84,7 +85,7 @@ class IsrChanges:
             self._changes[partition.name] = essential_task(change, f"ISR of {partition.name}")
 
     def _wanted(self, partition: Partition) -> tuple[int, ...] | None:
-        """The ISR to write; None: nothing to do."""
+        """The ISR to write; None if nothing has to change."""
         in_sync = partition.in_sync
         if in_sync is None:
             return None
@@ -101,7 +102,7 @@ class IsrChanges:
     def _without_removed(
         self, partition: Partition, isr: tuple[int, ...], wanted: tuple[int, ...]
     ) -> tuple[int, ...]:
-        """What a reassignment removes does not come back once all of its target is in sync.
+        """The ISR without replicas that a reassignment removes, once all of its target is in sync.
 
         Otherwise leader and controller could take turns at adding and dropping the old replicas.
         """
@@ -128,7 +129,7 @@ class IsrChanges:
         self.consider(partition)
 
     async def _write(self, partition: Partition) -> bool:
-        """Whether there was something to write, on the state as it is known."""
+        """Writes the ISR; False if, by the state as it is known, there was nothing to write."""
         in_sync, wanted = partition.in_sync, self._wanted(partition)
         topic = self._registry.topics.get(partition.topic)
         before = None if topic is None else topic.states.get(partition.index)
@@ -148,10 +149,10 @@ class IsrChanges:
     async def _announce(
         self, partition: Partition, in_sync: InSyncReplicas, wanted: tuple[int, ...]
     ) -> bool:
-        """Lets newcomers count from now on, when they have just been found to have caught up.
+        """Makes newcomers that have just been found to have caught up count from now on.
 
-        While the coordinator is asked, nothing may be committed that they lack. False: they must not
-        join after all, or somebody else leads.
+        While the coordinator is asked, nothing that they lack may be committed. False: they must
+        not join after all, or another broker leads.
         """
         pending, is_sure = in_sync.pending, False
         in_sync.begin_change(wanted)
@@ -164,11 +165,11 @@ class IsrChanges:
         return is_sure and in_sync is partition.in_sync
 
     async def _are_registered(self, in_sync: InSyncReplicas, wanted: tuple[int, ...]) -> bool:
-        """Whether the lives of the newcomers that have caught up are those that are registered.
+        """Whether the newcomers have caught up under the broker epochs that are registered.
 
-        Asked after the state was read: a life that has ended since is followed by one that either
+        Asked after the state was read: a broker epoch that ended since is followed by one that either
         kept all that it had, or has changed the state (`broker/cluster/withdrawal.py`), so that the
-        write fails. What was heard of the brokers may be older than the state.
+        write fails. The last notification of brokers may be older than the state.
         """
         caught_up = {one: in_sync.broker_epoch(one) for one in wanted if one not in in_sync.isr}
         for broker_id, broker_epoch in caught_up.items():
@@ -177,11 +178,11 @@ class IsrChanges:
         return True
 
     def end(self) -> None:
-        """Begins no change any more."""
+        """Starts no more changes."""
         self._has_ended = True
 
     async def close(self) -> None:
-        """Gives up what is under way: it may land or not."""
+        """Gives up what is under way: it may or may not land."""
         self.end()
         changes = list(self._changes.values())
         for change in changes:

@@ -1,10 +1,10 @@
-"""Addresses of hosts, looked up in threads that keep nothing alive.
+"""Addresses of hosts, looked up in threads that do not keep the process alive.
 
-The event loop's own lookup runs in a pool of threads that the process joins at its end, and the resolver
-may take ten seconds or more where the name server has left: a broker that is told to stop would wait for
-it. These threads are daemons.
+The event loop's own lookup runs in a pool of threads that the process joins at its end, and the
+resolver may take ten seconds or more if the name server is gone: a broker that is told to stop
+would wait for it. These threads are daemons.
 
-At most one lookup per host is under way: a resolver that is asked again answers no sooner.
+At most one lookup per host is under way: asking a resolver again brings no faster answer.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class NameLookups:
 
     def __init__(self) -> None:
         self._under_way: dict[str, asyncio.Future[list[str] | Exception]] = {}
-        """By host."""
+        """Lookups by host."""
 
     async def addresses(self, host: str) -> list[str]:
         """The host's addresses, in the resolver's order. Raises `OSError`, `UnicodeError`."""

@@ -1,9 +1,9 @@
-"""One connection to the native port of another broker: many messages under way, answers in order.
+"""One connection to another broker's native port: many messages in flight, answers in order.
 
 It opens with the first call and begins with a hello, by which the other side proves that it is the
-broker that was meant: an address may have passed to another one. It ends with the first answer
-that is late, out of order or unreadable, since nothing that follows could be trusted; every call in
-flight then fails, and the connection is not used again.
+intended broker: an address may have passed to another one. It ends with the first answer that is
+late, out of order or unreadable, since nothing that follows could be trusted; every call in flight
+then fails, and the connection is not used again.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from protocol.native.messages import VERSION_MAX
 from protocol.native.replication import read_error
 
 UNREADABLE: Final = "error"
-"""The type of the answer to a message that the peer does not know: it may be of an older version."""
+"""The type of the answer to a message that the peer, perhaps an older version, does not know."""
 _CLIENT_ID: Final = "echoless-broker"
 
 
 class PeerError(Exception):
-    """There is no answer; the message says of which broker, and why."""
+    """No answer came; the message says from which broker, and why."""
 
 
 class _InFlight(NamedTuple):
-    """A message without its answer yet."""
+    """A message not yet answered."""
 
     message_type: str
     correlation_id: int
@@ -58,13 +58,13 @@ class PeerConnection(asyncio.BufferedProtocol):
         self._correlation_ids = itertools.count(1)
         self._in_flight: deque[_InFlight] = deque()
         self._limits: dict[asyncio.Timeout, float] = {}
-        """Of the calls in flight, and how long a silence each of them bears."""
+        """The time limits of the calls in flight, with the silence that each allows."""
         self._transport: asyncio.Transport | None = None
         self._opening: asyncio.Task[None] | None = None
         self._end_reason = ""
 
     async def call(self, message: Mapping[str, Any], timeout_s: float) -> dict[str, Any]:
-        """The answer. Raises `PeerError`, then also for all other calls in flight.
+        """Sends a message and returns its answer. Raises `PeerError`, also for all calls in flight.
 
         The peer may be silent for `timeout_s`; a large answer over a slow link may take longer.
         """
@@ -82,7 +82,7 @@ class PeerConnection(asyncio.BufferedProtocol):
             del self._limits[limit]
 
     def close(self, reason: str) -> None:
-        """Ends the connection; calls in flight fail with `reason`, unless it had ended before."""
+        """Ends the connection; calls in flight fail with `reason`, unless it has ended already."""
         if self.is_closed:
             return
         self.is_closed = True
@@ -130,7 +130,7 @@ class PeerConnection(asyncio.BufferedProtocol):
             self.close(f"its hello makes no sense: {error}")
 
     async def _connect(self) -> None:
-        """To the first of the host's addresses that takes a connection. Raises `OSError`."""
+        """Connects to the first of the host's addresses that accepts. Raises `OSError`."""
         loop = asyncio.get_running_loop()
         *others, last = await self._lookups.addresses(self.address.host)
         for host in others:
@@ -140,7 +140,7 @@ class PeerConnection(asyncio.BufferedProtocol):
         await loop.create_connection(lambda: self, last, self.address.port)
 
     def _check_hello(self, answer: dict[str, Any]) -> None:
-        """Raises `DecodeError` where somebody else answered."""
+        """Raises `DecodeError` if another broker answered."""
         error = read_error(answer)
         if error is not None:
             raise DecodeError(error.message)
@@ -161,7 +161,7 @@ class PeerConnection(asyncio.BufferedProtocol):
         return await answered
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # uvloop's transports are not asyncio's classes, only their likes.
+        # uvloop's transports do not subclass asyncio's; they only behave alike.
         self._transport = cast("asyncio.Transport", transport)
         if self.is_closed:
             self._transport.abort()
@@ -195,7 +195,7 @@ class PeerConnection(asyncio.BufferedProtocol):
         ):
             raise DecodeError(f"{answer_type!r} {correlation_id!r} is not the answer to {call[:2]}")
         self._in_flight.popleft()
-        if not call.answered.done():  # whoever asked may have gone
+        if not call.answered.done():  # the caller may be gone
             call.answered.set_result(answer)
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -1,10 +1,10 @@
-"""The other brokers, as those whom one can ask: a message goes, an answer comes, or a `PeerError`.
+"""The other brokers, as peers to ask: a message goes, an answer comes, or a `PeerError`.
 
 `TcpPeers` speaks to their native ports. Each broker gets one connection per type of message,
-because answers come in the order of the messages: behind a long poll everything else would wait.
-Nothing is tried again here; whoever calls knows better when that makes sense.
+because answers come in the order of the messages: after a long poll everything else would wait.
+Nothing is retried here; the caller knows better when that makes sense.
 
-Called by the fetchers, and by whoever creates topics. The simulator has peers of its own.
+Called by the fetchers and by topic creation. The simulator has peers of its own.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from broker.replication.peer_connection import PeerConnection, PeerError
 __all__ = ["ANSWER_SIZE_MAX", "PeerError", "Peers", "TcpPeers"]
 
 ANSWER_SIZE_MAX: Final = 256 * 1024 * 1024
-"""What a follower asks for, or the one batch that is larger than that, and some fields around it."""
+"""Fits what a follower asks for, or one batch larger than that, and some fields around it."""
 
 
 class Peers(Protocol):
@@ -28,21 +28,21 @@ class Peers(Protocol):
     async def call(
         self, broker_id: int, address: Address, message: Mapping[str, Any], *, timeout_s: float
     ) -> dict[str, Any]:
-        """One native message and its answer, both as maps.
+        """Sends one native message and returns its answer, both as maps.
 
         Raises `PeerError` when there is no answer: unreachable, closed, late, senseless. `error` in
         the answer is the caller's to read.
         """
 
     def disconnect(self, broker_id: int) -> None:
-        """Ends what connections there are; calls in flight fail."""
+        """Ends the connections to the broker; calls in flight fail."""
 
     async def close(self) -> None:
         """Ends all connections."""
 
 
 class TcpPeers:
-    """Connections, opened when they are first needed, and again when they have ended."""
+    """Connections, opened when first needed, and reopened after they have ended."""
 
     def __init__(self, answer_size_max: int = ANSWER_SIZE_MAX) -> None:
         self._answer_size_max = answer_size_max
@@ -53,7 +53,7 @@ class TcpPeers:
     async def call(
         self, broker_id: int, address: Address, message: Mapping[str, Any], *, timeout_s: float
     ) -> dict[str, Any]:
-        """Calls may be many at once. A late answer ends the connection, and all calls in it."""
+        """Many calls may run at once. A late answer ends the connection, and all its calls."""
         if self._is_closed:
             raise PeerError(f"broker {broker_id}: this broker is stopping")
         key = (broker_id, message["type"])

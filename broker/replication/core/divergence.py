@@ -1,8 +1,8 @@
-"""Where two logs part, found by leader epochs (never by high watermarks: KIP-101).
+"""Where two logs diverge, found by leader epochs (never by high watermarks: KIP-101).
 
-A follower sends with each fetch how far its log goes and the epoch of its last batch. The leader
-answers, instead of data, where its own log has that epoch end, if that is not what the follower
-has. The follower cuts there and fetches again, until the two agree. Pure.
+With each fetch a follower sends its log end offset and the epoch of its last batch. If the leader's
+own log ends that epoch elsewhere, it answers with that end instead of data. The follower truncates
+there and fetches again, until the two agree. Pure.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ class Divergence(NamedTuple):
 def can_compare(epochs: LeaderEpochs, last_epoch: int) -> bool:
     """Whether the leader still knows where an epoch as old as the follower's last one ended.
 
-    Entries go with the segments. A follower whose last batch is older than all that is left may hold
-    other batches below the first one that is left, and know other producers by them: only
-    a new beginning makes it equal.
+    Entries go with the segments. A follower whose last batch is older than all that is left may
+    hold other batches below the first one that is left, and know other producers by them: only
+    starting afresh makes it equal.
     """
     first = next(iter(epochs.entries), None)
     return (
@@ -40,7 +40,7 @@ def find_divergence(
 ) -> Divergence | None:
     """The leader's view of a follower whose log ends at `offset` with a batch of `last_epoch`.
 
-    None where the follower's log is the beginning of this one, as far as epochs can tell.
+    None if the follower's log is a prefix of this one, as far as epochs can tell.
     """
     if last_epoch == NO_EPOCH:
         return None
@@ -53,7 +53,7 @@ def find_divergence(
 
 
 def cut_offset(epochs: LeaderEpochs, log_end_offset: int, divergence: Divergence) -> int:
-    """Where the follower's log has to end before it asks again: at most where both have the epoch."""
+    """The end of the follower's log before it asks again: at most where both have the epoch."""
     if divergence.epoch == NO_EPOCH:
         return 0
     _, own_end = epochs.end_offset_for(divergence.epoch, log_end_offset)

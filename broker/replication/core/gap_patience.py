@@ -1,14 +1,14 @@
-"""A leader's patience with gaps: what is missing may be on its way back from a refusal.
+"""A leader's patience with gaps: the missing batches may be about to be sent again.
 
-Several batches of a producer may be in flight when the leader changes, or when it cannot take records
-for a moment. The first one is refused by the old leader, or not answered, or refused by this leader
-while it is in doubt or has too few replicas in sync; the next one, sent before the producer knew that,
-finds a leader that takes it. This leader sees a gap, but nothing is lost: the producer is about to send
-both again, in order. A 45 would make librdkafka raise its epoch for all partitions, and send what is
-stored and not acknowledged yet a second time under new numbers.
+Several batches of a producer may be in flight when the leader changes, or when it cannot accept
+records for a moment. The first one is rejected by the old leader, or not answered, or rejected by
+this leader while it is in doubt or has too few replicas in sync; the next one, sent before the
+producer knew that, reaches a leader that accepts it. This leader sees a gap, but nothing is lost:
+the producer is about to send both again, in order. A 45 would make librdkafka bump its epoch for
+all partitions, and send what is stored but not yet acknowledged a second time under new numbers.
 
-So the first gap of a producer is no proof of anything until that producer has had a little time. After it,
-or once a batch of the producer was stored again, a gap is a gap.
+So a producer's first gap proves nothing until that producer has had a little time. After that, or
+once a batch of the producer has been stored again, a gap is a gap.
 
 One object per reason to be patient. Pure: times are seconds of the caller's clock.
 """
@@ -23,30 +23,30 @@ from protocol.record_batch import BatchHeader
 from protocol.sequence import DISTANCE_MAX, decrement
 
 GAP_GRACE_S: Final = 3.0
-"""How long a producer has, from its first gap on, to send what is missing."""
+"""How long a producer has, from its first gap on, to send the missing batches."""
 PRODUCERS_MAX: Final = 10_000
-"""Whose first gap is remembered; of more than that the one seen first has its time anew."""
+"""Producers whose first gap is remembered; beyond that the oldest is forgotten."""
 GAP_CODES: Final = frozenset(
     {ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID}
 )
-"""What a gap is refused with, where it is one."""
+"""Codes with which a gap is rejected."""
 
 
 class GapPatience:
-    """The producers that may have been sending when something was refused, here or by another."""
+    """The producers that may have been sending when something was refused, here or elsewhere."""
 
     def __init__(self, since_offset: int) -> None:
         """What is stored from `since_offset` on was stored afterwards."""
         self._since_offset = since_offset
         self._first_gap_s: dict[int, float] = {}
-        """By producer id, in the order in which they came."""
+        """The time of each producer's first gap by producer id, in the order of arrival."""
 
     def may_be_on_its_way(
         self, entry: ProducerEntry | None, header: BatchHeader, now_s: float
     ) -> bool:
-        """Whether what is missing before this batch may still come, so that nobody can call it a gap.
+        """Whether what is missing before this batch may still come, so that it is not yet a gap.
 
-        `entry` is what the log knows of the producer, by which the batch was refused with one of
+        `entry` is what the log knows of the producer, by which the batch was rejected with one of
         `GAP_CODES`.
         """
         if self._has_stored(entry) or not _leaves_gap(entry, header):
@@ -66,7 +66,7 @@ class GapPatience:
 
 
 def _leaves_gap(entry: ProducerEntry | None, header: BatchHeader) -> bool:
-    """Whether batches before this one would make it follow; an overlap stays wrong whatever comes."""
+    """Whether only missing batches keep this one from following; an overlap stays wrong."""
     if entry is None or header.producer_epoch != entry.producer_epoch:
         return header.base_sequence > 0
     expected = entry.last_sequence + 1

@@ -1,12 +1,12 @@
 """What the leader of a partition knows of its followers: how far each is, and who is in sync.
 
 One object per partition and leader epoch. The in-sync replicas (ISR) are those that the leader
-counts on: an offset is committed when all of them have it. The ISR stands in the partition's state
-node, and only a conditional write changes it, so between the decision and the answer two sets may
-be in force. What is committed is judged by the larger one, their union.
+counts on: an offset is committed when all of them have it. The ISR is kept in the partition's state
+node, and only a conditional write changes it, so between the decision and the answer either of two
+sets may be in force. What is committed is judged by their union.
 
-Invariant: `largest` holds every replica that any reader of the state node may find in sync.
-Pure: times are seconds of whatever clock the caller uses, and only differences count.
+Invariant: `largest` holds every replica that any reader of the state node may find in sync. Pure:
+times are seconds of the caller's clock, and only differences count.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ class FollowerProgress:
     caught_up_s: float
     """When it last had everything that the leader had at that time."""
     broker_epoch: int = -1
-    """Which life of the follower has fetched (`LiveBroker.session_id`)."""
+    """The broker epoch that the follower fetched with (`LiveBroker.session_id`)."""
     log_end_offset: int = UNKNOWN_OFFSET
     fetched_s: float = 0.0
     leader_end_at_fetch: int = 0
 
     def note_fetch(self, offset: int, leader_end_offset: int, now_s: float) -> None:
-        """The follower has everything below `offset`: that is what it asks for next.
+        """The follower has everything below `offset`, which is what it asks for next.
 
-        A fetch that was on its way for long may tell of less than is known already.
+        A fetch that was delayed may report less than is known already.
         """
         if offset >= leader_end_offset:
             self.caught_up_s = now_s
@@ -60,7 +60,7 @@ class InSyncReplicas:
         self.isr = isr
         """As the state node has it, as far as this leader knows."""
         self.pending: tuple[int, ...] | None = None
-        """Who is in an ISR that is being written, or whose writing had an unknown outcome."""
+        """Members of an ISR that is being written, or whose write had an unknown outcome."""
         self.epoch_start_offset = epoch_start_offset
         self._leader_id = leader_id
         self._followers: dict[int, FollowerProgress] = {}
@@ -68,7 +68,7 @@ class InSyncReplicas:
         self._set_largest()
 
     def change_replicas(self, replicas: Collection[int], now_s: float) -> None:
-        """Takes note of a reassignment; what is known of those that stay is kept."""
+        """Applies a reassignment; what is known of the remaining replicas is kept."""
         self._followers = {
             broker_id: self._followers.get(broker_id) or FollowerProgress(now_s)
             for broker_id in replicas
@@ -76,7 +76,7 @@ class InSyncReplicas:
         }
 
     def excuse(self, duration_s: float, now_s: float) -> None:
-        """For so long, up to now, the leader itself kept its followers from catching up."""
+        """Excuses followers: for `duration_s` up to now, the leader kept them from catching up."""
         for follower in self._followers.values():
             follower.caught_up_s = min(follower.caught_up_s + duration_s, now_s)
 
@@ -91,26 +91,26 @@ class InSyncReplicas:
     def note_fetch(
         self, broker_id: int, broker_epoch: int, offset: int, leader_end_offset: int, now_s: float
     ) -> None:
-        """A fetch in this leader epoch, by the registered life of the follower."""
+        """Notes a fetch in this leader epoch, by the follower's registered broker epoch."""
         follower = self._followers[broker_id]
         if follower.broker_epoch != broker_epoch:
-            # Another life: what the earlier one had may be lost.
+            # Another broker epoch: what the earlier one had may be lost.
             follower = FollowerProgress(follower.caught_up_s, broker_epoch)
             self._followers[broker_id] = follower
         follower.note_fetch(offset, leader_end_offset, now_s)
 
     def log_end_offset(self, broker_id: int) -> int:
-        """How far the follower is known to be; -1 before its first fetch in this epoch."""
+        """The follower's known log end offset; -1 before its first fetch in this epoch."""
         follower = self._followers.get(broker_id)
         return UNKNOWN_OFFSET if follower is None else follower.log_end_offset
 
     def broker_epoch(self, broker_id: int) -> int:
-        """Which life of the follower has fetched; -1 before its first fetch in this epoch."""
+        """The broker epoch the follower fetched with; -1 before its first fetch in this epoch."""
         follower = self._followers.get(broker_id)
         return -1 if follower is None else follower.broker_epoch
 
     def committed_offset(self, own_offset: int) -> int:
-        """Every offset below it is on all in-sync replicas; -1 while one of them is unknown."""
+        """The offset below which all in-sync replicas have everything; -1 while one is unknown."""
         committed = own_offset
         for broker_id in self.largest:
             committed = min(committed, self.log_end_offset(broker_id))
@@ -129,7 +129,7 @@ class InSyncReplicas:
     ) -> tuple[int, ...]:
         """The ISR as it should be, in the order of the present one, newcomers at the end.
 
-        `registered_epoch` tells the life of a broker that is registered and not about to leave.
+        `registered_epoch` returns the epoch of a broker that is registered and not about to leave.
         """
 
         def lags(follower: FollowerProgress) -> bool:
@@ -162,21 +162,22 @@ class InSyncReplicas:
         return (*kept, *new)
 
     def begin_change(self, isr: tuple[int, ...]) -> None:
-        """`isr` is about to be written: from now on either may be in force.
+        """Notes that `isr` is about to be written: from now on either set may be in force.
 
-        In the same moment as it was `wanted`: a newcomer that does not count yet falls behind again.
+        Call it in the same step as `wanted`: a newcomer that does not count yet may fall behind
+        again.
         """
         self.pending = tuple(dict.fromkeys((*(self.pending or ()), *isr)))
         self._set_largest()
 
     def take_back_change(self, pending: tuple[int, ...] | None) -> None:
-        """What `begin_change` has announced will not be written: `pending` is what was before."""
+        """Undoes `begin_change`, whose ISR will not be written: `pending` is what was before."""
         if self.pending is not None:  # else it has been settled meanwhile
             self.pending = pending
             self._set_largest()
 
     def settle(self, isr: tuple[int, ...]) -> None:
-        """The state node has this ISR, and no earlier write of this leader can land any more."""
+        """Notes that the state node has this ISR and no earlier write can land any more."""
         self.isr = isr
         self.pending = None
         self._set_largest()
