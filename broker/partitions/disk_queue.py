@@ -1,12 +1,12 @@
-"""Work on the data directory that waits for the disk: one job after the other, beside the event loop.
+"""Work on the data directory that waits for the disk: one job after another, off the event loop.
 
 Jobs run in the order in which they were submitted, so that a partition that is deleted and created
-again under the same name is gone before it comes. A job is a coroutine: what waits for the disk it
-does `in_thread`, and it yields between slices of everything else. A `StorageError` takes the log
-directory offline; the jobs behind it see that for themselves.
+again under the same name is gone before it comes back. A job is a coroutine: whatever waits for the
+disk it does `in_thread`, and it yields between slices of everything else. A `StorageError` takes
+the log directory offline; the jobs after it see that for themselves.
 
-Invariant: nothing syncs on the event loop while requests are served, but for a follower that cuts its
-log or begins it anew, and retention.
+Invariant: nothing syncs on the event loop while requests are served, except a follower that
+truncates its log or starts it afresh, and retention.
 
 Called by `held.py`. Knows nothing of partitions.
 """
@@ -30,14 +30,14 @@ class DiskQueue:
 
     def __init__(self, name: str, on_failure: Callable[[StorageError], None]) -> None:
         self.is_closing = False
-        """A job that need not be finished ends at its next step."""
+        """Set on closing: a job that need not be finished ends at its next step."""
         self._name = name
         self._on_failure = on_failure
         self._jobs: deque[tuple[Job, asyncio.Future[None]]] = deque()
         self._task: asyncio.Task[None] | None = None
 
     def submit(self, job: Job) -> asyncio.Future[None]:
-        """Done when the job has ended, however it did."""
+        """Queues a job; the future is done when the job has ended, successfully or not."""
         done = asyncio.get_running_loop().create_future()
         self._jobs.append((job, done))
         if self._task is None or self._task.done():
@@ -67,5 +67,5 @@ class DiskQueue:
 
 
 async def in_thread(work: Callable[[], T]) -> T:
-    """What `work` returns, or raises, in a thread of the loop's pool."""
+    """Runs `work` in a thread of the loop's pool and returns or raises what it does."""
     return await asyncio.get_running_loop().run_in_executor(None, work)

@@ -1,9 +1,9 @@
 """Forces logs to disk in a thread, while the event loop goes on appending.
 
-With `log_flush=commit` every append asks for a flush and is acknowledged when one that covers it
-is done: appends that arrive during a flush share the next one (group commit). With `log_flush=os`
-a flush every few seconds keeps the recovery point close behind the end of the log, so that a
-restart after `kill -9` has little to check; nobody waits for it.
+With `log_flush=commit` every append asks for a flush and is acknowledged when one that covers it is
+done: appends that arrive during a flush share the next one (group commit). With `log_flush=os` a
+flush every few seconds keeps the recovery point close to the end of the log, so that a restart
+after `kill -9` has little to check; no one waits for it.
 
 A failed flush takes the log directory offline: the kernel may have dropped the pages, so trying
 again and succeeding would prove nothing.
@@ -23,7 +23,7 @@ from storage.file_system import OutOfDescriptorsError, StorageError
 from storage.pending_flush import PendingFlush
 
 _RETRY_S: Final = 0.5
-"""After a flush for which there was no descriptor."""
+"""Pause after a flush for which no descriptor was left."""
 
 logger = logging.getLogger(__name__)
 
@@ -50,18 +50,18 @@ class Flusher:
         self._wake = asyncio.Event()
 
     def mark_dirty(self, partition: Partition) -> None:
-        """The partition has appended since its last flush."""
+        """Marks the partition as having appended since its last flush."""
         self._dirty[partition] = None
         if self._interval_s == 0 and not self._wake.is_set():
             self._wake.set()
 
     def forget(self, partition: Partition) -> None:
-        """The partition is being deleted."""
+        """Drops the partition, which is being deleted."""
         self._dirty.pop(partition, None)
         self._in_flush.pop(partition, None)
 
     async def run(self) -> None:
-        """Until cancelled: waits for dirty partitions (or the interval) and flushes them."""
+        """Waits for dirty partitions (or the interval) and flushes them, until cancelled."""
         while True:
             if self._interval_s:
                 await asyncio.sleep(self._interval_s)

@@ -1,4 +1,4 @@
-"""One partition on this broker: its log, its role, and who waits for its high watermark.
+"""One partition on this broker: its log, its role, and the requests that wait on it.
 
 The log decides and stores; this file adds what the cluster and the clients see: the leader epoch,
 the in-sync replicas, the high watermark, produce requests that wait for it and fetches that wait
@@ -6,8 +6,8 @@ for data. Everything here runs on the event loop, without an `await` between rea
 writing it.
 
 Roles come from the partition's state node alone, through `update`. A leader epoch is led at most
-once: the log's leader epochs remember it over sessions, and a broker that starts ends what an
-earlier life led before it registers (`broker/cluster/withdrawal.py`).
+once: the log's leader epochs remember it across sessions, and a starting broker gives up what an
+earlier broker epoch led before it registers (`broker/cluster/withdrawal.py`).
 
 Invariant: `high_watermark <= log_end_offset`, and it never moves back while this broker leads.
 Invariant: with `log_flush=commit` nothing above `durable_offset` is below the high watermark.
@@ -45,7 +45,7 @@ _NO_RECORDS: Final = b""
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class ProduceRules:
-    """What the topic asks of a batch and of its replicas."""
+    """What the topic requires of a batch and of its replicas."""
 
     bytes_max: int
     min_insync_replicas: int
@@ -67,7 +67,7 @@ class ProduceRules:
 
 
 class ReplicaRead(NamedTuple):
-    """What a follower gets: batches, or where its log parts from the leader's."""
+    """The answer to a follower: batches, or where its log diverges from the leader's."""
 
     high_watermark: int
     log_start_offset: int
@@ -91,7 +91,7 @@ class Partition:
         membership: Membership,
         on_dirty: Callable[[Partition], None],
     ) -> None:
-        """`high_watermark` is what was known of it when the log was last open."""
+        """`high_watermark` is the one known when the log was last open."""
         self.topic = topic
         self.index = index
         self.topic_id = topic_id
@@ -100,7 +100,7 @@ class Partition:
         self.leader_id = NO_LEADER
         self.leader_epoch = -1
         self.isr: tuple[int, ...] = ()
-        """As the state node has it; the leader may count on more, see `InSyncReplicas.largest`."""
+        """The ISR in the state node; the leader may count on more, see `InSyncReplicas.largest`."""
         self.replicas: tuple[int, ...] = ()
         self.high_watermark = min(max(high_watermark, log.log_start_offset), log.log_end_offset)
         self.in_sync: InSyncReplicas | None = None
@@ -114,7 +114,7 @@ class Partition:
         self._on_dirty = on_dirty
         self._waiting_for_commit = OffsetWaiters()
         self._waiting_for_flush = OffsetWaiters()
-        # Dictionaries as ordered sets: whoever waits is woken in the order of arrival.
+        # Dictionaries as ordered sets: waiters are woken in the order of arrival.
         self._waiting_for_data: dict[asyncio.Future[None], None] = {}
         self._waiting_for_append: dict[asyncio.Future[None], None] = {}
 
@@ -133,14 +133,14 @@ class Partition:
 
     @property
     def durable_offset(self) -> int:
-        """Offsets below it are as safe on this replica as `log_flush` asks for."""
+        """The offset below which this replica is as safe as `log_flush` asks for."""
         log = self.log
         return log.recovery_point if self._flushes_before_commit else log.log_end_offset
 
     def check_leader(self, leader_epoch: int = -1) -> None:
-        """Raises `KafkaError` unless this broker surely leads, in the epoch that the client knows.
+        """Raises `KafkaError` unless this broker certainly leads, in the epoch the client knows.
 
-        Epoch -1 stands for any.
+        Epoch -1 matches any.
         """
         if not self.is_leader:
             raise KafkaError(
@@ -158,7 +158,7 @@ class Partition:
             raise KafkaError(code, f"{self.name} is in leader epoch {self.leader_epoch}")
 
     def check_in_sync(self) -> None:
-        """Raises `KafkaError` where fewer replicas are in sync than the topic asks for."""
+        """Raises `KafkaError` if fewer replicas are in sync than the topic requires."""
         if len(self.isr) < self.rules.min_insync_replicas:
             self._be_patient()
             raise KafkaError(
@@ -171,7 +171,7 @@ class Partition:
 
     @changes_state
     def update(self, state: PartitionState, replicas: tuple[int, ...]) -> None:
-        """What the cluster now says of this partition. Older states change nothing."""
+        """Applies what the cluster now says of this partition. Older states change nothing."""
         if state.leader_epoch < self.leader_epoch or state.node_version <= self._state_version:
             self._change_replicas(replicas)
             return
@@ -218,9 +218,9 @@ class Partition:
 
     @changes_state
     def resign(self) -> None:
-        """Has no role until `update` gives it one: what was read of the cluster counts no more.
+        """Gives up its role until `update` assigns one: what was read of the cluster is void.
 
-        Whoever waits for the high watermark is told NOT_LEADER_OR_FOLLOWER.
+        Requests that wait for the high watermark get NOT_LEADER_OR_FOLLOWER.
         """
         self._lose_role()
         self.leader_epoch = self._state_version = -1
@@ -231,7 +231,7 @@ class Partition:
         self.fail(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.name} has lost its leader"))
 
     def fail(self, error: KafkaError) -> None:
-        """What was appended cannot be promised: whoever waits for it is told `error`."""
+        """Fails the waiting requests with `error`: what was appended cannot be promised."""
         self._waiting_for_commit.fail(error)
         self._waiting_for_flush.fail(error)
         self.wake_fetches()
@@ -262,7 +262,7 @@ class Partition:
     def _without_early_gap(
         self, reject: Reject, header: BatchHeader, patience: GapPatience
     ) -> Reject:
-        """Nothing is called a gap before this leader can be sure that it is one."""
+        """Retracts a gap error until this leader can be sure that it is a gap."""
         if reject.code in GAP_CODES:
             entry = self.log.producers.get(header.producer_id)
             if patience.may_be_on_its_way(entry, header, _now_s()):
@@ -271,12 +271,12 @@ class Partition:
         return reject
 
     def _be_patient(self) -> None:
-        """Batches that are behind a refused one in the same connection leave no gap, once that returns."""
+        """Is patient from now on: batches sent after a refused one leave no gap once it returns."""
         if len(self.replicas) > 1:
             self._gap_patience = GapPatience(self.log.log_end_offset)
 
     def advance_high_watermark(self) -> None:
-        """Moves the high watermark to what every in-sync replica has, and wakes who waited."""
+        """Moves the high watermark to what every in-sync replica has, and wakes the waiters."""
         durable = self.durable_offset
         if self.in_sync is None:
             self._waiting_for_flush.reached(durable)  # a follower, before it asks for more
@@ -299,7 +299,7 @@ class Partition:
         return waiters.wait_for(offset)
 
     def abandon(self, acknowledged: asyncio.Future[None], *, by_all: bool) -> None:
-        """The client no longer waits for what `acknowledged` gave it."""
+        """Notes that the client no longer waits for the future returned by `acknowledged`."""
         (self._waiting_for_commit if by_all else self._waiting_for_flush).abandon(acknowledged)
 
     @changes_state
@@ -323,12 +323,13 @@ class Partition:
         last_epoch: int,
         bytes_max: int,
     ) -> ReplicaRead:
-        """Batches for a follower whose log ends at `offset` with a batch of `last_epoch` (-1: none).
+        """Batches for a follower whose log ends at `offset` with one of `last_epoch` (-1: none).
 
-        With `bytes_max` 0 nothing is read. That it asks for `offset` proves that it has everything
-        below, which counts where the registered life of the follower asks. Raises `KafkaError`
-        NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, REPLICA_NOT_AVAILABLE,
-        OFFSET_OUT_OF_RANGE (the follower has to start anew); `StorageError`.
+        With `bytes_max` 0 nothing is read. Fetching from `offset` proves that the follower has
+        everything below it. Only fetches from the currently registered broker epoch count. Raises
+        `KafkaError` NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH,
+        REPLICA_NOT_AVAILABLE, OFFSET_OUT_OF_RANGE (the follower has to start afresh);
+        `StorageError`.
         """
         self.check_leader(leader_epoch)
         assert self.in_sync is not None
@@ -343,8 +344,8 @@ class Partition:
             )
         log = self.log
         if broker_id not in self.in_sync.largest and not can_compare(log.leader_epochs, last_epoch):
-            # Who is in sync has all that is committed, so it agrees up to the log start; and it must
-            # not begin anew, because it may have to lead at any time.
+            # An in-sync replica has all that is committed, so it agrees up to the log start; and it
+            # must not start afresh, because it may have to lead at any time.
             raise KafkaError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
                 f"{self.name}: nothing is left of leader epoch {last_epoch} to compare with",
@@ -367,15 +368,15 @@ class Partition:
         self._membership.isr_may_change(self)
 
     def mark_dirty(self) -> None:
-        """The log has been appended to by replication."""
+        """Marks the log as appended to by replication."""
         self._on_dirty(self)
 
     def learn_high_watermark(self, offset: int) -> None:
-        """What the leader has told a follower; not beyond what this replica has."""
+        """Applies the leader's high watermark on a follower; not beyond what this replica has."""
         self.high_watermark = max(self.high_watermark, min(offset, self.log.log_end_offset))
 
     def forget_above(self, offset: int) -> None:
-        """The follower's log was cut: what was above is not committed, whatever was thought."""
+        """Follows a truncation of the follower's log: nothing above `offset` is committed."""
         if self.high_watermark > offset:
             logger.error(
                 "%s: cut at %d, below its high watermark %d: acknowledged records may be lost",
@@ -415,7 +416,7 @@ class Partition:
         self._waiting_for_data.pop(future, None)
 
     def wake_fetches(self) -> None:
-        """Lets whoever waits for data look again."""
+        """Lets fetches that wait for data look again."""
         if self._waiting_for_data:
             _wake(self._waiting_for_data)
 

@@ -1,9 +1,10 @@
-"""The scrubber: reads closed segments again in the background, and says which are damaged.
+"""The scrubber: rereads closed segments in the background, and reports which are damaged.
 
-Every segment once after the start, and again a week later; at most so many bytes per second, a piece of
-some KB at a time in a thread, so that neither the loop nor the disk is held up. What it finds stays in the
-log: consumers and followers get what can be read, and see the wrong CRC themselves. It is named by a line
-at ERROR, on `/health` and in a metric, until the segment is gone.
+Every segment is read once after the start, and again a week later; at most so many bytes per
+second, a piece of some KB at a time in a thread, so that neither the loop nor the disk is held up.
+Damaged data stays in the log: consumers and followers get what can be read, and see the wrong CRC
+themselves. It is reported by a line at ERROR, on `/health` and in a metric, until the segment is
+gone.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ logger = logging.getLogger(__name__)
 PIECE_BYTES: Final = 64 * 1024
 """One step in the thread: a few hundred small batches, about a millisecond."""
 _LOOK_AGAIN_S: Final = 60.0
-"""Between two looks at which segments are due; the first one comes that long after the start."""
+"""Time between looks for segments that are due; the first look comes that long after the start."""
 _AGAIN_AFTER_S: Final = 7 * 24 * 3600.0
 
 Partition = tuple[str, int]
@@ -35,7 +36,7 @@ class ScrubbedLog(Protocol):
 
 
 class Scrubber:
-    """One broker's. `run` never returns; cancel it."""
+    """The scrubber of one broker. `run` never returns; cancel it."""
 
     def __init__(
         self,
@@ -107,7 +108,7 @@ class Scrubber:
         )
 
     async def _find_damage(self, segment: ClosedSegment) -> CorruptLogError | None:
-        """Reads it to the end or to the first damage. Raises `StorageError` if it cannot be opened."""
+        """Reads it to its end or first damage. Raises `StorageError` if it cannot be opened."""
         scrub = await asyncio.to_thread(SegmentScrub, self._fs, segment, PIECE_BYTES)
         try:
             while count := await asyncio.to_thread(scrub.step):

@@ -19,7 +19,7 @@ class OffsetWaiters:
         self._ticket = itertools.count()
 
     def wait_for(self, offset: int) -> asyncio.Future[None]:
-        """Done once `reached` was called with at least `offset`."""
+        """A future that is done once `reached` is called with at least `offset`."""
         future = asyncio.get_running_loop().create_future()
         heapq.heappush(self._heap, (offset, next(self._ticket), future))
         return future
@@ -28,7 +28,7 @@ class OffsetWaiters:
         return len(self._heap)
 
     def abandon(self, future: asyncio.Future[None]) -> None:
-        """No one waits for `future` any more; what is abandoned never makes up more than half."""
+        """Drops `future`: no one waits for it. Abandoned futures never exceed half of all."""
         if future.cancel():
             self._abandoned += 1
             if 2 * self._abandoned > len(self._heap):
@@ -45,7 +45,7 @@ class OffsetWaiters:
                 future.set_result(None)
 
     def fail(self, error: Exception) -> None:
-        """Nothing will be reached any more: every future raises `error`."""
+        """Fails every future with `error`: nothing more will be reached."""
         heap, self._heap = self._heap, []
         self._abandoned = 0
         for _, _, future in heap:

@@ -49,9 +49,9 @@ from broker.tree.nodes import Change, Nodes
 from broker.tree.watches import Watches
 
 FORMAT_VERSION: Final = 1
-"""In the file's `user_version`."""
+"""The file's `user_version`."""
 _APPLICATION_ID: Final = 0x4563686F
-"""In the file's header, for `file(1)` and for us: "Echo"."""
+"""The application id in the file's header, for `file(1)` and for us: "Echo"."""
 _SESSION_ID: Final = 1
 
 _REMEDY: Final = (
@@ -168,7 +168,7 @@ class EmbeddedNodeTree:
             self._writer.shutdown()
 
     async def _change(self, plan: Callable[[], list[Change]]) -> list[Change]:
-        """A change that was begun is finished even when the caller is cancelled meanwhile."""
+        """Makes a change. Once begun, it is finished even if the caller is cancelled meanwhile."""
         change = asyncio.ensure_future(self._change_in_turn(plan))
         change.add_done_callback(_look_at)
         return await asyncio.shield(change)
@@ -221,7 +221,7 @@ def _look_at(change: asyncio.Future[list[Change]]) -> None:
 
 
 def _open_database(path: str) -> sqlite3.Connection:
-    # No waiting for a lock (whoever holds it keeps it), transactions only where we say so, and the
+    # No waiting for a lock (its holder keeps it), transactions only where we say so, and the
     # connection is handed to the writer thread, the only one to use it from then on.
     database = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
     try:
@@ -238,7 +238,7 @@ def _open_database(path: str) -> sqlite3.Connection:
 
 
 def _check_format(database: sqlite3.Connection) -> None:
-    """Writes the format of a new file; raises `sqlite3.Error` at one that is not ours."""
+    """Writes the format of a new file; raises `sqlite3.Error` if the file is not ours."""
     application_id = database.execute("PRAGMA application_id").fetchone()[0]
     version = database.execute("PRAGMA user_version").fetchone()[0]
     is_new = database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0
@@ -254,7 +254,7 @@ def _check_format(database: sqlite3.Connection) -> None:
 
 
 def _read_nodes(database: sqlite3.Connection) -> list[tuple[str, Node]]:
-    """Raises `sqlite3.Error` where the file, or what it holds, is damaged."""
+    """Reads all nodes. Raises `sqlite3.Error` if the file, or what it holds, is damaged."""
     (verdict,) = database.execute("PRAGMA quick_check(1)").fetchone()
     if verdict != "ok":
         raise sqlite3.DatabaseError(verdict)

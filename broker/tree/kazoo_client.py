@@ -1,16 +1,16 @@
 """kazoo on one event loop: the only module that knows it.
 
-kazoo reads the connection in a thread of its own. Everything it has to say (answers, watches, states
-of the session) crosses to the event loop in the order of the wire: `_DirectHandler` calls back in that
-thread, and what is called back does nothing but `call_soon_threadsafe`. From there on this is
+kazoo reads the connection in a thread of its own. Everything it reports (answers, watches, session
+states) crosses to the event loop in the order of the wire: `_DirectHandler` calls back in that
+thread, and the callbacks do nothing but `call_soon_threadsafe`. From there on everything is
 single-threaded.
 
-Requests return futures. A future raises a `NodeError` where the server refuses and has changed
-nothing, and `ConnectionLostError` for everything else; none outlives its connection. Nothing is ever
-sent twice.
+Requests return futures. A future raises a `NodeError` if the server refuses and has changed
+nothing, and `ConnectionLostError` for everything else; none outlives its connection. Nothing is
+ever sent twice.
 
-kazoo connects again by itself, for ever, and begins a new session where the old one has expired. If
-its thread ends (over an answer that makes no sense), it is started again.
+kazoo reconnects by itself, for ever, and begins a new session if the old one has expired. If its
+thread ends (because of an answer that makes no sense), it is started again.
 """
 
 from __future__ import annotations
@@ -78,13 +78,13 @@ _REFUSALS: Final[dict[type[Exception], tuple[type[NodeError], str]]] = {
     kazoo_errors.BadArgumentsError: (NodeError, "ZooKeeper does not take the path"),
     kazoo_errors.QuotaExceededError: (NodeError, "the quota is used up"),
 }
-"""Errors of the server that say: nothing was changed. With all others, nobody knows."""
+"""Server errors that mean nothing was changed. After any other the outcome is unknown."""
 _ENDINGS: Final = (
     kazoo_errors.ConnectionLoss,
     kazoo_errors.SessionExpiredError,
     kazoo_errors.AuthFailedError,
 )
-"""Errors that say: the connection, or the session, is gone already."""
+"""Errors that mean the connection, or the session, is gone already."""
 
 
 class Session(NamedTuple):
@@ -95,7 +95,7 @@ class Session(NamedTuple):
 
 
 class Listener(NamedTuple):
-    """Whom to tell, on the event loop."""
+    """The callbacks to notify, on the event loop."""
 
     connected: Callable[[Session], None]
     disconnected: Callable[[bool, str], None]
@@ -124,7 +124,7 @@ class ZooKeeperClient:
         return self._problems.last
 
     def start(self) -> None:
-        """Begins to connect; the listener hears of it."""
+        """Begins to connect; the listener is notified of the outcome."""
         self._kazoo.start_async()
 
     async def end(self) -> None:
@@ -153,7 +153,7 @@ class ZooKeeperClient:
         self._cross(ended.set)
 
     def _in_thread(self, function: Callable[[], object]) -> None:
-        """A daemon, for kazoo waits for its own thread, however long a name is being looked up there."""
+        """Runs it in a daemon: kazoo waits for its own thread, however long a name lookup takes."""
         threading.Thread(target=function, name="end of a ZooKeeper session", daemon=True).start()
 
     def drop_connection(self) -> None:
@@ -167,15 +167,15 @@ class ZooKeeperClient:
     # Requests. The statistics of nodes are kazoo's `ZnodeStat`.
 
     def get(self, path: str) -> asyncio.Future[tuple[bytes | None, Any]]:
-        """The data and the statistics."""
+        """Reads the data and the statistics."""
         return self._ask(path, self._kazoo.get_async)
 
     def exists(self, path: str, fired: Fired) -> asyncio.Future[Any]:
-        """The statistics, or None; watches the node."""
+        """Reads the statistics, or None; watches the node."""
         return self._ask(path, self._kazoo.exists_async, watch=self._watcher(fired))
 
     def children(self, path: str, fired: Fired | None = None) -> asyncio.Future[list[str]]:
-        """The names; watches them where there is a node."""
+        """Reads the names; watches them if the node exists."""
         watch = self._watcher(fired) if fired is not None else None
         return self._ask(path, self._kazoo.get_children_async, watch=watch)
 
@@ -183,14 +183,14 @@ class ZooKeeperClient:
         return self._ask(path, self._kazoo.create_async, data, ephemeral=ephemeral)
 
     def write(self, path: str, data: bytes, version: int) -> asyncio.Future[Any]:
-        """The new statistics."""
+        """Writes the data and returns the new statistics."""
         return self._ask(path, self._kazoo.set_async, data, version)
 
     def delete(self, path: str, version: int) -> asyncio.Future[bool]:
         return self._ask(path, self._kazoo.delete_async, version)
 
     def multi(self, operations: Sequence[Operation]) -> asyncio.Future[list[Any]]:
-        """A result per operation; `error_in` says what they mean."""
+        """Returns a result per operation; `error_in` says what they mean."""
         transaction = self._kazoo.transaction()
         for operation in operations:
             _add(transaction, operation, self._full_path(operation.path))
@@ -201,7 +201,7 @@ class ZooKeeperClient:
         return self._ask(ROOT, self._kazoo.sync_async)
 
     async def create_chroot(self) -> None:
-        """The root of this client, and what is missing above it."""
+        """Creates the root of this client, and what is missing above it."""
         path = ""
         for name in self._chroot.split("/")[1:]:
             path += "/" + name
@@ -227,7 +227,7 @@ class ZooKeeperClient:
     # What kazoo's thread calls
 
     def _cross(self, function: Callable[..., None], *args: Any) -> None:
-        """From kazoo's thread to the event loop; where that is closed, nobody is left to tell."""
+        """Crosses from kazoo's thread to the event loop; if that is closed, no one is left."""
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(function, *args)
 
@@ -271,7 +271,7 @@ class ZooKeeperClient:
 
 
 def error_in(operations: Sequence[Operation], results: Sequence[Any]) -> CoordinationError | None:
-    """Why a multi-operation failed; None: it did not."""
+    """Why a multi-operation failed; None if it did not."""
     for index, (operation, result) in enumerate(zip(operations, results, strict=True)):
         # Those before the failed one were rolled back, those after it were not tried.
         if isinstance(result, Exception) and not isinstance(result, kazoo_errors.RolledBackError):
@@ -313,7 +313,8 @@ class _Kazoo(KazooClient):
         thread_ended: Callable[[], None],
     ) -> None:
         self.thread_ended = thread_ended
-        # Below WARNING it would show credentials; of this logger nobody can ask for more.
+        # Below WARNING it would show credentials; no one can lower the level of this private
+        # logger.
         logger = logging.Logger("kazoo", logging.WARNING)  # noqa: LOG001
         logger.addHandler(problems)
         digest, keystore = config.zookeeper_digest, config.zookeeper_ssl_keystore_location
@@ -343,7 +344,7 @@ class _Kazoo(KazooClient):
 
     @property
     def session_timeout_ms(self) -> int:
-        """What the server granted; 0 before the first connection."""
+        """The timeout the server granted; 0 before the first connection."""
         return self._connection.session_timeout_ms
 
     def end(self) -> None:
@@ -352,7 +353,7 @@ class _Kazoo(KazooClient):
             self.close()
 
     def expire(self) -> bool:
-        """Ends the session, and waits for the thread; whether that went well."""
+        """Ends the session, and waits for the thread; returns whether that went well."""
         try:
             self.stop()
         except Exception:  # noqa: BLE001 - kazoo raises plain ones; the session times out then
@@ -392,10 +393,10 @@ class _DirectHandler(SequentialThreadingHandler):
         self._connect_timeout_s = config.zookeeper_session_timeout_ms / 1000 / server_count
 
     def start(self) -> None:
-        """There are no threads to start."""
+        """Does nothing: it has no threads to start."""
 
     def stop(self) -> None:
-        """Nor to stop."""
+        """Does nothing: it has no threads to stop."""
 
     def dispatch_callback(self, callback: Callback) -> None:
         callback.func(*callback.args)
@@ -408,7 +409,7 @@ class _DirectHandler(SequentialThreadingHandler):
 
 
 class _ProblemLog(logging.Handler):
-    """What kazoo complains of: the last complaint is the reason that we give, errors are logged."""
+    """What kazoo complains of: the last complaint is the reason that we give; errors are logged."""
 
     last = "nobody answers"
 

@@ -1,15 +1,15 @@
 """Changes whose answer was lost: did they land?
 
-`ConnectionLostError` on a change means that nobody knows. What `commit` changes is conditional, so
-that reading tells: the first node that the operations fill with data, and every node that they write
-over, has exactly ours (and our version), or it has not.
+`ConnectionLostError` on a change means that the outcome is unknown. What `commit` changes is
+conditional, so that reading tells: the first node that the operations fill with data, and every
+node that they write over, has exactly our data (and our version), or it does not.
 
 One node would not do: a leader that drops a dead follower from an ISR writes the same bytes as that
-follower, which withdraws from many ISRs at once. What all stands as it was meant may as well be
-somebody else's.
+follower, which withdraws from many ISRs at once. What they all have in common may as well be
+another broker's write.
 
-Knows nothing of what the operations mean; the first data must be what nobody else would write there
-(a random topic id), unless all of it is written over something.
+Knows nothing of what the operations mean; the first data must be something no one else would write
+there (a random topic id), unless all of it is written over something.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ ATTEMPTS_MAX: Final = 3
 
 
 async def commit(tree: NodeTree, operations: Sequence[Operation]) -> None:
-    """All operations or none, as `NodeTree.multi`; resolves a lost answer by reading.
+    """Makes all operations or none, as `NodeTree.multi`; resolves a lost answer by reading.
 
-    A request may also land late, after the read that did not find it (it lay in a server that stood
-    still): then the next attempt is refused, and what it ran into is ours.
+    A request may also land late, after the read that did not find it (it was held in a server that
+    stalled): then the next attempt is refused, and what it ran into is ours.
 
     Raises `MultiFailedError`; `ConnectionLostError` when the outcome stays unknown.
     """
@@ -58,9 +58,9 @@ async def commit(tree: NodeTree, operations: Sequence[Operation]) -> None:
 
 
 async def _have_landed(tree: NodeTree, operations: Sequence[Operation]) -> bool:
-    """Judges by nodes that are changed exactly once.
+    """Whether they landed, judged by nodes that are changed exactly once.
 
-    A check leaves no trace, and an empty node tells nothing of who made it.
+    A check leaves no trace, and an empty node does not show who made it.
     """
     changes = [operation for operation in operations if not isinstance(operation, Check)]
     counts = Counter(operation.path for operation in changes)

@@ -92,7 +92,7 @@ class NodeExistsError(NodeError):
 
 
 class BadVersionError(NodeError):
-    """Somebody else has written since the version was read: a lost race."""
+    """The node has been written since its version was read: a lost race."""
 
 
 class NotEmptyError(NodeError):
@@ -113,14 +113,14 @@ class MultiFailedError(CoordinationError):
 
 
 class ConnectionLostError(CoordinationError):
-    """No answer. A read has failed; a change may or may not have been made."""
+    """No answer came. A read has failed; a change may or may not have been made."""
 
 
 class SessionState(enum.Enum):
-    """What the client knows of its session.
+    """The client's knowledge of its session.
 
-    SUSPENDED: the connection is gone, the session and its ephemeral nodes may live on. LOST: they are
-    gone; what was read before counts for nothing. CONNECTED after LOST is a new session.
+    SUSPENDED: the connection is gone, the session and its ephemeral nodes may live on. LOST: they
+    are gone; what was read before counts for nothing. CONNECTED after LOST is a new session.
     """
 
     CONNECTED = "connected"
@@ -145,7 +145,7 @@ class NodeTree(Protocol):
 
     @property
     def session_id(self) -> int:
-        """What `Node.owner` says of nodes that this client created as ephemeral; never 0."""
+        """The `Node.owner` of ephemeral nodes that this client created; never 0."""
 
     @property
     def session_state(self) -> SessionState: ...
@@ -158,7 +158,7 @@ class NodeTree(Protocol):
         """Raises `NoNodeError`."""
 
     async def read_many(self, paths: Sequence[str]) -> list[Node | None]:
-        """One node (None: there is none) per path, in one go; not a snapshot of one moment."""
+        """Reads one node per path (None: no such node), in one go; not a snapshot of one moment."""
 
     async def children(self, path: str) -> list[str]:
         """The names (not paths) of the children, sorted. Raises `NoNodeError`."""
@@ -167,13 +167,13 @@ class NodeTree(Protocol):
         """Raises `NodeExistsError`, `NoNodeError` (no parent), `EphemeralParentError`."""
 
     async def write(self, path: str, data: bytes, version: int) -> int:
-        """The new version. Raises `NoNodeError`, `BadVersionError`."""
+        """Writes and returns the new version. Raises `NoNodeError`, `BadVersionError`."""
 
     async def delete(self, path: str, version: int = ANY_VERSION) -> None:
         """Raises `NoNodeError`, `BadVersionError`, `NotEmptyError`."""
 
     async def multi(self, operations: Sequence[Operation]) -> None:
-        """All of them in order, or none. Raises `MultiFailedError`."""
+        """Makes all changes in order, or none. Raises `MultiFailedError`."""
 
     async def watch(self, path: str, callback: WatchCallback) -> Cancel:
         """Watches the node's existence and data; it need not exist yet."""
@@ -213,7 +213,7 @@ async def ensure_paths(tree: NodeTree, paths: Iterable[str]) -> None:
         try:
             await tree.multi([Create(path) for path in missing])
         except MultiFailedError as error:
-            # Somebody else has created one of them meanwhile; each round leaves fewer to create.
+            # Another client has created one of them meanwhile; each round leaves fewer to create.
             if not isinstance(error.cause, NodeExistsError):
                 raise
 

@@ -39,7 +39,7 @@ from broker.tree.node_tree import (
 
 
 class Change(NamedTuple):
-    """What becomes of one node; a `node` of None: it is gone."""
+    """A node's new value; a `node` of None: it is gone."""
 
     path: str
     node: Node | None
@@ -54,7 +54,7 @@ class Nodes:
         self.publish([Change(path, node) for path, node in nodes])
 
     def get(self, path: str) -> Node | None:
-        """The node, None where there is none."""
+        """The node, or None if it does not exist."""
         check_path(path)
         return self._nodes.get(path)
 
@@ -71,7 +71,7 @@ class Nodes:
         return sorted(self._children.get(path, ()))
 
     def child_count(self, path: str) -> int:
-        """How many children the node has; 0 where there is no node."""
+        """How many children the node has; 0 if the node does not exist."""
         return len(self._children.get(path, ()))
 
     def owned_by(self, session_id: int) -> list[str]:

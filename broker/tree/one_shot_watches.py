@@ -1,12 +1,12 @@
-"""Watches that stay, made of ZooKeeper's, which fire once.
+"""Persistent watches, made of ZooKeeper's, which fire once.
 
-A watch that has fired is armed again before anybody is told: so what is read after a call is at least
-as new as the watch, and the next change fires it again. Arming is a round trip to the server; several
-changes that come meanwhile share one call.
+A watch that has fired is armed again before its listeners are notified: so what is read after a
+call is at least as new as the watch, and the next change fires it again. Arming is a round trip to
+the server; several changes that come meanwhile share one call.
 
 A connection that breaks takes its watches along: `restore` follows each new one.
 
-Knows nothing of the server: who creates it passes `arm`.
+Knows nothing of the server: its creator passes `arm`.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class OneShotWatches:
         return cancel
 
     async def restore(self) -> None:
-        """Arms every watch on a new connection and tells it: nobody knows what was missed.
+        """Arms every watch on a new connection and notifies it, since changes may have been missed.
 
         Some at a time, so that other requests get their turn.
         """

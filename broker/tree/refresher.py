@@ -33,11 +33,11 @@ class Refresher:
         self._task = essential_task(self._run(), self._name)
 
     def ask(self) -> None:
-        """One more round, soon."""
+        """Requests one more round, soon."""
         self._asked.set()
 
     async def close(self) -> None:
-        """Ends the task, in the middle of a round too."""
+        """Ends the task, even in the middle of a round."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)

@@ -1,14 +1,14 @@
-"""Until when this broker's session surely lives, by the broker's own clock.
+"""Until when this broker's session certainly lives, by the broker's own clock.
 
-The coordinator ends a session that it has not heard of for the whole timeout. But of several servers one
-decides, and another one answers: that one passes on which clients it has heard of twice a tick, which is
-at most a quarter of the timeout (ZooKeeper, whose timeouts are two ticks or more). So when a request is
-answered that was sent at T, the deciding server knows at least of what was *answered* before T minus a
-quarter. The proof counts from when that earlier request was sent, and leaves a margin for clocks that run
-at different rates.
+The coordinator ends a session that it has not heard of for the whole timeout. But of several
+servers one decides and another one answers: that one passes on which clients it has heard of twice
+a tick, which is at most a quarter of the timeout (ZooKeeper, whose timeouts are two ticks or more).
+So when a request sent at T is answered, the deciding server knows at least of what was *answered*
+before T minus a quarter. The proof counts from when that earlier request was sent, and leaves a
+margin for clocks that run at different rates.
 
 The request is a change that changes nothing (a check), because the deciding server must have taken
-part: a read is answered by a server that has lost all the others, too.
+part: a read is answered even by a server that has lost all the others.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from broker.tree.node_tree import (
 
 PROBES_PER_TIMEOUT: Final = 8
 REPORT_LAG: Final = 1 / 4
-"""All shares are of the session's timeout. How late the deciding server hears of a request."""
+"""How late the deciding server hears of a request. All shares are of the session's timeout."""
 HEARTBEAT_INTERVAL: Final = 1 / 3
 """The client library lets the server hear of the session at least so often while it is connected."""
 CLOCK_MARGIN: Final = 1 / 12
@@ -104,7 +104,7 @@ class SessionGuard:
         try:
             await self._tree.multi([Check(self._path, ANY_VERSION)])
         except MultiFailedError:
-            pass  # there is no such node: an answer all the same
+            pass  # no such node: an answer all the same
         except CoordinationError:
             return
         is_lost = self._tree.session_state is SessionState.LOST
@@ -121,7 +121,7 @@ class SessionGuard:
             pass
 
     def _prove(self, sent: float) -> None:
-        """A request sent then was answered."""
+        """Extends the proof by an answered request, sent at that time."""
         timeout_s = self._tree.session_timeout_s
         surely_reported = sent - REPORT_LAG * timeout_s
         while len(self._answered) > 1 and self._answered[1].answered <= surely_reported:
@@ -151,7 +151,7 @@ class SessionGuard:
                 callback()
 
     def _forget_proof(self) -> bool:
-        """Whether there was one."""
+        """Drops the proof; returns whether one existed."""
         if self._timer is None:
             return False
         self._timer.cancel()

@@ -1,7 +1,7 @@
-"""Who wants to hear of which node, and of the session.
+"""The callbacks that watch nodes and the session.
 
-Callbacks are put on the event loop's queue, never called in the middle of somebody else's step, and
-not called any more once cancelled. Knows nothing of where the nodes are kept.
+Callbacks are put on the event loop's queue, never called in the middle of another step, and not
+called any more once cancelled. Knows nothing of where the nodes are kept.
 """
 
 from __future__ import annotations
@@ -42,20 +42,20 @@ class Watches:
         return self._of_session.add(callback)
 
     def node_changed(self, path: str, *, came_or_went: bool) -> None:
-        """Tells whom a change of this node concerns."""
+        """Notifies the watches that a change of this node concerns."""
         _tell(self._of_nodes, path)
         if came_or_went:
             _tell(self._of_children, path)
             _tell(self._of_children, parent_of(path))
 
     def anything_may_have_changed(self) -> None:
-        """Tells every watch: after a reconnection nobody knows what was missed."""
+        """Notifies every watch: after a reconnection, changes may have been missed."""
         for watched in (self._of_nodes, self._of_children):
             for path in list(watched):
                 _tell(watched, path)
 
     def session_changed(self, state: SessionState) -> None:
-        """Tells who registered for session events."""
+        """Notifies the callbacks registered for session events."""
         self._of_session.tell(state)
 
 

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 REQUESTS_INFLIGHT_MAX: Final = 100
 """More only wait in kazoo, whose queue blocks the event loop from about 280 on."""
 ANSWER_SHARE: Final = 2 / 3
-"""Of the session timeout: how long an answer may take."""
+"""Share of the session timeout that an answer may take."""
 
 T = TypeVar("T")
 Ask = Callable[[], "asyncio.Future[T]"]
@@ -75,7 +75,7 @@ class ZooKeeperNodeTree:
 
     @classmethod
     async def open(cls, config: Config) -> ZooKeeperNodeTree:
-        """Waits for the first connection, and creates the chroot where it is missing.
+        """Waits for the first connection, and creates the chroot if it is missing.
 
         Raises `CoordinationError` after `zookeeper_connection_timeout_ms`.
         """
@@ -98,7 +98,7 @@ class ZooKeeperNodeTree:
 
     @property
     def session_timeout_s(self) -> float:
-        """What the server has granted."""
+        """The timeout the server has granted."""
         return self._session.timeout_s
 
     async def read(self, path: str) -> Node:
@@ -186,7 +186,7 @@ class ZooKeeperNodeTree:
         await self._request(lambda: self._client.exists(path, fired))
 
     async def _arm_children(self, path: str, fired: Fired) -> None:
-        """A node that does not exist has no children to watch: first it has to come."""
+        """Arms the watch of a node's children; if the node does not exist, waits for it first."""
         is_armed = False
         while not is_armed:
             try:
