@@ -1,1 +1,1 @@
-"""The native port: msgpack messages, answered by what answers the Kafka port."""
+"""The native port: msgpack messages, answered by the code that answers the Kafka port."""

@@ -1,7 +1,7 @@
-"""`await_topic`: answered when this broker knows a new topic, and has opened its part of it.
+"""`await_topic`: answered once this broker knows a new topic and has opened its replicas of it.
 
-The broker that performs a CreateTopics asks this of all others before it answers, so that a client
-finds the topic whichever broker it turns to next.
+The broker that handles a CreateTopics sends this to all others before it answers, so that a client
+finds the topic on whichever broker it contacts next.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 async def handle(message: AwaitTopic, _peer: Peer, broker: Broker) -> dict[str, Any]:
-    """Nothing but success. Raises `KafkaError` REQUEST_TIMED_OUT."""
+    """Returns no fields. Raises `KafkaError` REQUEST_TIMED_OUT."""
     changed = asyncio.Event()
     cancel = broker.registry.listen(lambda _: changed.set())
     try:
@@ -42,7 +42,7 @@ async def handle(message: AwaitTopic, _peer: Peer, broker: Broker) -> dict[str, 
 
 
 def _is_ready(broker: Broker, message: AwaitTopic) -> bool:
-    """Whether every partition has a leader, and those that this broker leads take records."""
+    """Whether every partition has a leader, and those led by this broker accept records."""
     topic = broker.registry.topics_by_id.get(message.topic_id)
     if topic is None:
         return False

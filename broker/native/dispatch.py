@@ -1,7 +1,7 @@
-"""From a frame on the native port to an answer.
+"""Dispatch: from a frame on the native port to an answer.
 
-The messages and their handlers are imported with the first message: a broker that nobody speaks to
-natively never pays for them.
+The messages and their handlers are imported with the first message: a broker whose native port is
+never used does not pay for them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class NativeDispatcher:
         self._exchange: Exchange | None = None
 
     def __call__(self, frame: Frame, peer: Peer) -> Dispatched:
-        """Raises `CloseConnectionError` where the connection has to end."""
+        """Raises `CloseConnectionError` if the connection has to be closed."""
         if self._exchange is None:
             from broker.native.exchange import Exchange
 

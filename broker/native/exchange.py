@@ -1,11 +1,11 @@
 """One native message and its answer.
 
-Every answer has the `type` and the `correlation_id` of its message and an `error` of code, name,
-message and whether to try again; code 0 is success. A message that cannot be read, or of an unknown
-type, gets an answer of the type `error`, and the connection goes on: its frames are still whole.
+Every answer has the `type` and `correlation_id` of its message, and an `error` with code, name,
+message and whether to retry; code 0 is success. A message that cannot be decoded, or whose type is
+unknown, gets an answer of type `error`, and the connection stays open: its framing is still intact.
 
-`HANDLERS` lists the messages. Each handler takes the message, the peer and the broker, and answers
-with fields, at once or later; what it raises as `KafkaError` becomes the error.
+`HANDLERS` lists the messages. Each handler takes the message, the peer and the broker, and returns
+fields, at once or later; a `KafkaError` that it raises becomes the error.
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ HANDLERS: Final[Handlers] = {
     "replica_snapshot": (replication.ReplicaSnapshot.read, replica_snapshot.handle),
     "await_topic": (replication.AwaitTopic.read, await_topic.handle),
 }
-"""All but replica_fetch, which remembers between messages whose turn it is."""
+"""All handlers except replica_fetch's, which keeps state between messages: whose turn it is."""
 
 _UNREADABLE: Final = "error"
-"""The type of an answer to what is no message, or of no known type."""
+"""The type of an answer to something that is not a message, or whose type is unknown."""
 _INT64_MIN: Final = -(2**63)
 _UINT64_MAX: Final = 2**64 - 1
 
@@ -71,7 +71,7 @@ class Exchange:
         self.handlers: Handlers = {**HANDLERS, "replica_fetch": replica_fetch}
 
     def answer(self, frame: Frame, peer: Peer) -> Dispatched:
-        """Raises `CloseConnectionError` as acks=0 asks for."""
+        """Raises `CloseConnectionError` as acks=0 requires."""
         head: dict[str, Any] = {"type": _UNREADABLE, "correlation_id": None}
         try:
             fields = read_head(frame, head, self.handlers)
@@ -87,7 +87,7 @@ class Exchange:
 
 
 def read_head(frame: Frame, head: dict[str, Any], handlers: Collection[str]) -> Fields:
-    """Fills `head` as far as it can be read, so that also a complaint finds its message.
+    """Fills `head` as far as it can be read, so that even an error answer is matched to its message.
 
     Raises `KafkaError`: INVALID_REQUEST, and UNSUPPORTED_VERSION for an unknown type.
     """

@@ -8,7 +8,7 @@ from protocol.errors import ErrorCode, KafkaError
 
 
 def failure(error: KafkaError) -> dict[str, Any]:
-    """The error as a field of an answer: Kafka's code and its name, the reason, whether to retry."""
+    """The error as a field of an answer: Kafka's code and name, the reason, and whether to retry."""
     return {
         "error": {
             "code": int(error.code),

@@ -1,7 +1,7 @@
 """`fetch`: records of one partition from an offset on, by the long poll of the Kafka port.
 
-Records are decoded here, in Python, about 4 us each: meant for tests and tools. Whoever moves much
-data asks for raw batches.
+Records are decoded here, in Python, at about 4 us each: meant for tests and tools. A client that
+moves a lot of data asks for raw batches.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
     from broker.broker import Broker
 
 DECODED_BYTES_MAX: Final = 16 * 1024 * 1024
-"""What the records of one batch may grow to before they have to be asked for raw."""
+"""The decoded size up to which the records of a batch are returned; a larger batch must be fetched raw."""
 RECORDS_MAX: Final = 10_000
-"""In one answer."""
+"""The most records in one answer."""
 DECODED_AT_ONCE_BYTES: Final = 16 * 1024
-"""Batches whose records are decoded on the loop; more are in a thread."""
+"""How many bytes of batches are decoded on the loop; more are decoded in a thread."""
 
 
 def handle(
     message: Fetch, peer: Peer, broker: Broker
 ) -> dict[str, Any] | Awaitable[dict[str, Any]]:
-    """What there is, at once or after a wait."""
+    """The available records, at once or after a wait."""
     wanted = fetch.WantedPartition(message.partition, message.offset, message.bytes_max)
     fetched = fetch.fetch(
         broker,
@@ -61,7 +61,7 @@ async def _later(
 def _answer(
     message: Fetch, topics: list[TopicFetched], broker: Broker
 ) -> dict[str, Any] | Awaitable[dict[str, Any]]:
-    """Raises `KafkaError` where the records cannot be decoded."""
+    """Raises `KafkaError` if the records cannot be decoded."""
     fetched = topics[0].partitions[0]
     answer: dict[str, Any] = {
         "high_watermark": fetched.high_watermark,
@@ -92,7 +92,7 @@ def _raw(message: Fetch, fetched: PartitionFetched) -> dict[str, Any]:
 
 
 def _decoded(message: Fetch, batches: bytes) -> dict[str, Any]:
-    """At most `RECORDS_MAX` records: a batch that has more goes on in the next answer."""
+    """At most `RECORDS_MAX` records; a batch with more continues in the next answer."""
     records: list[Record] = []
     next_offset = message.offset
     view = memoryview(batches)
@@ -117,7 +117,7 @@ def _decoded(message: Fetch, batches: bytes) -> dict[str, Any]:
 
 
 def _read(batch: memoryview, header: BatchHeader) -> Iterator[Record]:
-    """Its records, whose offsets ascend: else who reads on from the last one would not get on."""
+    """The records of the batch; offsets must ascend, or a client continuing from the last would be stuck."""
     least = header.base_offset
     for record in iterate_records(batch, DECODED_BYTES_MAX):
         if not least <= record.offset < header.next_offset:

@@ -1,4 +1,4 @@
-"""`hello`: agrees on the version of the protocol, and tells the client what it has reached."""
+"""`hello`: agrees on the protocol version, and tells the client which broker it has reached."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _CLIENT_ID_LENGTH_MAX = 255
 
 
 def handle(message: Hello, peer: Peer, broker: Broker) -> dict[str, Any]:
-    """The version that is spoken from here on. Raises `KafkaError` UNSUPPORTED_VERSION."""
+    """The version to be used from here on. Raises `KafkaError` UNSUPPORTED_VERSION."""
     if not VERSION_MIN <= message.version <= VERSION_MAX:
         raise KafkaError(
             ErrorCode.UNSUPPORTED_VERSION,

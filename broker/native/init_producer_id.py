@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def handle(
     _message: InitProducerId, _peer: Peer, broker: Broker
 ) -> dict[str, Any] | Awaitable[dict[str, Any]]:
-    """Waits only where the next block is still being claimed."""
+    """Waits only while the next block is still being claimed."""
     producer_id = next_producer_id(broker)
     if isinstance(producer_id, int):
         return _answer(producer_id)

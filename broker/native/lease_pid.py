@@ -1,9 +1,9 @@
-"""`lease_pid`: producer ids for a fixed time, one for each partition that is named.
+"""`lease_pid`: producer ids for a fixed time, one for each partition named.
 
-A lease is nowhere recorded: its id tells every replica that it was leased, and by that how long it
-has to be known (`protocol/leases.py`). So any broker answers, whoever leads the partition; and a
-lease that is never used costs its number and nothing else. It counts from the moment at which the
-id is taken, and is never renewed.
+A lease is not recorded anywhere: the id itself tells every replica that it was leased, and thereby how
+long it must be remembered (`protocol/leases.py`). So any broker can answer, regardless of the
+partition's leader, and an unused lease costs nothing but its number. It runs from the moment the id is
+taken, and is never renewed.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ async def handle(message: LeasePid, _peer: Peer, broker: Broker) -> dict[str, An
         {
             **wanted._asdict(),
             **await _row(broker, wanted),
-        }  # one after the other: ids in their order
+        }  # one after the other, so that the ids are in order
         for wanted in message.partitions
     ]
     return {**times, "partitions": rows}
@@ -55,7 +55,7 @@ async def _row(broker: Broker, wanted: LeaseWanted) -> dict[str, Any]:
 
 
 async def _lease(broker: Broker, wanted: LeaseWanted) -> dict[str, Any]:
-    """Raises `KafkaError`: no such partition, or as InitProducerId does."""
+    """Raises `KafkaError` if there is no such partition, or as InitProducerId does."""
     _check_partition(broker, wanted)
     issued = next_producer_id(broker)
     number = issued if isinstance(issued, int) else await issued

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 def handle(
     message: Produce, peer: Peer, broker: Broker
 ) -> dict[str, Any] | NoResponse | Awaitable[dict[str, Any] | NoResponse]:
-    """As the newest Produce version does; acks=0 answers nothing and ends the connection on errors."""
+    """Acts like the newest Produce version; acks=0 answers nothing and closes the connection on errors."""
     header = RequestHeader(API.key, API.version_max, message.correlation_id, peer.client_id, 0)
     request = Request(header, message, peer)
     write = Write(

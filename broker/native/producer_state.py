@@ -1,4 +1,4 @@
-"""`producer_state`: what one replica knows of its producers, each with its whole window."""
+"""`producer_state`: one replica's producer state, each producer with its whole window."""
 
 from __future__ import annotations
 

@@ -1,13 +1,12 @@
 """`replica_fetch`: a follower's long poll for batches of the partitions that it follows here.
 
-Answers at once when `min_bytes` are there, when a partition has an error or a divergence, or when
-`max_wait_ms` is 0; otherwise waits for appends, at most that long. Each look at a partition also
-tells it how far the follower has come, so it happens for every partition, also where no bytes are
-left to send.
+Answers at once when `min_bytes` are available, when a partition has an error or a divergence, or when
+`max_wait_ms` is 0; otherwise waits for appends, at most that long. Reading a partition also tells it
+how far the follower has come, so every partition is read, even if no bytes are left to send.
 
-`bytes_max` goes to the partitions in turn: a fetch begins with the first one that came off short in
-the fetch before, so that a busy partition never starves the others. The answer keeps the order of
-the message.
+`bytes_max` goes to the partitions in turn: a fetch begins with the first one that came up short in the
+previous fetch, so that a busy partition never starves the others. The answer keeps the order of the
+message.
 """
 
 from __future__ import annotations
@@ -32,21 +31,21 @@ if TYPE_CHECKING:
     from broker.broker import Broker
 
 BYTES_MAX: Final = 8 * 1024 * 1024
-"""Batches in one answer, whatever the follower asks for; as for consumers."""
+"""Bytes of batches in one answer, whatever the follower asks for; the same as for consumers."""
 
 _Turn = tuple[uuid.UUID, int]
 
 
 class _Read(NamedTuple):
-    """One look at all partitions of the message."""
+    """One pass over the partitions of the message."""
 
     fetched: list[ReplicaFetched]
     size: int
-    """Bytes of batches."""
+    """Bytes of batches read."""
     has_news: bool
-    """Whether there is an error or a divergence that the follower should know at once."""
+    """Whether there is an error or a divergence that the follower should learn of at once."""
     partitions: list[Partition]
-    """Those whose next append may make the answer complete."""
+    """The partitions whose next append may complete the answer."""
 
 
 class ReplicaFetches:
@@ -54,12 +53,12 @@ class ReplicaFetches:
 
     def __init__(self) -> None:
         self._turns: dict[int, _Turn] = {}
-        """Broker id of a follower -> the partition that is read first in its next fetch."""
+        """Broker id of a follower -> the partition to read first in its next fetch."""
 
     def handle(
         self, message: ReplicaFetch, _peer: Peer, broker: Broker
     ) -> dict[str, Any] | Awaitable[dict[str, Any]]:
-        """What there is, at once or after a wait."""
+        """The available batches, at once or after a wait."""
         read = self._read(broker, message)
         if _is_enough(message, read) or message.max_wait_ms == 0 or broker.is_stopping:
             return to_replica_fetch_answer(read.fetched)
@@ -69,13 +68,13 @@ class ReplicaFetches:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + message.max_wait_ms / 1000
         while True:
-            # Read again before each wait, also the first: this task may have begun after an append.
+            # Read again before each wait, even the first: this task may have started after an append.
             read = self._read(broker, message)
             timeout_s = deadline - loop.time()
             if _is_enough(message, read) or timeout_s <= 0 or broker.is_stopping:
                 return to_replica_fetch_answer(read.fetched)
             partitions = read.partitions
-            del read  # its batches: a wait must not keep them in memory
+            del read  # holds batches: a wait must not keep them in memory
             await _appended(partitions, timeout_s)
 
     def _read(self, broker: Broker, message: ReplicaFetch) -> _Read:
@@ -100,7 +99,7 @@ class ReplicaFetches:
         return _Read(fetched, size, any(map(_is_news, fetched)), partitions)
 
     def _order(self, message: ReplicaFetch) -> Sequence[int]:
-        """Indexes of the partitions as they are read: from the one whose turn it is, around."""
+        """Indexes of the partitions in reading order: from the one whose turn it is, wrapping around."""
         count = len(message.partitions)
         turn = self._turns.get(message.broker_id)
         for index, wanted in enumerate(message.partitions if turn else ()):
@@ -128,7 +127,7 @@ def _is_enough(message: ReplicaFetch, read: _Read) -> bool:
 def _read_partition(
     broker: Broker, message: ReplicaFetch, wanted: ReplicaWanted, bytes_max: int
 ) -> tuple[ReplicaFetched, Partition | None]:
-    """One partition's answer; the partition itself where the answer is not an error."""
+    """One partition's answer, and the partition itself unless the answer is an error."""
     try:
         partition = broker.find_partition(wanted.topic_id, wanted.partition)
         read = partition.fetch_as_replica(
@@ -148,7 +147,7 @@ def _read_partition(
 
 
 async def _appended(partitions: Sequence[Partition], timeout_s: float) -> None:
-    """Returns when a log has grown (or a role has changed), or the time is up."""
+    """Returns when a log has grown (or a role has changed), or on timeout."""
     arrived = asyncio.get_running_loop().create_future()
     for partition in partitions:
         partition.notify_of_append(arrived)

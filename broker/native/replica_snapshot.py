@@ -1,8 +1,8 @@
-"""`replica_snapshot`: the producer state that a follower without a log has to begin with.
+"""`replica_snapshot`: the producer state that a follower without a log has to start from.
 
 The leader keeps the snapshot at its first offset for this (`storage/retention.py`), and sends it in
-pieces: it may be larger than an answer should be. A piece of a snapshot that has gone meanwhile is
-OFFSET_OUT_OF_RANGE, and the follower begins again with the newest one.
+pieces: it may be larger than an answer should be. If the snapshot is deleted meanwhile, the answer is
+OFFSET_OUT_OF_RANGE, and the follower starts over with the newest one.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from broker.broker import Broker
 
 PIECE_BYTES_MAX: Final = 4 * 1024 * 1024
-"""Of one answer, whatever the follower asks for."""
+"""The largest piece in one answer, whatever the follower asks for."""
 
 
 def handle(message: ReplicaSnapshot, _peer: Peer, broker: Broker) -> dict[str, Any]:
-    """The piece at `position`. Raises `KafkaError`, as a replica_fetch answers for a partition."""
+    """The piece at `position`. Raises `KafkaError` with the errors of replica_fetch for a partition."""
     partition = broker.find_partition(message.topic_id, message.partition)
     partition.check_leader(message.leader_epoch)
     offset = None if message.offset == NEWEST_SNAPSHOT else message.offset

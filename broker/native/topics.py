@@ -1,4 +1,4 @@
-"""`metadata` and `create_topic`: the topics, as on the Kafka port; addresses are of native ports."""
+"""`metadata` and `create_topic`: the topics, as on the Kafka port, but with native-port addresses."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 def handle_metadata(
     message: Metadata, _peer: Peer, broker: Broker
 ) -> dict[str, Any] | Awaitable[dict[str, Any]]:
-    """Brokers, topics, partitions, leaders; a topic's own error stands in its row."""
+    """Brokers, topics, partitions, leaders; a topic's own error is in its row."""
     names = message.topics
     wanted = None if names is None else [metadata.WantedTopic(name) for name in names]
     return metadata.describe(broker, wanted, may_create=message.may_create, listener=NATIVE)
 
 
 async def handle_create_topic(message: CreateTopic, _peer: Peer, broker: Broker) -> dict[str, Any]:
-    """Answered when its partitions can take records. Raises `KafkaError`."""
+    """Answers once the topic's partitions can accept records. Raises `KafkaError`."""
     new = NewTopic(
         name=message.topic,
         partitions=message.partitions,
