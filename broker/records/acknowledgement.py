@@ -1,8 +1,8 @@
-"""When a produced batch may be acknowledged, and what its client is told if that comes to nothing.
+"""When a produced batch may be acknowledged, and what its client is told if it cannot be.
 
 acks=0 answers nothing and closes the connection on an error; acks=1 waits until the batch is as
-safe on the leader as `log_flush` asks for; acks=-1 until the high watermark has passed it - a
-repeat waits for its original exactly as the first copy did.
+durable on the leader as `log_flush` requires; acks=-1 until the high watermark has passed it. A
+duplicate waits for its original exactly as the first copy did.
 
 Called by the Produce handlers of both ports.
 """
@@ -20,19 +20,19 @@ from protocol.produce import TopicProduced
 
 
 def unacknowledged(acks: int, stored: list[Stored]) -> list[Stored]:
-    """The batches that `acks` does not let the broker promise yet."""
+    """The batches that the broker may not acknowledge yet under `acks`."""
     return [one for one in stored if one.next_offset > _acknowledged_offset(one.partition, acks)]
 
 
 def _acknowledged_offset(partition: Partition, acks: int) -> int:
-    """Offsets below it may be acknowledged now."""
+    """The offset below which everything may be acknowledged now."""
     return partition.high_watermark if acks == ACKS_ALL else partition.durable_offset
 
 
 def acknowledged(
     acks: int, topics: list[TopicProduced], waits: list[Stored], timeout_s: float
 ) -> Awaitable[list[TopicProduced]]:
-    """Waits for all partitions together, at most for the timeout; the topics with what came of it.
+    """Waits for all partitions together, at most for the timeout; returns the topics with the result.
 
     The wait begins with the call, not with the first `await`: nothing is missed in between.
     """
@@ -51,7 +51,7 @@ async def _when_done(
     try:
         done, late = await asyncio.wait(futures, timeout=max(timeout_s, 0))
     finally:
-        # Also where the client has gone, and this task is cancelled.
+        # Also if the client is gone and this task is cancelled.
         for future, one in futures.items():
             if not future.done():
                 one.partition.abandon(future, by_all=by_all)
@@ -70,7 +70,7 @@ async def _when_done(
 def _with_failures(
     topic: TopicProduced, failed: dict[Partition, ErrorCode], waits: list[Stored]
 ) -> TopicProduced:
-    """The topic with the codes of batches that were appended but cannot be promised."""
+    """The topic with error codes for batches that were appended but cannot be acknowledged."""
     codes = {id(one.produced): failed[one.partition] for one in waits if one.partition in failed}
     partitions = [
         produced._replace(error_code=codes.get(id(produced), produced.error_code))
@@ -80,7 +80,7 @@ def _with_failures(
 
 
 def answer_nothing(topics: list[TopicProduced]) -> None:
-    """acks=0: raises `CloseConnectionError` where something failed, as nobody can be told."""
+    """For acks=0: raises `CloseConnectionError` if anything failed, as no error can be returned."""
     for topic in topics:
         for produced in topic.partitions:
             if produced.error_code:

@@ -1,8 +1,8 @@
-"""What becomes of one produced batch, whichever port brought it: checked, judged, appended.
+"""The path of one produced batch from either port: validation, de-duplication, append.
 
 First failure wins (`dedup-spec.md` 1.2): known topic, container, acks, leader, in-sync replicas,
 batch validation, records, then the de-duplication decision and the append in one step of the
-partition's log. What the client is told and when is `acknowledgement.py`'s business.
+partition's log. `acknowledgement.py` decides what the client is told and when.
 
 Called by the Produce handlers of both ports. Knows nothing of requests and responses.
 """
@@ -62,11 +62,11 @@ TRANSACTIONS_REFUSED: Final = PartitionProduced(
 
 
 class Stored(NamedTuple):
-    """A batch that is in the log, now or since an earlier request."""
+    """A batch that is in the log, appended now or by an earlier request."""
 
     partition: Partition
     produced: PartitionProduced
-    """Success, or DUPLICATE_SEQUENCE_NUMBER for a repeat older than the window."""
+    """Success, or DUPLICATE_SEQUENCE_NUMBER for a duplicate older than the window."""
     next_offset: int
     """The high watermark that commits it."""
     is_duplicate: bool = False
@@ -74,25 +74,25 @@ class Stored(NamedTuple):
 
 
 class Write(NamedTuple):
-    """What holds for the whole request, from either port."""
+    """The values shared by the whole request, from either port."""
 
     broker: Broker
     request: Request
     acks: int
     now_ms: int
-    """The time of day."""
+    """The wall-clock time."""
     steady_ms: int
     """The same moment by the data directory's clock (`clock.py`)."""
     opening: Opening
 
     def now(self) -> Write:
-        """The same at this moment, after a wait."""
+        """The same request with the present time, after a wait."""
         broker = self.broker
         return self._replace(now_ms=broker.now_ms(), steady_ms=broker.clock.steady_ms())
 
 
 class Unopened(NamedTuple):
-    """A batch that takes too long to open on the loop: for `open_and_append`."""
+    """A batch that takes too long to open on the loop, left for `open_and_append`."""
 
     topic: str | uuid.UUID
     partition: int
@@ -103,13 +103,13 @@ class Unopened(NamedTuple):
 def produce_batch(
     write: Write, topic: str | uuid.UUID, index: int, records: Buffer | None
 ) -> PartitionProduced | Stored | Unopened:
-    """One partition: everything up to the append. `topic` is a name, or the id where ids are used."""
+    """Does everything up to the append for one partition. `topic` is a name, or the id if ids are used."""
     partition: Partition | None = None
     try:
         found = write.broker.find_partition(topic, index)
         header = check_container(records, write.request.version)
         assert records is not None
-        partition = found  # as in Kafka, the errors before here do not tell its log start offset
+        partition = found  # as in Kafka, the errors above do not carry its log start offset
         _check_role(partition, write.acks)
         rules = partition.rules
         check_batch(records, header, rules.bytes_max, rules.timestamps, write.now_ms)
@@ -179,7 +179,7 @@ def _append(
 
 
 def _end_of_window(partition: Partition, producer_id: int) -> int:
-    """Below it lies whatever a repeat older than the window repeats: clients take 46 for success."""
+    """The end of any batch that a duplicate older than the window repeats; clients treat 46 as success."""
     entry = partition.log.producers.get(producer_id)
     assert entry is not None, "a repeat is proven by the producer's entry"
     return entry.batches[-1].last_offset + 1
@@ -198,14 +198,14 @@ def _failed(index: int, error: KafkaError, partition: Partition | None) -> Parti
 
 
 def _other_leader(partition: Partition) -> tuple[int, int] | None:
-    """Whom the client should ask instead: no hint is better than "nobody", or "me, as you knew"."""
+    """The leader to ask instead; no hint is better than "no leader", or this broker again."""
     if partition.leader_id == NO_LEADER or partition.is_leader:
         return None
     return partition.leader_id, partition.leader_epoch
 
 
 def is_transactional(records: Buffer | None) -> bool:
-    """Whether the batch says that it is part of a transaction; False for what is no batch."""
+    """Whether the batch is marked as transactional; False if it is not a batch at all."""
     return (
         records is not None
         and len(records) >= HEADER_SIZE

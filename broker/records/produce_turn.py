@@ -1,8 +1,8 @@
-"""The order of appends of one connection, while the records of some are opened in a thread.
+"""The order of one connection's appends while the records of some are opened in a thread.
 
-Requests of a connection are worked on as they arrive. One whose batch is opened elsewhere is appended
-later, so those after it wait for it: batches of a producer must reach the log in the order of their
-sequences. Waiting for an acknowledgement is no part of a turn.
+Requests of a connection are processed as they arrive. One whose batch is opened in the thread is
+appended later, so those after it wait for it: batches of a producer must reach the log in sequence
+order. Waiting for an acknowledgement is not part of a turn.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ _Appended = TypeVar("_Appended")
 def in_turn(
     peer: Peer, append: Callable[[], Coroutine[Any, Any, _Appended]]
 ) -> Awaitable[_Appended]:
-    """Runs `append` when the appends that this connection asked for before have been made.
+    """Runs `append` after all earlier appends of this connection.
 
-    The place in the order is taken by the call, not by the first `await`.
+    The call, not the first `await`, determines the position in the order.
     """
     before = peer.appending
     task = asyncio.ensure_future(_append_after(before, append))

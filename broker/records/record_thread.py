@@ -1,10 +1,10 @@
-"""One thread that opens records when there are too many of them to be opened on the event loop.
+"""One thread that opens records when there are too many to open on the event loop.
 
-A batch of a few KB may hold a million records. Decompression leaves the interpreter to others; the
-walk over records does not, but gives it up every `SWITCH_INTERVAL_S` (set by `serve.py`). One thread,
-because each further one would make the loop wait for its turn once more, and because what a batch
-expands to is then in memory once. What waits is bounded by the connections: each has one request here
-at a time (`produce_turn.py`).
+A batch of a few KB may hold a million records. Decompression releases the interpreter; the walk over
+records does not, but yields it every `SWITCH_INTERVAL_S` (set by `serve.py`). There is one thread,
+because each further one would make the loop wait for one more turn, and so that only one batch at a
+time is expanded in memory. The queue is bounded by the connections: each has one request here at a
+time (`produce_turn.py`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _Result = TypeVar("_Result")
 
 
 class RecordThread:
-    """Starts with the first call."""
+    """The thread, started by the first call."""
 
     def __init__(self) -> None:
         self._executor: ThreadPoolExecutor | None = None
@@ -34,14 +34,14 @@ class RecordThread:
         *args: _Arguments.args,
         **kwargs: _Arguments.kwargs,
     ) -> _Result:
-        """What `function` returns or raises. It must touch nothing that the loop changes."""
+        """Returns or raises what `function` does. It must touch nothing that the loop changes."""
         if self._executor is None:
             self._executor = ThreadPoolExecutor(1, "records")
         call = functools.partial(function, *args, **kwargs)
         return await asyncio.get_running_loop().run_in_executor(self._executor, call)
 
     def stop(self) -> None:
-        """Drops what has not begun; the callers are gone."""
+        """Drops calls that have not started; their callers are gone."""
         if self._executor is not None:
             self._executor.shutdown(wait=False, cancel_futures=True)
             self._executor = None
