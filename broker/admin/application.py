@@ -1,7 +1,7 @@
 """The HTTP application of the admin port. Imports aiohttp: loaded by the first connection.
 
-Reads the broker's state between two awaits, on the broker's own event loop, so every answer is one
-consistent moment. Lists are bounded by `limit` or `n`. `docs/admin.md` shows each answer.
+Reads the broker's state between two awaits, on the broker's own event loop, so every answer is
+consistent. Lists are bounded by `limit` or `n`. `docs/admin.md` shows each answer.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from broker.descriptors import descriptor_shares
 _LIMIT_DEFAULT: Final = 1000
 _SHUTDOWN_TIMEOUT_S: Final = 1.0
 HEAD_TIMEOUT_S: Final = 20.0
-"""For the next request to arrive, down to the end of its headers; slower clients are closed."""
+"""How long the next request may take to arrive, to the end of its headers; slower clients are closed."""
 
 _logger = logging.getLogger(__name__)
 
@@ -47,7 +47,7 @@ async def serve(listener: socket.socket, broker: BrokerView) -> HttpServer:
     runner = web.AppRunner(
         application(broker),
         shutdown_timeout=_SHUTDOWN_TIMEOUT_S,
-        handler_cancellation=True,  # a client that follows decisions and goes is noticed at once
+        handler_cancellation=True,  # notices at once when a client following decisions disconnects
     )
     try:
         await runner.setup()
@@ -58,7 +58,7 @@ async def serve(listener: socket.socket, broker: BrokerView) -> HttpServer:
 
 
 class HttpServer:
-    """What answers on the port until it is stopped."""
+    """The running server on the port, until it is stopped."""
 
     def __init__(self, runner: web.AppRunner, server: asyncio.Server) -> None:
         self._runner = runner
@@ -78,7 +78,7 @@ async def _listen(listener: socket.socket, runner: web.AppRunner) -> asyncio.Ser
         "logger": _logger,
         "keepalive_timeout": HEAD_TIMEOUT_S,
         "lingering_time": BODY_TIMEOUT_S,
-        "auto_decompress": False,  # nothing that can be compressed is taken
+        "auto_decompress": False,  # nothing that can be compressed is accepted
     }
     accept = BoundedAccept(
         server,
@@ -114,7 +114,7 @@ def application(broker: BrokerView) -> web.Application:
 
 
 def _wait_for_start(broker: BrokerView) -> Middleware:
-    """Until requests are answered every page says how far the start is."""
+    """Makes every page report the progress of the start until requests are answered."""
 
     @web.middleware
     async def answer(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -137,7 +137,7 @@ class _Pages:
         return web.json_response({"paths": sorted(r.canonical for r in resources)})
 
     async def health(self, _: web.Request) -> web.Response:
-        """Whether a restart would help (the disk has failed), and what was found on it."""
+        """Whether a restart would help (the disk has failed), and what was found on the disk."""
         failure = self._broker.logs.failure
         if failure is not None:
             return _unavailable("storage failed", str(failure))

@@ -1,4 +1,4 @@
-"""The JSON body of a request: of one type, bounded in size and in time."""
+"""The JSON body of a request: one content type, bounded in size and time."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from aiohttp import hdrs, web
 from broker.admin.refusal import RefusalError
 
 BODY_BYTES_MAX: Final = 256 * 1024
-"""Some thousand rules; it is read as JSON on the event loop."""
+"""Enough for about a thousand rules; the body is parsed on the event loop."""
 BODY_TIMEOUT_S: Final = 10.0
 
 _TYPE: Final = "application/json"
 
 
 async def read_json(request: web.Request) -> Any:
-    """What the body says. Raises `RefusalError` 400, 408, 413 or 415."""
+    """The parsed body. Raises `RefusalError` 400, 408, 413 or 415."""
     given = request.headers.get(hdrs.CONTENT_TYPE)
     if given is None or request.content_type != _TYPE:
-        # The other types are those that a page may send to any site without asking it first.
+        # The other types are those that a page may send to any site without a preflight request.
         raise RefusalError(
             HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
             f"Content-Type: takes {_TYPE}, not {given or 'nothing'} (curl --json sends it)",
@@ -44,5 +44,5 @@ async def read_json(request: web.Request) -> Any:
         ) from error
     try:
         return json.loads(data)
-    except (ValueError, RecursionError) as error:  # also what is not UTF-8, or nested too deep
+    except (ValueError, RecursionError) as error:  # also if not UTF-8, or nested too deeply
         raise RefusalError(HTTPStatus.BAD_REQUEST, f"the body is not JSON: {error}") from error

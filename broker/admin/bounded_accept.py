@@ -1,7 +1,7 @@
-"""How many connections the admin port takes.
+"""The connection limit of the admin port.
 
-When as many are open as there may be, the oldest one without a request makes room; if each has a
-request, as those that follow decisions do, the newcomer is turned away.
+At the limit, the oldest connection without a request makes room; if each has a request, as those that
+follow decisions do, the new connection is refused.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ limited: Final = LimitedLog(logging.getLogger(__name__))
 
 
 class BoundedAccept:
-    """Makes the protocol of each connection that `server` is to have."""
+    """Creates the protocol for each connection to `server`."""
 
     def __init__(
         self, server: web.Server, make: Callable[[], asyncio.Protocol], connections_max: int
@@ -39,12 +39,12 @@ class BoundedAccept:
 
 
 def _is_idle(handler: web.RequestHandler) -> bool:
-    """Whether it is open and works on no request."""
-    return handler.transport is not None and handler._current_request is None  # noqa: SLF001 - aiohttp tells it nowhere else
+    """Whether it is open and not handling a request."""
+    return handler.transport is not None and handler._current_request is None  # noqa: SLF001 - aiohttp exposes it nowhere else
 
 
 class _Refusal(asyncio.Protocol):
-    """Closes the connection as soon as it is there."""
+    """A protocol that closes its connection as soon as it is made."""
 
     def __init__(self, count: int) -> None:
         self._count = count

@@ -1,7 +1,7 @@
 """`/decisions`: the latest decisions as one document, or all of them as they happen.
 
-Following is a stream of lines, one JSON object each. A reader that is too slow for its broker loses
-events and is told how many; nothing else in the broker ever waits for it.
+Following yields a stream of lines, one JSON object each. A reader that is too slow for its broker
+loses events and is told how many; nothing else in the broker ever waits for it.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from broker.decisions.stream import DecisionStream
 
 LIST_MAX: Final = 10_000
 FOLLOWERS_MAX: Final = 16
-"""Each may have a full queue in memory."""
+"""How many readers may follow at once; each may have a full queue in memory."""
 FOLLOWERS_PER_ADDRESS_MAX: Final = 8
-"""So that one address cannot keep all others from following."""
+"""The limit per address, so that one address cannot keep all others from following."""
 _COUNT_DEFAULT: Final = 100
 _encoder: Final = json.JSONEncoder(separators=(",", ":"), check_circular=False)
 _LINES_AT_ONCE: Final = 100
 _GATHER_S: Final = 0.005
-"""Events that follow each other as closely as this are sent together."""
+"""Events that follow each other within this time are sent together."""
 
 
 class DecisionPages:
@@ -41,7 +41,7 @@ class DecisionPages:
     def __init__(self, broker: BrokerView) -> None:
         self._broker = broker
         self._streams: dict[DecisionStream, str] = {}
-        """Those that are followed, and the address of each reader."""
+        """The open streams, and the address of each reader."""
 
     async def decisions(self, request: web.Request) -> web.StreamResponse:
         """Answers GET /decisions."""
@@ -49,7 +49,7 @@ class DecisionPages:
         least = 0 if is_followed else 1
         count = read_count(request.query, "n", _COUNT_DEFAULT, least=least, most=LIST_MAX)
         selection = read_selection(request.query)
-        if is_followed and request.method != hdrs.METH_HEAD:  # which has an end
+        if is_followed and request.method != hdrs.METH_HEAD:  # an answer to HEAD must end
             return await self._follow(request, count, DecisionStream(selection))
         decisions = self._broker.decisions
         return web.json_response(
@@ -60,7 +60,7 @@ class DecisionPages:
         )
 
     async def close(self, _: web.Application) -> None:
-        """Ends all streams, so that the port need not wait for their readers."""
+        """Ends all streams, so that stopping the port need not wait for their readers."""
         for stream in self._streams:
             stream.close()
 
@@ -77,7 +77,7 @@ class DecisionPages:
                 HTTPStatus.SERVICE_UNAVAILABLE,
                 f"{FOLLOWERS_PER_ADDRESS_MAX} readers of {host} follow already",
             )
-        # No await between looking back and following: no event is missed or told twice.
+        # No await between looking back and following: no event is missed or sent twice.
         remembered = self._broker.decisions.latest_events(count, stream.selection)
         self._broker.decisions.follow(stream)
         self._streams[stream] = host
@@ -101,14 +101,14 @@ class DecisionPages:
                 await asyncio.sleep(_GATHER_S)
             await response.write_eof()
         except ClientConnectionError:
-            pass  # the reader has gone
+            pass  # the reader has disconnected
         return response
 
     def _documents(self, events: Iterable[Event]) -> Iterable[dict[str, Any]]:
         return (self._told(event_document(event)) for event in events)
 
     def _told(self, document: dict[str, Any]) -> dict[str, Any]:
-        """With the broker's id: whoever follows several of them merges their streams."""
+        """The document with the broker's id, so that a client following several can merge streams."""
         return {
             "event": document.pop("event"),
             "broker_id": self._broker.config.broker_id,
@@ -117,7 +117,7 @@ class DecisionPages:
 
 
 async def _write(response: web.StreamResponse, documents: Iterable[dict[str, Any]]) -> None:
-    """Some lines at a time: it is here that a slow reader is waited for."""
+    """Writes a few lines at a time; this is where a slow reader is waited for."""
     rest = iter(documents)
     while lines := [_encode(document) for document in islice(rest, _LINES_AT_ONCE)]:
         await response.write("".join(lines).encode())

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def ready_document(broker: BrokerView) -> dict[str, Any]:
-    """Who this is, and how many partitions it holds and leads."""
+    """The broker's identity, and how many partitions it holds and leads."""
     partitions = broker.partitions.values()
     return {
         "status": "ready",
@@ -27,7 +27,7 @@ def ready_document(broker: BrokerView) -> dict[str, Any]:
 
 
 def health_document(broker: BrokerView) -> dict[str, Any]:
-    """Whether the broker serves, and what it found on its disk that somebody must look at."""
+    """Whether the broker serves, and anything found on its disk that needs an operator's attention."""
     document: dict[str, Any] = {"status": "ok"}
     if broker.logs.strays:
         document["strays"] = [_stray_document(stray) for stray in broker.logs.strays]
@@ -103,7 +103,7 @@ def _batch_document(batch: BatchMetadata) -> dict[str, Any]:
 
 
 def decision_document(outcome: Outcome) -> dict[str, Any]:
-    """One decision: who sent what, what became of it, and why."""
+    """One decision: who sent what, the outcome, and why."""
     header = outcome.header
     return {
         "number": outcome.number,
@@ -132,7 +132,7 @@ def fault_document(hit: FaultHit) -> dict[str, Any]:
 
 
 def event_document(event: Event) -> dict[str, Any]:
-    """One line of the stream, which says in `event` what it is."""
+    """One line of the stream; its `event` field says what it is."""
     if isinstance(event, FaultHit):
         return {"event": "fault", **fault_document(event)}
     return {"event": "decision", **decision_document(event)}

@@ -82,9 +82,9 @@ _PRODUCER_COUNTERS: Final[dict[str, tuple[str, Callable[[PartitionView], int]]]]
 
 
 class Exposition:
-    """The text for one broker, made anew for each scrape.
+    """The text for one broker, rendered anew for each scrape.
 
-    Values are read in turns on the event loop, and written as text in a thread: a broker may have
+    Values are read in turns on the event loop and rendered as text in a thread: a broker may have
     thousands of partitions.
     """
 
@@ -117,7 +117,7 @@ class _Families:
         self._broker = broker
 
     def steps(self, families: list[Metric]) -> Iterator[None]:
-        """Adds all of them; a step is one value of one partition."""
+        """Adds all families; a step is one value of one partition."""
         families.extend(self._of_broker())
         partitions = sorted(self._broker.partitions.items(), key=lambda item: item[0])
         for name, (help_text, value_of) in _PARTITION_GAUGES.items():
@@ -140,7 +140,7 @@ class _Families:
         partitions: Sequence[tuple[tuple[str, int], PartitionView]],
     ) -> Iterator[None]:
         for key, partition in partitions:
-            if self._broker.partitions.get(key) is partition:  # it may be deleted meanwhile
+            if self._broker.partitions.get(key) is partition:  # it may have been deleted meanwhile
                 family.add_metric([key[0], str(key[1])], value_of(partition))
             yield
 

@@ -1,6 +1,6 @@
-"""`/faults`: the rules as one document, adding to them, and removing them where that is allowed.
+"""`/faults`: shows the rules as one document, and adds and removes rules if that is allowed.
 
-What a rule may say is `broker/faults/`'s business; `docs/faults.md` shows it.
+`broker/faults/` defines what a rule may say; `docs/faults.md` documents it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class FaultPages:
         self._broker = broker
 
     def routes(self) -> list[web.RouteDef]:
-        """Where each of the methods below answers."""
+        """The routes of the methods below."""
         return [
             web.get("/faults", self.show),
             web.post("/faults", self.add),
@@ -34,14 +34,14 @@ class FaultPages:
         ]
 
     async def show(self, _: web.Request) -> web.Response:
-        """All rules with their counts, and why none may be set."""
+        """All rules with their counts, and the reason if none may be set."""
         refused = refusal(self._broker.config)
         why = {} if refused is None else {"reason": refused}
         rules = self._broker.faults.documents()
         return web.json_response({"rules": rules, "allowed": refused is None, **why})
 
     async def add(self, request: web.Request) -> web.Response:
-        """One rule or several: all of them, or none and the reason."""
+        """Adds one rule or several: all of them, or none, with the reason."""
         self._check_allowed()
         given = await read_json(request)
         try:
@@ -53,12 +53,12 @@ class FaultPages:
         return web.json_response({"rules": added}, status=201)
 
     async def clear(self, _: web.Request) -> web.Response:
-        """Removes all rules, and shows them as they were at their end."""
+        """Removes all rules and shows their final state."""
         self._check_allowed()
         return web.json_response({"rules": self._broker.faults.clear()})
 
     async def remove(self, request: web.Request) -> web.Response:
-        """Removes one rule, and shows it as it was at its end."""
+        """Removes one rule and shows its final state."""
         self._check_allowed()
         name = request.match_info["name"]
         try:

@@ -1,17 +1,17 @@
-"""Keeps web pages out of the admin port: whose requests are answered, judged by their headers alone.
+"""Keeps web pages out of the admin port, judging each request by its headers alone.
 
-A browser sends what any page tells it to, to every address that its machine can reach, loopback
-included. It says truthfully where the page came from, though, and that is what is checked:
+A browser sends whatever a page tells it to, to any address that its machine can reach, loopback
+included. But it states truthfully where the page came from, and that is what is checked:
 
-* `Host` has to name this broker. A page whose own name was made to resolve to our address (DNS
+* `Host` must name this broker. A page whose own name was made to resolve to our address (DNS
   rebinding) is "same origin" to the browser, but its requests still carry its own name. An address
-  is always fine, because nobody can point an address elsewhere.
-* `Origin` and `Sec-Fetch-Site` have to say that no other site is asking. Following a link to this
-  port is the exception: the page that holds the link sees nothing of the answer.
+  is always accepted, because no one can point an address elsewhere.
+* `Origin` and `Sec-Fetch-Site` must say that no other site is asking. Following a link to this port
+  is the exception: the page that holds the link sees nothing of the answer.
 
-Programs send neither `Origin` nor `Sec-Fetch-Site` and notice nothing. Every answer carries
-`SAFE_HEADERS`, and none a CORS header. What changes something takes JSON only (`body.py`), which a
-page cannot send elsewhere without asking first. Knows nothing of the paths.
+Programs send neither `Origin` nor `Sec-Fetch-Site` and are unaffected. Every answer carries
+`SAFE_HEADERS`, and none a CORS header. Requests that change something must be JSON (`body.py`), which
+a page cannot send to another site without a preflight request. Knows nothing of the paths.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ SAFE_HEADERS: Final = {
 }
 _READING: Final = frozenset({hdrs.METH_GET, hdrs.METH_HEAD})
 _OWN_SITE: Final = frozenset({"same-origin", "none"})
-"""`Sec-Fetch-Site` of our own pages, and of what a person typed."""
+"""The values of `Sec-Fetch-Site` for our own pages and for addresses typed by a person."""
 
 
 def own_names(config: Config) -> frozenset[str]:
-    """The names under which this broker's admin port may be asked; addresses need none."""
+    """The names accepted in `Host` for this broker's admin port; addresses need none."""
     addresses: list[Address | None] = [*config.listen, *config.advertise]
     addresses += [config.native_listen, config.native_advertise, config.admin_listen]
     hosts = {address.host for address in addresses if address is not None}
@@ -48,7 +48,7 @@ def own_names(config: Config) -> frozenset[str]:
 
 
 def guard(config: Config) -> Middleware:
-    """The middleware that refuses what a foreign page may have sent."""
+    """The middleware that refuses requests that a foreign page may have sent."""
     names = own_names(config)
 
     @web.middleware
@@ -61,7 +61,7 @@ def guard(config: Config) -> Middleware:
 
 
 async def add_safe_headers(_: web.Request, response: web.StreamResponse) -> None:
-    """For `on_response_prepare`."""
+    """Adds the headers; a handler for `on_response_prepare`."""
     response.headers.update(SAFE_HEADERS)
 
 
@@ -105,7 +105,7 @@ def _is_same(origin: str, host: str) -> bool:
 
 
 def _is_link(request: web.Request) -> bool:
-    """Whether a person follows a link; frames and scripts that navigate are no links."""
+    """Whether a person follows a link; navigation by frames and scripts does not count."""
     return (
         request.method in _READING
         and request.headers.get("Sec-Fetch-Mode") == "navigate"

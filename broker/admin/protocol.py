@@ -1,7 +1,7 @@
-"""One HTTP connection of the admin port: what aiohttp's own does, but its errors are JSON too.
+"""One HTTP connection of the admin port: aiohttp's own, except that its errors are JSON too.
 
-aiohttp answers bytes that are no HTTP, and handlers that fail, by itself, before or after the
-application has its turn. Those answers look like all others here.
+aiohttp itself answers bytes that are not HTTP, and requests whose handlers fail, before or after the
+application runs. Here those answers look like all others.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from broker.limited_log import LimitedLog
 limited: Final = LimitedLog(logging.getLogger(__name__))
 _REASON_MAX = 200
 _CLIENT_ERRORS = (HttpProcessingError, web.RequestPayloadError, UnicodeEncodeError)
-"""The client's doing: one log line, no traceback. aiohttp repeats some headers in texts of its own,
-and cannot encode those that are not UTF-8."""
+"""Errors caused by the client: one log line, no traceback. aiohttp repeats some headers in its own
+messages, and cannot encode those that are not UTF-8."""
 
 
 class HttpProtocol(web.RequestHandler):
-    """Errors of the connection itself, as JSON and in one log line."""
+    """An HTTP connection whose own errors are answered as JSON and logged in one line."""
 
     __slots__ = ()
 
@@ -38,7 +38,7 @@ class HttpProtocol(web.RequestHandler):
         return await super().finish_response(request, resp, start_time)
 
     def log_exception(self, *args: Any, **kw: Any) -> None:
-        """What aiohttp could not treat, such as the rest of a body that is no HTTP."""
+        """Logs what aiohttp could not handle, such as the rest of a body that is not HTTP."""
         error = kw.get("exc_info")
         if isinstance(error, _CLIENT_ERRORS):
             host = str(self.peername[0] if isinstance(self.peername, tuple) else "?")
@@ -53,9 +53,9 @@ class HttpProtocol(web.RequestHandler):
         request: web.BaseRequest,
         status: int = 500,
         exc: BaseException | None = None,
-        message: str | None = None,  # noqa: ARG002 - aiohttp's own words, with the bytes in them
+        message: str | None = None,  # noqa: ARG002 - aiohttp's own wording, which contains the bytes
     ) -> web.StreamResponse:
-        """The answer to what the application did not answer. Closes the connection."""
+        """The answer to a request that the application did not answer. Closes the connection."""
         host = request.remote or "?"
         if isinstance(exc, _CLIENT_ERRORS):
             status, text = 400, f"this is not HTTP: {_short(exc)}"
@@ -71,7 +71,7 @@ class HttpProtocol(web.RequestHandler):
 
 
 def _short(error: BaseException) -> str:
-    """Its first line: the others show the bytes."""
+    """The first line of its message; the others show the bytes."""
     if isinstance(error, UnicodeEncodeError):
         return "a header is not UTF-8"
     text = error.message if isinstance(error, HttpProcessingError) else str(error)

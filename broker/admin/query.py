@@ -15,23 +15,23 @@ _INDEX_DIGITS_MAX: Final = 10
 
 
 def read_count(query: Mapping[str, str], name: str, default: int, *, least: int, most: int) -> int:
-    """A number within bounds. Raises `RefusalError`, as all here."""
+    """A number within bounds. Raises `RefusalError`, as do all functions here."""
     return _integer(query[name], name, least, most) if name in query else default
 
 
 def read_optional(query: Mapping[str, str], name: str, most: int = INT64_MAX) -> int | None:
-    """A number from 0 on; None where it is not given."""
+    """A number from 0 up; None if it is not given."""
     return _integer(query[name], name, 0, most) if name in query else None
 
 
 def read_index(text: str) -> int | None:
-    """A partition's index as part of a path; None for any text that is none."""
+    """A partition index from a path; None if the text is not one."""
     is_index = text.isascii() and text.isdecimal() and len(text) <= _INDEX_DIGITS_MAX
     return int(text) if is_index else None
 
 
 def read_fact(query: Mapping[str, str], name: str) -> bool:
-    """`true` or `false`; false where it is not given."""
+    """`true` or `false`; false if it is not given."""
     text = query.get(name, "false")
     if text not in {"true", "false"}:
         raise RefusalError(HTTPStatus.BAD_REQUEST, f"{name}: takes true or false, not {text!r}")
@@ -39,7 +39,7 @@ def read_fact(query: Mapping[str, str], name: str) -> bool:
 
 
 def read_selection(query: Mapping[str, str]) -> Selection:
-    """Which events: `producer_id`, `topic`, `partition`."""
+    """The selection of events by `producer_id`, `topic` and `partition`."""
     return Selection(
         read_optional(query, "producer_id"),
         query.get("topic"),

@@ -1,7 +1,7 @@
-"""What the admin port will not do: a status and one sentence, which become the answer's JSON.
+"""A refusal by the admin port: a status and one sentence, which become the answer's JSON.
 
-aiohttp's own exceptions encode their text as UTF-8, and fail where it repeats what the client sent
-and that was none. JSON can carry anything.
+aiohttp's own exceptions encode their text as UTF-8, and fail if it repeats something the client sent
+that was not UTF-8. JSON can carry anything.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from http import HTTPStatus
 
 
 class RefusalError(Exception):
-    """Raised by handlers; the application answers with it."""
+    """The error that handlers raise, and that the application answers with."""
 
     def __init__(self, status: HTTPStatus, text: str) -> None:
         super().__init__(text)

@@ -1,8 +1,8 @@
-"""The admin port, asleep until somebody connects.
+"""The admin port, dormant until the first connection.
 
 aiohttp and prometheus-client take 250 ms and some 25 MB to import, and most brokers are never
-asked anything. So the bound socket is only watched; the first connection, which waits in the
-kernel's queue meanwhile, starts the import in a thread and then the application.
+queried. So the bound socket is only watched; the first connection, which waits in the kernel's queue
+meanwhile, triggers the import in a thread and then starts the application.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 RETRY_S: Final = 5.0
-"""After an attempt to start that failed."""
+"""How long to wait after a failed attempt to start."""
 
 
 class AdminServer:
@@ -53,7 +53,7 @@ class AdminServer:
         self._starting = loop.create_task(self._serve())
 
     async def _serve(self) -> None:
-        """Begins to answer, and tries again where that fails: those who connect wait meanwhile."""
+        """Starts answering, and retries if that fails; clients that connect wait meanwhile."""
         while self._http is None:
             try:
                 self._http = await self._application()

@@ -1,7 +1,7 @@
-"""What the admin port needs to see of a broker: these attributes, read and never written.
+"""The admin port's view of a broker: these attributes, read and never written.
 
-Protocols instead of the classes themselves, so that the port can be tested without a broker and
-shows at a glance what it depends on.
+Protocols rather than the classes themselves, so that the port can be tested without a broker and its
+dependencies are visible at a glance.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class StorageView(Protocol):
 
 
 class BrokerView(Protocol):
-    """One broker; while it is `starting`, only its configuration and its counters are there."""
+    """One broker; while it is `starting`, only its configuration and its counters are available."""
 
     @property
     def starting(self) -> str | None: ...
