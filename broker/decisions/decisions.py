@@ -3,11 +3,11 @@
 Produce reports every outcome here, so that `/metrics`, the log and `/decisions` cannot disagree.
 Memory is bounded: rings of `capacity` events, one for appended batches, one for the interesting
 rest and one for injected faults, so that a busy producer's appends never push out the one refusal
-that somebody is looking for. Whoever follows has a bounded queue (`stream.py`).
+that someone is looking for. Each follower has a bounded queue (`stream.py`).
 
 A spurious 45 makes clients store records twice, so each one is counted, kept for `/decisions` and
-logged with the window it was judged by, and so is a repeat whose bytes differ; of many from one address
-the log has the first hundred and then one a second (`limited_log.py`).
+logged with the window it was judged by, and so is a duplicate whose bytes differ; if one address
+causes many, the log gets the first hundred and then one a second (`limited_log.py`).
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Decisions:
 
     @property
     def is_followed(self) -> bool:
-        """Whether somebody wants to see the window before each append, which costs a look-up."""
+        """Whether anyone follows, and so needs the window before each append, which costs a look-up."""
         return bool(self._streams)
 
     def record(
@@ -73,13 +73,13 @@ class Decisions:
         *,
         window_before: Window | None = None,
     ) -> None:
-        """Keeps one outcome (the oldest of its ring goes when that is full), counts and logs it.
+        """Keeps one outcome (dropping the oldest of its ring if that is full), counts and logs it.
 
-        `window_before` is needed of an appended batch only, and only while `is_followed`.
+        `window_before` is only needed for an appended batch, and only while `is_followed`.
         """
         self._number = number = self._number + 1
         sent, peer = request.header, request.peer
-        # A plain tuple: an Outcome takes four times as long, and is made when somebody looks.
+        # A plain tuple: an Outcome takes four times as long, and is made only when someone looks.
         fields = (
             number,
             now_ms,
@@ -106,7 +106,7 @@ class Decisions:
         self._tell(outcome)
 
     def record_fault(self, hit: FaultHit) -> None:
-        """Keeps one hit, in the order of the outcomes: its number is given here."""
+        """Keeps one hit, numbered here in one sequence with the outcomes."""
         self._metrics.faults[hit.action] += 1
         self._number += 1
         hit = hit._replace(number=self._number)
@@ -138,14 +138,14 @@ class Decisions:
         self._streams = (*self._streams, stream)
 
     def unfollow(self, stream: DecisionStream) -> None:
-        """Leaves `stream` alone."""
+        """Stops offering events to `stream`."""
         self._streams = tuple(one for one in self._streams if one is not stream)
 
     def _tell(self, event: Event) -> None:
         for stream in self._streams:
             stream.offer(event)
 
-    # The decisions worth a word
+    # Decisions worth logging
 
     def _explained(self, outcome: Outcome, result: Duplicate | Reject, window: Window) -> Outcome:
         if isinstance(result, Duplicate):
@@ -179,7 +179,7 @@ class Decisions:
 
 
 def window_of(partition: Partition, producer_id: int) -> Window:
-    """What the partition remembers of the producer at this moment."""
+    """The window that the partition holds for the producer at this moment."""
     entry = partition.log.producers.get(producer_id)
     batches = () if entry is None else entry.batches
     return tuple((batch.base_sequence, batch.last_sequence) for batch in batches)

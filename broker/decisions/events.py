@@ -1,6 +1,6 @@
-"""What a broker tells of itself, one after the other: outcomes of batches, and hits of faults.
+"""The events that a broker reports, in order: outcomes of batches, and hits of faults.
 
-Values only. `decisions.py` keeps them, `stream.py` hands them on.
+Values only. `decisions.py` keeps them, `stream.py` passes them on.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ DIVERGENT_DUPLICATE: Final = "divergent_duplicate"
 REJECT: Final = "reject"
 
 Subject = tuple[int, str, int]
-"""Producer id, topic, partition: one batch that an event is about."""
+"""Producer id, topic and partition of one batch that an event is about."""
 
 Window = tuple[tuple[int, int], ...]
 """First and last sequence of each remembered batch, oldest first."""
 
 
 class Outcome(NamedTuple):
-    """One batch and what became of it."""
+    """One batch and its outcome."""
 
     number: int
     """Counts the events of this broker since its start: outcomes and faults."""
@@ -40,22 +40,22 @@ class Outcome(NamedTuple):
     outcome: str
     """One of the four names above."""
     base_offset: int
-    """Where the batch stands in the log; -1 when it was refused."""
+    """The offset of the batch in the log; -1 if it was refused."""
     error_code: ErrorCode = ErrorCode.NONE
     reason: str = ""
     window: Window | None = None
-    """What it was judged by; None for an appended batch that nobody followed."""
+    """The window it was judged by; None for a batch appended while no one followed."""
 
     def subjects(self) -> Sequence[Subject]:
         return ((self.header.producer_id, self.topic, self.partition),)
 
 
 OutcomeFields = tuple[int, int, str, int, BatchHeader, str | None, str, int, int, str, int]
-"""An outcome without what has a default."""
+"""The fields of an outcome that have no default."""
 
 
 class FaultedBatch(NamedTuple):
-    """One batch in a request that a fault has hit."""
+    """One batch in a request that a fault hit."""
 
     topic: str
     partition: int
@@ -66,26 +66,26 @@ class FaultedBatch(NamedTuple):
 
 
 class FaultHit(NamedTuple):
-    """An injected fault that did something, to a request or to the broker."""
+    """An injected fault that took effect, on a request or on the broker."""
 
     number: int
-    """Given by `record_fault`; in the order of the outcomes."""
+    """Assigned by `record_fault`, in one sequence with the outcomes."""
     time_ms: int
     rule: str
     """The rule's name."""
     action: str
     """The type of its action: `drop_response`."""
     api: str
-    """The request's API: `produce`; empty where no request was hit."""
+    """The request's API, such as `produce`; empty if no request was hit."""
     connection_id: int
     correlation_id: int
     client_id: str | None
     address: str
     """The client's `host:port`."""
     batches: tuple[FaultedBatch, ...] = ()
-    """What a produce request carried."""
+    """The batches that a produce request carried."""
     detail: str = ""
-    """The fields of the action: `code=REQUEST_TIMED_OUT`, `ms=100`, `later=wait`."""
+    """The fields of the action, such as `code=REQUEST_TIMED_OUT`, `ms=100`, `later=wait`."""
 
     def subjects(self) -> Sequence[Subject]:
         return [(batch.producer_id, batch.topic, batch.partition) for batch in self.batches]

@@ -1,8 +1,8 @@
-"""What one reader of `/decisions?follow=true` has not been sent yet, bounded.
+"""The bounded queue of events not yet sent to one reader of `/decisions?follow=true`.
 
-The broker never waits for a reader: what finds the queue full is counted and forgotten, and the
-reader is told how many there were, at the place where they are missing. Single owner: the event
-loop. Knows nothing of HTTP.
+The broker never waits for a reader: events that find the queue full are counted and dropped, and the
+reader is told how many, at the point where they are missing. Single owner: the event loop. Knows
+nothing of HTTP.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ CAPACITY_DEFAULT: Final = 10_000
 
 
 class Selection(NamedTuple):
-    """Which events somebody wants to see; None stands for any."""
+    """Which events a reader wants to see; None means any."""
 
     producer_id: int | None = None
     topic: str | None = None
     partition: int | None = None
 
     def includes(self, event: Event) -> bool:
-        """A fault of a request without batches concerns everybody."""
+        """Whether the event is wanted; a fault hitting a request without batches concerns every reader."""
         subjects = event.subjects()
         return not subjects or any(self._picks(subject) for subject in subjects)
 
@@ -38,11 +38,11 @@ EVERYTHING: Final = Selection()
 
 
 class Waiting(NamedTuple):
-    """What a reader gets at once."""
+    """What a reader is given at one time."""
 
     events: Sequence[Event]
     lost: int
-    """How many events behind these found no room."""
+    """How many events after these found no room."""
 
 
 class DecisionStream:
@@ -69,7 +69,7 @@ class DecisionStream:
         self._has_news.set()
 
     async def take(self) -> Waiting | None:
-        """Everything that waits, as soon as something does; None when the stream is closed."""
+        """Everything queued, as soon as there is something; None when the stream is closed."""
         await self._has_news.wait()
         if not self._events and not self._lost:
             return None
@@ -80,6 +80,6 @@ class DecisionStream:
         return waiting
 
     def close(self) -> None:
-        """Takes nothing more; the reader gets what waits, then the end."""
+        """Accepts no more events; the reader gets what is queued, then the end."""
         self._is_closed = True
         self._has_news.set()
