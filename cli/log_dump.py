@@ -1,7 +1,7 @@
 """The rows that `echoless dump` shows of a `.log` file.
 
-A batch whose CRC is wrong is shown as such, and the file is read on behind it; a header that cannot
-be right ends the file, since nobody knows where the next batch would start.
+A batch whose CRC is wrong is shown as such, and reading continues after it; a header that cannot
+be right ends the file, since no one knows where the next batch would start.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ def _run_command(arguments: list[str]) -> int:
         sys.stderr.write(f"echoless: {error}\n")
         return FAILED
     except BrokenPipeError:
-        # Whoever read our output has seen enough; what is left in the buffer is not for them.
+        # The reader of our output has seen enough; it does not want the rest of the buffer.
         sys.stdout = None
         return FAILED
     return 0

@@ -1,4 +1,4 @@
-"""Where records are stored, and under which numbers.
+"""Acknowledgements: where records are stored, and under which numbers.
 
 A batch is acknowledged as a whole; what it means for each of its records is worked out when somebody
 looks.
@@ -13,7 +13,7 @@ from protocol.sequence import increment
 
 
 class Acknowledgement(NamedTuple):
-    """Of one record."""
+    """Acknowledgement of one record."""
 
     topic: str
     partition: int
@@ -27,7 +27,7 @@ class Acknowledgement(NamedTuple):
 
 
 class AcknowledgedBatch(NamedTuple):
-    """Of consecutive records; the fields mean what they mean in `Acknowledgement`."""
+    """Acknowledgements of consecutive records; the fields are those of `Acknowledgement`."""
 
     topic: str
     partition: int

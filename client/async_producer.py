@@ -215,7 +215,7 @@ class AsyncProducer:
             raise error
 
     def state(self) -> ProducerState:
-        """Under which numbers a later run goes on; records in open batches count as not given.
+        """The numbers from which a later run continues; records in open batches count as not given.
 
         To be saved together with the position of the first record that is not acknowledged: behind a
         `flush`, that is the position of the next record.
@@ -293,7 +293,7 @@ class AsyncProducer:
             self._on_crash(error)
 
     def _on_crash(self, error: BaseException) -> None:
-        """Nobody shall wait for what a dead sender had to send."""
+        """No caller may wait for what a dead sender had to send."""
         self._crash = error
         self._fail_all(f"the producer has crashed: {error!r}")
 

@@ -63,7 +63,7 @@ class Delivery:
         if self.outcome.done():
             return False
         self.outcome.set_exception(error)
-        self.outcome.exception()  # told by `flush` too, so nobody needs to look
+        self.outcome.exception()  # reported by `flush` too, so no one needs to look
         return True
 
 
@@ -106,7 +106,7 @@ def key_that_decides(key: bytes | None) -> bytes:
 
 
 def partition_of(key: bytes, partition_count: int) -> int:
-    """Where Kafka's own client puts the key."""
+    """The partition to which Kafka's own client sends the key."""
     number: int = murmur2(key)  # type: ignore[no-untyped-call]
     return (number & 0x7FFFFFFF) % partition_count
 

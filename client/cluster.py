@@ -34,7 +34,7 @@ class Address(NamedTuple):
 
 
 class NoLeaderError(Exception):
-    """There is no broker to send to right now; the message says why.
+    """No broker to send to right now; the message says why.
 
     `final_code`: the broker's code where waiting does not help, else 0.
     """

@@ -29,7 +29,7 @@ from protocol.record_batch import MAGIC, NO_LEADER_EPOCH, BatchHeader, Codec
 from protocol.sequence import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
 
 _FIXED_BYTES: Final = 2
-"""Of each record: its attributes and the number of its headers, both 0."""
+"""Attributes and number of headers of each record, both 0."""
 _NO_HEADERS: Final = pa.scalar(b"\x00", pa.large_binary())
 _NO_SEPARATOR: Final = pa.scalar(b"", pa.large_binary())
 

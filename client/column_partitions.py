@@ -1,4 +1,4 @@
-"""Where the keys of an Arrow column go: `client.batch.partition_of`, for all of them at once.
+"""Partitions of the keys of an Arrow column: `client.batch.partition_of`, for all of them at once.
 
 murmur2 as Kafka's own client computes it, the next four bytes of every key in one step. The arithmetic
 is that of unsigned 32-bit integers, which numpy lets wrap around.

@@ -37,7 +37,7 @@ class Columns(NamedTuple):
         return len(self.timestamps)
 
     def rows(self, start: int, end: int) -> Columns:
-        """Those from `start` to before `end`; nothing is copied."""
+        """The rows from `start` up to, not including, `end`; nothing is copied."""
         return Columns(*(column[start:end] for column in self))
 
     def sizes(self) -> Int64s:
@@ -70,7 +70,7 @@ def joined(parts: Sequence[Columns]) -> Columns:
 
 
 def binary_column(column: Any) -> Any:
-    """As one array of large binary: its offsets have 64 bits, so that no batch is too long for it.
+    """One array of large binary: its offsets have 64 bits, so that no batch is too long for it.
 
     Raises `TypeError`.
     """
@@ -85,7 +85,7 @@ def binary_column(column: Any) -> Any:
 
 
 def lengths_of(column: Any) -> Int64s:
-    """Of each row, in bytes; -1 for a null."""
+    """Length of each row in bytes; -1 for a null."""
     lengths: Int64s = pc.fill_null(pc.binary_length(column), _NULL_LENGTH).to_numpy()
     return lengths
 

@@ -5,7 +5,7 @@ newest version that both sides know. Requests are given as plain mappings of the
 fields (times are integer milliseconds) and answers come back as kio entities; fields that the
 chosen version does not have are left out. Importing this file imports kio: 80 ms.
 
-Works with every Kafka broker. Knows no retries and no cluster; whoever needs the leader of a
+Works with every Kafka broker. Knows no retries and no cluster; a caller that needs the leader of a
 partition opens a connection to it.
 """
 
@@ -34,7 +34,7 @@ TIMEOUT_S_DEFAULT: Final = 10.0
 
 
 class ConnectionFailedError(Exception):
-    """There is no talking to the broker; the message is one line that says why, and what to try."""
+    """Communication with the broker failed; the message is one line that says why, and what to try."""
 
 
 class Connection:

@@ -14,7 +14,7 @@ class DeliveryError(ProducerError):
     """Records were not acknowledged, and will not be.
 
     `may_be_stored` False: not one of them is in the partition, and no copy of theirs will get there.
-    True: nobody can tell; a producer that is resumed from the state sends them under the same
+    True: no one can tell; a producer that is resumed from the state sends them under the same
     numbers and finds out. `error_code` is the broker's last word (0: it had none).
     """
 

@@ -4,7 +4,7 @@ All that is due soon is asked for in one message. While no broker answers it is 
 again; what is in use goes on to its end meanwhile.
 
 The clock goes on while the machine sleeps, as the brokers' do (`CLOCK_BOOTTIME`; the event loop's
-stands still then), and nobody sets it.
+stands still then), and no one sets it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Where leases are asked for: the native ports that were given, and those that brokers name.
+"""The servers asked for leases: the native ports that were given, and those that brokers name.
 
 After each answer the cluster's native addresses are asked for, so that the next lease is found although
 every broker that was given has gone meanwhile.
@@ -19,7 +19,7 @@ from client.lease_request import (
 
 
 class LeaseServers:
-    """Of one cluster; `request` is what a `LeaseKeeper` takes."""
+    """Servers of one cluster; `request` is what a `LeaseKeeper` takes."""
 
     def __init__(self, given: Sequence[Address], *, timeout_s: float) -> None:
         self._given = tuple(given)
@@ -39,5 +39,5 @@ class LeaseServers:
         try:
             self._named = await request_brokers(self.addresses, timeout_s=self._timeout_s)
         except NoLeasesError:
-            return leased  # whoever has just answered is known
+            return leased  # the server that has just answered is known
         return leased

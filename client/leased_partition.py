@@ -1,4 +1,4 @@
-"""Under which leased id a partition's batches go: between its `Sequencer` and the `LeaseKeeper`.
+"""Chooses the leased id for a partition's batches: between its `Sequencer` and the `LeaseKeeper`.
 
 The sequencer is held while there is no id for what was never sent: before the first lease has arrived,
 when the next one has and batches under the old one are still outstanding, and behind the end of a lease

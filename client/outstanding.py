@@ -35,7 +35,7 @@ class Outstanding:
         return through is not None and distance(through, batch.last_sequence) >= 0
 
     def oldest_open(self) -> SequencedBatch | None:
-        """Of those sent, the oldest whose own outcome is still to come."""
+        """The oldest batch sent whose own outcome is still to come."""
         return next((b for b in self.sent if b.stored is None and not b.is_skipped), None)
 
     def to_retry(self) -> SequencedBatch | None:
@@ -52,7 +52,7 @@ class Outstanding:
         return None
 
     def take_waiting(self) -> SequencedBatch | None:
-        """The next new batch; it stands in `sent` from here on."""
+        """The next new batch; it is in `sent` from here on."""
         while self.waiting:
             batch = self.waiting.popleft()
             self.sent.append(batch)
@@ -80,7 +80,7 @@ class Outstanding:
         return actions
 
     def replace(self, batch: SequencedBatch, parts: tuple[SequencedBatch, SequencedBatch]) -> None:
-        """Puts the parts where the batch stands among those sent."""
+        """Replaces the batch by its parts among those sent."""
         index = self.sent.index(batch)
         self.sent[index] = parts[0]
         self.sent.insert(index + 1, parts[1])

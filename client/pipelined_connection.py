@@ -2,7 +2,7 @@
 
 A broker works on the requests of one connection one after the other, so answers are matched by
 position and the correlation id only checks that. An answer that does not come in time ends the
-connection: whoever sends again must not be overtaken by it. Knows no retries and no cluster.
+connection: a batch that is sent again must not be overtaken by it. Knows no retries and no cluster.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Produce requests in the making: small batches of several partitions share one. No I/O.
 
-A batch goes into the first request behind the last one that has a batch of its partition: no request has
+A batch goes into the first request after the last one that has a batch of its partition: no request has
 two of a partition, since a broker would store one of them only, and the order within each stays.
 """
 

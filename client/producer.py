@@ -141,7 +141,7 @@ class Producer:
             raise error
 
     def state(self) -> ProducerState:
-        """Under which numbers a later run goes on; see `AsyncProducer.state`."""
+        """The numbers from which a later run continues; see `AsyncProducer.state`."""
         return self._call(_state_of(self._running()))
 
     def close(self) -> None:
@@ -227,7 +227,7 @@ async def _state_of(core: AsyncProducer) -> ProducerState:
 def _hand_over(
     core: AsyncProducer, topic: str, partition: int, records: Records, outcome: BlockingOutcome
 ) -> None:
-    """In the loop's thread, where nobody but the outcome can be told of a failure."""
+    """Runs in the loop's thread, where only the outcome can report a failure."""
     try:
         core.submit(topic, partition, records, outcome)
     except Exception as error:  # noqa: BLE001  whatever it is, the sender shall see it

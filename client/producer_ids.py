@@ -17,7 +17,7 @@ _TRANSACTION_TIMEOUT_MS: Final = 2**31 - 1
 
 
 async def new_identity(cluster: Cluster) -> Identity:
-    """An id that nobody has used. Raises `NoLeaderError` with `final_code` where waiting is in vain."""
+    """An unused id. Raises `NoLeaderError` with `final_code` where waiting is in vain."""
     answer = await cluster.ask_any(
         "init_producer_id",
         {

@@ -20,7 +20,7 @@ class ReadyBatch:
     header: BatchHeader
     """Complete but for the producer's numbers, length and checksum."""
     body: Buffer
-    """What comes behind the header, compressed as it says."""
+    """The bytes after the header, compressed as it says."""
     size: int
     """The sum of `client.batch.record_size` of the records: what counts against the buffer."""
 

@@ -1,4 +1,4 @@
-"""Who gets what a broker answers to a request on a `PipelinedConnection`."""
+"""Receivers of what a broker answers to a request on a `PipelinedConnection`."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any, Protocol
 
 
 class Receiver(Protocol):
-    """Of one request."""
+    """Receiver of the answer to one request."""
 
     def take(self, answer: Any) -> None:
         """kio's entity. Raises `DecodeError` where it does not belong to the request."""
 
     def fail(self, error: Exception) -> None:
-        """There will be no answer. Whoever waits is told; it may be nobody."""
+        """Tells the caller, if one still waits, that there will be no answer."""
 
 
 class WholeAnswer:
@@ -34,4 +34,4 @@ def fail_future(future: asyncio.Future[Any], error: Exception) -> None:
     """Unless it has its outcome already."""
     if not future.done():
         future.set_exception(error)
-        future.exception()  # nobody may be waiting any more
+        future.exception()  # no one may be waiting any more

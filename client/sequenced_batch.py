@@ -12,7 +12,7 @@ _HALF_CIRCLE: Final = 2**30
 
 
 class Identity(NamedTuple):
-    """Under which name the records of a partition are numbered."""
+    """The name under which the records of a partition are numbered."""
 
     producer_id: int
     producer_epoch: int
@@ -32,7 +32,7 @@ class SequencedBatch:
     is_in_doubt: bool = False
     """Whether some attempt may have stored it. Only grows, until the numbers change."""
     is_skipped: bool = False
-    """Not sent, because the leader has it; an acknowledgement behind it will confirm that."""
+    """Not sent, because the leader has it; a later acknowledgement will confirm that."""
     stored: Acknowledged | None = None
     """Its outcome, while an earlier batch still has none."""
 
@@ -60,5 +60,5 @@ class Acknowledged(NamedTuple):
 
 
 def distance(sequence: int, other: int) -> int:
-    """How far `sequence` lies behind `other` on the circle of 2**31; negative: before it."""
+    """How far `sequence` is after `other` on the circle of 2**31; negative: before it."""
     return (sequence - other + _HALF_CIRCLE) % (2 * _HALF_CIRCLE) - _HALF_CIRCLE

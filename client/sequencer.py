@@ -1,15 +1,15 @@
 """The numbers of one producer on one partition, and what each answer means for them. No I/O.
 
-The shell (`partition_sender.py`) asks `next_step()` what to do, does it, and tells what came of it;
-events return what the owner of the records has to do about it:
+The shell (`partition_sender.py`) asks `next_step()` what to do, does it, and reports the outcome;
+events return what the owner of the records has to do:
 
     add -> next_step -> Send(batch)  -> on_answer / on_lost / on_unsent -> [Acknowledged, Failed ...]
                      -> Ask()        -> on_found
                      -> NewId()      -> on_new_id
 
 A record's identity is its sequence: the n-th record given to the partition has the n-th sequence,
-however the records are cut into batches. So whoever sends the same records in the same order from
-the same state sends the same numbers.
+however the records are cut into batches. So sending the same records in the same order from
+the same state gives the same numbers.
 
 The rules:
 1. Anything but success stops the sending (DRAINING) until every batch in flight has its outcome.
@@ -19,10 +19,10 @@ The rules:
 3. An out-of-order answer to such a batch is settled by asking the leader for its last sequence:
    the batch is stored, is stored in part, can be sent again, or acknowledged records are gone.
 4. A batch gets other numbers (a new epoch) only where it is proven that no copy under the old ones
-   was or can be stored: every attempt was refused, or the batch lies behind one that is missing.
+   was or can be stored: every attempt was refused, or the batch comes after one that is missing.
 5. Batches are acknowledged in the order of their sequences. A success confirms what was skipped
    before it, since a log is committed from its start on.
-6. Bad news about acknowledged records is believed when it was told several times: a broker that has
+6. Bad news about acknowledged records is believed once it was reported several times: a broker that has
    just lost or gained the leadership may not know better.
 7. The first batch of an identity is in flight alone: brokers before Kafka 4.5 let an unknown producer
    begin anywhere, so a second batch would be stored although the first was refused (KAFKA-15591).
@@ -110,7 +110,7 @@ class Sequencer:
         self._is_resumed = start.is_resumed
         self._is_unnamed = start.is_unnamed
         self._doubts_all = start.is_resumed and not start.asks
-        """An earlier run may have sent what this one is given, and nobody knows how far it came."""
+        """An earlier run may have sent what this one is given, and no one knows how far it came."""
         self._bad_news = 0
         self._has_history = start.next_sequence != 0
         """Whether records of this identity were acknowledged."""
@@ -156,7 +156,7 @@ class Sequencer:
     def next_step(self) -> Step | None:
         """What is to be done now; None: wait for an event. A batch to send counts as in flight.
 
-        Nobody is asked for anything before there are records to send.
+        No broker is asked for anything before there are records to send.
         """
         if self.is_idle:
             return None
@@ -339,7 +339,7 @@ class Sequencer:
         if ahead == 0:
             return [BackOff(elsewhere=False)]
         if self._outstanding.is_known_stored(oldest):
-            # Nothing comes behind it that could confirm it, and it is too old to be repeated.
+            # Nothing comes after it that could confirm it, and it is too old to be repeated.
             oldest.stored = Acknowledged(oldest, None, True)
             return self._settle()
         stored_count = distance(last_sequence, oldest.base_sequence) + 1
@@ -386,7 +386,7 @@ class Sequencer:
         return is_known or (batch.is_in_doubt and failed.may_be_stored)
 
     def _go_on_without(self, failed: Failed) -> Sequence[Action]:
-        """Rule 4: behind a batch that is certainly missing, nothing can have been stored."""
+        """Rule 4: after a batch that is certainly missing, nothing can have been stored."""
         actions: list[Action] = [failed]
         kept: deque[SequencedBatch] = deque()
         for batch in (*self._outstanding.sent, *self._outstanding.waiting):
@@ -405,7 +405,7 @@ class Sequencer:
         return actions + self._renumber(Identity(producer_id, epoch + 1))
 
     def on_new_id(self, identity: Identity) -> Sequence[Action]:
-        """A producer id that nobody else has."""
+        """A producer id that no other producer has."""
         assert self.phase is Phase.AWAITING_ID
         return self._renumber(identity)
 

@@ -12,7 +12,7 @@ from client.sequenced_batch import Acknowledged, Identity, SequencedBatch
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class Start:
-    """Where a partition begins. `is_resumed`: an earlier run may have gone on from here."""
+    """The start of a partition. `is_resumed`: an earlier run may have sent from here."""
 
     identity: Identity
     next_sequence: int = 0

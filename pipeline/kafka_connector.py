@@ -33,7 +33,7 @@ class ConnectorError(Exception):
 
 
 def jars_directory() -> Path:
-    """Where the jars are looked for, and fetched to: the variable's, the tree's or the user's."""
+    """Directories in which jars are looked for, and to which they are fetched: the variable's, the tree's or the user's."""
     if JARS_VARIABLE in os.environ:
         return Path(os.environ[JARS_VARIABLE])
     in_tree = (_TREE / "pyproject.toml").exists()

@@ -26,7 +26,7 @@ from pipeline.commands import app
 app(prog_name="pipeline")
 '''
 _TIME: Final = (2026, 1, 1, 0, 0, 0)
-"""Of all files, so that the same sources make the same zip."""
+"""Timestamp of all files, so that the same sources make the same zip."""
 
 
 def package_command(

@@ -1,4 +1,4 @@
-"""Who leads a partition, and producer ids: asked of any broker that answers, over the Kafka protocol."""
+"""Partition leaders and producer ids: asked of any broker that answers, over the Kafka protocol."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Leaders:
         return self._known[where]
 
     def init_producer_id(self) -> int:
-        """An id that nobody has used yet; its epoch is 0. Raises `NoLeaderError`."""
+        """An unused producer id; its epoch is 0. Raises `NoLeaderError`."""
         fields = {
             "transactional_id": None,
             "transaction_timeout": _TRANSACTION_TIMEOUT_MS,

@@ -49,7 +49,7 @@ class Native:
         return answer
 
     def init_producer_id(self) -> int:
-        """An id that nobody has used yet; its epoch is 0."""
+        """An unused producer id; its epoch is 0."""
         return int(self.call("init_producer_id")["producer_id"])
 
     def create_topic(

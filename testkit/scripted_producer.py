@@ -1,4 +1,4 @@
-"""A producer that sends exactly what it is told: ids, epochs and sequences, over the Kafka protocol.
+"""A producer that sends exactly what the caller asks for: ids, epochs and sequences, over the Kafka protocol.
 
     producer = ScriptedProducer.open(broker.bootstrap_servers)
     a = Batch("orders", 0, producer_id=4000, producer_epoch=0, base_sequence=114, values=...)
@@ -6,7 +6,7 @@
     batch, answer = producer.receive(timeout_s=1)  # whichever is answered first
 
 It checks nothing, repeats nothing and follows no leader. Answers are matched by their correlation
-ids, so that a lost one does not spoil those behind it. Blocking; one thread owns it.
+ids, so that a lost one does not spoil those after it. Blocking; one thread owns it.
 """
 
 from __future__ import annotations

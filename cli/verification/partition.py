@@ -1,6 +1,6 @@
 """Checking one partition: its segments batch by batch, and everything that is derived from them.
 
-A damaged batch behind the recovery point of a broker that did not stop cleanly is no problem: the
+A damaged batch above the recovery point of a broker that did not stop cleanly is no problem: the
 next start cuts it off, and it was never promised to be safe. The same before the recovery point, or
 after a clean shutdown, is.
 """

@@ -17,7 +17,7 @@ from pipeline.audit.runs import LOG_ORDER, PARTITION_KEY
 
 
 class Extent(NamedTuple):
-    """Batches that stand side by side, offsets without a gap; or one batch with a fault."""
+    """Neighbouring batches, offsets without a gap; or one batch with a fault."""
 
     replica: str
     topic: str
@@ -28,7 +28,7 @@ class Extent(NamedTuple):
     """Null, with the other numbers, where the bytes cannot be read."""
     last_offset: int | None
     leader_epoch: int | None
-    """Of the first batch."""
+    """The first batch's."""
     last_leader_epoch: int | None
     batches: int
     records: int
@@ -106,7 +106,7 @@ def _faults(batch: pa.RecordBatch) -> pa.Array:
 
 
 def _breaks(batch: pa.RecordBatch, faults: pa.Array) -> Flags:
-    """Where a new extent begins: behind a hole of any kind, and on both sides of a fault."""
+    """The rows at which a new extent begins: after a hole of any kind, and on both sides of a fault."""
     breaks = starts_of(batch, (*PARTITION_KEY, "file"))
     offsets, next_offsets = integers(batch, "base_offset"), integers(batch, "last_offset") + 1
     epochs = integers(batch, "leader_epoch")

@@ -50,7 +50,7 @@ class Finding(NamedTuple):
     records: int | None = None
     """How many."""
     after_offset: int | None = None
-    """Of a gap: the last offset of the same producer before it; -1 where there is none."""
+    """For a gap, the last offset of the same producer before it; -1 if there is none."""
     base_offset: int | None = None
     """The offsets concerned; of damage, those that it hides."""
     last_offset: int | None = None

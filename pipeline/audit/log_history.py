@@ -1,6 +1,6 @@
 """Judging one partition of one replica: its extents, in the order of the log.
 
-Every batch must begin with the offset behind the one before, leader epochs never decrease, and
+Every batch must begin with the offset after the one before, leader epochs never decrease, and
 every CRC is right. Damage hides offsets; which ones, the batches around it tell.
 
 What no longer ends as a batch at the very end of a log was never promised to be on disk, unless it
@@ -25,7 +25,7 @@ class LogHistory:
     promised_offset: int
     """Everything below was promised to be on disk."""
     next_offset: int | None = None
-    """Where the next extent must begin; None before the first one."""
+    """The offset at which the next extent must begin; None before the first one."""
     leader_epoch: int = -1
     damaged: list[Extent] = field(default_factory=list)
     """Damage since the last sound extent."""

@@ -32,7 +32,7 @@ class ReportFacts:
     """What was audited, in words."""
     made_at: datetime.datetime
     duplicates_avoided: int | None
-    """As the brokers count them; None: nobody was asked."""
+    """The brokers' own counts; None: no broker was asked."""
 
 
 def write_report(path: Path, tables: AuditTables, facts: ReportFacts) -> None:

@@ -22,7 +22,7 @@ from protocol.sequence import SEQUENCE_MAX
 PARTITION_KEY: Final = ("replica", "topic", "partition")
 PRODUCER_KEY: Final = (*PARTITION_KEY, "producer_id")
 LOG_ORDER: Final = ("file", "position", "base_offset")
-"""Rows of one partition sorted so stand as in its log: file names carry offsets of 20 digits."""
+"""Rows of one partition sorted by these are in log order: file names carry offsets of 20 digits."""
 
 
 class Run(NamedTuple):
@@ -34,7 +34,7 @@ class Run(NamedTuple):
     producer_id: int
     producer_epoch: int
     file: str | None
-    """Where the first batch stands; null where it was not read from a file."""
+    """The file of the first batch; null if it was not read from a file."""
     position: int | None
     base_offset: int
     last_offset: int

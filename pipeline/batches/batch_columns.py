@@ -69,7 +69,7 @@ def decode_headers(buffer: Buffer, positions: Integers) -> Headers:
 
 
 def last_sequences(headers: Headers) -> Integers:
-    """As `BatchHeader.last_sequence`, for all at once."""
+    """`BatchHeader.last_sequence` for all rows at once."""
     base = headers["base_sequence"].astype(np.int64)
     last = (base + headers["last_offset_delta"]) & SEQUENCE_MAX
     return np.where(base < 0, NO_SEQUENCE, last)

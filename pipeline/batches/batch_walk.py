@@ -1,4 +1,4 @@
-"""Finding batches in bytes: one behind the other, and again behind damage.
+"""Finds batches in bytes: one after the other, and again after damage.
 
 Where a batch ends only its own header says, so this is a loop over the batches; it looks at
 nothing but the length and the checksum, and leaves the other fields to numpy.
@@ -31,7 +31,7 @@ _FRAME_POSITION: Final = 8
 _CHECKED_POSITION: Final = _FRAME_POSITION + _FRAME.size
 """The CRC covers everything from here on."""
 _OFFSETS_AHEAD_MAX: Final = 2**40
-"""How far behind damage the next batch's offset may lie and still be believed."""
+"""How far after damage the next batch's offset may lie and still be believed."""
 
 
 @dataclass(slots=True)
@@ -41,7 +41,7 @@ class Walk:
     positions: list[int] = field(default_factory=list)
     crc_oks: list[bool] = field(default_factory=list)
     end: int = 0
-    """Where the last batch found ends."""
+    """The end of the last batch found."""
     damage: str | None = None
     """Why what begins at `end` is no batch; None where it only lacks bytes."""
 
@@ -84,7 +84,7 @@ def _impossible(magic: int, length: int) -> str | None:
 
 
 def begins_batch(buffer: Buffer) -> bool:
-    """Whether a header that can be right stands at the start of `buffer`."""
+    """Whether `buffer` starts with a plausible header."""
     if len(buffer) < HEADER_SIZE:
         return False
     length, _, magic, _ = _FRAME.unpack_from(buffer, _FRAME_POSITION)

@@ -93,7 +93,7 @@ def read_range(wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
 
 
 def _rows(data: bytes, found: Walk, own: dict[str, Any]) -> tuple[pa.RecordBatch, int]:
-    """Rows of the batches in an answer, and the offset behind them."""
+    """Rows of the batches in an answer, and the offset after them."""
     columns = header_columns(decode_headers(data, np.array(found.positions)))
     crc_oks = np.array(found.crc_oks)
     rows = to_arrow(len(crc_oks), {**own, **columns, "crc_ok": crc_oks})

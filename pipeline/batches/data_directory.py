@@ -33,7 +33,7 @@ Index = npt.NDArray[np.void]
 
 
 class NotADataDirectoryError(Exception):
-    """There is nothing to audit at a path; the message says what is expected there."""
+    """A path holds nothing to audit; the message says what is expected there."""
 
 
 class PartitionDirectory(NamedTuple):
@@ -130,7 +130,7 @@ def _starts_in(whole: Stretch, index: Index, bytes_max: int) -> Iterator[int]:
 def _read_index(path: Path) -> Index:
     """The entries of an index, looked up in place; none of an absent or broken one.
 
-    Kafka writes the index of the newest segment ahead of need: zeros stand behind its entries.
+    Kafka writes the index of the newest segment ahead of need: zeros follow its entries.
     """
     try:
         entries = np.memmap(path, _INDEX_ENTRY, "r", shape=(path.stat().st_size // 8,))

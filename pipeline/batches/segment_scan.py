@@ -101,7 +101,7 @@ class SegmentScan:
         return to_arrow(1, {**self._stretch._asdict(), **own})
 
     def _find_next(self, damaged: int) -> int:
-        """Where the next batch begins behind the one at `damaged`; the end where none does."""
+        """The start of the next batch after the one at `damaged`; the end if there is none."""
         position = damaged + 1
         while position < self._end:
             block = self._read(position, _SEARCH_BYTES + HEADER_SIZE)

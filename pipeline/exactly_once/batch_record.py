@@ -1,4 +1,4 @@
-"""What the ledger knows of a batch as a whole: the number of its Spark partitions.
+"""The ledger's record of a batch as a whole: the number of its Spark partitions.
 
     batches/batch-00000000000000000012.json     {"version": 1, "query_id": ..., "spark_partitions": 8}
 
@@ -21,7 +21,7 @@ _NAME: Final = re.compile(r"batch-(\d{20})\.json")
 
 
 class BatchRecord:
-    """Of one batch."""
+    """Record of one batch."""
 
     def __init__(self, files: LedgerFiles, sink: str, query_id: str, batch_id: int) -> None:
         self._files = files
@@ -32,7 +32,7 @@ class BatchRecord:
         self._name = self._path(batch_id)
 
     def agree(self, spark_partitions: int, *, is_late: bool = False) -> None:
-        """Puts the number down, or holds it against the one that is there. Raises `LedgerError`.
+        """Records the number, or compares it with the one recorded. Raises `LedgerError`.
 
         `is_late`: the rows are written already.
         """

@@ -1,4 +1,4 @@
-"""Which columns a data frame must have to be written, checked before anything runs."""
+"""Columns that a data frame must have to be written, checked before anything runs."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Puts down how the Spark partitions of a batch have ended: the driver's part of `partition_writer.py`.
+"""Records how the Spark partitions of a batch ended: the driver's part of `partition_writer.py`.
 
 Only the driver knows which attempt of a task counts, so only it may say that a Spark partition is done.
-It does so before Spark is told that the batch is. A crash in between: the batch runs again, finds all
-rows stored, and the end is put down then.
+It does so before it reports the batch to Spark as done. After a crash in between, the batch runs again,
+finds all rows stored, and the end is recorded then.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ _AT_ONCE: Final = 8
 
 
 def put_ends(options: SinkOptions, ends: Iterable[tuple[Place, End]]) -> None:
-    """Those of one batch. Raises `SinkError`."""
+    """Records the ends of one batch. Raises `SinkError`."""
     with ThreadPoolExecutor(_AT_ONCE) as threads:
         list(threads.map(lambda one: put_end(options, *one), ends))
 
 
 def put_end(options: SinkOptions, place: Place, end: End) -> None:
-    """Raises `SinkError` where another attempt has gone on, or has ended with other rows."""
+    """Records one end. Raises `SinkError` if another attempt continued or ended with other rows."""
     ledger = Ledger(open_files(options), place)
     if ledger.end is None:
         numbers = ledger.begins[-1].identity if ledger.begins else None

@@ -31,11 +31,11 @@ class Stretch:
     topic: str
     partition: int
     sequence: int
-    """Of its first record."""
+    """The sequence of its first record."""
     rows_before: int
     """How many of the batch's rows for this partition were stored under older numbers."""
     log_end_offset: int
-    """Where the log ended before anything of it was sent: its records are not below."""
+    """The log end before any of it was sent: its records are not below."""
 
     @property
     def target(self) -> TopicPartition:
@@ -48,7 +48,7 @@ class Begin:
 
     query_id: str
     cluster_id: str
-    """Of the brokers: a producer id means nothing to others."""
+    """The brokers' cluster: a producer id means nothing to others."""
     identity: Identity
     timestamp_ms: int
     """What rows without a timestamp get."""
@@ -59,13 +59,13 @@ class Begin:
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class Target:
-    """What one topic and partition has got in this batch."""
+    """What one topic and partition received in this batch."""
 
     topic: str
     partition: int
     rows: int
     fingerprint: str
-    """Of the rows (`fingerprint.py`)."""
+    """Fingerprint of the rows (`fingerprint.py`)."""
 
     @property
     def target(self) -> TopicPartition:
@@ -74,7 +74,7 @@ class Target:
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class End:
-    """Everything is stored. The next batch goes on from `state`."""
+    """Everything is stored. The next batch continues from `state`."""
 
     query_id: str
     cluster_id: str
@@ -87,7 +87,7 @@ Entry = Begin | End
 
 
 class EntryError(ValueError):
-    """The text is no entry of a ledger."""
+    """The text is not a ledger entry."""
 
 
 def encode_entry(entry: Entry) -> bytes:

@@ -17,7 +17,7 @@ from protocol.checksum import crc32c
 
 @dataclass(slots=True)
 class Fingerprint:
-    """Of the rows of one partition so far."""
+    """Fingerprint of the rows of one partition so far."""
 
     rows: int = 0
     keys: int = 0

@@ -39,13 +39,13 @@ class Standing(NamedTuple):
     """What a leader says about its partition."""
 
     log_end_offset: int
-    """As far as consumers see: records that are sent from now on lie at or behind it."""
+    """The end that consumers see: records sent from now on are at or after it."""
     found: Found | None
     """The producer's entry; None: the leader does not know it."""
 
 
 class Leaders:
-    """Of one cluster. Use it in a `with` block."""
+    """Leaders of one cluster. Use it in a `with` block."""
 
     def __init__(self, bootstrap_servers: str, settings: Settings) -> None:
         self._settings = settings
@@ -73,7 +73,7 @@ class Leaders:
         return self._run(lambda: self._cluster.partition_count(topic), topic)
 
     def new_identity(self) -> Identity:
-        """A producer id that nobody has. Raises `SinkError`."""
+        """An unused producer id. Raises `SinkError`."""
         return self._run(lambda: new_identity(self._cluster), "a producer id")
 
     def ask(

@@ -1,4 +1,4 @@
-"""What one Spark partition of one batch has promised to send, and under which numbers.
+"""The ledger: what one Spark partition of one batch will send, and under which numbers.
 
 A small log of entries, each a file that is created once (`docs/formats/ledger.md`):
 
@@ -6,7 +6,7 @@ A small log of entries, each a file that is created once (`docs/formats/ledger.m
     partition-00003/batch-00000000000000000012.1.json     begin: more partitions, or other numbers
     partition-00003/batch-00000000000000000012.2.json     end: everything is acknowledged
 
-An attempt that finds an entry in the place of its own takes it for its own. So all attempts at a batch
+An attempt that finds an entry where it meant to create its own adopts it. So all attempts at a batch
 send the same numbers, however many run, one after the other or at once.
 
 Invariant: a record is sent only after the entry with its topic and partition was created.
@@ -36,7 +36,7 @@ _NAME: Final = re.compile(r"batch-(\d{20})\.(\d+)\.json")
 
 
 class Place(NamedTuple):
-    """Which rows: those of one Spark partition of one batch of one sink."""
+    """The rows of one Spark partition of one batch of one sink."""
 
     sink: str
     query_id: str
@@ -97,7 +97,7 @@ class Ledger:
         return True
 
     def clean(self, batches_kept: int = BATCHES_KEPT) -> None:
-        """Deletes the entries of old batches; only behind an end, which the next batch needs."""
+        """Deletes the entries of old batches; only after an end, which the next batch needs."""
         assert self.end is not None
         for key in self._keys:
             if key.batch_id <= self.place.batch_id - batches_kept:

@@ -1,7 +1,7 @@
-"""Under which numbers a Spark partition's rows are sent: the ledger's entries, and new ones.
+"""Numbers a Spark partition's rows: with those of the ledger's entries, and new ones.
 
 The first attempt at a batch goes on where the batch before it ended, if all leaders agree; if one has
-forgotten the producer, everything begins at 0 under its next epoch. Any later attempt takes up what is in
+forgotten the producer, everything begins at 0 under its next epoch. Any later attempt loads what is in
 the ledger, and asks the leaders how far it came. Where one has forgotten, what is stored is counted in the
 log itself, and the rest goes on under the next epoch, which the ledger gets to know first. An epoch, and
 not another id, because it also ends an attempt that is still alive somewhere: from the first record on
@@ -41,7 +41,7 @@ CountStored = Callable[[Stretch, Identity, int], int]
 
 
 class Numbering:
-    """Of one attempt. `open` first."""
+    """Sequence numbers for one attempt. Call `open` first."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class Numbering:
         return self._counts[topic]
 
     def open(self) -> None:
-        """Takes up what earlier attempts have begun. Raises `SinkError`."""
+        """Loads what earlier attempts have begun. Raises `SinkError`."""
         self._check_cluster()
         while self._ledger.begins and self._ledger.end is None and self._identity is None:
             self._take_up()
@@ -102,7 +102,7 @@ class Numbering:
         return self.portions(self._stored)
 
     def portions(self, rows: Mapping[TopicPartition, int]) -> dict[TopicPartition, list[Portion]]:
-        """Under which numbers the first `rows` of each target are stored, in their order."""
+        """The numbers under which the first `rows` of each target are stored, in order."""
         return portions_of(self._ledger.begins, rows)
 
     def handovers(self, rows: Mapping[TopicPartition, int]) -> dict[TopicPartition, list[Portion]]:

@@ -1,14 +1,14 @@
 """Writes the rows of one Spark partition of one batch: the work of a task, without Spark.
 
-1. The ledger is read. Numbers that an earlier attempt has taken are taken again; how far it came is asked
-   of the leaders, and what it stored is read back and held against the rows. A crash before this: nothing
+1. The ledger is read. Numbers that an earlier attempt has taken are used again; the leaders say how far it
+   came, and what it stored is read back and compared with the rows. After a crash before this, nothing
    has happened.
-2. Before the first record is sent to a partition, its numbers stand in the ledger. A crash behind this:
+2. Before the first record is sent to a partition, its numbers are in the ledger. A crash after this:
    the next attempt sends the same numbers.
-3. All records are sent and acknowledged. Where another attempt may have been at it too, everything is read
-   back once more. A crash behind this: the next attempt finds all rows stored.
-4. The attempt returns its end: what the next batch goes on from. Spark's driver puts it down when it knows
-   that the attempt counts (`ends.py`). A crash behind this: the next attempt compares fingerprints and does
+3. All records are sent and acknowledged. If another attempt may have been sending too, everything is read
+   back once more. A crash after this: the next attempt finds all rows stored.
+4. The attempt returns its end: what the next batch continues from. Spark's driver records it once it knows
+   that the attempt counts (`ends.py`). A crash after this: the next attempt compares fingerprints and does
    nothing.
 
 An attempt cannot do the last itself, because it does not know whether it has seen all rows. Where the task

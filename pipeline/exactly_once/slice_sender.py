@@ -33,7 +33,7 @@ class SliceSender:
         self._open: dict[TopicPartition, ColumnBatches] = {}
         self._waiting: deque[tuple[TopicPartition, Future[Acknowledgements]]] = deque()
         self.doubtful: set[TopicPartition] = set()
-        """Where another attempt has stored, or may have stored, what was sent here."""
+        """Partitions in which another attempt stored, or may have stored, what was sent here."""
 
     def __enter__(self) -> Self:
         self._producer.start()

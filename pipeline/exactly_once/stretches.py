@@ -1,4 +1,4 @@
-"""What follows from the entries of a batch and the words of the leaders. Pure.
+"""Conclusions from the entries of a batch and the answers of the leaders. Pure.
 
 The `begin` entries of a batch cut the rows of each partition into stretches; those with the producer id and
 epoch of the last entry are the current ones, to which new rows are added.
@@ -23,7 +23,7 @@ class Portion(NamedTuple):
 
 
 def current_stretches(begins: Sequence[Begin]) -> dict[TopicPartition, Stretch]:
-    """Of each target the one that new rows belong to."""
+    """The stretch of each target that new rows belong to."""
     return {
         stretch.target: stretch
         for begin in begins
@@ -35,7 +35,7 @@ def current_stretches(begins: Sequence[Begin]) -> dict[TopicPartition, Stretch]:
 def portions_of(
     begins: Sequence[Begin], rows: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, list[Portion]]:
-    """Under which numbers the first `rows` of each target are stored, in their order."""
+    """The numbers under which the first `rows` of each target are stored, in order."""
     stored = {
         target: [portion for portion in portions if portion.rows > 0]
         for target, portions in _all_portions(begins, rows).items()
@@ -91,7 +91,7 @@ def agrees(found: Found | None, identity: Identity, next_sequence: int) -> bool:
 
 
 def is_ahead(found: Found | None, identity: Identity, next_sequence: int) -> bool:
-    """Whether a leader knows of records that nobody has put down."""
+    """Whether a leader knows of records that no entry records."""
     if found is None or found.producer_epoch < identity.producer_epoch:
         return False
     is_same_epoch = found.producer_epoch == identity.producer_epoch
@@ -109,5 +109,5 @@ def count_found(found: Found | None, identity: Identity, stretch: Stretch) -> in
 
 
 def distance(sequence: int, other: int) -> int:
-    """How far `sequence` lies behind `other`; negative: before it."""
+    """How far `sequence` is after `other`; negative: before it."""
     return (sequence - other + DISTANCE_MAX) % (SEQUENCE_MAX + 1) - DISTANCE_MAX

@@ -1,7 +1,7 @@
-"""A replay's rows held against those that an earlier attempt has stored.
+"""Compares a replay's rows with those that an earlier attempt has stored.
 
 The stored rows of a partition are the first that an attempt has sent there, so a replay has to begin with
-the same. Rows behind them are kept back until every stored row was met: a replay that turns out to be
+the same. Rows after them are held back until every stored row was met: a replay that turns out to be
 another one has sent nothing.
 """
 
@@ -64,7 +64,7 @@ class StoredPrefix:
             )
 
     def _compare(self, rows: Slice) -> Slice:
-        """Those behind the stored ones."""
+        """The rows after the stored ones."""
         target = rows.target
         count = min(self._left.get(target, 0), rows.row_count)
         for start in range(0, count, _COMPARED_AT_ONCE):

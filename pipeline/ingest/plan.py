@@ -1,4 +1,4 @@
-"""Which files are in which batch: decided once, written down, and never decided again.
+"""The plan: which files are in which batch, decided once, recorded, and never decided again.
 
     begun/settings.json         what every run has in common
     batches/<number>.json       the batch's files; created before any of them is read
@@ -46,7 +46,7 @@ class Batch:
 
 @dataclass(slots=True)
 class Plan:
-    """Of one checkpoint."""
+    """The plan of one checkpoint."""
 
     _files: LedgerFiles
     batches: list[Batch] = field(default_factory=list)

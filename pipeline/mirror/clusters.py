@@ -22,7 +22,7 @@ class MirrorError(Exception):
 
 
 def choose_topics(counts: Mapping[str, int], names: list[str], pattern: str | None) -> list[str]:
-    """Of the source's topics those that are named, or match. Raises `MirrorError`."""
+    """The source's topics that are named, or match. Raises `MirrorError`."""
     if pattern is not None:
         found = sorted(name for name in counts if re.fullmatch(pattern, name))
         if not found:

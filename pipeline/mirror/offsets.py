@@ -26,7 +26,7 @@ def parse_offsets(value: Any) -> Offsets:
 
 
 def read_batch_offsets(session: SparkSession, checkpoint: str, batch_id: int) -> Offsets:
-    """Where the batch ends in each partition that the source has."""
+    """The end of the batch in each partition of the source."""
     path = f"{checkpoint}/offsets/{batch_id}"
     row = session.read.text(path, wholetext=True).first()
     assert row is not None, "Spark writes it before the batch"

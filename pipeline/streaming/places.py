@@ -14,5 +14,5 @@ def location(text: str) -> str:
 
 
 def ledger_of(checkpoint: str) -> str:
-    """Where the ledger is unless somebody says otherwise."""
+    """The ledger's default location."""
     return f"{checkpoint.rstrip('/')}/{_LEDGER}"

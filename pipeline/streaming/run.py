@@ -1,4 +1,4 @@
-"""Running a stream until it is done, fails, or somebody asks it to stop."""
+"""Runs a stream until it is done, fails, or is asked to stop."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ WAIT_S: Final = 20.0
 
 
 class Place(NamedTuple):
-    """Where a record was sent to."""
+    """The place a record was sent to."""
 
     topic: str
     partition: int

@@ -11,7 +11,7 @@ _OUTPUT: Final = threading.Lock()
 
 
 class Options(NamedTuple):
-    """Of one `open`."""
+    """Arguments of one `open`."""
 
     bootstrap: str
     request_timeout_ms: int
@@ -20,7 +20,7 @@ class Options(NamedTuple):
 
 
 class Records(NamedTuple):
-    """Of one `send`."""
+    """Arguments of one `send`."""
 
     topic: str
     partition: int
@@ -47,7 +47,7 @@ def say_done(
 
 
 def read_options(words: list[str]) -> Options:
-    """From the words behind `open`."""
+    """Reads the words after `open`."""
     given = dict(word.split("=", 1) for word in words)
     return Options(
         given["bootstrap"],
@@ -58,6 +58,6 @@ def read_options(words: list[str]) -> Options:
 
 
 def read_records(words: list[str]) -> Records:
-    """From the words behind `send`."""
+    """Reads the words after `send`."""
     topic, partition, first, count = words[0], *map(int, words[1:])
     return Records(topic, partition, range(first, first + count))

@@ -33,7 +33,7 @@ class Verdict(NamedTuple):
     """Acknowledged, and not in the log."""
     duplicates: int
     out_of_order: int
-    """Behind a greater number of their partition; repeats count as duplicates only."""
+    """After a greater number of their partition; repeats count as duplicates only."""
     failures: dict[str, int]
     """What the client gave up, by the name of the error."""
     fatal: str | None
@@ -71,7 +71,7 @@ def _outcome(lost: int, out_of_order: int, duplicates: int, failed: int) -> Outc
 
 
 def count_out_of_order(numbers: Sequence[int]) -> int:
-    """Numbers that stand behind a greater one, their repeats left out."""
+    """Numbers that come after a greater one, without their repeats."""
     seen: set[int] = set()
     greatest, count = -1, 0
     for number in numbers:

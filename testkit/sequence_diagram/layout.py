@@ -1,4 +1,4 @@
-"""Where things stand: the columns of a picture, and how high each exchange is."""
+"""Layout: the columns of a picture, and how high each exchange is."""
 
 from __future__ import annotations
 
