@@ -8,7 +8,7 @@ container (`check_container`; a handler runs it before it looks at acks or leade
  3. magic other than 2                                   -> 87
  4. zstd before Produce v7 (KIP-110)                     -> 76 UNSUPPORTED_COMPRESSION_TYPE
  5. a second complete batch                              -> 87
-    other bytes behind the batch                         -> 2 (Kafka drops them silently)
+    other bytes after the batch                          -> 2 (Kafka drops them silently)
 batch (`check_batch`; once the partition is known to lead)
  6. base offset other than 0                             -> 87
  7. larger than the topic's max.message.bytes            -> 10 MESSAGE_TOO_LARGE

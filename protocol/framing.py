@@ -130,7 +130,7 @@ class FrameReceiver:
 
     @property
     def pending_size(self) -> int:
-        """Bytes that the buffer of a large frame takes now (0: there is none)."""
+        """Bytes that the buffer of a large frame takes now (0 if none)."""
         return 0 if self._large is None else len(self._large)
 
     def abandon(self) -> None:
@@ -185,7 +185,7 @@ def _allocate(size: int, capacity: int) -> bytearray | mmap.mmap:
 
 
 def _looks_like(received: memoryview) -> str:
-    """What a stream that is no frames begins like, for whoever reads the log."""
+    """The beginning of a stream that is not frames, described for the log's reader."""
     found = (name for start, name in _FOREIGN_STARTS.items() if received[: len(start)] == start)
     name = next(found, None)
     return "" if name is None else f" (this looks like {name})"

@@ -53,7 +53,7 @@ def _decode_text(data: Frame) -> str:
 
 
 def skip_tagged_fields(frame: Frame, position: int) -> int:
-    """The position behind the tagged fields that start at `position`."""
+    """The position after the tagged fields that start at `position`."""
     if position < len(frame) and frame[position] == 0:
         return position + 1
     count, position = read_unsigned_varint(frame, position)
@@ -69,7 +69,7 @@ def skip_tagged_fields(frame: Frame, position: int) -> int:
 
 
 def read_unsigned_varint(frame: Frame, position: int) -> tuple[int, int]:
-    """`(value, position behind it)` of an unsigned varint of at most five bytes."""
+    """`(value, position after it)` of an unsigned varint of at most five bytes."""
     value = 0
     for shift in range(0, 35, 7):
         if position >= len(frame):

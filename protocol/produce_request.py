@@ -27,7 +27,7 @@ _UUID_SIZE: Final = 16
 _FLEXIBLE_FROM: Final = 9
 _TOPIC_IDS_FROM: Final = 13
 PARTITIONS_MAX: Final = 100_000
-"""In one request, over all topics; the same bound as for every other request."""
+"""Limit of one request, over all topics; the same bound as for every other request."""
 
 
 class PartitionRecords(NamedTuple):
@@ -139,7 +139,7 @@ def _decode_flexible(frame: Frame, position: int, *, has_ids: bool) -> ProduceRe
 
 
 def _compact_size(frame: Frame, position: int) -> tuple[int, int]:
-    """`(size, position behind it)`; -1 for null."""
+    """`(size, position after it)`; -1 for null."""
     first = frame[position]
     if first < 0x80:
         return first - 1, position + 1

@@ -38,7 +38,7 @@ LOG_OVERHEAD: Final = 12
 RECORD_BYTES_MIN: Final = 7
 """Length, attributes, two deltas, a null key, a null value and no headers: one byte each."""
 RECORDS_MAX: Final = 2**20
-"""In one compressed batch, and in those of one request: a few KB can hold that many."""
+"""Limit of one compressed batch, and of those of one request: a few KB can hold that many."""
 MAGIC: Final = 2
 MAGIC_POSITION: Final = 16
 BATCH_LENGTH_MIN: Final = HEADER_SIZE - LOG_OVERHEAD
@@ -72,7 +72,7 @@ class Codec(enum.IntEnum):
 
 
 class BatchHeader(NamedTuple):
-    """The header of one batch, as it stands in the bytes. Offsets are logical, sizes in bytes."""
+    """The header of one batch, as encoded. Offsets are logical, sizes in bytes."""
 
     base_offset: int
     batch_length: int

@@ -185,7 +185,7 @@ def _open(batch: Buffer, header: BatchHeader, bytes_max: int) -> Buffer:
 
 
 def _walk_lengths(data: Buffer, record_count: int) -> int:
-    """The position behind the last record. Raises `DecodeError`, or `IndexError` past the data."""
+    """The position after the last record. Raises `DecodeError`, or `IndexError` past the data."""
     position = 0
     for index in range(record_count):
         byte = data[position]
@@ -237,13 +237,13 @@ def _walk_fields(data: Buffer, record_count: int) -> int:
 
 
 def _skip_bytes(data: Buffer, position: int) -> int:
-    """The position behind a length and its bytes; may lie behind the data. Null takes no bytes."""
+    """The position after a length and its bytes; may lie past the data. Null takes no bytes."""
     length, position = read_varint(data, position)
     return position + max(length, 0)
 
 
 def _skip_headers(data: Buffer, position: int, headers_left: int) -> tuple[int, int]:
-    """How many headers the other records may have, and the position behind those of this one."""
+    """How many headers the other records may have, and the position after those of this one."""
     count, position = read_varint(data, position)
     if not 0 <= count <= headers_left:
         raise DecodeError(f"a record claims {count} headers; a batch may have {HEADERS_MAX} in all")

@@ -36,7 +36,7 @@ Headers = Sequence[tuple[str, bytes | None]]
 
 
 class Record(NamedTuple):
-    """One record. `offset` is where it stands in the log; `timestamp` is in ms, -1 for none."""
+    """One record. `offset` is its offset in the log; `timestamp` is in ms, -1 for none."""
 
     offset: int
     timestamp: int

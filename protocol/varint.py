@@ -16,7 +16,7 @@ VARLONG_BITS: Final = 64
 
 
 def read_varint(data: Buffer, position: int, bits: int = VARINT_BITS) -> tuple[int, int]:
-    """The number at `position` and the position behind it.
+    """The number at `position` and the position after it.
 
     Raises `DecodeError` when the data ends inside the number or it takes more than `bits`.
     """

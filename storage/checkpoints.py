@@ -38,7 +38,7 @@ class OffsetCheckpoint:
         self._path = path
 
     def read(self) -> dict[tuple[str, int], int]:
-        """What was written last, nothing where there is no file. Raises `CheckpointError`."""
+        """Reads what was written last; empty if there is no file. Raises `CheckpointError`."""
         offsets: dict[tuple[str, int], int] = {}
         for line in read_lines(self._fs, self._path):
             topic, partition, offset = split_line(self._path, line, field_count=3)
@@ -69,7 +69,7 @@ def _checksum_line(data: bytes) -> str:
 
 
 def read_lines(fs: FileSystem, path: str) -> list[str]:
-    """The entries, none where there is no file. Raises `CheckpointError`."""
+    """Reads the entries; none if the file does not exist. Raises `CheckpointError`."""
     if not fs.exists(path):
         return []
     data = fs.read_bytes(path)

@@ -35,7 +35,7 @@ class ClockReading(NamedTuple):
     """One moment by two clocks, in milliseconds."""
 
     steady_ms: int
-    """By the directory's own clock."""
+    """The time by the directory's own clock."""
     wall_ms: int
     """Since 1970, as far as the broker trusted the machine's clock."""
 
@@ -58,7 +58,7 @@ def read_clock(fs: FileSystem, data_dir: str) -> ClockReading:
 
 
 def last_reading(fs: FileSystem, data_dir: str) -> ClockReading | None:
-    """Where the clock goes on; None if nothing in the directory tells."""
+    """The reading from which the clock goes on; None if nothing in the directory tells."""
     if fs.exists(paths.join(data_dir, paths.CLOCK_CHECKPOINT)):
         try:
             return read_clock(fs, data_dir)

@@ -52,7 +52,7 @@ class LeaderEpochs:
 
     @property
     def latest_epoch(self) -> int:
-        """The newest epoch, -1 where there is none."""
+        """The newest epoch, -1 if there is none."""
         return self._entries[-1].epoch if self._entries else NO_EPOCH
 
     def assign(self, epoch: int, start_offset: int) -> None:
@@ -87,7 +87,7 @@ class LeaderEpochs:
         return (self._entries[above - 1].epoch if above else epoch), end_offset
 
     def truncate_from_end(self, offset: int) -> None:
-        """Drops epochs that begin at or behind `offset`, the new end of the log."""
+        """Drops epochs that begin at or after `offset`, the new end of the log."""
         kept = bisect_left(self._entries, offset, key=_start_of)
         del self._entries[kept:]
 

@@ -1,4 +1,4 @@
-"""Whose data directory it is: `meta.properties`, looked at before the directory is opened."""
+"""`meta.properties`: the owner of a data directory, checked before the directory is opened."""
 
 from __future__ import annotations
 

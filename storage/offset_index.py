@@ -60,7 +60,7 @@ class OffsetIndex:
         return self._positions[place - 1] if place else 0
 
     def truncate_to(self, position: int) -> None:
-        """Drops the entries of batches that start at `position` or behind it."""
+        """Drops the entries of batches that start at or after `position`."""
         place = bisect_left(self._positions, position)
         del self._relative_offsets[place:]
         del self._positions[place:]

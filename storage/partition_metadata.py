@@ -1,4 +1,4 @@
-"""Whose log a partition's directory holds: `partition.metadata`, the topic's id."""
+"""`partition.metadata`: the id of the topic whose log a partition's directory holds."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ def parse_offset_file(name: str) -> OffsetFile | None:
 
 
 def partition_directory(data_dir: str, topic: str, partition: int) -> str:
-    """Where the files of one partition lie."""
+    """The directory of one partition's files."""
     return f"{data_dir}/{topic}-{partition}"
 
 
@@ -97,15 +97,12 @@ def parse_partition_directory(name: str) -> tuple[str, int] | None:
 
 
 def deleted_directory(data_dir: str, topic: str, partition: int, unique: str) -> str:
-    """Where a partition is renamed to before its files go; `unique` is 32 hex digits."""
+    """The name a partition gets before its files are removed; `unique` is 32 hex digits."""
     return f"{data_dir}/{topic[:_TOPIC_IN_DELETED_MAX]}-{partition}.{unique}-delete"
 
 
 def stray_directory(data_dir: str, topic: str, partition: int, now_ms: int, unique: str) -> str:
-    """Where a partition is renamed to that is set aside; `unique` is 32 hex digits.
-
-    Sorted by name the strays of a partition are sorted by time. No such name is a partition's.
-    """
+    """The name a partition gets when it is set aside; `unique` is 32 hex digits."""
     moment = datetime.datetime.fromtimestamp(now_ms // 1000, tz=datetime.UTC)
     time = f"{moment:%Y%m%dT%H%M%S}{now_ms % 1000:03d}Z"
     return f"{data_dir}/{topic[:_TOPIC_IN_STRAY_MAX]}-{partition}.{time}-{unique}-stray"

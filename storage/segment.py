@@ -94,7 +94,7 @@ class Segment:
         return self.file.size
 
     def find_end(self) -> int:
-        """The offset behind the last record, found from the last index entry on.
+        """The offset after the last record, found from the last index entry on.
 
         Raises `CorruptLogError` where the file ends inside a batch, or the last one is damaged.
         """
@@ -118,7 +118,7 @@ class Segment:
             raise CorruptLogError(self.file.path, self.size, message)
 
     def append(self, buffers: Sequence[Buffer], header: BatchHeader, last_offset: int) -> None:
-        """Writes one batch behind the last one; `header` gives its size and timestamp."""
+        """Writes one batch after the last one; `header` gives its size and timestamp."""
         size = header.batch_length + LOG_OVERHEAD
         position = self.file.append(buffers)
         if not position:
@@ -240,7 +240,7 @@ class Segment:
         return position
 
     def truncate_to(self, offset: int) -> None:
-        """Cuts off the batch that holds `offset` and all behind it, durably. Can be written then."""
+        """Cuts off the batch that holds `offset` and all after it, durably. Can be written to afterwards."""
         first = next(self.headers_from(offset), None)
         if first is not None:
             self.cut(first.position)

@@ -109,7 +109,7 @@ class SegmentIndexes:
         return True
 
     def _read_last(self, suffix: str) -> bytes:
-        """The last entry of a file, nothing where there is none."""
+        """The last entry of a file, empty if there is none."""
         path = self._path(suffix)
         if not self._fs.exists(path):
             return b""
@@ -130,7 +130,7 @@ class SegmentIndexes:
         self.is_unsaved = True
 
     def note(self, position: int, size: int, last_offset: int, max_timestamp: int) -> None:
-        """Takes in the batch that stands at `position`, behind all others."""
+        """Adds the batch at `position`, after all others."""
         if self._offsets is None:
             self._load()  # reads to the end of the file, this batch included
             return
@@ -199,7 +199,7 @@ class SegmentIndexes:
         )
 
     def _is_sound(self, offsets: OffsetIndex) -> bool:
-        """Whether the last entry names a batch that stands where the entry says."""
+        """Whether the last entry names a batch that is where the entry says."""
         if offsets.last is None:
             return True  # what no entry covers is walked anyway
         last_offset, position = offsets.last

@@ -99,7 +99,7 @@ class Segments:
         return segment
 
     def _check(self) -> None:
-        """Where two segments meet, at the new end."""
+        """Checks where two segments meet, at the new end."""
         if len(self) > 1:
             before = self._segments[-2]
             assert before.next_offset == self.active.base_offset, "segments do not meet"

@@ -59,7 +59,7 @@ class TimeIndex:
         return self._relative_offsets[place - 1] + self._base_offset + 1
 
     def truncate_to(self, offset: int) -> None:
-        """Drops the entries at `offset` or behind it."""
+        """Drops the entries at or after `offset`."""
         place = bisect_left(self._relative_offsets, offset - self._base_offset)
         del self._timestamps[place:]
         del self._relative_offsets[place:]

@@ -27,11 +27,12 @@ from broker.tree.node_tree import (
 async def read_or_create_cluster_id(
     tree: NodeTree, new_uuid: Callable[[], uuid.UUID] = uuid.uuid4
 ) -> str:
-    """22 characters, as Kafka's. Raises `NodeDataError` for a node that cannot be read."""
+    """Returns 22 characters, as Kafka's. Raises `NodeDataError` for a node that cannot be read."""
     node = (await tree.read_many([CLUSTER_ID]))[0]
     if node is not None:
         return decode_cluster_id(node.data)
-    # A tree without an id is new: all its standing nodes at once cost one fsync instead of three.
+    # A tree without an id is new: creating all its permanent nodes at once costs one fsync, not
+    # three.
     await ensure_paths(
         tree, [parent_of(CLUSTER_ID), BROKERS, TOPICS, TOPIC_CONFIGS, TOPIC_DELETIONS]
     )

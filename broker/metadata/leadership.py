@@ -1,8 +1,8 @@
-"""Which partitions a broker may lead without asking anybody, and what their states become.
+"""Which partitions a broker may lead without asking anyone, and what their states become.
 
-That is what a single broker does at its start, and what the controller of a cluster will decide for
-all of them instead. The leader epoch grows at every restart, as with Kafka: what was appended before
-a crash can be told from what is appended after it. Pure.
+A single broker does this at its start; in a cluster the controller decides for all brokers instead.
+The leader epoch grows at every restart, as with Kafka: what was appended before a crash can be told
+from what is appended after it. Pure.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from broker.metadata.topic import Topic
 
 
 def initial_state(replicas: tuple[int, ...], able: Collection[int] | None = None) -> PartitionState:
-    """A new partition: its first replica leads, all are in sync, as nobody has a record.
+    """The state of a new partition: its first replica leads, all are in sync, as none has a record.
 
-    Only those that are `able` to (None: all of them) count, if there are any; else nobody leads yet.
+    Only replicas `able` to (None: all of them) count, if there are any; else none leads yet.
     """
     if able is None:
         return PartitionState(leader=replicas[0], leader_epoch=0, isr=replicas)
@@ -30,7 +30,7 @@ def initial_state(replicas: tuple[int, ...], able: Collection[int] | None = None
 def claim(topic: Topic, broker_id: int) -> Topic:
     """The topic once the broker leads, one epoch later, all the partitions that it may lead.
 
-    It claims what it led before, and what nobody leads while it is in sync. A partition without a
+    It claims what it led before, and what has no leader while it is in sync. A partition without a
     state was never led: its preferred replica gives it the first one.
     """
     states = {

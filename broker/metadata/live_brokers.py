@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 
 class LiveBroker(NamedTuple):
-    """A broker as registered, and the session that it lives with: its incarnation."""
+    """A broker as registered, and the session that is its broker epoch."""
 
     info: BrokerInfo
     session_id: int
@@ -34,7 +34,7 @@ class LiveBrokers:
         self._tree = tree
         self._listeners: dict[object, Callable[[], None]] = {}
         self._cancels: dict[str, Cancel] = {}
-        """Of the watches, by path."""
+        """Cancels of the watches, by path."""
         self._turn = asyncio.Lock()
         """Held from the first read to the publication, so that the view never moves back."""
         self._refresher = Refresher("live brokers", self.refresh)
@@ -70,7 +70,7 @@ class LiveBrokers:
             self._publish({broker.info.broker_id: broker for broker in found})
 
     async def close(self) -> None:
-        """Watches no more."""
+        """Stops watching."""
         await self._refresher.close()
         for cancel in self._cancels.values():
             cancel()
@@ -97,7 +97,7 @@ class LiveBrokers:
 
 
 def _decode(path: str, node: Node) -> LiveBroker | None:
-    """None for a node that cannot be read: nobody could reach that broker."""
+    """Decodes the node; None if it cannot be read: no one could reach that broker."""
     try:
         return LiveBroker(decode_broker(path, node), node.owner)
     except NodeDataError as error:

@@ -29,7 +29,7 @@ CONTROLLER: Final = "/controller"
 CONTROLLER_EPOCH: Final = "/controller_epoch"
 """How often there was a new controller; every write of a controller depends on its version."""
 PREFERRED_REPLICA_ELECTION: Final = "/admin/preferred_replica_election"
-"""There while the controller shall hold elections; its data: `broker/controller/election_requests.py`."""
+"""Exists while elections are requested; see `broker/controller/election_requests.py`."""
 
 NO_LEADER: Final = -1
 
@@ -43,7 +43,7 @@ class Reassignment(NamedTuple):
     adding: tuple[int, ...]
     """Not yet in sync, or not yet known to be."""
     removing: tuple[int, ...]
-    """To be let go when all that are added are in sync."""
+    """Replicas to remove once all that are added are in sync."""
 
 
 class TopicData(NamedTuple):
@@ -70,7 +70,7 @@ def topic_path(topic: str) -> str:
 
 
 def topic_id_path(topic: str, topic_id: uuid.UUID) -> str:
-    """There as long as the topic with this id: tells it from a later one of the same name."""
+    """Exists as long as the topic with this id: tells it from a later one of the same name."""
     return f"{TOPICS}/{topic}/{encode_uuid(topic_id)}"
 
 
@@ -80,7 +80,7 @@ def topic_config_path(topic: str) -> str:
 
 
 def topic_deletion_path(topic: str) -> str:
-    """There while the topic is being deleted."""
+    """Exists while the topic is being deleted."""
     return f"{TOPIC_DELETIONS}/{topic}"
 
 
@@ -101,15 +101,15 @@ def partition_state_path(topic: str, partition: int) -> str:
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class PartitionState:
-    """Who leads a partition, and who is in sync."""
+    """A partition's leader and in-sync replicas."""
 
     leader: int
-    """Broker id; -1: nobody."""
+    """Broker id; -1 if none."""
     leader_epoch: int
     """Grows by one at every change of the leader, and at every restart of it."""
     isr: tuple[int, ...]
     controller_epoch: int = 0
-    """Of the controller that wrote it; 0: there was none."""
+    """The epoch of the controller that wrote it; 0 if there was none."""
     node_version: int = 0
     """The version of the node that holds it, for the next conditional write; not in the data."""
 

@@ -43,7 +43,7 @@ class OldEpoch(NamedTuple):
     topic: str
     partition: int
     state: PartitionState | None
-    """What the tree says."""
+    """The state in the tree."""
     log_epoch: int
 
     def __str__(self) -> str:
@@ -52,7 +52,7 @@ class OldEpoch(NamedTuple):
 
 
 def old_epochs(topics: Mapping[str, Topic], logs: LogDirectory) -> list[OldEpoch]:
-    """Every partition whose state in the tree is older than its log; one with another id is not it."""
+    """Every partition whose state in the tree is older than its log, with the same topic id."""
     found = []
     for (name, index), log in sorted(logs.logs.items()):
         topic = topics.get(name)
@@ -77,7 +77,7 @@ def check_leader_epochs(topics: Mapping[str, Topic], logs: LogDirectory) -> None
 
 
 async def check_epochs_within(registry: TopicRegistry, logs: LogDirectory) -> None:
-    """As `check_leader_epochs`, with time for a coordinator's server that lags behind the others.
+    """Does what `check_leader_epochs` does, allowing time for a coordinator's server that lags.
 
     Raises `CoordinationError`.
     """

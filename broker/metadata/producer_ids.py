@@ -42,9 +42,9 @@ PRODUCER_ID_MAX: Final = 2**63 - 1
 CLAIM_ATTEMPTS_MAX: Final = 100
 """Rounds in one claim; each lost race means that another broker won a block."""
 NO_BROKER: Final = -1
-"""In a block that nobody claimed."""
+"""The broker id of a block that no one claimed."""
 ANSWERS_LOST_MAX: Final = 3
-"""Lost answers in one claim, before the client is told to try again."""
+"""Lost answers in one claim, before the client is asked to try again."""
 
 _log = logging.getLogger(__name__)
 
@@ -92,7 +92,7 @@ Remember = Callable[[int], Awaitable[None]]
 
 
 async def _forget(_last_id: int) -> None:
-    """There is no data directory."""
+    """Does nothing: no data directory exists."""
 
 
 class ProducerIds:
@@ -141,7 +141,7 @@ class ProducerIds:
         self._block_after((await self._tree.read_many([PATH]))[0])
 
     def next_producer_id(self) -> int | None:
-        """An id that was never used; None: `wait_for_producer_id` has to be awaited."""
+        """An id that was never used; None if `wait_for_producer_id` has to be awaited."""
         if self._next_id == self._end_id:
             if self._next_block is None:
                 return None
@@ -176,7 +176,7 @@ class ProducerIds:
             await asyncio.wait([self._claim])
 
     def _maybe_claim_ahead(self) -> None:
-        """Where a claim fails, the next one comes some ids later: ten at most per block."""
+        """Claims ahead of need. If a claim fails, the next comes some ids later: at most ten per block."""
         left = self._end_id - self._next_id
         is_due = left <= self._block_size // 2 and left % self._claim_interval == 0
         if is_due and self._next_block is None and self._failure is None:
@@ -223,7 +223,7 @@ class ProducerIds:
         return block
 
     def _block_after(self, node: Node | None) -> ProducerIdBlock:
-        """The block to claim next; the first one where the node is missing or holds no data."""
+        """The block to claim next; the first one if the node is missing or holds no data."""
         last = last_id_of(node)
         if last < self._highest_seen:
             raise ProducerIdBlockError(
@@ -242,12 +242,12 @@ class ProducerIds:
 
 
 def last_id_of(node: Node | None) -> int:
-    """The last id of the node's block, -1 where there is none. Raises `ProducerIdBlockError`."""
+    """The last id of the node's block, -1 if there is none. Raises `ProducerIdBlockError`."""
     return ProducerIdBlock.decode(node.data).end if node is not None and node.data else -1
 
 
 async def raise_block(tree: NodeTree, last_id: int) -> bool:
-    """Makes the next block begin above `last_id`; whether that took a change.
+    """Makes the next block begin above `last_id`; returns whether that took a change.
 
     Raises `CoordinationError`.
     """
@@ -270,7 +270,7 @@ def _parse_id(text: object) -> int:
 
 
 def _log_failure(claim: asyncio.Task[None]) -> None:
-    """A claim ahead of need has nobody who waits for it."""
+    """Logs the failure of a claim ahead of need, for which no one waits."""
     if claim.cancelled():
         return
     error = claim.exception()

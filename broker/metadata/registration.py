@@ -53,7 +53,7 @@ class BrokerInfo:
     rack: str | None = None
     features: Mapping[str, object] = field(default_factory=dict)
     is_leaving: bool = False
-    """It is about to stop: it shall lead nothing, and not be waited for."""
+    """Whether it is about to stop: it must not lead, and is not waited for."""
 
 
 def encode_broker(info: BrokerInfo) -> bytes:
@@ -117,7 +117,7 @@ def _decode_endpoints(fields: Mapping[str, Any]) -> dict[str, Endpoint]:
 
 
 async def read_brokers(tree: NodeTree) -> dict[int, BrokerInfo]:
-    """Those that are registered now, ids ascending. Raises `NodeDataError`, `NoNodeError`."""
+    """Reads the brokers registered now, ids ascending. Raises `NodeDataError`, `NoNodeError`."""
     paths = [f"{BROKERS}/{name}" for name in await tree.children(BROKERS)]
     nodes = await tree.read_many(paths)
     infos = [
@@ -131,8 +131,8 @@ async def read_brokers(tree: NodeTree) -> dict[int, BrokerInfo]:
 async def await_departure(tree: NodeTree, broker_id: int, *, wait_s: float) -> None:
     """Waits until no other session holds the broker id, at most `wait_s`.
 
-    A broker that was killed finds the node of its earlier session until that one has expired. Raises
-    `BrokerIdInUseError` when the node is still there then.
+    A broker that was killed finds its earlier session's node until that session has expired. Raises
+    `BrokerIdInUseError` if the node is still there then.
     """
     path = broker_path(broker_id)
     changed = asyncio.Event()
@@ -181,7 +181,7 @@ async def update_registration(tree: NodeTree, info: BrokerInfo) -> None:
 
 
 async def _try_to_register(tree: NodeTree, info: BrokerInfo) -> Node | None:
-    """None when the broker is registered now; else the node of the session that holds its id."""
+    """Returns None once the broker is registered; else the node of the id's other session."""
     path, data = broker_path(info.broker_id), encode_broker(info)
     try:
         await tree.create(path, data, ephemeral=True)
@@ -204,5 +204,5 @@ def _in_use(broker_id: int, holder: Node | None) -> BrokerIdInUseError:
 
 
 def _bracketed(host: str) -> str:
-    """IPv6 addresses stand in brackets."""
+    """Puts IPv6 addresses in brackets."""
     return f"[{host}]" if ":" in host else host

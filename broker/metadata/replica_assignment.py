@@ -17,7 +17,7 @@ from typing import Final
 from protocol.errors import ErrorCode, KafkaError
 
 PARTITIONS_MAX: Final = 10_000
-"""In one request, as with Kafka's own controller: nobody's typing error shall fill the memory."""
+"""Limit of one request, as in Kafka's own controller: a typing error must not fill the memory."""
 
 
 def assign_replicas(
@@ -57,13 +57,13 @@ def assign_replicas(
 
 
 def _known_racks(broker_ids: Collection[int], racks: Mapping[int, str | None]) -> dict[int, str]:
-    """The rack of every broker; without racks each broker stands alone."""
+    """The rack of every broker; without racks each broker is on its own."""
     known = {one: rack for one in broker_ids if (rack := racks.get(one)) is not None}
     return known if len(known) == len(broker_ids) else {one: str(one) for one in broker_ids}
 
 
 def _alternating(brokers: Sequence[int], rack_of: Mapping[int, str]) -> list[int]:
-    """One broker of each rack in turn, so that neighbours stand in different racks."""
+    """One broker of each rack in turn, so that neighbours are in different racks."""
     by_rack: defaultdict[str, list[int]] = defaultdict(list)
     for broker in brokers:
         by_rack[rack_of[broker]].append(broker)
@@ -107,11 +107,11 @@ def check_assignment(
     broker_ids: Collection[int],
     replication_factor: int | None = None,
 ) -> dict[int, tuple[int, ...]]:
-    """The explicit assignment of exactly these partitions, in their order.
+    """Returns the explicit assignment of exactly these partitions, in their order.
 
-    Without a replication factor the first partition sets it. Raises `KafkaError` INVALID_PARTITIONS,
-    INVALID_REPLICA_ASSIGNMENT: partitions missing or surplus, no replicas, one broker twice, another
-    number of replicas, or a broker that is not alive.
+    Without a replication factor the first partition sets it. Raises `KafkaError`
+    INVALID_PARTITIONS, INVALID_REPLICA_ASSIGNMENT: partitions missing or surplus, no replicas, one
+    broker twice, another number of replicas, or a broker that is not alive.
     """
     check_partition_count(partitions)
     if sorted(assignment) != list(partitions):

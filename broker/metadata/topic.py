@@ -30,9 +30,9 @@ class Topic:
     """Overrides only, by Kafka's dotted names; not validated here."""
     node_version: int = 0
     config_version: int = NO_NODE
-    """Version of the configuration node; -1: there is none."""
+    """Version of the configuration node; -1 if there is none."""
     reassignments: Mapping[int, Reassignment] = field(default_factory=dict)
-    """Of partitions that are on their way to other replicas."""
+    """Reassignments of partitions that are on their way to other replicas."""
     has_id_node: bool = False
     """Whether there is a node that tells it from a later topic of the same name; Kafka makes none."""
 
@@ -65,14 +65,14 @@ class Topic:
 
     @property
     def replication_factor(self) -> int:
-        """Of the first partition, without replicas that it shall lose."""
+        """The number of the first partition's replicas, without those that it is to lose."""
         move = self.reassignments.get(0)
         return len(self.assignment[0]) - (0 if move is None else len(move.removing))
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class NewTopic:
-    """What a topic shall be. An explicit `assignment` overrides both numbers."""
+    """The topic to create. An explicit `assignment` overrides both numbers."""
 
     name: str
     partitions: int = 1
@@ -82,7 +82,7 @@ class NewTopic:
 
 
 class StateChange(NamedTuple):
-    """What shall become of one partition's state."""
+    """The intended change of one partition's state."""
 
     topic: str
     partition: int

@@ -15,11 +15,14 @@ from broker.metadata.topic import NewTopic, StateChange, Topic
 from protocol.errors import ErrorCode, KafkaError
 
 Brokers = Mapping[int, BrokerInfo]
-"""Those that are registered."""
+"""The registered brokers."""
 
 
 def new_topic(new: NewTopic, topic_id: uuid.UUID, brokers: Brokers, rng: Random) -> Topic:
-    """Raises `KafkaError` INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT."""
+    """Makes a new topic.
+
+    Raises `KafkaError` INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT.
+    """
     if new.assignment is None:
         partitions = range(new.partitions)
         assignment = _assign(brokers, partitions, new.replication_factor, rng)
@@ -39,7 +42,7 @@ def new_topic(new: NewTopic, topic_id: uuid.UUID, brokers: Brokers, rng: Random)
 def extended(
     before: Topic, count: int, explicit: Assignment | None, brokers: Brokers, rng: Random
 ) -> Topic:
-    """With `count` partitions; `explicit` is for the new ones. Raises `KafkaError` as `new_topic`."""
+    """The topic with `count` partitions; `explicit` is for the new ones. Raises as `new_topic`."""
     if count <= before.partition_count:
         raise KafkaError(
             ErrorCode.INVALID_PARTITIONS,
@@ -62,7 +65,7 @@ def extended(
 def reassigned(
     before: Topic, partition: int, replicas: tuple[int, ...], reassignment: Reassignment | None
 ) -> Topic:
-    """With other replicas of one partition. Raises `KafkaError` UNKNOWN_TOPIC_OR_PARTITION."""
+    """The topic with other replicas of one partition. Raises UNKNOWN_TOPIC_OR_PARTITION."""
     if partition not in before.assignment:
         raise KafkaError(
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{before.name}-{partition} does not exist"
@@ -79,7 +82,7 @@ def reassigned(
 
 
 def with_states(topic: Topic, changes: Iterable[StateChange]) -> Topic:
-    """With the changes that are about this topic, once they have been written."""
+    """The topic with those changes that concern it, once they have been written."""
     states = dict(topic.states)
     for change in changes:
         if change.topic == topic.name:

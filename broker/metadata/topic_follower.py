@@ -42,7 +42,7 @@ class TopicFollower:
         self._topics = view.topics
         self._refresh = refresh
         self._cancels: dict[str, dict[str, Cancel]] = {}
-        """Of the watches, by topic and path."""
+        """Cancels of the watches, by topic and path."""
         self._cancel_others: list[Cancel] = []
         self._names_are_dirty = True
         self._dirty: dict[str, None] = {}
@@ -60,7 +60,7 @@ class TopicFollower:
         self._refresher.start()
 
     async def close(self) -> None:
-        """Watches no more."""
+        """Stops watching."""
         await self._refresher.close()
         for cancel in self._cancel_others:
             cancel()
@@ -72,7 +72,7 @@ class TopicFollower:
         self._refresher.ask()
 
     def _on_event(self, event: TopicEvent) -> None:
-        """A topic that was made here, or read because of a lost race, is not watched yet."""
+        """Marks a topic made here, or read because of a lost race: it is not watched yet."""
         if isinstance(event, TopicCreated) and event.topic.name not in self._cancels:
             self._mark(event.topic.name)
 

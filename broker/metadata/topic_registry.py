@@ -70,7 +70,7 @@ class TopicRegistry:
         self._new_uuid = new_uuid
         self._view = TopicView()
         self.topics = self._view.topics
-        """By name; for everybody else to read only."""
+        """Topics by name; read-only for everyone else."""
         self.topics_by_id = self._view.topics_by_id
         """The same topics."""
         self._turn = asyncio.Lock()
@@ -102,7 +102,7 @@ class TopicRegistry:
         await self._follower.start()
 
     async def close(self) -> None:
-        """Follows no more; the view stays as it is."""
+        """Stops following; the view stays as it is."""
         if self._follower is not None:
             await self._follower.close()
 
@@ -189,7 +189,7 @@ class TopicRegistry:
         return await self._change(name, lambda: self._configure(name, alter))
 
     async def _change(self, name: str, change: Callable[[], Awaitable[T]]) -> T:
-        """A change that a client asks for: where nobody knows its outcome, the client is told so."""
+        """Makes a change for a client, which is told so if the outcome is unknown."""
         try:
             return await self._decide_until_won(change, [name])
         except (ConnectionLostError, MultiFailedError) as error:
@@ -237,7 +237,7 @@ class TopicRegistry:
             self._publish(with_states(topic, changes))
 
     def _check_still_known(self, index: int, change: StateChange) -> None:
-        """A decision on what is no longer so has lost its race already."""
+        """Raises `MultiFailedError` if the decision's basis has changed: the race is lost."""
         topic = self.topics.get(change.topic)
         if topic is None or topic.states.get(change.partition) != change.before:
             path = partition_state_path(change.topic, change.partition)

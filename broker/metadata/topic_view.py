@@ -1,4 +1,4 @@
-"""The topics in memory, and who hears of their changes. Knows nothing of the node tree."""
+"""The topics in memory, and the listeners of their changes. Knows nothing of the node tree."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class TopicView:
         return cancel
 
     def publish(self, name: str, after: Topic | None) -> None:
-        """Replaces the topic (None: it is gone) and tells the listeners, unless nothing changed.
+        """Replaces the topic (None: it is gone) and notifies the listeners, unless nothing changed.
 
         A topic that was deleted and created again is two events.
         """

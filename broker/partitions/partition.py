@@ -106,7 +106,7 @@ class Partition:
         self.in_sync: InSyncReplicas | None = None
         """What the leader knows of its followers; None unless this broker leads."""
         self._gap_patience: GapPatience | None = None
-        """There where this broker leads after another one, or has refused what it could not take."""
+        """Set while this broker leads after another, or after it refused what it could not take."""
         self._state_version = -1
         self._membership = membership
         self._broker_id = config.broker_id
@@ -262,7 +262,7 @@ class Partition:
     def _without_early_gap(
         self, reject: Reject, header: BatchHeader, patience: GapPatience
     ) -> Reject:
-        """Retracts a gap error until this leader can be sure that it is a gap."""
+        """Makes a gap error retriable until this leader can be sure that it is a gap."""
         if reject.code in GAP_CODES:
             entry = self.log.producers.get(header.producer_id)
             if patience.may_be_on_its_way(entry, header, _now_s()):

@@ -186,7 +186,7 @@ class ZooKeeperNodeTree:
         await self._request(lambda: self._client.exists(path, fired))
 
     async def _arm_children(self, path: str, fired: Fired) -> None:
-        """Arms the watch of a node's children; if the node does not exist, waits for it first."""
+        """Arms the watch of a node's children, or of its existence while it is missing."""
         is_armed = False
         while not is_armed:
             try:

@@ -1,4 +1,4 @@
-"""Native messages as bytes: one msgpack map per message, behind a length prefix (`framing.py`).
+"""Native messages as bytes: one msgpack map per message, after a length prefix (`framing.py`).
 
 A message is looked at in two steps, so that hostile bytes stay cheap. `locate_fields` finds where
 each value begins and ends without building it: nesting, missing bytes and bytes left over end
@@ -22,9 +22,9 @@ from protocol.framing import Frame
 FIELDS_MAX: Final = 64
 NAME_BYTES_MAX: Final = 64
 ENTRIES_MAX: Final = 10_000
-"""In one array, such as the records of a message."""
+"""Limit of one array, such as the records of a message."""
 RECORD_FIELDS_MAX: Final = 1000
-"""In one map inside a value."""
+"""Limit of one map inside a value."""
 
 _BINARY_HEADER_SIZES: Final = {0xC4: 2, 0xC5: 3, 0xC6: 5}
 

@@ -27,7 +27,7 @@ _CODECS: Final = {codec.name.lower(): codec for codec in Codec}
 _IDENTITY: Final = ("producer_id", "producer_epoch", "base_sequence")
 ANY_PRODUCER: Final = -1
 PARTITIONS_BYTES_MAX: Final = 4 * 1024 * 1024
-"""Of the partitions of one message."""
+"""Limit of the partitions of one message."""
 BUILT_AT_ONCE_BYTES: Final = 4096
 """Records that are built into a batch as they are read: 3 ms for the costliest."""
 PRODUCERS_MAX: Final = 10_000
@@ -48,7 +48,7 @@ class Hello:
 
 @dataclass(slots=True, frozen=True)
 class InitProducerId:
-    """Asks for a producer id that nobody else has."""
+    """Asks for a producer id that no one else has."""
 
     @classmethod
     def read(cls, _fields: Fields) -> InitProducerId:
@@ -98,10 +98,7 @@ class Produce:
     acks: int
     timeout_ms: int
     batch: Buffer | None
-    """As on the Kafka port: complete, with its CRC, and its producer id, epoch and sequence.
-
-    None while it has to be built of many records; see `built`.
-    """
+    """A complete batch, as on the Kafka port: with its CRC, producer id, epoch and sequence."""
     correlation_id: int = 0
     """For the decisions that are told about it."""
     unbuilt: Fields | None = None

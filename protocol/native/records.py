@@ -15,7 +15,7 @@ from protocol.record_batch import NO_TIMESTAMP
 from protocol.records import Headers, Record
 
 RECORDS_BYTES_MAX: Final = 2 * 1024 * 1024
-"""Of one message; more goes in a ready-made batch."""
+"""Limit of one message; more goes in a ready-made batch."""
 
 
 def read_message_records(fields: Fields) -> list[Record]:

@@ -23,7 +23,7 @@ from protocol.native.fields import Fields
 NEWEST_SNAPSHOT: Final = -1
 """The offset that asks for whichever snapshot the leader keeps for its first offset."""
 WAIT_MS_MAX: Final = 60_000
-"""Longest wait of any of these messages: who asked may be gone, and nobody noticed."""
+"""Longest wait of any of these messages: the caller may be gone unnoticed."""
 PARTITIONS_BYTES_MAX: Final = 4 * 1024 * 1024
 """Of the partitions of one replica_fetch, as they are sent, and at most `codec.ENTRIES_MAX` of them."""
 
@@ -41,7 +41,7 @@ class ReplicaWanted(NamedTuple):
     leader_epoch: int
     """The one that it follows."""
     offset: int
-    """Where its log ends: it has everything below."""
+    """The end of its log: it has everything below."""
     last_epoch: int
     """The leader epoch of its last batch; -1: it has none."""
 
@@ -68,11 +68,11 @@ class ReplicaFetch:
 
     broker_id: int
     broker_epoch: int
-    """The session under which the follower is registered: it tells one life from the next."""
+    """The session under which the follower is registered, which is its broker epoch."""
     max_wait_ms: int
     min_bytes: int
     bytes_max: int
-    """Of all batches together; the first one may exceed it."""
+    """Limit of all batches together; the first one may exceed it."""
     partitions: Sequence[ReplicaWanted]
 
     @classmethod
@@ -155,7 +155,7 @@ class ReplicaSnapshot:
     partition: int
     leader_epoch: int
     offset: int
-    """Of the snapshot that earlier pieces were of; `NEWEST_SNAPSHOT` for the first one."""
+    """The offset of the snapshot of earlier pieces; `NEWEST_SNAPSHOT` for the first one."""
     position: int
     bytes_max: int
 
@@ -228,7 +228,7 @@ def read_replica_snapshot_answer(
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class AwaitTopic:
-    """Whoever created a topic asks every other broker to say when it knows of it."""
+    """Asks another broker, for the creator of a topic, to reply once it knows the topic."""
 
     topic: str
     topic_id: uuid.UUID

@@ -56,7 +56,7 @@ def encode_record(entry: ProducerEntry) -> bytes:
 
 
 def decode_record(record: Buffer) -> ProducerEntry:
-    """The entry of a record; bytes behind it are ignored."""
+    """The entry of a record; bytes after it are ignored."""
     last_append_ms, run_start, producer_epoch, count = RECORD_HEAD.unpack_from(record)
     packed = memoryview(record)[RECORD_HEAD.size : record_size(count & COUNT_MASK)]
     # tuple.__new__ makes a named tuple in half the time of its own constructor
@@ -84,7 +84,7 @@ def read_batch_count(record: Buffer) -> int:
 
 
 def trim_record(record: Buffer, window: int) -> Buffer:
-    """The record without bytes behind it and with at most the newest `window` batches."""
+    """The record without bytes after it and with at most the newest `window` batches."""
     count = read_batch_count(record)
     if count <= window:
         return memoryview(record)[: record_size(count)]

@@ -1,11 +1,11 @@
-"""Rebuilding producer state: the newest valid snapshot, then the batch headers behind it.
+"""Rebuilding producer state: the newest valid snapshot, then the batch headers after it.
 
 A replayed batch counts as appended at the time that the caller gives, since the log does not keep
 the broker's clock. Opening a log gives the time of opening, truncation the latest time that the log
 was told: never earlier than the true append, so no producer is forgotten before its time. (An entry
 that comes from the snapshot itself keeps the time that was true.)
 
-Nothing is judged here: what stands in a log has been decided. Called by `recovery.py` and
+Nothing is judged here: what is in a log has been decided. Called by `recovery.py` and
 `log.py`.
 """
 

@@ -1,6 +1,6 @@
 """A partition's producer state as bytes: what a restart or a fresh replica starts from.
 
-Three kinds of msgpack objects, one behind the other (`docs/formats/producer-snapshot.md`):
+Three kinds of msgpack objects, one after the other (`docs/formats/producer-snapshot.md`):
     header   map {"version": 1, "offset", "window", "producers"}
     blocks   bin, each whole entries: producer_id i64 little-endian, then `record.py`'s
              bytes; oldest append first. Entries are copied, not encoded: a million take a second.

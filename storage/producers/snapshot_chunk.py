@@ -26,14 +26,14 @@ class SnapshotChunk(NamedTuple):
     size: int
     """Bytes of the whole snapshot."""
     position: int
-    """Where in the snapshot `data` stands."""
+    """The position of `data` in the snapshot."""
     data: bytes
 
 
 def starting_snapshot(
     fs: FileSystem, directory: str, config: LogConfig, first_offset: int, log_start_offset: int
 ) -> int:
-    """The offset of the newest snapshot at or below the log start that no batch is missing behind.
+    """The offset of the newest snapshot at or below the log start that no batch is missing after.
 
     Where it was damaged and is gone, one is written of what a restart would begin with.
     """
