@@ -44,6 +44,7 @@ from broker.network.unsent_answers import UNSENT_BYTES_MAX, UnsentAnswers
 from broker.partitions.flusher import Flusher
 from broker.partitions.held import Partitions
 from broker.partitions.partition import Partition
+from broker.partitions.retention import remove_old_segments
 from broker.partitions.scrubber import Scrubber
 from broker.records.record_thread import RecordThread
 from broker.tree.node_tree import CoordinationError
@@ -434,27 +435,17 @@ class Broker:
         for key, partition in list(self.partitions.items()):
             if self.partitions.get(key) is not partition:
                 continue  # deleted meanwhile, with its files
-            await self._delete_old_segments(key, partition)
+            partition.log.give_up_old_segments(
+                self.clock.trusted_wall_ms(), partition.high_watermark
+            )
             # A slice at a time, with requests in between.
             while partition.log.expire_producers(self.clock.steady_ms()):  # noqa: ASYNC110 - no event to wait for
                 await asyncio.sleep(0)
             await asyncio.sleep(0)
         # In a thread, because produce requests must not wait for these syncs.
         await asyncio.to_thread(self.logs.start_checkpoint(self._partitions.high_watermarks()).run)
+        await remove_old_segments(self.partitions, self.environment.run_all)
         await self._save_clock()
-
-    async def _delete_old_segments(self, key: tuple[str, int], partition: Partition) -> None:
-        """What retention has given up; the sync of its directory runs in a thread."""
-        log = partition.log
-        if not log.remove_old_segments(self.clock.trusted_wall_ms(), partition.high_watermark):
-            return
-        try:
-            await asyncio.to_thread(log.sync_removal)
-        except StorageError:
-            if self.partitions.get(key) is partition:
-                raise
-        if self.partitions.get(key) is partition:
-            log.remove_needless_snapshots()
 
     async def _save_clock(self) -> None:
         """Once in a while: what a crash takes of it lets producers expire that much later."""

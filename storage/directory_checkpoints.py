@@ -20,6 +20,7 @@ from typing import NamedTuple
 from storage import paths
 from storage.checkpoints import CheckpointError, OffsetCheckpoint
 from storage.file_system import FileSystem
+from storage.kept_offsets import KeptOffsets
 
 Partition = tuple[str, int]
 Offsets = dict[Partition, int]
@@ -77,6 +78,16 @@ class DirectoryCheckpoints:
         self._lock = threading.Lock()
         self._generation = object()
         """Another one whenever what a pending checkpoint holds becomes wrong."""
+        self._written_log_starts: Offsets = {}
+        """What this life has written of them; replaced as a whole, so that any thread may read it."""
+
+    def of_partition(self, key: Partition) -> KeptOffsets:
+        """What these files keep of one partition's log."""
+        return _PartitionOffsetsOnDisk(self, key)
+
+    def written_log_start(self, key: Partition) -> int:
+        """The log start on disk; 0 until this life has written it."""
+        return self._written_log_starts.get(key, 0)
 
     def read(self) -> PendingCheckpoint:
         """What the files say, of partitions that are gone, too. Raises `StorageError`."""
@@ -109,18 +120,33 @@ class DirectoryCheckpoints:
         """Use `PendingCheckpoint.run`."""
         with self._lock:
             if generation is self._generation:
-                self._log_starts.write(pending.log_starts)
+                self._write_log_starts(pending.log_starts)
                 self._recovery_points.write(pending.recovery_points)
                 self._high_watermarks.write(pending.high_watermarks)
+
+    def _write_log_starts(self, offsets: Offsets) -> None:
+        self._log_starts.write(offsets)
+        self._written_log_starts = offsets
 
     def lower(self, key: Partition, offset: int) -> None:
         """Brings one partition's offsets down to `offset`, durably: its log is about to end there."""
         self._generation = object()
         with self._lock:
-            for checkpoint in (self._recovery_points, self._high_watermarks, self._log_starts):
+            for checkpoint in (self._recovery_points, self._high_watermarks):
                 offsets = checkpoint.read()
                 if offsets.get(key, 0) > offset:
                     checkpoint.write(offsets | {key: offset})
+            log_starts = self._log_starts.read()
+            if log_starts.get(key, 0) > offset:
+                self._write_log_starts(log_starts | {key: offset})
+
+    def put_log_start(self, key: Partition, offset: int) -> None:
+        """Puts one partition's log start at `offset`, durably."""
+        self._generation = object()
+        with self._lock:
+            log_starts = self._log_starts.read()
+            if log_starts.get(key) != offset:
+                self._write_log_starts(log_starts | {key: offset})
 
     def put(self, key: Partition, offsets: PartitionOffsets) -> None:
         """Writes what `PendingCheckpoint.of` will give, durably. The log start first, as `write`."""
@@ -141,8 +167,31 @@ class DirectoryCheckpoints:
     def drop(self, keys: Collection[Partition]) -> None:
         """Forgets partitions, durably, in any one thread."""
         with self._lock:
+            self._written_log_starts = {
+                key: offset for key, offset in self._written_log_starts.items() if key not in keys
+            }
             for checkpoint in (self._recovery_points, self._high_watermarks, self._log_starts):
                 offsets = checkpoint.read()
                 left = {key: offset for key, offset in offsets.items() if key not in keys}
                 if len(left) < len(offsets):
                     checkpoint.write(left)
+
+
+class _PartitionOffsetsOnDisk(KeptOffsets):
+    """The part of the three files that belongs to one partition."""
+
+    __slots__ = ("_checkpoints", "_key")
+
+    def __init__(self, checkpoints: DirectoryCheckpoints, key: Partition) -> None:
+        self._checkpoints = checkpoints
+        self._key = key
+
+    @property
+    def log_start(self) -> int:
+        return self._checkpoints.written_log_start(self._key)
+
+    def lower(self, offset: int) -> None:
+        self._checkpoints.lower(self._key, offset)
+
+    def put_log_start(self, offset: int) -> None:
+        self._checkpoints.put_log_start(self._key, offset)

@@ -6,12 +6,14 @@ succeeded nothing that a reader or the next batch can see has changed; after it 
 Invariant: `log_start_offset <= log_end_offset`, and `recovery_point <= log_end_offset`.
 Invariant: the producer state is that of all batches below `log_end_offset`.
 Invariant: everything below `recovery_point` has been synced.
+Invariant: no segment is removed above the log start on disk, so a start misses those that are gone.
 Invariant: once segments were deleted, the producer state as of the first base offset is on disk.
 
 Times are the data directory's own clock (`clock_checkpoint.py`), which nobody sets, so that no step
 of the wall clock makes a producer idle. The time of day stamps and deletes records, nothing else.
 
-Single owner: every method is called from one thread; only `PendingFlush.run` may run in another.
+Single owner: every method is called from one thread; only `PendingFlush.run` and
+`PendingSegmentRemoval.run` may run in another.
 Called by the broker's partitions and `log_directory.py`. Knows nothing of leaders, followers and
 the high watermark beyond what it is told.
 """
@@ -19,6 +21,7 @@ the high watermark beyond what it is told.
 from __future__ import annotations
 
 import contextlib
+from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final, NamedTuple
@@ -38,8 +41,10 @@ from protocol.record_batch import (
 from storage import paths, replacement, retention
 from storage.durability import Durability
 from storage.file_system import FileSystem, StorageError
+from storage.kept_offsets import KeptOffsets
 from storage.log_config import LogConfig
 from storage.pending_flush import PendingFlush
+from storage.pending_segment_removal import PendingSegmentRemoval
 from storage.producers.replay import (
     load_snapshot,
     remove_snapshots,
@@ -83,10 +88,6 @@ class Appended(NamedTuple):
     log_append_time: int
 
 
-def _keep(_offset: int) -> None:
-    """Nobody keeps offsets of this log on disk."""
-
-
 class Log:
     """The log in one partition directory."""
 
@@ -94,7 +95,6 @@ class Log:
         self,
         opening: Opening,
         recovered: Recovered,
-        lower_checkpoints: Callable[[int], None],
         make_name_durable: Callable[[], None] | None,
     ) -> None:
         """Use `Log.open`."""
@@ -115,9 +115,13 @@ class Log:
             recovery_point=recovered.recovery_point,
             snapshots=recovered.snapshots,
             leader_epochs=recovered.leader_epochs,
-            lower_on_disk=lower_checkpoints,
+            lower_on_disk=opening.kept.lower,
             make_name_durable=make_name_durable,
         )
+        self._kept = opening.kept
+        self._reasons: dict[int, retention.Reason] = {}
+        """Why segments, by base offset, were given up, until they are removed."""
+        self._removal: PendingSegmentRemoval | None = None
         self._latest_ms = opening.now_ms
         """The latest time that the log was told: no batch was appended after it."""
         self._set_rules()
@@ -135,15 +139,15 @@ class Log:
         clean: bool = False,
         is_committed: bool = False,
         is_tail_safe: bool = False,
-        lower_checkpoints: Callable[[int], None] = _keep,
+        is_start_known: bool = False,
+        kept: KeptOffsets | None = None,
         make_name_durable: Callable[[], None] | None = None,
     ) -> Log:
         """Opens or creates the log in an existing directory; see `recovery.py`.
 
-        `lower_checkpoints` is called before the log is cut: when it returns, neither the recovery
-        point nor the log start on disk may lie above its argument. `make_name_durable` is for a
-        directory that a power failure would take; the first flush calls it, in its thread. Raises
-        `StorageError`, `CorruptLogError`.
+        `kept` is where the log's offsets are kept on disk; `is_start_known` says that the log start
+        is from there. `make_name_durable` is for a directory that a power failure would take; the
+        first flush calls it, in its thread. Raises `StorageError`, `CorruptLogError`.
         """
         opening = Opening(
             directory=directory,
@@ -155,8 +159,10 @@ class Log:
             clean=clean,
             is_committed=is_committed,
             is_tail_safe=is_tail_safe,
+            is_start_known=is_start_known,
+            kept=kept or KeptOffsets(),
         )
-        return cls(opening, recover(opening), lower_checkpoints, make_name_durable)
+        return cls(opening, recover(opening), make_name_durable)
 
     @property
     def name(self) -> str:
@@ -412,6 +418,7 @@ class Log:
             self.leader_epochs.truncate_from_end(self.log_end_offset)
 
     def _cut(self, offset: int) -> None:
+        self._complete_removal()
         self._durability.lower_to(offset, self.log_start_offset)
         self._remove_snapshots_above(offset)
         while self._segments.active.base_offset > offset:
@@ -437,21 +444,24 @@ class Log:
         this broker's clock minus the leader's: no producer expires earlier here than there. Raises
         `SnapshotError`, nothing having changed, where the snapshot is damaged or of another offset.
 
-        1. Lower recovery point and log start on disk. Crash: more is scanned than needed.
-        2. Replace the files (`replacement.py`). Crash: the old log, or the new one.
+        `replacement.py` has the steps. A crash leaves the old log, or the new one.
         """
         data = shift_times(snapshot, clock_ahead_ms)
         decoded = decode_snapshot(data)
         if decoded.offset != offset:
             raise SnapshotError(f"it is of offset {decoded.offset}, not {offset}")
         with self._must_finish():
-            self._durability.lower_to(offset, self.log_start_offset)
+            self._complete_removal()
+            self._durability.cancel_flush()
             self._durability.make_name_durable()
             replacement.decide(self._fs, self.directory, data)
-            segment = replacement.carry_out(self._fs, self.directory, offset, self.config, now_ms)
+            segment = replacement.carry_out(
+                self._fs, self.directory, offset, self.config, now_ms, self._kept
+            )
         for replaced in self._segments:
             replaced.close()
         self._segments = Segments([segment])
+        self._reasons.clear()
         self._durability.begin_at(offset)
         self.leader_epochs.clear()
         decoded.load_into(self.producers)
@@ -487,7 +497,7 @@ class Log:
     def advance_log_start(self, offset: int) -> None:
         """Makes records below `offset` unreadable (DeleteRecords); producers are remembered.
 
-        The files go with the next `delete_old_segments`; the broker checkpoints the new start.
+        The broker checkpoints the new start; then the files may go, with the next `start_removal`.
         Raises `KafkaError` OFFSET_OUT_OF_RANGE beyond the end.
         """
         if offset > self.log_end_offset:
@@ -499,45 +509,78 @@ class Log:
         self.log_start_offset = max(self.log_start_offset, offset)
 
     def delete_old_segments(self, now_ms: int, high_watermark: int | None = None) -> int:
-        """Removes segments that outlived retention or lie below the log start; returns how many.
+        """`give_up_old_segments`, then removes what may go by now; returns how many segments went."""
+        self.give_up_old_segments(now_ms, high_watermark)
+        pending = self.start_removal(high_watermark)
+        if pending is None:
+            return 0
+        self._complete_removal()
+        return len(pending.reasons)
+
+    def give_up_old_segments(self, now_ms: int, high_watermark: int | None = None) -> None:
+        """Moves the log start above the segments that outlived retention, in memory.
 
         `now_ms` is the time of day, which retention compares with the times of records.
         Only what is flushed, and below `high_watermark` where one is given, goes; and only up to a
         base offset whose producer snapshot is on disk. A written segment that has expired is
-        rolled, and goes next time.
-
-        1. Move the log start in memory. Crash: nothing happened.
-        2. Remove the segments, oldest first, durably. Crash: the log begins with what is left, to
-           which opening it cuts the leader epochs, too.
-        3. Remove snapshots that are no longer needed. Crash: done next time.
-
-        An event loop takes the steps one by one, with the sync of 2 in a thread: `remove_old_segments`,
-        `sync_removal`, `remove_needless_snapshots`.
+        rolled, and goes next time. The files go with `start_removal`, once the new log start is on
+        disk: a start misses what lies above that.
         """
-        count = self.remove_old_segments(now_ms, high_watermark)
-        if count:
-            self.sync_removal()
-            self.remove_needless_snapshots()
-        return count
-
-    def remove_old_segments(self, now_ms: int, high_watermark: int | None = None) -> int:
-        """Steps 1 and 2 of `delete_old_segments`, without the sync; how many segments went."""
-        expired = retention.count_expired(
+        reasons = retention.find_expired(
             self._fs, self._segments, self.log_start_offset, self.config, now_ms
         )
-        if expired == len(self._segments):
+        if len(reasons) == len(self._segments):
             self.roll()
-        count = self._count_removable(expired, high_watermark)
-        if count:
-            self.advance_log_start(self._segments.base_offsets[count])
-            for _ in range(count):
-                self._segments.pop_first().remove()
-            self.leader_epochs.truncate_from_start(self.first_offset)
-        return count
+        count = self._count_removable(len(reasons), high_watermark)
+        bases = self._segments.base_offsets
+        for base, reason in zip(bases[:count], reasons, strict=False):
+            self._reasons.setdefault(base, reason)
+        if count and bases[count] > self.log_start_offset:
+            self.advance_log_start(bases[count])
 
-    def sync_removal(self) -> None:
-        """Makes the removal of segments durable. May run in a thread."""
-        self._fs.sync_directory(self.directory)
+    def start_removal(self, high_watermark: int | None = None) -> PendingSegmentRemoval | None:
+        """Takes out the segments below the log start on disk, for `run` to remove their files.
+
+        None where there is nothing to remove. `finish_removal` comes next; what failed for want of
+        descriptors is given again. See `pending_segment_removal.py`.
+        """
+        if self._removal is not None or self.failure is not None:
+            return self._removal
+        limit = min(self.log_start_offset, self._kept.log_start)
+        if self._segments.first.next_offset > limit:
+            return None
+        doomed = sum(segment.next_offset <= limit for segment in self._segments.closed)
+        count = self._count_removable(doomed, high_watermark)
+        if count:
+            self._removal = self._take_out(count)
+        return self._removal
+
+    def _take_out(self, count: int) -> PendingSegmentRemoval:
+        segments = deque(self._segments.pop_first() for _ in range(count))
+        self.leader_epochs.truncate_from_start(self.first_offset)
+        return PendingSegmentRemoval(
+            directory=self.directory,
+            segments=segments,
+            reasons=[
+                self._reasons.pop(segment.base_offset, retention.Reason.LOG_START)
+                for segment in segments
+            ],
+            snapshots=self._needless_snapshots(),
+            first_offset=self.first_offset,
+            log_start_offset=self.log_start_offset,
+            _fs=self._fs,
+        )
+
+    def finish_removal(self, pending: PendingSegmentRemoval) -> None:
+        """Takes note of what `pending.run` did, or that it is to be done again."""
+        if pending is self._removal and pending.is_done:
+            self._removal = None
+
+    def _complete_removal(self) -> None:
+        """Returns when no removal is pending."""
+        if self._removal is not None:
+            self._removal.run()
+            self.finish_removal(self._removal)
 
     def _count_removable(self, expired: int, high_watermark: int | None) -> int:
         """How many of the `expired` oldest segments can go now."""
@@ -554,13 +597,12 @@ class Log:
             (c for c in counts if candidates[c - 1] in saved and candidates[c - 1] <= limit), 0
         )
 
-    def remove_needless_snapshots(self) -> None:
-        """Step 3 of `delete_old_segments`, once the removal of the segments is durable."""
-        offsets = snapshot_offsets(self._fs, self.directory)
-        needless = retention.snapshots_to_remove(
-            offsets, self._segments.base_offsets, self.log_start_offset
+    def _needless_snapshots(self) -> list[int]:
+        return retention.snapshots_to_remove(
+            snapshot_offsets(self._fs, self.directory),
+            self._segments.base_offsets,
+            self.log_start_offset,
         )
-        remove_snapshots(self._fs, self.directory, needless)
 
     def expire_producers(self, now_ms: int) -> int:
         """Forgets some of the producers that appended nothing for too long; returns how many.
@@ -596,6 +638,7 @@ class Log:
     def start_close(self) -> PendingFlush | None:
         """The last flush, to be run elsewhere; `finish_close` comes next, also where it failed."""
         self._durability.cancel_flush()
+        self._cancel_removal()
         if self.failure is not None or self._is_saved():
             return None
         active = self._segments.active
@@ -612,7 +655,7 @@ class Log:
             if pending is not None:
                 self.finish_flush(pending)
                 if pending.is_done:
-                    self.remove_needless_snapshots()
+                    remove_snapshots(self._fs, self.directory, self._needless_snapshots())
         finally:
             for segment in self._segments:
                 segment.close()
@@ -620,8 +663,14 @@ class Log:
     def abandon(self) -> None:
         """Closes the files, nothing flushed: the log is about to be removed. From any thread."""
         self._durability.abandon_flush()
+        self._cancel_removal()
         for segment in self._segments:
             segment.close()
+
+    def _cancel_removal(self) -> None:
+        """Returns when no removal is at work; the next start finds what it left. From any thread."""
+        if self._removal is not None:
+            self._removal.cancel()
 
     def _is_saved(self) -> bool:
         """Whether nothing happened since a clean opening: idle logs must not slow a shutdown.

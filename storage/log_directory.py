@@ -196,12 +196,11 @@ class LogDirectory:
                 now_ms,
                 recovery_point=offsets.recovery_point,
                 log_start_offset=offsets.log_start,
+                is_start_known=key in known.log_starts and not was_restored,
                 clean=self.was_clean and not was_restored,
                 is_committed=is_committed and not was_restored,
                 is_tail_safe=self.tail_is_safe and not was_restored,
             )
-            if self.was_clean and not was_restored:
-                self._check_beginning(self.logs[key], known.log_starts.get(key))
             if was_restored:
                 logger.warning("%s-%d was restored: %s", *key, _figures(self.logs[key]))
                 forget_restored(self._fs, path)
@@ -211,13 +210,6 @@ class LogDirectory:
                 self.high_watermarks[key] = min(
                     max(high_watermark, log.log_start_offset), log.log_end_offset
                 )
-
-    def _check_beginning(self, log: Log, log_start: int | None) -> None:
-        """After a clean shutdown the checkpoint is as new as the files. Raises `CorruptLogError`."""
-        if log_start is not None and log.first_offset > log_start:
-            path = paths.offset_file(log.directory, log.first_offset, paths.LOG)
-            reason = f"the segments before it are missing: the log began at {log_start}"
-            raise with_remedy(CorruptLogError(path, 0, reason), log.directory)
 
     def _forget_deleted(
         self, known: PendingCheckpoint, found: Collection[Partition], names: Iterable[str]
@@ -319,6 +311,7 @@ class LogDirectory:
         *,
         recovery_point: int = 0,
         log_start_offset: int = 0,
+        is_start_known: bool = False,
         clean: bool = False,
         is_committed: bool = False,
         is_tail_safe: bool = False,
@@ -335,10 +328,11 @@ class LogDirectory:
             now_ms=now_ms,
             recovery_point=recovery_point,
             log_start_offset=log_start_offset,
+            is_start_known=is_start_known,
             clean=clean,
             is_committed=is_committed,
             is_tail_safe=is_tail_safe,
-            lower_checkpoints=lambda offset: self._checkpoints.lower(key, offset),
+            kept=self._checkpoints.of_partition(key),
             make_name_durable=make_name_durable,
         )
 
@@ -443,8 +437,7 @@ class LogDirectory:
         return self._checkpoints.start(
             {key: log.recovery_point for key, log in self.logs.items()},
             dict(high_watermarks),
-            # A log start behind what a power failure leaves would take the producers with it.
-            {key: min(log.log_start_offset, log.recovery_point) for key, log in self.logs.items()},
+            {key: _safe_start(log) for key, log in self.logs.items()},
         )
 
     def checkpoint(self, high_watermarks: dict[Partition, int]) -> None:
@@ -534,6 +527,11 @@ class LogDirectory:
                 log.finish_close(flush)
             except StorageError as error:
                 self.fail(error)
+
+
+def _safe_start(log: Log) -> int:
+    """A log start that no power failure leaves above the log's end, and never below its first segment."""
+    return max(log.first_offset, min(log.log_start_offset, log.recovery_point))
 
 
 def _figures(log: Log) -> str:

@@ -8,7 +8,9 @@ Otherwise (`clean=False`: kill -9, power failure) everything below the recovery 
 on disk, and what lies behind it is read. Before that, whatever the shutdown was like, a replacement
 of the log that was cut short is carried out (`replacement.py`).
 
-1. Remove index files without a log: a removal of segments was cut short. Crash: done again.
+1. Refuse a log whose first segment begins above the log start on disk: segments are missing, because
+   retention removes only what lies below that. Then remove index files without a log: a removal of
+   segments was cut short. Crash: done again.
 2. Load the newest valid snapshot at or below the first segment that is to be scanned; remove
    damaged ones. Crash: the same, or an older one.
 3. Scan from the segment that holds the recovery point: CRCs, offsets without gaps. Rebuild
@@ -45,6 +47,7 @@ from protocol.record_batch import LOG_OVERHEAD
 from storage import accepted_loss, paths, replacement
 from storage.checkpoints import CheckpointError
 from storage.file_system import CorruptLogError, FileSystem
+from storage.kept_offsets import OFFSET_MAX, KeptOffsets
 from storage.leader_epochs import LeaderEpochs
 from storage.log_config import LogConfig
 from storage.pending_flush import Snapshot
@@ -63,8 +66,6 @@ from storage.whole_batches import WholeBatches, whole_batches_after
 
 logger = logging.getLogger(__name__)
 
-_OFFSET_MAX = 2**63 - 1
-
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class Opening:
@@ -77,6 +78,9 @@ class Opening:
     recovery_point: int
     log_start_offset: int
     clean: bool
+    kept: KeptOffsets
+    is_start_known: bool = False
+    """A checkpoint knows the log start, and no segment above it may be missing."""
     is_committed: bool = False
     """Every acknowledged batch was synced before its acknowledgement."""
     is_tail_safe: bool = False
@@ -137,6 +141,8 @@ def recover(opening: Opening) -> Recovered:
     except CorruptLogError as error:
         raise accepted_loss.with_remedy(error, opening.directory) from error
     if is_loss_accepted:
+        if recovered.segments.first.base_offset > opening.log_start_offset:
+            opening.kept.put_log_start(recovered.segments.first.base_offset)
         accepted_loss.withdraw(opening.fs, opening.directory)
     return recovered
 
@@ -167,7 +173,9 @@ def _recover(opening: Opening) -> Recovered:
 def _resume_replacement(opening: Opening) -> Opening:
     """Carries out a replacement of the log that a crash cut short."""
     try:
-        start = replacement.resume(opening.fs, opening.directory, opening.config, opening.now_ms)
+        start = replacement.resume(
+            opening.fs, opening.directory, opening.config, opening.now_ms, opening.kept
+        )
     except CorruptLogError as error:
         if not opening.is_loss_accepted:
             raise
@@ -181,7 +189,6 @@ def _resume_replacement(opening: Opening) -> Opening:
         opening.directory,
         start,
     )
-    # Both were lowered on disk before the replacement was decided.
     recovery_point = min(opening.recovery_point, start)
     return replace(opening, recovery_point=recovery_point, log_start_offset=start, clean=False)
 
@@ -204,18 +211,32 @@ def _open_segments(opening: Opening) -> Segments:
     fs, directory = opening.fs, opening.directory
     files = [file for file in map(paths.parse_offset_file, fs.list_directory(directory)) if file]
     bases = sorted(file.offset for file in files if file.suffix == paths.LOG)
+    if bases:
+        _check_beginning(opening, bases[0])
     for file in files:
         if file.offset not in bases and file.suffix in {paths.OFFSET_INDEX, paths.TIME_INDEX}:
             fs.remove(paths.offset_file(directory, file.offset, file.suffix))
     if not bases:
         return Segments([_first_segment(opening)])
-    ends = [*bases[1:], _OFFSET_MAX]
+    ends = [*bases[1:], OFFSET_MAX]
     return Segments(
         [
             Segment.open(fs, directory, base, opening.config, end)
             for base, end in zip(bases, ends, strict=True)
         ]
     )
+
+
+def _check_beginning(opening: Opening, first_base: int) -> None:
+    """Raises `CorruptLogError` where segments are missing that retention did not remove."""
+    start = opening.log_start_offset
+    if first_base <= start or not opening.is_start_known:
+        return
+    path = paths.offset_file(opening.directory, first_base, paths.LOG)
+    reason = f"the segments before it are missing: the log began at {start}"
+    if not opening.is_loss_accepted:
+        raise CorruptLogError(path, 0, reason)
+    logger.warning("%s: going on without what is missing: %s", path, reason)
 
 
 def _first_segment(opening: Opening) -> Segment:

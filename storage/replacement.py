@@ -8,12 +8,14 @@ empty log exist without it:
    From here on it is decided, and opening the log carries out the rest.
 2. Remove segments, indexes, snapshots and leader epochs. Crash: begun again.
 3. Create the empty segment at the snapshot's offset, durably. Crash: begun again with step 2.
-4. Rename the snapshot to the name that its offset gives it, durably. Crash: begun again with step
+4. Bring the offsets that are kept elsewhere to where the log now begins. Crash: begun again with
+   step 2, for which they do not count.
+5. Rename the snapshot to the name that its offset gives it, durably. Crash: begun again with step
    2, or done.
 
 Invariant: there is never an empty log that begins at an offset without the producer state below it.
 
-Before step 1 the owner lowers the offsets that are kept elsewhere. Called by `log.py` and
+Called by `log.py` and
 `recovery.py`. Knows nothing of what a snapshot means.
 """
 
@@ -22,6 +24,7 @@ from __future__ import annotations
 from protocol.record_batch import Buffer
 from storage import paths
 from storage.file_system import CorruptLogError, FileSystem
+from storage.kept_offsets import KeptOffsets
 from storage.log_config import LogConfig
 from storage.producers.snapshot import SnapshotError, read_snapshot
 from storage.segment import Segment
@@ -32,22 +35,26 @@ def decide(fs: FileSystem, directory: str, snapshot: Buffer) -> None:
     fs.write_atomic(paths.join(directory, paths.REPLACEMENT), snapshot)
 
 
-def carry_out(
-    fs: FileSystem, directory: str, offset: int, config: LogConfig, now_ms: int
+def carry_out(  # noqa: PLR0917 - what a log is made of, as in `Segment.create`
+    fs: FileSystem, directory: str, offset: int, config: LogConfig, now_ms: int, kept: KeptOffsets
 ) -> Segment:
-    """Steps 2 to 4; returns the new log's only segment. Raises `StorageError`."""
+    """Steps 2 to 5; returns the new log's only segment. Raises `StorageError`."""
     for name in reversed(fs.list_directory(directory)):
         if paths.parse_offset_file(name) or name == paths.LEADER_EPOCH_CHECKPOINT:
             fs.remove(paths.join(directory, name))
     segment = Segment.create(fs, directory, offset, config, now_ms)
     fs.sync_directory(directory)
+    kept.lower(offset)
+    kept.put_log_start(offset)
     decided = paths.join(directory, paths.REPLACEMENT)
     fs.rename(decided, paths.offset_file(directory, offset, paths.SNAPSHOT))
     fs.sync_directory(directory)
     return segment
 
 
-def resume(fs: FileSystem, directory: str, config: LogConfig, now_ms: int) -> int | None:
+def resume(
+    fs: FileSystem, directory: str, config: LogConfig, now_ms: int, kept: KeptOffsets
+) -> int | None:
     """Carries out what a crash cut short, and returns the offset at which the log now begins.
 
     None where nothing was under way. Raises `CorruptLogError` where the snapshot is damaged: what
@@ -60,5 +67,5 @@ def resume(fs: FileSystem, directory: str, config: LogConfig, now_ms: int) -> in
         offset = read_snapshot(fs, path).offset
     except SnapshotError as error:
         raise CorruptLogError(path, 0, str(error)) from error
-    carry_out(fs, directory, offset, config, now_ms).close()
+    carry_out(fs, directory, offset, config, now_ms, kept).close()
     return offset

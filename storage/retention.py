@@ -1,4 +1,4 @@
-"""Which old segments and snapshots may go. Decides only; `log.py` removes.
+"""Which old segments and snapshots may go. Decides only; `pending_segment_removal.py` removes.
 
 Kafka's three rules, oldest segment first, until one stays: its newest record is older than
 `retention_ms`, or the log without it still holds `retention_bytes`, or it lies wholly below the log
@@ -9,6 +9,7 @@ the newest at or below the log start, because it alone knows producers whose rec
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from enum import StrEnum
 
 from storage.file_system import FileSystem
 from storage.log_config import LogConfig
@@ -16,23 +17,34 @@ from storage.segment import Segment
 from storage.segments import Segments
 
 
-def count_expired(
+class Reason(StrEnum):
+    """Why a segment may go."""
+
+    LOG_START = "DeleteRecords"
+    SIZE = "retention.bytes"
+    TIME = "retention.ms"
+
+
+def find_expired(
     fs: FileSystem, segments: Segments, log_start_offset: int, config: LogConfig, now_ms: int
-) -> int:
-    """How many of the oldest segments have outlived the rules, the written one included."""
+) -> list[Reason]:
+    """Why each of the oldest segments has outlived the rules, the written one included."""
     excess = segments.size_bytes - config.retention_bytes if config.retention_bytes >= 0 else -1
-    count = 0
+    reasons = []
     for segment in segments:
-        has_expired = (
-            segment.next_offset <= log_start_offset
-            or excess >= segment.size
-            or (0 <= config.retention_ms < now_ms - _newest_ms(fs, segment))
-        )
-        if not has_expired or not segment.size:
+        if not segment.size:
             break
+        if segment.next_offset <= log_start_offset:
+            reason = Reason.LOG_START
+        elif excess >= segment.size:
+            reason = Reason.SIZE
+        elif 0 <= config.retention_ms < now_ms - _newest_ms(fs, segment):
+            reason = Reason.TIME
+        else:
+            break
+        reasons.append(reason)
         excess -= segment.size
-        count += 1
-    return count
+    return reasons
 
 
 def _newest_ms(fs: FileSystem, segment: Segment) -> int:

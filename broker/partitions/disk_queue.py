@@ -6,7 +6,7 @@ disk it does `in_thread`, and it yields between slices of everything else. A `St
 the log directory offline; the jobs after it see that for themselves.
 
 Invariant: nothing syncs on the event loop while requests are served, except a follower that
-truncates its log or starts it afresh, and retention.
+truncates its log or starts it afresh.
 
 Called by `held.py`. Knows nothing of partitions.
 """

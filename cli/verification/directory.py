@@ -79,6 +79,7 @@ def check_directory(
             high_watermark=high_watermarks.get(key, 0),
             log_start_offset=log_starts.get(key, 0),
             was_clean=was_clean,
+            is_start_known=key in log_starts,
         )
         _check_metadata(place.directory, findings)
         check = PartitionCheck(place.directory, promises, findings, advance)

@@ -34,6 +34,8 @@ class Promises:
     high_watermark: int
     log_start_offset: int
     was_clean: bool
+    is_start_known: bool = True
+    """A checkpoint has the log start: no segment above it may be missing."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -99,6 +101,10 @@ class PartitionCheck:
         return self.summary
 
     def _check_segments(self) -> None:
+        start = self.promises.log_start_offset
+        if self._segments and self._expected > start and self.promises.is_start_known:
+            reason = f"the segments before it are missing: the log began at {start}"
+            self.findings.problem(self._segments[0][1], reason)
         for index, (base_offset, path) in enumerate(self._segments):
             if not self._check_segment(base_offset, path):
                 for _, skipped in self._segments[index + 1 :]:

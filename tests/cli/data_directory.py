@@ -23,6 +23,13 @@ CONFIG = LogConfig(segment_bytes=400, index_interval_bytes=50)
 @contextmanager
 def open_directory(path: Path, config: LogConfig = CONFIG) -> Iterator[Log]:
     """The log of `orders-0` in an open directory that is closed cleanly behind it."""
+    with open_log_directory(path, config) as directory:
+        yield directory.logs["orders", 0]
+
+
+@contextmanager
+def open_log_directory(path: Path, config: LogConfig = CONFIG) -> Iterator[LogDirectory]:
+    """As `open_directory`, all of it."""
     directory = LogDirectory.open(
         str(path),
         broker_id=1,
@@ -35,7 +42,7 @@ def open_directory(path: Path, config: LogConfig = CONFIG) -> Iterator[Log]:
         log = directory.create("orders", 0, uuid.UUID(int=1), config, now_ms=now_ms())
         log.leader_epochs.assign(0, 0)
     try:
-        yield log
+        yield directory
     finally:
         directory.close({("orders", 0): log.log_end_offset})
 

@@ -16,7 +16,15 @@ from storage.file_system import OsFileSystem
 from storage.producers.snapshot import read_snapshot, write_snapshot
 from storage.producers.state import ProducerStates
 from tests.cli.command import Command
-from tests.cli.data_directory import append, file_of, fill, make_batch, now_ms, open_directory
+from tests.cli.data_directory import (
+    append,
+    file_of,
+    fill,
+    make_batch,
+    now_ms,
+    open_directory,
+    open_log_directory,
+)
 
 
 def _contents(path: Path) -> dict[str, bytes]:
@@ -221,14 +229,25 @@ def test_log_whose_beginning_was_deleted_is_checked_from_its_snapshot(
 ) -> None:
     """Where old segments are gone the oldest snapshot says what the producers had sent."""
     fill(tmp_path)
-    with open_directory(tmp_path) as log:
+    with open_log_directory(tmp_path) as directory:
+        log = directory.logs["orders", 0]
         log.advance_log_start(8)
-        log.delete_old_segments(now_ms())
+        directory.checkpoint({})
+        assert log.delete_old_segments(now_ms()) > 0
         assert log.log_start_offset == 8
         append(log, 7, 8)
     ran = echoless("verify", tmp_path, "--json")
     assert (ran.code, ran.json["problems"]) == (0, [])
     assert ran.json["partitions"][0]["log_start_offset"] == 8
+
+
+def test_a_log_without_its_first_segment_is_a_problem(tmp_path: Path, echoless: Command) -> None:
+    """The start refuses it, too."""
+    directory = fill(tmp_path)
+    first, second, *_ = sorted(directory.glob("*.log"))
+    first.unlink()
+    problems = echoless("verify", tmp_path, "--json").json["problems"]
+    assert f"{second}: the segments before it are missing: the log began at 0" in problems
 
 
 @pytest.mark.parametrize(

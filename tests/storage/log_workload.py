@@ -169,9 +169,9 @@ class Workload:
             [
                 self.append, self.repeat, self.flush, self.flush_while_appending, self.roll,
                 self.checkpoint, self.delete_records, self.delete_segments, self.truncate,
-                self.reopen, self.change_leader, self.start_anew,
+                self.reopen, self.change_leader, self.start_anew, self.delete_segments_meanwhile,
             ],
-            [30, 3, 3, 2, 2, 3, 3, 3, 2, 1, 1, 0.3],
+            [30, 3, 3, 2, 2, 3, 3, 3, 2, 1, 1, 0.3, 2],
         )  # fmt: skip
         step()
         self.in_flight = InFlight()
@@ -248,6 +248,22 @@ class Workload:
     def delete_segments(self) -> None:
         self.log.delete_old_segments(self.now_ms)
         assert self.log.log_start_offset == self.log_start
+
+    def delete_segments_meanwhile(self) -> None:
+        """As the broker does it: checkpoint, take out, and remove while something else goes on."""
+        self.log.give_up_old_segments(self.now_ms)
+        self.checkpoint()
+        pending = self.log.start_removal()
+        if pending is None:
+            return
+        meanwhile = self.rng.choice(
+            [self.append, self.flush, self.roll, self.truncate, self.reopen]
+        )
+        meanwhile()
+        if meanwhile != self.reopen:
+            pending.run()
+            self.log.finish_removal(pending)
+            assert self.log.log_start_offset == self.log_start
 
     def truncate(self) -> None:
         kept = max(len(self.history) - self.rng.randrange(self.rng.choice([4, 25])), 0)

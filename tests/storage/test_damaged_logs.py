@@ -209,6 +209,57 @@ def test_a_clean_start_serves_nothing_that_is_missing(damage: str) -> None:
         open_directory(fs)
 
 
+def killed_without_first() -> MemoryFileSystem:
+    """A directory with a checkpoint, as a kill left it; then its first segment is gone."""
+    fs = new_file_system()
+    directory = open_directory(fs)
+    log = directory.create(*KEY, uuid.UUID(int=7), SMALL, now_ms=NOW_MS)
+    for sequence in range(BATCHES):
+        batch = make_batch(producer_id=1, epoch=0, sequence=sequence)
+        log.append(batch, read_header(batch), 0, NOW_MS)
+    log.flush()
+    directory.checkpoint({KEY: BATCHES})
+    killed = fs.after_power_loss(keep_all)
+    killed.remove(f"{DIRECTORY}/{logs_of(killed)[0]}")
+    return killed
+
+
+def test_a_missing_first_segment_is_noticed_after_a_kill() -> None:
+    """Retention removes only what lies below the log start on disk, so nothing else took it."""
+    fs = killed_without_first()
+    second = logs_of(fs)[0]
+    before = on_disk(fs)
+    with pytest.raises(CorruptLogError, match=f"(?s){second}.*began at 0.*{COMMAND}"):
+        open_directory(fs)
+    assert on_disk(fs) == before
+    accepted_loss.accept(fs, "/data", KEY)
+    log = open_directory(fs).logs[KEY]
+    assert (log.log_start_offset, log.log_end_offset) == (int(second[:20]), BATCHES)
+    again = open_directory(fs.after_power_loss(keep_all)).logs[KEY]
+    assert again.log_start_offset == int(second[:20])
+
+
+def test_an_accepted_beginning_survives_power_failures() -> None:
+    """At every step of the start that obeys: later ones find the loss accepted, still or for good."""
+    for operation in range(1000):
+        fs = killed_without_first()
+        second = int(logs_of(fs)[0][:20])
+        accepted_loss.accept(fs, "/data", KEY)
+        fs.lose_power_at = fs.operations + operation
+        try:
+            open_directory(fs)
+        except PowerFailure:
+            for survivor in (fs.after_power_loss(keep_none), fs.after_power_loss(keep_all)):
+                for _ in range(2):
+                    log = open_directory(survivor).logs[KEY]
+                    assert log.log_start_offset == second
+                    survivor = survivor.after_power_loss(keep_none)  # noqa: PLW2901 - the next life
+        else:
+            assert operation > 3
+            return
+    raise AssertionError("the start never ends")
+
+
 def test_a_loss_is_accepted_once() -> None:
     """The log is cut at the damage, nothing else; the next damage is refused again."""
     fs = closed()

@@ -61,8 +61,8 @@ def prepared(fs: MemoryFileSystem) -> LogDirectory:
     append(log, range(15))
     log.flush()
     log.advance_log_start(11)
-    log.delete_old_segments(NOW_MS)
     directory.checkpoint({KEY: 15})
+    log.delete_old_segments(NOW_MS)
     append(log, range(15, 20))
     assert 3 < log.first_offset < 11
     return directory

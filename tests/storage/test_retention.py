@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import logging
+import uuid
 from dataclasses import replace
 
 import pytest
 
+from protocol.record_batch import read_header
+from storage.file_system import OutOfDescriptorsError
 from storage.log import Log
 from storage.log_config import LogConfig
+from storage.log_directory import LogDirectory
+from storage.pending_segment_removal import PendingSegmentRemoval
 from storage.retention import snapshots_to_remove
-from tests.storage.log_workload import facts_of_entries
+from tests.storage.log_workload import (
+    DATA_DIR,
+    KEY,
+    facts_of_entries,
+    make_batch,
+    new_file_system,
+)
 from tests.storage.one_log import DIRECTORY, NOW_MS, SMALL, OneLog
 
 HOUR_MS = 3_600_000
@@ -132,3 +144,127 @@ def test_snapshots_that_something_may_need_stay() -> None:
     assert snapshots_to_remove([10, 20, 25, 30, 37], [20, 30], 22) == [10, 25]
     assert snapshots_to_remove([10, 15], [20, 30], 20) == [10]
     assert snapshots_to_remove([10, 15, 22, 24], [20, 30], 23) == [10]
+
+
+def in_directory() -> tuple[LogDirectory, Log, list[int]]:
+    """A log whose log start was moved into its fourth segment, not on disk yet; and all bases."""
+    directory = LogDirectory.open(
+        DATA_DIR, broker_id=1, fs=new_file_system(), now_ms=NOW_MS, config_for=lambda _topic: SMALL
+    )
+    log = directory.create(*KEY, uuid.UUID(int=7), SMALL, now_ms=NOW_MS)
+    for sequence in range(20):
+        batch = make_batch(producer_id=1, epoch=0, sequence=sequence)
+        log.append(batch, read_header(batch), 0, NOW_MS)
+    log.flush()
+    before = bases(log)
+    log.advance_log_start(before[3])
+    return directory, log, before
+
+
+def files(directory: LogDirectory, suffix: str = ".log") -> list[int]:
+    """Base offsets of what is on disk."""
+    names = directory._fs.list_directory(DIRECTORY)
+    return sorted(int(name[:20]) for name in names if name.endswith(suffix))
+
+
+def test_segments_go_once_the_log_start_is_on_disk() -> None:
+    """A start misses what lies above the log start that it finds."""
+    directory, log, before = in_directory()
+    assert log.start_removal() is None
+    pending = directory.start_checkpoint({})
+    assert log.start_removal() is None
+    pending.run()
+    removal = log.start_removal()
+    assert removal is not None
+    assert bases(log) == before[3:]
+    assert files(directory) == before
+    removal.run()
+    log.finish_removal(removal)
+    assert files(directory) == before[3:]
+    assert log.start_removal() is None
+
+
+def test_a_checkpoint_that_gave_way_lets_nothing_go() -> None:
+    """Its log starts are not on disk."""
+    directory, log, before = in_directory()
+    pending = directory.start_checkpoint({})
+    log.truncate_to(19)
+    pending.run()
+    assert log.start_removal() is None
+    assert files(directory) == before
+
+
+def test_every_removal_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    """How many segments and bytes, why, and where the log begins now."""
+    one = aged(replace(SMALL, retention_ms=HOUR_MS))
+    before = bases(one.log)
+    one.log.advance_log_start(before[1])
+    size = sum(len(one.fs.read_bytes(f"{DIRECTORY}/{name}")) for name in one.files(".log")[:3])
+    newest = before[3] - 1
+    with caplog.at_level(logging.INFO):
+        assert one.log.delete_old_segments((newest + 1) * HOUR_MS + 1) == 3
+    (line,) = [r.getMessage() for r in caplog.records if "removed" in r.getMessage()]
+    assert f"removed 3 segments with {size} bytes" in line
+    assert "1 by DeleteRecords, 2 by retention.ms" in line
+    assert f"starts at offset {before[3]}" in line
+
+
+def started_removal() -> tuple[LogDirectory, Log, list[int], PendingSegmentRemoval]:
+    directory, log, before = in_directory()
+    directory.checkpoint({KEY: 20})
+    removal = log.start_removal()
+    assert removal is not None
+    return directory, log, before, removal
+
+
+def test_a_cut_completes_the_removal_that_is_pending() -> None:
+    """So that nothing is removed beneath it later on."""
+    directory, log, before, removal = started_removal()
+    log.truncate_to(before[3] + 1)
+    assert removal.is_done
+    assert files(directory) == [before[3]]
+    removal.run()
+    log.finish_removal(removal)
+    assert log.log_end_offset == before[3] + 1
+
+
+@pytest.mark.parametrize("end", ["close", "delete"])
+def test_the_end_of_a_log_cancels_its_removal(end: str) -> None:
+    """The thread may come later; the next start takes up what a close left."""
+    directory, log, before, removal = started_removal()
+    if end == "close":
+        directory.close({KEY: 20})
+    else:
+        directory.delete(*KEY)
+    removal.run()
+    log.finish_removal(removal)
+    if end == "delete":
+        assert not directory._fs.exists(DIRECTORY)
+        return
+    again = LogDirectory.open(
+        DATA_DIR, broker_id=1, fs=directory._fs, now_ms=NOW_MS, config_for=lambda _topic: SMALL
+    )
+    assert again.logs[KEY].log_start_offset == before[3]
+    assert bases(again.logs[KEY]) == before
+    again.checkpoint({KEY: 20})
+    assert again.logs[KEY].delete_old_segments(NOW_MS) == 3
+    assert files(again) == before[3:]
+
+
+def test_a_removal_that_lacked_a_descriptor_is_done_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next round gets the same one, and it goes on where it was."""
+    directory, log, before, removal = started_removal()
+
+    def refuse(path: str) -> None:
+        raise OutOfDescriptorsError(path, "no descriptor is left")
+
+    with monkeypatch.context() as without:
+        without.setattr(directory._fs, "sync_directory", refuse)
+        with pytest.raises(OutOfDescriptorsError):
+            removal.run()
+    log.finish_removal(removal)
+    assert log.start_removal() is removal
+    removal.run()
+    log.finish_removal(removal)
+    assert log.start_removal() is None
+    assert files(directory) == before[3:]

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from broker.config.loading import LogFlush
-from storage.file_system import StorageError
+from storage.segment import Segment
 from tests.support.in_process import Running, in_process
 from tests.support.raw_batches import plain_batch
 from tests.support.raw_client import RawConnection, create_topic, list_offset
@@ -49,20 +51,61 @@ async def test_old_segments_go_without_a_sync_on_the_loop(running: Running, kafk
     assert await list_offset(kafka, "t", 0, timestamp=-2) > 0
 
 
+async def test_files_go_in_a_thread_and_the_log_is_served_meanwhile(
+    running: Running, kafka: RawConnection, monkeypatch: pytest.MonkeyPatch
+):
+    """Removing a segment of a gigabyte takes a while, whether it is synced or not."""
+    await old_segments(kafka)
+    threads: set[int] = set()
+    remove = Segment.remove
+
+    def noted(segment: Segment) -> None:
+        threads.add(threading.get_ident())
+        remove(segment)
+
+    monkeypatch.setattr(Segment, "remove", noted)
+    log = running.broker.partitions["t", 0].log
+    async with asyncio.timeout(20):
+        while not threads:
+            row = PartitionData("t", 0, plain_batch([b"x"]).encode())
+            _, (answer,) = await asyncio.gather(
+                running.broker._housekeep(), kafka.produce(9, -1, [row])
+            )
+            assert answer.error == 0
+    assert threading.get_ident() not in threads
+    assert 0 < log.first_offset <= log.log_start_offset
+
+
 async def test_a_partition_that_is_deleted_under_its_retention_is_no_disk_failure(
     running: Running, kafka: RawConnection, monkeypatch: pytest.MonkeyPatch
 ):
-    """The directory may be gone when it is to be synced."""
+    """The deletion waits for the removal that is at work."""
     await old_segments(kafka)
     broker = running.broker
     log = broker.partitions["t", 0].log
+    entered, may_go_on = threading.Event(), threading.Event()
+    remove = Segment.remove
 
-    def vanish() -> None:
-        del broker.partitions["t", 0]
-        raise StorageError("t-0", "cannot sync: No such file or directory")
+    def held_up(segment: Segment) -> None:
+        entered.set()
+        assert may_go_on.wait(20)
+        remove(segment)
 
-    monkeypatch.setattr(log, "sync_removal", vanish)
-    partition = broker.partitions["t", 0]
-    await housekeep_until_start_moved(running)
+    monkeypatch.setattr(Segment, "remove", held_up)
+    housekeeping = asyncio.create_task(_housekeep_until(running, entered))
+    assert await asyncio.to_thread(entered.wait, 20)
+    deletion = asyncio.create_task(
+        kafka.call("delete_topics", 1, topic_names=("t",), timeout=timedelta(seconds=20))
+    )
+    async with asyncio.timeout(20):
+        while ("t", 0) in broker.partitions:  # noqa: ASYNC110 - no event to wait for
+            await asyncio.sleep(0)
+    assert log.first_offset > 0
+    may_go_on.set()
+    await asyncio.gather(housekeeping, deletion)
     assert broker.logs.failure is None
-    broker.partitions["t", 0] = partition
+
+
+async def _housekeep_until(running: Running, event: threading.Event) -> None:
+    while not event.is_set():
+        await running.broker._housekeep()

@@ -1,0 +1,86 @@
+"""Old segments on their way out: the disk is waited for outside the owner's thread.
+
+    pending = log.start_removal()    owner: from now on nothing reads them; touches no file
+    pending.run()                    any one thread: removes the files
+    log.finish_removal(pending)      owner: takes note
+
+They lie below the log start on disk, so a start that finds some of them, or none, is content:
+1. Remove the segments, oldest first, durably. Crash: the log begins with what is left; opening it cuts
+   the leader epochs to that, and retention goes on where it was.
+2. Remove the producer snapshots that nothing needs any more. Crash: done next time.
+
+The owner completes a pending removal before it cuts the log, and cancels it before it closes the log
+or gives it up; the next start takes up what was cancelled. Called by `log.py`.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import Counter, deque
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+from storage.file_system import FileSystem
+from storage.producers.replay import remove_snapshots
+from storage.retention import Reason
+from storage.segment import Segment
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True, kw_only=True)
+class PendingSegmentRemoval:
+    """Segments that are no longer part of their log, and are still on disk."""
+
+    directory: str
+    segments: deque[Segment]
+    reasons: Collection[Reason]
+    """Why each of them goes."""
+    snapshots: Collection[int]
+    """Offsets of the snapshots that nothing needs once the segments are gone."""
+    first_offset: int
+    """Where the segments that stay begin."""
+    log_start_offset: int
+    _fs: FileSystem
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    is_done: bool = False
+    is_cancelled: bool = False
+
+    def run(self) -> None:
+        """Does the work, or what an earlier try left of it; nothing when cancelled.
+
+        Raises `StorageError`.
+        """
+        with self._lock:
+            if self.is_cancelled or self.is_done:
+                return
+            size = sum(segment.size for segment in self.segments)
+            while self.segments:
+                self.segments[0].remove()
+                self.segments.popleft()
+            self._fs.sync_directory(self.directory)
+            remove_snapshots(self._fs, self.directory, self.snapshots)
+            self.is_done = True
+        self._say(size)
+
+    def _say(self, size: int) -> None:
+        reasons = Counter(self.reasons)
+        logger.info(
+            "%s: removed %d segments with %d bytes (%s) and %d producer snapshots; the log starts at "
+            "offset %d, its first segment at %d",
+            self.directory,
+            len(self.reasons),
+            size,
+            ", ".join(f"{count} by {reason}" for reason, count in reasons.items()),
+            len(self.snapshots),
+            self.log_start_offset,
+            self.first_offset,
+        )
+
+    def cancel(self) -> None:
+        """Waits for `run` where it is at work, and keeps it from beginning otherwise."""
+        with self._lock:
+            self.is_cancelled = True
+            for segment in self.segments:
+                segment.close()
