@@ -2,18 +2,22 @@
 
 Every producer the replica knows is listed, even one that has expired but has not been swept yet
 (`dedup-spec.md` 6); a follower answers from its own state. Each partition gets a row every time it is
-named, up to a bound: a small request must not produce an answer of arbitrary size. The last timestamp
-is that of the newest batch; there are no transactions, so coordinator epoch and transaction start are
--1. The whole window of each producer is available on the native port and at
-`/producers/<topic>/<partition>`.
+named, up to a bound: a small request must not produce an answer of arbitrary size. A partition may have a million producers, so a long answer is made of
+frozen states, in a thread. The last timestamp is that of the newest batch; there are no transactions, so
+coordinator epoch and transaction start are -1. The whole window of each producer is available on the
+native port and at `/producers/<topic>/<partition>`.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
 
+from broker.handlers.turns import ROWS_PER_TURN, encoded_in_thread, work_in_turns
 from broker.metadata.topic_names import check_topic_name
-from broker.network.request import Answer, Request
+from broker.network.request import Outcome, Request
 from broker.partitions.partition import Partition
 from protocol.describe_producers import (
     PartitionDescribed,
@@ -26,28 +30,58 @@ from protocol.registry import Api
 if TYPE_CHECKING:
     from broker.broker import Broker
 
+Key = tuple[str, int]
+
 API = Api(key=61, name="describe_producers", version_min=0, version_max=0, flexible_from=0)
 
 REPEATED_PRODUCERS_MAX: Final = 10_000
 """How many producers an answer may list again for partitions that the request repeats."""
 
 
-def handle(request: Request, broker: Broker) -> Answer:
+PRODUCERS_AT_ONCE: Final = 500
+"""Producers that are told in one go, in about a millisecond; more are encoded in a thread."""
+
+
+def handle(request: Request, broker: Broker) -> Outcome:
     """One row per topic and partition, in the order of the request."""
-    seen: set[tuple[str, int]] = set()
+    topics = request.body.topics
+    asked = [(topic.name, index) for topic in topics for index in topic.partition_indexes]
+    if len(asked) > ROWS_PER_TURN or _count(asked, broker) > PRODUCERS_AT_ONCE:
+        return _later(topics, asked, broker)
+    return _encode(topics, list(_rows(asked, broker, is_frozen=False)))
+
+
+async def _later(topics: Sequence[Any], asked: Sequence[Key], broker: Broker) -> bytes:
+    """Each row as it is in its turn; appends go on while they are encoded."""
+    rows: list[PartitionDescribed] = []
+    await work_in_turns(map(rows.append, _rows(asked, broker, is_frozen=True)))
+    return await encoded_in_thread(partial(_encode, topics, rows))
+
+
+def _count(asked: Iterable[Key], broker: Broker) -> int:
+    held = (broker.partitions.get(key) for key in asked)
+    return sum(len(partition.log.producers) for partition in held if partition is not None)
+
+
+def _rows(asked: Iterable[Key], broker: Broker, *, is_frozen: bool) -> Iterator[PartitionDescribed]:
+    seen: set[Key] = set()
     left = REPEATED_PRODUCERS_MAX
-    topics = []
-    for topic in request.body.topics:
-        rows = []
-        for index in topic.partition_indexes:
-            row = _row(broker, topic.name, index)
-            if (topic.name, index) in seen:
-                left -= row.producer_count
-                row = row if left >= 0 else _refused_repeat(topic.name, index)
-            seen.add((topic.name, index))
-            rows.append(row)
-        topics.append(TopicDescribed(topic.name, rows))
-    return encode_describe_producers_response(topics)
+    for key in asked:
+        if key in seen:
+            left -= _count([key], broker)
+        is_refused = key in seen and left < 0
+        seen.add(key)
+        yield _refused_repeat(*key) if is_refused else _row(broker, *key, is_frozen=is_frozen)
+
+
+def _encode(topics: Iterable[Any], rows: Iterable[PartitionDescribed]) -> bytes:
+    left = iter(rows)
+    return encode_describe_producers_response(
+        [
+            TopicDescribed(topic.name, list(islice(left, len(topic.partition_indexes))))
+            for topic in topics
+        ]
+    )
 
 
 def find_replica(broker: Broker, topic: str, index: int) -> Partition:
@@ -73,9 +107,10 @@ def _refused_repeat(topic: str, index: int) -> PartitionDescribed:
     )
 
 
-def _row(broker: Broker, topic: str, index: int) -> PartitionDescribed:
+def _row(broker: Broker, topic: str, index: int, *, is_frozen: bool) -> PartitionDescribed:
     try:
         producers = find_replica(broker, topic, index).log.producers
     except KafkaError as error:
         return PartitionDescribed(index, error.code, error.message or None)
-    return PartitionDescribed(index, producers=producers.items(), producer_count=len(producers))
+    told = producers.freeze() if is_frozen else producers
+    return PartitionDescribed(index, producers=told.items(), producer_count=len(told))

@@ -23,7 +23,7 @@ from protocol.dedup import WINDOW_DEFAULT, ProducerEntry
 from protocol.leases import is_leased
 from protocol.record_batch import Buffer
 from storage.producers.order import ProducerOrder
-from storage.producers.record import read_append_ms, trim_record
+from storage.producers.record import decode_record, read_append_ms, trim_record
 
 
 class FrozenStates:
@@ -49,6 +49,10 @@ class FrozenStates:
     def records(self) -> Iterator[tuple[int, Buffer]]:
         """Every producer with its packed record, oldest append first."""
         return _merged(self._plain(), self._leased())
+
+    def items(self) -> Iterator[tuple[int, ProducerEntry]]:
+        """Every producer, oldest append first."""
+        return ((producer_id, decode_record(record)) for producer_id, record in self.records())
 
 
 def _merged(*orders: Iterator[tuple[int, Buffer]]) -> Iterator[tuple[int, Buffer]]:

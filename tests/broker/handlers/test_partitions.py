@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import datetime
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from broker.handlers.describe_producers import REPEATED_PRODUCERS_MAX
+from broker.handlers import describe_producers
+from broker.handlers.describe_producers import PRODUCERS_AT_ONCE, REPEATED_PRODUCERS_MAX
+from protocol.dedup import BatchMetadata, ProducerEntry
 from protocol.errors import ErrorCode
 from tests.support.in_process import Running, in_process
 from tests.support.raw_batches import plain_batch
@@ -149,6 +152,35 @@ async def test_producers_are_described(kafka: RawConnection) -> None:
         (3, 0, 1, 1, -1, -1),
         (7, 0, 9, 1, -1, -1),
     ]
+
+
+async def test_many_producers_are_encoded_beside_the_loop(
+    kafka: RawConnection, running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As they were when the row was made, whoever appends meanwhile; a million would take seconds."""
+    states = running.broker.partitions["t", 0].log.producers
+    newest = BatchMetadata(5, 0, 5, 1, 7)
+    ids = range(1000, 1000 + PRODUCERS_AT_ONCE)
+    for producer_id in ids:
+        states.put(producer_id, ProducerEntry(0, 0, 1, (newest,)))
+    threads = []
+    encode = describe_producers.encode_describe_producers_response
+
+    def noted(topics: Any) -> bytes:
+        threads.append(threading.get_ident())
+        states.put(1000, ProducerEntry(3, 0, 1, (newest,)))
+        return encode(topics)
+
+    monkeypatch.setattr(describe_producers, "encode_describe_producers_response", noted)
+    kafka.send_request(describe_producers_request("t", [0, 5]))
+    response = await kafka.receive_response("describe_producers", 0)
+    row, missing = response.topics[0].partitions
+    assert missing.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert {told.producer_id: told.producer_epoch for told in row.active_producers} == {
+        7: 0,
+        **dict.fromkeys(ids, 0),
+    }
+    assert threads != [threading.get_ident()]
 
 
 async def test_producers_of_no_topic(kafka: RawConnection) -> None:
