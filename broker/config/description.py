@@ -1,8 +1,8 @@
 """What DescribeConfigs answers and what the two AlterConfigs requests change.
 
-One entry per name: the value in force, where it comes from, and its synonyms: the chain of names
-that were looked at, the deciding one first, as Kafka lists them. Pure; the handlers turn entries
-into response fields.
+One entry per name: the value in force, its source, and its synonyms: the chain of names that were
+considered, the deciding one first, as Kafka lists them. Pure; the handlers turn entries into response
+fields.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class ConfigSource(enum.IntEnum):
 
 
 class Synonym(NamedTuple):
-    """One name that was looked at on the way to a value."""
+    """One name that was considered on the way to a value."""
 
     name: str
     value: str | None
@@ -34,7 +34,7 @@ class Synonym(NamedTuple):
 
 
 class ConfigEntry(NamedTuple):
-    """One name of a topic or a broker. Values are text, as on the wire; that of a secret is None."""
+    """One name of a topic or a broker. Values are text, as on the wire; None for a secret."""
 
     name: str
     value: str | None
@@ -51,7 +51,7 @@ class ConfigEntry(NamedTuple):
 
     @property
     def is_default(self) -> bool:
-        """Before version 1 DescribeConfigs said only this instead of the source."""
+        """Whether the value is the default; before version 1 DescribeConfigs gave this, not the source."""
         return self.source is ConfigSource.DEFAULT
 
 
@@ -65,7 +65,7 @@ class AlterOperation(enum.IntEnum):
 
 
 class Alteration(NamedTuple):
-    """One change of one name; `value` counts for everything but DELETE."""
+    """One change to one name; `value` applies to everything but DELETE."""
 
     name: str
     operation: AlterOperation
@@ -88,8 +88,8 @@ def describe_broker(config: Config) -> list[ConfigEntry]:
 def altered(overrides: Mapping[str, str], changes: Iterable[Alteration]) -> dict[str, str]:
     """The overrides of a topic after IncrementalAlterConfigs.
 
-    Raises `KafkaError`: INVALID_CONFIG as `validated` does, INVALID_REQUEST when one name is
-    changed twice.
+    Raises `KafkaError`: INVALID_CONFIG as `validated` does, INVALID_REQUEST if a name is changed
+    twice.
     """
     result = dict(overrides)
     seen: set[str] = set()
@@ -140,7 +140,7 @@ def _topic_entry(
 
 
 def _broker_synonyms(config: Config, setting: Setting) -> list[Synonym]:
-    """The broker's own value where it differs from the default, then the default."""
+    """The broker's own value if it differs from the default, then the default."""
     name = setting.name.replace("_", ".")
     value, default = canonical(getattr(config, setting.name)), canonical(setting.default)
     is_secret = setting.kind.is_secret
@@ -154,7 +154,7 @@ def _broker_synonyms(config: Config, setting: Setting) -> list[Synonym]:
 def _entry(
     synonyms: list[Synonym], type_: ConfigType, doc: str, name: str | None = None
 ) -> ConfigEntry:
-    """The entry that the first synonym decides; a topic's name is its own, never read-only."""
+    """The entry decided by the first synonym; a topic's own names are never read-only."""
     deciding = synonyms[0]
     return ConfigEntry(
         name or deciding.name, deciding.value, deciding.source, name is None, synonyms, type_, doc

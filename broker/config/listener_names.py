@@ -1,7 +1,7 @@
 """The names of a broker's listeners, as its registration and Kafka's tools show them.
 
-A client is told, of every broker, the address of the listener that it came by itself: whoever came
-by the network between the brokers stays on it, whoever came from outside never hears of it.
+A client is given every broker's address on the listener it connected through: clients on the network
+between the brokers stay on it, and clients from outside never see it.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from typing import Final
 PLAINTEXT: Final = "PLAINTEXT"
 """The first address of `--listen`."""
 EXTERNAL: Final = "EXTERNAL"
-"""The second, where there is one."""
+"""The second address of `--listen`, if there is one."""
 NATIVE: Final = "NATIVE"
-"""`--native-listen`: msgpack, also between brokers."""
+"""The address of `--native-listen`: msgpack, also between brokers."""
 
 KAFKA_LISTENERS: Final = (PLAINTEXT, EXTERNAL)
-"""By the order of the addresses in `--listen`."""
+"""The Kafka listeners, in the order of the addresses in `--listen`."""

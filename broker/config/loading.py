@@ -1,10 +1,10 @@
-"""Reading the broker's configuration: where each value comes from, and what is wrong with it.
+"""Reads the broker's configuration: where each value comes from, and what is wrong with it.
 
 Precedence: flag, environment (`ECHOLESS_<NAME>`), configuration file (TOML), default. `--set
-NAME=VALUE` is a flag for the names that have none of their own. A name that does not exist or a
-value that does not fit is a `ConfigError` of one line, which `serve` prints before it exits with 2.
+NAME=VALUE` is a flag for the names that have none of their own. An unknown name or an invalid value is
+a `ConfigError` of one line, which `serve` prints before it exits with 2.
 
-Read before the ready line, so nothing slow is imported here.
+Runs before the ready line, so nothing slow is imported here.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ __all__ = ["Address", "Config", "ConfigError", "LogFlush", "LogFormat", "LogLeve
 
 ENVIRONMENT_PREFIX: Final = "ECHOLESS_"
 _NOT_OPTIONS = re.compile(r"CONFIG|BOOTSTRAP_SERVER|ADMIN|(\w+_)?(SERVICE_(HOST|PORT)|PORT)(_\w+)?")
-"""Variables with our prefix that are no options: the command line's own, and those that Kubernetes
-sets for a service called echoless (`ECHOLESS_SERVICE_HOST`, `ECHOLESS_PORT_9092_TCP`)."""
+"""Variables with our prefix that are not options: the command line's own, and those that Kubernetes
+sets for a service named echoless (`ECHOLESS_SERVICE_HOST`, `ECHOLESS_PORT_9092_TCP`)."""
 
 
 class ConfigError(Exception):
-    """The configuration cannot be used. The message is one line: the option, and what it takes."""
+    """An unusable configuration. The message is one line: the option, and what it takes."""
 
 
 def load_config(argv: Sequence[str], environ: Mapping[str, str]) -> Config:
@@ -49,7 +49,7 @@ def load_config(argv: Sequence[str], environ: Mapping[str, str]) -> Config:
 
 
 def _checked(config: Config) -> Config:
-    """Rules that take more than one option."""
+    """The configuration, once rules involving more than one option have been checked."""
     if config.message_max_bytes > config.request_size_max:
         raise ConfigError(
             f"message_max_bytes: takes at most request_size_max ({config.request_size_max}), "
@@ -136,7 +136,7 @@ def _from_file(config_path: str, known: Mapping[str, Setting]) -> dict[str, Any]
 
 
 class _Parser(argparse.ArgumentParser):
-    """argparse prints its own errors in two lines and exits; ours are raised, in one."""
+    """A parser that raises errors as one line; argparse prints its own in two lines and exits."""
 
     def error(self, message: str) -> NoReturn:
         raise ConfigError(message.removeprefix("argument "))

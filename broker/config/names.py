@@ -1,5 +1,5 @@
 # ruff: noqa: RUF009 - `_setting` is `dataclasses.field`, typed as its default
-"""Every configuration name of the broker: its type, its default, and what it is for.
+"""Every configuration name of the broker: its type, default and purpose.
 
 The table is the dataclass itself: each field carries its kind and its description, so help,
 parsing, `docs/configuration.md` and DescribeConfigs cannot disagree. Names are Kafka's in snake
@@ -90,14 +90,14 @@ class EndpointIdentification(enum.StrEnum):
 
 
 class Setting(NamedTuple):
-    """What is known of one configuration name besides its value."""
+    """The metadata of one configuration name."""
 
     name: str
     default: Any
     kind: Kind[Any]
     doc: str
     flag_metavar: str | None
-    """Set for the names that have a flag of their own."""
+    """The metavar, for names that have a flag of their own."""
     flag_alone: str | None
     """What the flag means without a value; None if it needs one."""
 
@@ -324,5 +324,5 @@ class Config:
 
 @functools.cache
 def settings() -> Mapping[str, Setting]:
-    """Every configuration name with what is known of it, in the order of `Config`."""
+    """Every configuration name with its metadata, in the order of `Config`."""
     return {f.name: Setting(f.name, f.default, **f.metadata) for f in fields(Config)}

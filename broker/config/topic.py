@@ -1,12 +1,12 @@
 # ruff: noqa: RUF009 - `_overriding` and `_fixed` are `dataclasses.field`, for short
 """What a topic may set for itself, under Kafka's dotted names (`segment.bytes`, `retention.ms`).
 
-A topic stores only what was set; `TopicConfig.of` lays that over the broker's configuration. Each
-field of `TopicConfig` is one name (`segment_bytes` is `segment.bytes`) and takes the kind, and
-where nothing is set the value, of the broker's name that it overrides.
+A topic stores only what was set; `TopicConfig.of` applies that on top of the broker's configuration.
+Each field of `TopicConfig` is one name (`segment_bytes` is `segment.bytes`) and takes its kind, and if
+nothing is set its value, from the broker's name that it overrides.
 
-Names of Kafka's that mean nothing here are refused with the reason instead of being accepted
-without effect. `broker/config/description.py` turns all this into answers of DescribeConfigs.
+Kafka names that mean nothing here are refused with a reason rather than accepted without effect.
+`broker/config/description.py` turns all this into DescribeConfigs answers.
 """
 
 from __future__ import annotations
@@ -47,15 +47,15 @@ _WITHOUT_EFFECT: Final = {
 
 
 class TopicSetting(NamedTuple):
-    """What is known of one topic-level name."""
+    """The metadata of one topic-level name."""
 
     name: str
     kind: Kind[Any]
     doc: str
     broker_name: str | None
-    """The name in `Config` that gives the value where the topic sets none."""
+    """The name in `Config` that gives the value if the topic sets none."""
     default: Any
-    """What the value is without a broker's name behind it."""
+    """The value if no broker name provides one."""
 
 
 def _overriding(broker_name: str) -> Any:
@@ -95,7 +95,7 @@ class TopicConfig:
 
     @classmethod
     def of(cls, config: Config, overrides: Mapping[str, str]) -> TopicConfig:
-        """What is in force for a topic that sets `overrides` on a broker with `config`.
+        """The configuration in force for a topic that sets `overrides` on a broker with `config`.
 
         Raises `KafkaError` INVALID_CONFIG as `validated` does.
         """
@@ -132,15 +132,15 @@ def topic_settings() -> Mapping[str, TopicSetting]:
 
 
 def validated(overrides: Mapping[str, str | None]) -> dict[str, str]:
-    """The overrides as they are to be stored: plain numbers, no units, no surrounding blanks.
+    """The overrides in stored form: plain numbers, no units, no surrounding blanks.
 
-    Raises `KafkaError` INVALID_CONFIG for an unknown name or a value that does not fit.
+    Raises `KafkaError` INVALID_CONFIG for an unknown name or an invalid value.
     """
     return {name: canonical(_read(name, text)) for name, text in overrides.items()}
 
 
 def to_log_config(config: Config, overrides: Mapping[str, str]) -> LogConfig:
-    """What the logs of a topic need to know, from the broker's configuration and the topic's own."""
+    """The configuration for a topic's logs, from the broker's configuration and the topic's own."""
     topic = TopicConfig.of(config, overrides)
     return LogConfig(
         segment_bytes=topic.segment_bytes,

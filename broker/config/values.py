@@ -1,8 +1,8 @@
-"""The kinds of configuration values: how each is read from text, and what to say when it cannot be.
+"""The kinds of configuration values: how each is parsed from text, and the error if it cannot be.
 
 Flags, environment variables, the configuration file, `--set` and topic-level overrides all arrive
-as text and are read here, so that one value means the same wherever it was written. Knows no names
-and no defaults: those stand in `broker/config/loading.py` and `broker/config/topic.py`.
+as text and are parsed here, so that a value means the same wherever it was written. Knows no names
+and no defaults: those are in `broker/config/loading.py` and `broker/config/topic.py`.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ class Address(NamedTuple):
 
     @property
     def is_wildcard(self) -> bool:
-        """Whether it means every interface: good to listen on, impossible to connect to."""
+        """Whether it means every interface: fine to listen on, impossible to connect to."""
         return self.host in {"0.0.0.0", "::"}  # noqa: S104 - a question, not an address in use
 
     @property
     def is_loopback(self) -> bool:
-        """Whether only this machine can connect to it. Other names than localhost may be anything."""
+        """Whether only this machine can connect to it. Names other than localhost may be anything."""
         if self.host == "localhost":
             return True
-        import ipaddress  # 3 ms, and few brokers ask
+        import ipaddress  # takes 3 ms, and few brokers need it
 
         try:
             return ipaddress.ip_address(self.host).is_loopback
@@ -58,7 +58,7 @@ class Address(NamedTuple):
 
 
 class ConfigType(enum.IntEnum):
-    """What DescribeConfigs says of a value (Kafka's `ConfigEntry.ConfigType` ids)."""
+    """The type of a value in DescribeConfigs (Kafka's `ConfigEntry.ConfigType` ids)."""
 
     BOOLEAN = 1
     STRING = 2
@@ -78,7 +78,7 @@ class Kind(Generic[Value]):
 
     @property
     def is_secret(self) -> bool:
-        """Whether a value of this kind is shown to nobody."""
+        """Whether a value of this kind is never shown to anyone."""
         return self.type is ConfigType.PASSWORD
 
     def read(self, text: str) -> Value:
@@ -91,7 +91,7 @@ class Kind(Generic[Value]):
 
 
 def integer(least: int, most: int = INT32_MAX) -> Kind[int]:
-    """A whole number in `least` ... `most`, both included."""
+    """An integer from `least` to `most`, inclusive."""
     return Kind(
         f"an integer{_range(least, most)}",
         lambda text: _within(int(text), least, most),
@@ -129,7 +129,7 @@ def choice(options: type[Choice]) -> Kind[Choice]:
 
 
 def only(value: str, reason: str, type_: ConfigType = ConfigType.STRING) -> Kind[str]:
-    """A name of Kafka's that has one value here; `reason` says why there is no other."""
+    """A Kafka name with a single allowed value here; `reason` says why there is no other."""
     return Kind(f"{value} only ({reason})", lambda text: _chosen({value: value}, text), type_)
 
 
@@ -157,7 +157,7 @@ def listen_addresses(most: int) -> Kind[tuple[Address, ...]]:
 
 
 def advertised_address() -> Kind[Address | None]:
-    """Where clients reach this broker; nothing means: where it listens."""
+    """The address at which clients reach this broker; if empty, the listen address."""
     return Kind(
         "HOST:PORT that can be connected to",
         lambda text: _parse_advertised(text) if text else None,
@@ -165,7 +165,7 @@ def advertised_address() -> Kind[Address | None]:
 
 
 def advertised_addresses(most: int) -> Kind[tuple[Address, ...]]:
-    """Up to `most` advertised addresses, separated by commas; nothing means: where it listens."""
+    """Up to `most` advertised addresses, separated by commas; if empty, the listen addresses."""
     one = Kind("HOST:PORT that clients can connect to", _parse_advertised)
     return Kind(
         f"{one.expects}, one for each of --listen",
@@ -175,27 +175,27 @@ def advertised_addresses(most: int) -> Kind[tuple[Address, ...]]:
 
 
 def optional_name() -> Kind[str | None]:
-    """Any text; nothing means that there is none."""
+    """Any text; empty means none."""
     return Kind("a name", lambda text: text or None)
 
 
 def optional_path() -> Kind[str | None]:
-    """A path; nothing means that there is none."""
+    """A path; empty means none."""
     return Kind("a path", lambda text: _parse_path(text) if text else None)
 
 
 def names() -> Kind[tuple[str, ...]]:
-    """Host names without ports, separated by commas; nothing means that there are none."""
+    """Host names without ports, separated by commas; empty means none."""
     return Kind("names with commas between", _parse_names, ConfigType.LIST)
 
 
 def credentials() -> Kind[str | None]:
-    """`USER:PASSWORD`, a secret; nothing means that there are none."""
+    """`USER:PASSWORD`, a secret; empty means none."""
     return Kind("USER:PASSWORD", lambda text: _parse_credentials(text) or None, ConfigType.PASSWORD)
 
 
 def password() -> Kind[str | None]:
-    """A secret; nothing means that there is none."""
+    """A secret; empty means none."""
     return Kind("a password", lambda text: text or None, ConfigType.PASSWORD)
 
 
@@ -205,9 +205,9 @@ def coordinator() -> Kind[str]:
 
 
 def parse_address(text: str, *, port_least: int = 1, default_host: str | None = None) -> Address:
-    """Reads `HOST:PORT`, `[IPV6]:PORT` or, where there is a default host, `:PORT`.
+    """Parses `HOST:PORT`, `[IPV6]:PORT` or, if there is a default host, `:PORT`.
 
-    Raises `ValueError` when it is none of these or the port is out of range.
+    Raises `ValueError` if it is none of these or the port is out of range.
     """
     host, separator, port_text = text.rpartition(":")
     if host.startswith("[") and host.endswith("]"):
@@ -221,7 +221,7 @@ def parse_address(text: str, *, port_least: int = 1, default_host: str | None = 
 
 
 def canonical(value: object) -> str:
-    """A value as text that any client can read: plain numbers, `true`, `false`, `a,b`; None is empty."""
+    """A value as text that any client can parse: plain numbers, `true`, `false`, `a,b`; None is empty."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, tuple) and not isinstance(value, Address):
