@@ -1,13 +1,13 @@
-"""The broker's two clocks: one that nobody can set, and the time of day as far as it is trusted.
+"""The broker's two clocks: one that cannot be set, and the wall clock as far as it is trusted.
 
-A machine's wall clock is set: by NTP after a boot without a network, by hand, by a restored virtual
-machine. Two things must not follow a step of it, because they forget:
+A machine's wall clock gets set: by NTP after a boot without a network, by hand, by a restored virtual
+machine. Two things must not follow such a step, because they discard state:
 
 * Idle producers expire by `steady_ms`, the clock of the data directory. It advances with the system's
-  monotonic clock, goes on at the next start where the last process left it, and stands still while no
-  broker runs or the machine sleeps: time in which no producer could have sent its repeat.
-* Old segments are deleted by `trusted_wall_ms`. It follows small corrections, and steps back at once;
-  a step forward counts only once the clock has gone on from there for `CONFIRMATION_MS`.
+  monotonic clock, resumes at the next start where the last process left it, and stands still while no
+  broker runs or the machine sleeps: time in which no producer could have sent its retry.
+* Old segments are deleted by `trusted_wall_ms`. It follows small corrections and backward steps at
+  once; a step forward counts only after the clock has run on from there for `CONFIRMATION_MS`.
 
 Record timestamps, LogAppendTime, log lines and answers show the wall clock as it is.
 
@@ -28,11 +28,11 @@ from storage.clock_checkpoint import ClockReading
 logger = logging.getLogger(__name__)
 
 CORRECTION_MS_MAX: Final = 1_000
-"""Between two observations; anything more is a step."""
+"""The largest correction between two observations; anything more is a step."""
 CONFIRMATION_MS: Final = 3_600_000
 """How long a step forward has to last before segments are deleted by it."""
 STOP_MS_MAX: Final = 3_600_000
-"""A stop as long as this, by the wall clock, is taken for what it seems to be."""
+"""A stop of up to this length, by the wall clock, is taken at face value."""
 LONG_STOP_MS: Final = 24 * 3_600_000
 """A stop longer than this, by the wall clock, is worth a warning."""
 _RETENTION_WAITS: Final = (
@@ -49,7 +49,7 @@ class Clock:
         monotonic_ms: Callable[[], int],
         last: ClockReading | None,
     ) -> None:
-        """Goes on from `last`, the reading that the data directory holds; None in a new one."""
+        """Resumes from `last`, the reading in the data directory; None in a new one."""
         now_ms = wall_ms()
         self.steps_total = 0
         """Steps of the wall clock since the start."""
@@ -61,29 +61,29 @@ class Clock:
         """How far the wall clock was ahead of the steady one when it was last observed."""
         self._trusted_ahead_ms = self._wall_ahead_ms
         self._stepped_ms: int | None = None
-        """When the step forward that is not trusted yet was observed, by the steady clock."""
+        """When the forward step that is not trusted yet was observed, by the steady clock."""
         if last is not None:
             self._resume(last, now_ms)
 
     def steady_ms(self) -> int:
-        """The data directory's clock: for how long anything lasted while a broker ran."""
+        """The data directory's clock, which counts only the time while a broker runs."""
         return self._monotonic_ms() + self._steady_offset_ms
 
     def trusted_wall_ms(self) -> int:
-        """The time of day, without a step forward that has not lasted yet."""
+        """The wall-clock time, without a forward step that has not been confirmed yet."""
         return self.steady_ms() + self._trusted_ahead_ms
 
     def to_wall_ms(self, steady_ms: int) -> int:
-        """The time of day of a moment by the steady clock, if no broker had stopped since."""
+        """The wall-clock time of a steady-clock moment, had no broker stopped since."""
         return steady_ms + self._wall_ahead_ms
 
     def reading(self) -> ClockReading:
-        """What the data directory is to keep for the next start."""
+        """The reading for the data directory to keep for the next start."""
         steady_ms = self.steady_ms()
         return ClockReading(steady_ms, steady_ms + self._trusted_ahead_ms)
 
     def observe(self) -> None:
-        """Notices and logs a step of the wall clock since the last call."""
+        """Detects and logs a step of the wall clock since the last call."""
         steady_ms = self.steady_ms()
         before_ms, self._wall_ahead_ms = self._wall_ahead_ms, self._read_wall_ms() - steady_ms
         step_ms = self._wall_ahead_ms - before_ms
@@ -100,7 +100,7 @@ class Clock:
         self._follow(steady_ms)
 
     def _follow(self, steady_ms: int) -> None:
-        """Trusts the wall clock where that is behind, near, or has been going on for long."""
+        """Trusts the wall clock if it is behind, near, or has run on from a step for long enough."""
         lead_ms = self._wall_ahead_ms - self._trusted_ahead_ms
         has_lasted = self._stepped_ms is None or steady_ms - self._stepped_ms >= CONFIRMATION_MS
         if has_lasted and lead_ms > CORRECTION_MS_MAX:
@@ -113,7 +113,7 @@ class Clock:
             self._stepped_ms = None
 
     def _resume(self, last: ClockReading, now_ms: int) -> None:
-        """Compares the wall clock with that of the last process; logs what cannot be, or may not."""
+        """Compares the wall clock with the last process's; logs what is impossible or doubtful."""
         stop_ms = now_ms - last.wall_ms
         if stop_ms > STOP_MS_MAX:
             self._trusted_ahead_ms = last.wall_ms - last.steady_ms

@@ -1,7 +1,7 @@
 """How the process shares its file descriptors between connections, admin connections and files.
 
-However many clients connect, half of them stay for the rest; however many topics are created, clients
-find theirs. When they are not enough, the process needs a higher limit (`ulimit -n`).
+However many clients connect, half of the descriptors remain for the rest; however many topics are
+created, clients still get theirs. If that is not enough, the process needs a higher limit (`ulimit -n`).
 """
 
 from __future__ import annotations
@@ -11,25 +11,25 @@ import resource
 from typing import Final, NamedTuple
 
 SPARES: Final = 16
-"""Held so that work on files that was begun ends well; see `storage/spare_descriptors.py`."""
+"""Held in reserve so that file operations under way can complete; see `storage/spare_descriptors.py`."""
 _OTHERS: Final = 48
-"""For all else: listeners, the coordinator, other brokers, files that are open for a moment."""
+"""Reserved for all else: listeners, the coordinator, other brokers, files open for a moment."""
 _ADMIN_MAX: Final = 64
 _UNLIMITED: Final = 2**31 - 1
 
 
 class Shares(NamedTuple):
-    """How many descriptors each may take."""
+    """How many descriptors each use may take."""
 
     limit: int
     connections: int
     admin_connections: int
     files: int
-    """Log files that stay open. Existing partitions are opened even beyond it."""
+    """Log files that stay open. Existing partitions are opened even beyond this share."""
 
 
 def descriptor_shares() -> Shares:
-    """The shares of this process, after raising its limit as far as it may."""
+    """The shares of this process, after raising its limit as far as allowed."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         with contextlib.suppress(OSError, ValueError):

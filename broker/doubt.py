@@ -1,8 +1,8 @@
-"""Tells a failed request from state that nobody can trust any more.
+"""Tells a failed request from state that can no longer be trusted.
 
-A bug in a handler or a codec costs the connection that met it: nothing was changed, and the broker
-goes on. An unexpected exception from a method that changes a log, a role or a high watermark may have
-left the change half done; serving on could damage data, so the process ends with exit code 70
+A bug in a handler or a codec costs only the connection that hit it: nothing was changed, and the
+broker goes on. An unexpected exception from a method that changes a log, a role or a high watermark may
+have left the change half done; serving on could damage data, so the process ends with exit code 70
 (`docs/decisions/failed-requests.md`). Those methods carry `@changes_state`, which draws the line.
 """
 
@@ -20,15 +20,15 @@ _Result = TypeVar("_Result")
 
 
 class StateInDoubtError(AssertionError):
-    """A change of a log or a partition failed in a way that no caller expects."""
+    """A change to a log or a partition failed in a way that no caller expects."""
 
 
 def changes_state(
     method: Callable[_Arguments, _Result],
 ) -> Callable[_Arguments, _Result]:
-    """Lets `KafkaError` and `StorageError` pass; turns any other exception into `StateInDoubtError`.
+    """Passes on `KafkaError` and `StorageError`; turns any other exception into `StateInDoubtError`.
 
-    The two that pass are outcomes: the method has changed nothing, or the log directory goes offline.
+    Those two are outcomes: the method has changed nothing, or the log directory goes offline.
     """
 
     @functools.wraps(method)

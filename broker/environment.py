@@ -1,7 +1,7 @@
-"""What a broker needs of the world around it: disk, coordinator, other brokers, clock, chance.
+"""What a broker needs from its environment: disk, coordinator, other brokers, clock, randomness.
 
-`this_machine` is the real thing; the simulator passes its own, and so runs whole clusters in one
-process. What is expensive to import is imported when it is first asked for.
+`this_machine` is the real one; the simulator passes its own, and so runs whole clusters in one
+process. Expensive modules are imported on first use.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ COORDINATION_FILE: Final = "coordination.sqlite"
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class Environment:
-    """The world of one broker."""
+    """The environment of one broker."""
 
     file_system: FileSystem
     open_tree: Callable[[Config], Awaitable[NodeTree]]
     """Raises `CoordinationError`."""
     open_peers: Callable[[], Peers]
     now_ms: Callable[[], int]
-    """The time of day, in ms since 1970: it may be set at any time (`broker/clock.py`)."""
+    """The wall-clock time, in ms since 1970; it may be set at any time (`broker/clock.py`)."""
     rng: Random
     new_uuid: Callable[[], uuid.UUID]
     monotonic_ms: Callable[[], int]
-    """Since some moment: nobody sets it, and it stands still while the machine sleeps."""
+    """Milliseconds since some moment; cannot be set, and stands still while the machine sleeps."""
     run_all: RunAll = one_by_one
-    """Does many pieces of work that wait for the disk."""
+    """Runs many pieces of work that wait for the disk."""
 
 
 def this_machine() -> Environment:
@@ -59,12 +59,12 @@ def this_machine() -> Environment:
 
 
 def wall_clock_ms() -> int:
-    """The time of day in ms since 1970."""
+    """The wall-clock time in ms since 1970."""
     return time.time_ns() // 1_000_000
 
 
 def monotonic_ms() -> int:
-    """Milliseconds of the clock that nobody sets (`CLOCK_MONOTONIC`)."""
+    """Milliseconds of the clock that cannot be set (`CLOCK_MONOTONIC`)."""
     return time.monotonic_ns() // 1_000_000
 
 

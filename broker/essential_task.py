@@ -1,6 +1,6 @@
-"""Tasks without which the broker is not whole: a bug that ends one must be heard of at once.
+"""Tasks that the broker cannot do without: a bug that ends one must be reported at once.
 
-Python tells of a task's exception when somebody awaits it; nobody awaits a task that never ends.
+Python reports a task's exception when it is awaited; no one awaits a task that never ends.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def essential_task(coroutine: Coroutine[Any, Any, None], name: str) -> asyncio.T
 
 
 def reported_task(coroutine: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
-    """As `essential_task`, of a task that the broker can go on without."""
+    """Like `essential_task`, for a task that the broker can go on without."""
     task = asyncio.get_running_loop().create_task(coroutine, name=name)
     task.add_done_callback(report_error)
     return task
@@ -32,7 +32,7 @@ def _report_failure(task: asyncio.Task[None]) -> None:
 
 
 def report_error(task: asyncio.Future[Any]) -> None:
-    """Tells the loop's exception handler of what a task raised that no one awaits: a done callback."""
+    """Passes what an unawaited task raised to the loop's exception handler: a done callback."""
     _report(task, {})
 
 

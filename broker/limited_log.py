@@ -1,10 +1,11 @@
-"""Log lines that other machines can provoke: some of each kind for each address, the rest counted.
+"""Rate limits for log lines that other machines can provoke: per kind and address; the rest is counted.
 
-A kind is a message without its arguments. An address may have `BURST` lines of a kind at once and one
-a second from then on; every `SUMMARY_S` seconds a line says how many more there would have been.
-Memory is bounded: addresses beyond `ADDRESSES_MAX` of a kind share what one address may have.
+A kind is a message without its arguments. An address may cause `BURST` lines of a kind at once and one
+a second from then on; every `SUMMARY_S` seconds a line says how many were suppressed. Memory is
+bounded: addresses of a kind beyond `ADDRESSES_MAX` share the allowance of a single address.
 
-What has to be counted exactly is counted in `metrics.py`, never here. Single owner: the event loop.
+Anything that must be counted exactly is counted in `metrics.py`, never here. Single owner: the event
+loop.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _all: Final[weakref.WeakSet[LimitedLog]] = weakref.WeakSet()
 
 
 class _Allowance:
-    """What one address may log of one kind."""
+    """The allowance of one address for one kind of line."""
 
     __slots__ = ("left", "suppressed", "updated_s")
 
@@ -56,7 +57,7 @@ class LimitedLog:
         *arguments: object,
         exc_info: BaseException | None = None,
     ) -> None:
-        """Logs the line unless this host has had its share of lines with this `message`."""
+        """Logs the line unless this host has used up its allowance for this `message`."""
         if not self._logger.isEnabledFor(level):
             return
         allowance = self._allowance(message, host)
@@ -82,7 +83,7 @@ class LimitedLog:
 
     @staticmethod
     def _forget_the_quiet(addresses: dict[str, _Allowance], now_s: float) -> None:
-        """Makes room where an address has not logged for so long that it may have all lines again."""
+        """Drops the addresses that have been quiet long enough to have their full allowance again."""
         for host, allowance in list(addresses.items()):
             allowance.refill(now_s)
             if allowance.left >= BURST and not allowance.suppressed:
@@ -94,7 +95,7 @@ class LimitedLog:
             asyncio.get_running_loop().call_later(SUMMARY_S, self.summarise)
 
     def summarise(self) -> None:
-        """Says how many lines were left out, by kind and address."""
+        """Logs how many lines were suppressed, by kind and address."""
         self._is_summary_due = False
         for message, addresses in self._kinds.items():
             for host, allowance in addresses.items():
@@ -108,12 +109,12 @@ class LimitedLog:
                     allowance.suppressed = 0
 
     def forget(self) -> None:
-        """Begins anew, as after a start."""
+        """Resets everything, as after a start."""
         self._kinds.clear()
         self._is_summary_due = False
 
 
 def forget_all() -> None:
-    """Lets every module begin anew: for tests, which share a process."""
+    """Resets every module's limits: for tests, which share a process."""
     for one in _all:
         one.forget()

@@ -1,8 +1,8 @@
 r"""How the broker logs: one line each on standard error, for people or as JSON.
 
 A control character inside a message or a traceback is written as its escape, as in `\n`: client ids
-and topic names come from the network, and must not be able to forge a line or speak to a terminal. What a caller passes as `extra=` becomes
-further members of the JSON object.
+and topic names come from the network, and must not be able to forge a line or control a terminal.
+What a caller passes as `extra=` becomes further members of the JSON object.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class TextFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """One object per line: time, level, logger, message, what `extra=` held, and the traceback."""
+    """One object per line: time, level, logger, message, the `extra=` members, and the traceback."""
 
     converter = staticmethod(time.gmtime)
 
@@ -58,9 +58,9 @@ class JsonFormatter(logging.Formatter):
 
 
 def configure_logs(log_format: LogFormat, level: LogLevel, stream: IO[str] | None = None) -> None:
-    """Sends every logger's lines to `stream` (standard error), from `level` on.
+    """Sends every logger's lines of `level` and above to `stream` (standard error).
 
-    Replaces what was set up before, so a second call wins.
+    Replaces any earlier setup, so a second call wins.
     """
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(JsonFormatter() if log_format is LogFormat.JSON else TextFormatter())

@@ -1,8 +1,8 @@
-"""What the broker counts, as plain integers.
+"""The broker's counters, as plain integers.
 
-A counter costs one addition in the hot path and knows no library; `broker/admin/exposition.py`
-turns the counters into Prometheus' text when somebody asks. Everything runs on the event loop, so
-there are no locks. Names end as Prometheus wants them: `_total` for what only grows.
+A counter costs one addition in the hot path and uses no library; `broker/admin/exposition.py`
+renders the counters as Prometheus text on request. Everything runs on the event loop, so there are no
+locks. Names follow Prometheus' conventions: `_total` for counters that only grow.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ class Metrics:
     connections_open: int = 0
     connections_accepted_total: int = 0
     connections_refused_total: int = 0
-    """Turned away because `connections_max` were open."""
+    """Connections refused because `connections_max` were open."""
     connections_idle_closed_total: int = 0
 
     descriptors_lacked_total: int = 0
-    """Times that work on files found no descriptor."""
+    """Times that a file operation found no free descriptor."""
 
     requests: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
-    """By the name of the API."""
+    """Requests, by the name of the API."""
     requests_failed_total: int = 0
-    """Requests that ended in an exception that no handler expects: each is a bug."""
+    """Requests that ended in an exception no handler expects: each is a bug."""
     fetch_bytes_total: int = 0
 
     wall_clock_steps_total: int = 0
-    """Steps of the machine's clock that were noticed."""
+    """Steps of the machine's clock that were detected."""
 
     batches_appended_total: int = 0
     records_appended_total: int = 0
@@ -43,46 +43,47 @@ class Metrics:
     duplicates_total: int = 0
     """Batches found in the window and acknowledged without being stored again."""
     divergent_duplicates_total: int = 0
-    """Of these, the ones whose bytes differ from what was stored."""
+    """Those duplicates whose bytes differ from what was stored."""
     rejects: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
-    """Refusals of the de-duplication decision, by the name of the error code."""
+    """Batches refused by the de-duplication decision, by the name of the error code."""
     faults: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
     """Times that a fault rule acted, by its action."""
 
-    # Found at the start, in the logs.
+    # Found in the logs at startup.
     recovery_cuts_total: int = 0
-    """Logs that were cut: a torn write, or damage that an operator accepted."""
+    """Logs that were truncated: a torn write, or damage that an operator accepted."""
     recovery_cut_bytes_total: int = 0
     recovery_segments_removed_total: int = 0
     recovery_snapshots_dropped_total: int = 0
     """Producer snapshots that were damaged."""
     recovery_producers_forgotten_total: int = 0
-    """Logs whose producers of deleted records are not known any more."""
+    """Logs that no longer know the producers of deleted records."""
 
     scrubbed_bytes_total: int = 0
-    """Read again from closed segments."""
+    """Bytes read again from closed segments."""
 
     # In a cluster.
     isr_shrinks_total: int = 0
     isr_expands_total: int = 0
     replicated_bytes_total: int = 0
-    """Fetched from leaders and written to a log."""
+    """Bytes fetched from leaders and written to a log."""
     log_cuts_total: int = 0
-    """Times that a follower's log parted from its leader's and was cut."""
+    """Times that a follower's log diverged from its leader's and was truncated."""
     bootstraps_total: int = 0
-    """Replicas that started anew behind the leader's producer state."""
+    """Replicas that started over from the leader's producer state."""
     producer_epochs_moved_back_total: int = 0
-    """Replicated batches with an older epoch than their producer had: a leader took what it should not."""
+    """Replicated batches with an older epoch than their producer's: a leader accepted a batch it should
+    have refused."""
     unsafe_tail_leaderships_total: int = 0
     """Partitions led after a power failure by the only replica that was in sync: with `log_flush=os`
     acknowledged records that were not on disk yet are lost."""
     leadership_doubts_total: int = 0
-    """Times that the session with the coordinator could not be proved."""
+    """Times that the session with the coordinator could not be confirmed."""
     elections: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
-    """Decided by this broker as the controller: `clean`, or `unclean` (records may be lost)."""
+    """Elections this broker held as the controller: `clean`, or `unclean` (records may be lost)."""
 
     def recovered(self, reports: Iterable[RecoveryReport]) -> None:
-        """Counts what opening the logs found."""
+        """Counts what was found while opening the logs."""
         for report in reports:
             self.recovery_cuts_total += bool(report.cut_reason)
             self.recovery_cut_bytes_total += report.bytes_cut
@@ -91,7 +92,7 @@ class Metrics:
             self.recovery_producers_forgotten_total += report.producers_forgotten
 
     def appended(self, header: BatchHeader) -> None:
-        """Counts one batch that was written."""
+        """Counts one appended batch."""
         self.batches_appended_total += 1
         self.records_appended_total += header.record_count
         self.bytes_appended_total += header.size

@@ -1,8 +1,8 @@
 """`echoless serve`: from the configuration to the ready line, and from a signal to the exit.
 
-The ready line is the only thing on standard output. Exit codes: 0 after SIGTERM or SIGINT, 1 when
-the broker cannot start or its session with the coordinator is lost, 2 for a configuration that
-cannot be used, 70 for a bug (an assertion).
+The ready line is the only output on standard output. Exit codes: 0 after SIGTERM or SIGINT, 1 if the
+broker cannot start or loses its session with the coordinator, 2 for an unusable configuration, 70 for
+a bug (an assertion).
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ EXIT_CANNOT_SERVE: Final = 1
 EXIT_BAD_CONFIGURATION: Final = 2
 EXIT_BUG: Final = 70
 GC_THRESHOLDS: Final = (50_000, 20, 50)
-"""Requests make tuples by the dozen and cycles hardly ever; Python's 700 would look every 50 requests."""
+"""Requests create dozens of tuples but hardly any cycles; Python's 700 would collect every 50 requests."""
 PORTS_S: Final = 1.0
-"""Kept for the requests in flight, however long others take to lead instead."""
+"""Time reserved for the requests in flight, however long other brokers take to assume leadership."""
 PORTS_MARGIN_S: Final = 0.1
 CLOSING_S: Final = 1.5
-"""Kept for the logs, which get more if they need it, and the session with the coordinator."""
+"""Time reserved for closing the logs, which get more if needed, and the session with the coordinator."""
 _IDLE_CHECK_INTERVAL_S: Final = 5.0
 _THREAD_SWITCH_INTERVAL_S: Final = 0.001
-"""For how long a thread may compute while the event loop has something to do; Python's 5 ms are felt."""
+"""How long a thread may compute while the event loop has work; Python's default, 5 ms, is noticeable."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -73,13 +73,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 class _Ports(NamedTuple):
-    """Where requests come in."""
+    """The ports where requests arrive."""
 
     servers: list[Server]
     admin: AdminServer
 
     async def stop(self, within_s: float) -> None:
-        """Answers what is in flight; what takes longer is cut off."""
+        """Answers the requests in flight; those that take longer are cut off."""
         stops = [asyncio.ensure_future(server.stop(within_s)) for server in self.servers]
         stops.append(asyncio.ensure_future(self.admin.stop()))
         await asyncio.wait(stops, timeout=within_s + PORTS_MARGIN_S)
@@ -146,7 +146,7 @@ async def _start(config: Config, rules: Sequence[RuleText], broker: Broker) -> _
     broker.faults.watch(servers)
     for server in servers:
         await server.start()
-    # What lives until the end need not be looked at by every full collection.
+    # Objects that live until the end need not be scanned by every full collection.
     gc.collect()
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)
@@ -202,9 +202,9 @@ async def _close_idle(servers: Sequence[Server]) -> None:
 
 
 def _on_unhandled(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """A bug that breaks an invariant, or a part of the broker, ends the process at once.
+    """Ends the process at once on a bug that breaks an invariant or a part of the broker.
 
-    Going on could corrupt data, or stand still without anybody noticing.
+    Going on could corrupt data, or stall without anyone noticing.
     """
     error = context.get("exception")
     logger.error("%s", context.get("message"), exc_info=error)

@@ -1,10 +1,10 @@
 """The stop of this process: from the signal, or whatever else ends it, until the process is gone.
 
-SIGTERM and SIGINT are blocked in every thread and taken by one that does nothing else: so they are heard
-while the event loop is held up, by a recovery or a slow disk. The first one starts a deadline; later
-ones change nothing. Each step of the stop gets what is left of it, less what the steps after it need.
+SIGTERM and SIGINT are blocked in every thread and received by one dedicated to them, so they take effect
+even while the event loop is held up by a recovery or a slow disk. The first one starts a deadline; later
+ones change nothing. Each step of the stop gets the time that is left, less what the later steps need.
 
-At the deadline the process leaves, whatever still runs in it: a thread that looks up a name holds an
+At the deadline the process exits, whatever is still running: a thread that looks up a name holds an
 interpreter for as long as the resolver takes, and a start may wait for a coordinator that never answers.
 Only what is `holding` the process makes it wait longer: closing the logs takes as long as the disk takes.
 
@@ -25,11 +25,11 @@ from collections.abc import Coroutine, Iterator
 from typing import Any, Final, TypeVar
 
 STOP_S: Final = 4.6
-"""From the signal to the end of the process, which is promised within 5 s."""
+"""The time from the signal to the end of the process, which is promised within 5 s."""
 THREADS_S: Final = 0.3
-"""How long threads may go on when everything else has ended."""
+"""How long threads may keep running once everything else has ended."""
 _LATE_S: Final = 1.5
-"""For what is left to do after what has held the process beyond the deadline."""
+"""Time for the remaining steps after something has held the process beyond the deadline."""
 _REMIND_S: Final = 5.0
 _SAY_S: Final = 0.2
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
@@ -39,11 +39,11 @@ logger = logging.getLogger(__name__)
 
 
 class Stop:
-    """The one stop of a process. Its methods may be called from any thread, where nothing else is said."""
+    """The one stop of a process. Its methods may be called from any thread unless noted otherwise."""
 
     def __init__(self) -> None:
         self.asked = asyncio.Event()
-        """On the event loop: the stop has begun."""
+        """Set on the event loop when the stop has begun."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._turn = threading.Lock()
         self._deadline_s: float | None = None
@@ -55,7 +55,7 @@ class Stop:
     # --- before ---
 
     def heed_signals(self) -> None:
-        """Takes signals from now on. For the main thread, before it starts any other."""
+        """Handles signals from now on. To be called by the main thread before it starts any other."""
         signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
         threading.Thread(target=self._take_signals, name="signals", daemon=True).start()
 
@@ -67,7 +67,7 @@ class Stop:
                 self.asked.set()
 
     async def unless_asked(self, work: Coroutine[Any, Any, T]) -> T | None:
-        """What `work` returns or raises; None where the stop began first, and cancelled it."""
+        """Returns or raises what `work` does; None if the stop began first and cancelled it."""
         loop = asyncio.get_running_loop()
         task, asked = loop.create_task(work), loop.create_task(self.asked.wait())
         await asyncio.wait((task, asked), return_when=asyncio.FIRST_COMPLETED)
@@ -100,14 +100,14 @@ class Stop:
         return True
 
     def left_s(self, *, reserve_s: float = 0.0) -> float:
-        """What is left until the deadline, less what later steps need; all of it before the stop."""
+        """Seconds left until the deadline, less what later steps need; the full time before the stop."""
         deadline_s = self._deadline_s
         left_s = STOP_S if deadline_s is None else deadline_s - time.monotonic()
         return max(left_s - reserve_s, 0.0)
 
     @contextlib.contextmanager
     def holding(self, work: str) -> Iterator[None]:
-        """The process does not leave while `work` is done, which the log names if it takes long."""
+        """Keeps the process from exiting during `work`, which the log names if it takes long."""
         self._released.clear()
         self._held_for = work
         try:
@@ -117,7 +117,7 @@ class Stop:
             self._released.set()
 
     def end(self, exit_code: int) -> None:
-        """All is done: the process leaves with this code as soon as its threads have ended, or soon."""
+        """Lets the process exit with this code as soon as its threads have ended, or shortly anyway."""
         self._exit_code = exit_code
         self._begin()
         self._has_ended.set()
@@ -129,7 +129,7 @@ class Stop:
             self.begin(signal.Signals(signal.sigwait(_SIGNALS)).name)
 
     def _watch(self) -> None:
-        """Returns never: it leaves, unless the process is faster."""
+        """Never returns: exits the process, unless that ends first."""
         self._has_ended.wait(self.left_s())
         is_late = bool(self._held_for)
         while self._held_for:
@@ -139,7 +139,7 @@ class Stop:
             self._has_ended.wait(_LATE_S)
         if self._has_ended.is_set():
             time.sleep(THREADS_S)
-        # What writes the log may be stuck as well.
+        # Whatever writes the log may be stuck as well.
         saying = threading.Thread(target=_say_farewell, name="farewell", daemon=True)
         saying.start()
         saying.join(_SAY_S)
