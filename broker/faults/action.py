@@ -1,7 +1,7 @@
 """What a rule does: one of a few types, each with its own fields.
 
-`TYPES` says where each acts: on requests, on files, on the way to other brokers, or at once on the
-broker itself. Values only; the doing is in the file that the place is named after.
+`TYPES` says where each acts: on requests, on files, on the links to other brokers, or at once on the
+broker itself. Values only; the file named after the place implements it.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from protocol.errors import ErrorCode
 
 DELAY_MS_MAX: Final = 3600 * 1000
 SWAP_WAIT_MS: Final = 1000
-"""How long the first of two requests waits for the second, where the rule does not say."""
+"""How long the first of two requests waits for the second, unless the rule says otherwise."""
 
 
 class Place(enum.Enum):
-    """Where an action takes hold."""
+    """Where an action takes effect."""
 
     REQUEST = "request"
     FILE = "file"
@@ -31,12 +31,12 @@ class Place(enum.Enum):
 
 
 class Later(enum.StrEnum):
-    """What happens to the answers behind a lost one, in the same connection."""
+    """What happens to the answers after a lost one on the same connection."""
 
     WAIT = "wait"
-    """They never come either, as behind a lost packet: answers keep the order of their requests."""
+    """They never arrive either, as after a lost packet: answers keep the order of their requests."""
     SEND = "send"
-    """They are sent: for clients that find their requests by correlation id."""
+    """They are sent: for clients that match answers to requests by correlation id."""
 
 
 CRASH_POINTS: Final = {
@@ -55,11 +55,11 @@ class Action:
 
     type: str
     ms: tuple[int, int] | None = None
-    """From the shortest to the longest, both included."""
+    """The shortest and the longest delay, inclusive."""
     code: ErrorCode | None = None
     later: Later | None = None
     bytes: int | None = None
-    """Of one piece of a response."""
+    """The size of one piece of a response."""
     broker_id: int | None = None
     path: str | None = None
     """A pattern (`*.log`) for the name of the file."""
@@ -68,7 +68,7 @@ class Action:
 
     @classmethod
     def read(cls, given: object) -> Action:
-        """From its type alone, or an object with a `type`. Raises `RuleError`."""
+        """Reads a type alone, or an object with a `type`. Raises `RuleError`."""
         if isinstance(given, str):
             given = {"type": given}
         fields = Fields("action", given)
@@ -90,7 +90,7 @@ class Action:
         return self.ms is not None and self.ms[0] < self.ms[1]
 
     def draw_s(self, rng: Random) -> float:
-        """Seconds of one delay."""
+        """The length of one delay, in seconds."""
         assert self.ms is not None
         return rng.uniform(*self.ms) / 1000
 
@@ -188,7 +188,7 @@ _PLACES: Final = {
     "cut_replica_link": Place.PEERS,
     "expire_session": Place.SESSION,
 }
-"""Of the types that do not act on requests."""
+"""The places of the types that do not act on requests."""
 
 TYPES: Final[Mapping[str, Mapping[str, Callable[[Fields, str], Any]]]] = {
     "drop_request": {"later": _later},

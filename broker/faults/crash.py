@@ -1,4 +1,4 @@
-"""The end of the process, as by `kill -9`: nothing is flushed, nothing is said to anybody."""
+"""The end of the process, as by `kill -9`: nothing is flushed and no one is notified."""
 
 from __future__ import annotations
 
@@ -12,6 +12,6 @@ logger = logging.getLogger(__name__)
 
 
 def crash(rule: Rule) -> None:
-    """Does not return."""
+    """Ends the process; does not return."""
     logger.critical("the fault rule %s ends this process: %s", rule.name, rule.action.point)
     os.kill(os.getpid(), signal.SIGKILL)

@@ -1,8 +1,8 @@
 """The dispatcher of one connection while there are rules for requests.
 
-It stands in front of the port's own dispatcher, and is taken away with the last rule. A request
-that a rule delays or freezes keeps those behind it waiting: a connection is worked on in order. It
-is processed when its time comes even if the client has gone by then, like a packet that is late.
+It wraps the port's own dispatcher, and is removed with the last rule. A request that a rule delays or
+freezes holds up those after it: a connection is processed in order. It is processed when its time
+comes even if the client has gone by then, like a late packet.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 
 class Plan(NamedTuple):
-    """What is to be done with one request."""
+    """The plan for one request."""
 
     process: Callable[[], Dispatched]
     wait: Callable[[], Awaitable[object]] | None = None
-    """What has to pass before it."""
+    """What the request has to wait for."""
 
 
 class FaultyDispatcher:
@@ -35,11 +35,11 @@ class FaultyDispatcher:
         self._connection = connection
         self._port = port
         self._last: asyncio.Event | None = None
-        """Set when the last of the requests that wait has begun to be processed."""
+        """Set when the last waiting request has started processing."""
 
     @property
     def is_waiting(self) -> bool:
-        """Whether requests wait for their turn, so that no other dispatcher may pass them."""
+        """Whether requests wait for their turn, so that no other dispatcher may overtake them."""
         return self._last is not None
 
     def __call__(self, frame: Frame, peer: Peer) -> Dispatched:

@@ -1,4 +1,4 @@
-"""Error responses of each API that a rule can answer with an error, for what of it is refused."""
+"""Error responses of each API that a rule can answer with an error, for the refused parts."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class Refusal:
-    """What is to be answered with an error."""
+    """The parts of a request to answer with an error."""
 
     request: Request
     error: KafkaError
     is_refused: IsRefused
     topics: Sequence[str]
-    """The names of the topics that are concerned."""
+    """The names of the topics concerned."""
 
     @property
     def rows(self) -> Iterator[tuple[Any, list[int]]]:
-        """Each topic as the request names it, and its partitions, as far as they are refused."""
+        """Each topic as the request names it, with its refused partitions."""
         for key, indexes, _ in topics_of(self.request.body):
             refused = [index for index in indexes if self.is_refused(key, index)]
             if refused or not indexes:
@@ -83,7 +83,7 @@ def _list_offsets(refusal: Refusal, _broker: Broker) -> Answer:
 
 
 def _metadata(refusal: Refusal, broker: Broker) -> Answer:
-    """With the brokers, so that clients find their way."""
+    """Includes the brokers, so that clients can still find them."""
     listener = refusal.request.peer.listener
     answer = metadata.describe(broker, [], may_create=False, listener=listener)
     assert isinstance(answer, Mapping)
@@ -128,7 +128,7 @@ def _find_coordinator(refusal: Refusal, _broker: Broker) -> Answer:
 
 
 def _offset_fetch(refusal: Refusal, _broker: Broker) -> Answer:
-    """One error for each group: in version 1, which has none, one for each partition."""
+    """One error per group; in version 1, which has no such error, one per partition."""
     code = refusal.error.code
     groups = [
         {"group_id": group.group_id, "error_code": code, "topics": ()}

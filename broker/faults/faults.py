@@ -1,7 +1,7 @@
-"""The faults of one broker: its rules, and where they take hold.
+"""The faults of one broker: its rules, and where they take effect.
 
-A broker without rules carries this object and nothing else of the folder: whatever a rule needs is
-imported and installed with the first one.
+A broker without rules has only this object from this package: whatever a rule needs is imported and
+installed with the first one.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Faults:
-    """Single owner: the event loop."""
+    """The faults of one broker. Single owner: the event loop."""
 
     def __init__(
         self,
@@ -48,27 +48,27 @@ class Faults:
         self.environment = replace(
             environment, file_system=self._file_system, open_peers=self._watched_peers
         )
-        """The world as the broker is to see it."""
+        """The environment as the broker is to see it."""
 
     def watch(self, servers: Sequence[Server]) -> None:
-        """The ports whose requests the rules are for."""
+        """Sets the ports whose requests the rules apply to."""
         self._servers = servers
         if self._rules is not None:
             self._install()
 
     def stop(self) -> None:
-        """Lets nothing be held back any longer: the broker is stopping."""
+        """Releases everything that is held back: the broker is stopping."""
         for port in self._ports:
             port.stop()
 
     # --- the rules ---
 
     def documents(self) -> list[dict[str, Any]]:
-        """All rules with their counts, in the order in which they are asked."""
+        """All rules with their counts, in the order in which they are tried."""
         return [] if self._rules is None else self._rules.documents()
 
     def add(self, texts: Sequence[RuleText]) -> list[dict[str, Any]]:
-        """All of them or none. Raises `RuleError`, `NameTakenError`."""
+        """Adds all of them or none. Raises `RuleError`, `NameTakenError`."""
         from broker.faults.feasible import check_feasible
 
         check_feasible(texts, self._broker.config)
@@ -80,25 +80,25 @@ class Faults:
         return _shown(added)
 
     def remove(self, name: str) -> dict[str, Any]:
-        """The rule as it was at its end. Raises `KeyError` where there is none of the name."""
+        """Removes the rule and returns its final state. Raises `KeyError` if no rule has the name."""
         if self._rules is None:
             raise KeyError(name)
         (removed,) = _shown([self._rules.remove(name)])
         return removed
 
     def clear(self) -> list[dict[str, Any]]:
-        """The rules as they were at their end."""
+        """Removes all rules and returns their final state."""
         return [] if self._rules is None else _shown(self._rules.clear())
 
-    # --- where they take hold ---
+    # --- where they take effect ---
 
     def _begin(self) -> None:
-        """The first rule: brings what all of them need."""
+        """Sets up what all rules need, when the first one is added."""
         from broker.faults.crash import crash
         from broker.faults.hits import Hits
         from broker.faults.rules import Rules
 
-        # Rules draw their seeds apart, so that none of them changes what the broker draws.
+        # Rules draw their seeds separately, so that they do not change what the broker draws.
         rng = Random(self._broker.environment.rng.getrandbits(64))  # noqa: S311
         self._rules = Rules(rng, self._install)
         self._hits = Hits(self._broker.decisions, self._broker.now_ms)
@@ -149,7 +149,7 @@ class Faults:
         return self._peers
 
     def _act_at_once(self, rules: Sequence[Rule]) -> None:
-        """What is done when the rule is added, and then no more."""
+        """Runs the actions that take place once, when their rule is added."""
         assert self._hits is not None
         for rule in rules:
             if rule.action.type == "expire_session":

@@ -1,4 +1,4 @@
-"""Rules that are well formed and still can never act on this broker."""
+"""Rules that are well formed but can never act on this broker."""
 
 from __future__ import annotations
 

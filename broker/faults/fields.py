@@ -1,6 +1,6 @@
 """The fields of one JSON object of a rule: read by name, checked, and none left over.
 
-Every complaint is a `RuleError` of one sentence that names the field, its value, and what it takes.
+Every error is a `RuleError` of one sentence that names the field, its value, and what it accepts.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ class RuleError(Exception):
 
 
 class Fields:
-    """What somebody sent. `close` complains about the fields that nobody asked for."""
+    """The fields that were sent. `close` rejects those that were never read."""
 
     def __init__(self, where: str, given: object) -> None:
-        """`where`: the path of the object in the rule, for complaints; empty at the top."""
+        """`where`: the path of the object in the rule, for error messages; empty at the top."""
         if not isinstance(given, Mapping):
             raise RuleError(f"{where or 'a rule'} takes an object, not {given!r}")
         self._where = where
@@ -31,14 +31,14 @@ class Fields:
         return self._given.get(name) is not None
 
     def value(self, name: str) -> Any:
-        """As it was sent; None where it is missing."""
+        """The value as it was sent; None if it is missing."""
         self._asked[name] = None
         return self._given.get(name)
 
     def integer(
         self, name: str, default: int | None = None, *, least: int = 0, most: int = INT64_MAX
     ) -> int | None:
-        """A whole number from `least` to `most`, both included."""
+        """An integer from `least` to `most`, inclusive."""
         value = self.value(name)
         if value is None:
             return default
@@ -65,19 +65,19 @@ class Fields:
         return value
 
     def needed(self, name: str, takes: str) -> Any:
-        """The value. Raises `RuleError` where it is missing."""
+        """The value. Raises `RuleError` if it is missing."""
         value = self.value(name)
         if value is None:
             raise RuleError(f"{self.path(name)} is missing: it takes {takes}")
         return value
 
     def inside(self, name: str) -> Self:
-        """The fields of a nested object; none where it is missing."""
+        """The fields of a nested object; none if it is missing."""
         value = self.value(name)
         return type(self)(self.path(name), {} if value is None else value)
 
     def close(self) -> None:
-        """Raises `RuleError` for a field that nobody has asked for."""
+        """Raises `RuleError` for a field that was never read."""
         for name in self._given:
             if name not in self._asked:
                 takes = ", ".join(self._asked) or "no fields"

@@ -1,7 +1,7 @@
 """A file system that can be made to fail, and the files that it has opened.
 
-Without rules each method *is* that of the file system behind: nothing of this file runs. A rule
-replaces the methods of all files that are open, and of those that are opened later.
+Without rules each method *is* that of the wrapped file system: no code of this file runs. A rule
+replaces the methods of all open files, and of those opened later.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class WatchedFile:
-    """A `File`; `append` and `sync` are those of the file behind, or ask the rules first."""
+    """A `File` whose `append` and `sync` are those of the wrapped file, or consult the rules first."""
 
     __slots__ = (
         "__weakref__",
@@ -49,7 +49,7 @@ class WatchedFile:
     size = property(attrgetter("_file.size"))
 
     def watch(self, faults: FileFaults | None) -> None:
-        """These rules from now on, or none."""
+        """Applies these rules from now on, or none."""
         self._faults = faults
         self.append = self._file.append if faults is None else self._append
         self.sync = self._file.sync if faults is None else self._sync
@@ -69,7 +69,7 @@ class WatchedFile:
 
 
 class FaultyFileSystem:
-    """`FileSystem` in front of another one."""
+    """A `FileSystem` that wraps another one."""
 
     def __init__(self, inner: FileSystem) -> None:
         self._inner = inner
@@ -90,7 +90,7 @@ class FaultyFileSystem:
         self.can_open = inner.can_open
 
     def use(self, faults: FileFaults | None) -> None:
-        """These rules from now on, or none: also for the files that are open."""
+        """Applies these rules from now on, or none, to open files too."""
         with self._lock:
             self._faults = faults
             for file in self._files:

@@ -1,6 +1,6 @@
-"""The answer to a request of which a part was refused: the rows of both, in one response.
+"""The answer to a partly refused request: the rows of both parts, in one response.
 
-By kio, which reads and writes every version; what a rule does not touch is never read like this.
+Uses kio, which reads and writes every version; requests that no rule touches are never read this way.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _TOPICS: Final = {
     "metadata": "topics",
     "create_topics": "topics",
 }
-"""The field with one row per topic. What is not here is refused as a whole."""
+"""The field with one row per topic. An API not listed here is refused as a whole."""
 _PARTITIONS: Final = {
     "produce": "partition_responses",
     "fetch": "partitions",
@@ -33,7 +33,7 @@ _PARTITIONS: Final = {
 
 
 def merge(api: Api, version: int, answered: bytes, refused: bytes) -> bytes:
-    """The answer with the rows of the refusal: in place of its own, or besides them."""
+    """The answer with the rows of the refusal, in place of its own or in addition to them."""
     if api.name not in _TOPICS:
         return refused
     read, write = _codec(api.name, version)

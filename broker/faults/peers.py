@@ -1,8 +1,8 @@
-"""The other brokers, behind links that can be cut.
+"""The other brokers, reached over links that can be cut.
 
-Without rules each method is that of the peers behind. A cut link is silent in both directions: a
-call waits for its timeout, or for the end of the rule; `port.py` loses what comes from the broker
-at the other end.
+Without rules each method is that of the wrapped peers. A cut link is silent in both directions: a
+call waits for its timeout, or for the end of the rule; `port.py` drops what comes from the broker at
+the other end.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Call = Callable[..., Coroutine[Any, Any, dict[str, Any]]]
 
 
 class FaultyPeers:
-    """`Peers` in front of others."""
+    """`Peers` that wrap others."""
 
     def __init__(self, inner: Peers) -> None:
         self._inner = inner
@@ -33,7 +33,7 @@ class FaultyPeers:
         self.close = inner.close
 
     def use(self, rules: Sequence[Rule], hits: Hits) -> None:
-        """These links are cut from now on; calls in flight over them fail."""
+        """Cuts these links from now on; calls in flight over them fail."""
         before = {rule.name for rule in self._rules}
         self._rules, self._hits = rules, hits
         self.call = self._call if rules else self._inner.call

@@ -1,7 +1,7 @@
 """Whether rules for faults may be set on this broker: `allow_faults`.
 
 A rule can lose acknowledgements and kill the broker, and the admin port asks for no password. So
-without a word of the operator rules are for a broker that only its own machine can reach.
+unless the operator says otherwise, rules are only for a broker that only its own machine can reach.
 """
 
 from __future__ import annotations

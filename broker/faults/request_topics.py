@@ -14,7 +14,7 @@ from typing import Any
 from protocol.produce_request import ProduceRequest
 
 IsRefused = Callable[[Any, int], bool]
-"""Of a topic as the request names it, and a partition."""
+"""Whether a partition is refused; takes the topic as the request names it, and the partition."""
 
 
 def topics_of(body: Any) -> Iterator[tuple[Any, list[int], list[Any]]]:
@@ -64,7 +64,7 @@ def _index(partition: Any) -> int:
 
 
 def without(body: Any, is_refused: IsRefused) -> Any:
-    """The request without what is refused. What waits for data does not wait for the rest of it."""
+    """The request without the refused parts. A request that waits for data does not wait for the rest."""
     if isinstance(body, ProduceRequest):
         topics = [
             topic._replace(

@@ -1,7 +1,7 @@
-"""What the faults need of a port: to read what a request is about, and to refuse it properly.
+"""What the faults need from a port: to read what a request is about, and to refuse it properly.
 
 `kafka_requests.py` and `native_requests.py` implement it. A request is read a second time here, so
-that a broker without rules never pays for the possibility.
+that a broker without rules pays nothing.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ class Requests(Protocol):
     """The requests of one port."""
 
     def read(self, frame: Frame, peer: Peer) -> ReadRequest | None:
-        """None for what cannot be read, or is not served: the port itself says so."""
+        """The request, or None if it cannot be read or is not served: the port itself reports that."""
 
     def refuse(self, request: ReadRequest, parts: Sequence[Part], error: KafkaError) -> Dispatched:
         """Answers these parts with the error and does not process them; processes the others.
 
-        Raises `CloseConnectionError` where the client expects no answer.
+        Raises `CloseConnectionError` if the client expects no answer.
         """
 
     def refuse_after(
         self, request: ReadRequest, parts: Sequence[Part], error: KafkaError
     ) -> Dispatched:
-        """Processes all of it, and tells these parts the error in place of what came of them."""
+        """Processes all of it, and answers these parts with the error instead of their result."""
 
 
 async def finished(dispatched: Dispatched) -> Buffers | None:

@@ -1,6 +1,6 @@
-"""The rules in force: their names, their order, and what has become of them.
+"""The rules in force: their names, their order, and their state.
 
-Rules are asked in the order in which they were added, and the first that acts on a request is the
+Rules are tried in the order in which they were added, and the first that acts on a request is the
 only one that does. Single owner: the event loop.
 """
 
@@ -22,7 +22,7 @@ _SEED_MAX: Final = 2**31 - 1
 
 
 class NameTakenError(RuleError):
-    """A rule of this name is there already."""
+    """A rule of this name already exists."""
 
 
 class Rules:
@@ -38,16 +38,16 @@ class Rules:
         return len(self._rules)
 
     def of(self, *places: Place) -> list[Rule]:
-        """Those that act there, in their order."""
+        """The rules that act in those places, in their order."""
         return [rule for rule in self._rules.values() if rule.action.place in places]
 
     def documents(self) -> list[dict[str, Any]]:
-        """All of them with their counts, for JSON."""
+        """All rules with their counts, for JSON."""
         now_s = asyncio.get_running_loop().time()
         return [rule.document(now_s) for rule in self._rules.values()]
 
     def add(self, texts: Sequence[RuleText]) -> list[Rule]:
-        """All of them or none. Raises `RuleError`, and `NameTakenError` for a used name."""
+        """Adds all of them or none. Raises `RuleError`, and `NameTakenError` for a used name."""
         if len(self._rules) + len(texts) > RULES_MAX:
             raise RuleError(f"there may be {RULES_MAX} rules, and {len(self._rules)} are there")
         names = set(self._rules)
@@ -61,7 +61,7 @@ class Rules:
         return added
 
     def remove(self, name: str) -> Rule:
-        """Ends the rule. Raises `KeyError` where there is none of the name."""
+        """Ends the rule. Raises `KeyError` if no rule has the name."""
         rule = self._rules.pop(name)
         rule.end()
         self._on_change()
@@ -97,7 +97,7 @@ class Rules:
                 return name
 
     def _end_in_time(self, rule: Rule) -> None:
-        """The rule stays in the list with its counts; what lasts ends."""
+        """Ends a lasting effect on time; the rule stays in the list with its counts."""
         if not rule.has_ended.is_set():
             rule.end()
             self._on_change()

@@ -18,15 +18,15 @@ DURATION_MS_MAX: Final = 7 * 24 * 3600 * 1000
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class Schedule:
-    """Which of the matching requests are acted on. The default: all of them, for ever."""
+    """Which of the matching requests are acted on. The default: all of them, forever."""
 
     skip: int = 0
     times: int | None = None
     probability: float = ALWAYS_LIKELY
     seed: int | None = None
-    """Of the chance. None: the broker draws one, and shows it."""
+    """The seed of the chance. None: the broker draws one, and shows it."""
     duration_ms: int | None = None
-    """From the moment that the rule was added."""
+    """How long the rule acts, from the moment it was added."""
 
     @classmethod
     def read(cls, fields: Fields) -> Schedule:
@@ -61,7 +61,7 @@ class Turns:
     def __init__(self, schedule: Schedule, *, seed: int, now_s: float) -> None:
         self._schedule = schedule
         self.rng = Random(seed)  # noqa: S311 - a fault may be guessed
-        """Also the length of a random delay comes from here."""
+        """The source of chance, including the length of a random delay."""
         self._ends_at_s: float | None = None
         if schedule.duration_ms is not None:
             self._ends_at_s = now_s + schedule.duration_ms / 1000
@@ -77,7 +77,7 @@ class Turns:
         return self._schedule.times is not None and self.hits >= self._schedule.times
 
     def take(self, now_s: float) -> bool:
-        """Counts one match; whether to act on it. Nothing is counted once it is exhausted."""
+        """Counts one match; returns whether to act on it. Counts nothing once it is exhausted."""
         if self.is_exhausted(now_s):
             return False
         self.seen += 1

@@ -1,7 +1,7 @@
-"""What requests there are on both ports, and what each says about itself, for checking rules.
+"""The requests of both ports, and what each says about itself, for checking rules.
 
-Knows the names only: the handlers behind them are not imported, because rules are read before the
-broker exists.
+Knows only the names: their handlers are not imported, because rules are read before the broker
+exists.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ NAMES_PARTITIONS: Final = (
     "replica_fetch",
     "replica_snapshot",
 )
-"""Their requests name topics and partitions."""
+"""APIs whose requests name topics and partitions."""
 
 NAMES_TOPICS: Final = (
     "metadata",
@@ -38,7 +38,7 @@ NAMES_TOPICS: Final = (
     "create_partitions",
     "await_topic",
 )
-"""Their requests name topics alone."""
+"""APIs whose requests name only topics."""
 
 NAMES_NOTHING: Final = (
     "find_coordinator",
@@ -53,7 +53,7 @@ NAMES_NOTHING: Final = (
 )
 
 BETWEEN_BROKERS: Final = frozenset({"replica_fetch", "replica_snapshot", "await_topic"})
-"""Only a rule that names them, a freeze and a cut link touch these."""
+"""Messages that only a rule naming them, a freeze or a cut link affects."""
 
 APIS: Final = (*NAMES_PARTITIONS, *NAMES_TOPICS, *NAMES_NOTHING)
 
@@ -72,11 +72,11 @@ ERROR_APIS: Final = (
     "replica_fetch",
     "replica_snapshot",
 )
-"""Those that an `error` can be answered to."""
+"""APIs that can be answered with an `error`."""
 
 
 def check_api(match: Match) -> None:
-    """Raises `RuleError` for an API that is not served, or that has not what else is matched."""
+    """Raises `RuleError` for an API that is not served, or that lacks something else being matched."""
     api = match.api
     if api is None:
         return

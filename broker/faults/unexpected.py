@@ -14,11 +14,11 @@ from protocol.errors import DecodeError, KafkaError
 logger = logging.getLogger(__name__)
 
 _EXPECTED = (DecodeError, CloseConnectionError, KafkaError)
-"""What a client would have been told, or would have lost its connection for."""
+"""Errors that a client would have been sent, or would have lost its connection for."""
 
 
 def report_unexpected(task: asyncio.Future[Any]) -> None:
-    """Tells of what the request raised, whether its client is still there or not: a done callback."""
+    """Reports what the request raised, whether or not its client is still there: a done callback."""
     error = None if task.cancelled() else task.exception()
     if isinstance(error, StateInDoubtError):
         report_error(task)
