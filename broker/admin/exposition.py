@@ -16,7 +16,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.registry import Collector
 
 from broker.admin.view import BrokerView, PartitionView
-from broker.handlers.turns import encoded_in_thread, work_in_turns
+from broker.handlers.turns import in_thread, work_in_turns
 
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
 _PREFIX: Final = "echoless_"
@@ -94,7 +94,7 @@ class Exposition:
     async def text(self) -> bytes:
         families: list[Metric] = []
         await work_in_turns(_Families(self._broker).steps(families))
-        return await encoded_in_thread(partial(_text, families))
+        return await in_thread(partial(_text, families))
 
 
 def _text(families: Sequence[Metric]) -> bytes:

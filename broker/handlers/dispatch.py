@@ -3,6 +3,9 @@
 `HANDLERS` lists the APIs that exist; ApiVersions is derived from it. A request that cannot be
 decoded, or whose version is unsupported, closes the connection, as in Kafka; the one exception is
 ApiVersions itself, which answers an unknown version with version 0 and UNSUPPORTED_VERSION.
+
+kio's classes are imported in a thread when a version is first used; its request waits, and so do the
+later ones of its connection.
 """
 
 from __future__ import annotations
@@ -35,7 +38,7 @@ from broker.handlers import (
     produce,
     sasl_handshake,
 )
-from broker.handlers.turns import ManyRows, encoded_in_thread
+from broker.handlers.turns import ManyRows, in_thread
 from broker.network.connection import Buffers, Dispatched
 from broker.network.request import (
     Answer,
@@ -100,10 +103,25 @@ class KafkaDispatcher:
         header = read_request_header(frame)
         api, handle = self._route(header)
         if api is api_versions.API and not api.serves(header.api_version):
-            return framed(api, header, 0, api_versions.unsupported_version())
-        flexible = api.is_flexible(header.api_version)
+            return _framed_soon(api, header, 0, api_versions.unsupported_version())
+        if peer.importing or not api.can_decode(header.api_version):
+            peer.importing += 1
+            return self._when_imported(api, handle, header, frame, peer)
+        return self._answer(api, handle, header, frame, peer)
+
+    async def _when_imported(
+        self, api: Api, handle: Handler, header: RequestHeader, frame: Frame, peer: Peer
+    ) -> Buffers | None:
+        await in_thread(partial(api.prepare_decoding, header.api_version))
+        peer.importing -= 1
+        dispatched = self._answer(api, handle, header, frame, peer)
+        return await dispatched if isinstance(dispatched, Awaitable) else dispatched
+
+    def _answer(
+        self, api: Api, handle: Handler, header: RequestHeader, frame: Frame, peer: Peer
+    ) -> Dispatched:
         position = header.body_position
-        if flexible:
+        if api.is_flexible(header.api_version):
             position = skip_tagged_fields(frame, position)
         body = api.decode_request(header.api_version, frame, position)
         self._broker.metrics.requests[api.name] += 1
@@ -111,7 +129,7 @@ class KafkaDispatcher:
         if not isinstance(outcome, bytes) and isinstance(outcome, Awaitable):
             answer = framed_later(api, header, outcome)
             return NeedsNoFrame(answer) if isinstance(outcome, NeedsNoFrame) else answer
-        return framed(api, header, header.api_version, outcome)
+        return _framed_soon(api, header, header.api_version, outcome)
 
     def _route(self, header: RequestHeader) -> tuple[Api, Handler]:
         found = HANDLERS.get(header.api_key)
@@ -131,10 +149,26 @@ async def framed_later(
 ) -> Buffers | None:
     """Frames an answer that is still to come."""
     answer = await outcome
-    if isinstance(answer, ManyRows):
-        version = header.api_version
-        answer = await encoded_in_thread(partial(api.encode_response, version, answer))
-    return framed(api, header, header.api_version, answer)
+    version = header.api_version
+    if isinstance(answer, ManyRows) or (
+        isinstance(answer, Mapping) and not api.can_encode(version)
+    ):
+        answer = await in_thread(partial(api.encode_response, version, answer))
+    return framed(api, header, version, answer)
+
+
+def _framed_soon(api: Api, header: RequestHeader, version: int, answer: Answer) -> Dispatched:
+    """The framed answer; later, if its classes have to be imported first."""
+    if isinstance(answer, dict) and not api.can_encode(version):
+        return _encoded_in_thread(api, header, version, answer)
+    return framed(api, header, version, answer)
+
+
+async def _encoded_in_thread(
+    api: Api, header: RequestHeader, version: int, answer: Mapping[str, object]
+) -> Buffers | None:
+    body = await in_thread(partial(api.encode_response, version, answer))
+    return framed(api, header, version, body)
 
 
 def framed(api: Api, header: RequestHeader, version: int, answer: Answer) -> Buffers | None:

@@ -19,12 +19,13 @@ from typing import Any, Final, TypeVar
 from broker.network.request import Outcome
 
 Row = TypeVar("Row")
+Result = TypeVar("Result")
 
 TURN_S: Final = 0.004
 """How long one request may run before others get their turn."""
 ROWS_PER_TURN: Final = 500
 """How many rows one turn may add: even rows that cost next to nothing take time to encode."""
-_ENCODER: Final = ThreadPoolExecutor(max_workers=1, thread_name_prefix="encoder")
+_THREAD: Final = ThreadPoolExecutor(max_workers=1, thread_name_prefix="beside-the-loop")
 """A single thread: each further one would take its share of the interpreter from the event loop."""
 
 
@@ -68,6 +69,6 @@ async def work_in_turns(steps: Iterator[object]) -> None:
         is_complete = _take_turn(steps, [])
 
 
-async def encoded_in_thread(encode: Callable[[], bytes]) -> bytes:
-    """Runs `encode` in the encoder thread."""
-    return await asyncio.get_running_loop().run_in_executor(_ENCODER, encode)
+async def in_thread(work: Callable[[], Result]) -> Result:
+    """Runs `work` beside the event loop, after what was given before: encodes rows, imports modules."""
+    return await asyncio.get_running_loop().run_in_executor(_THREAD, work)

@@ -30,8 +30,9 @@ def assign_replicas(
     """Spreads leaders over the brokers in turn, and each leader's followers over the others.
 
     `racks` says where brokers stand; one that is not in it has no rack. Starts at a random broker, so
-    that topics of one partition do not all go to the first. Raises
-    `KafkaError` INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR.
+    that topics of one partition do not all go to the first. The pattern repeats, and each of its places
+    is worked out once: thousands of partitions must not hold the event loop. Raises `KafkaError`
+    INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR.
     """
     check_partition_count(partitions)
     if replication_factor < 1:
@@ -48,11 +49,19 @@ def assign_replicas(
     rack_of = _known_racks(broker_ids, racks)
     brokers = _alternating(sorted(broker_ids), rack_of)
     start, shift = rng.randrange(len(brokers)), rng.randrange(len(brokers))
+    others = max(len(brokers) - 1, 1)
+    known: dict[tuple[int, int], tuple[int, ...]] = {}
     assignment = {}
     for partition in partitions:
-        round_ = partition // len(brokers)
-        candidates = _replicas(brokers, start + partition, shift + round_)
-        assignment[partition] = _spread(candidates, rack_of)[:replication_factor]
+        leader, turned = (
+            (start + partition) % len(brokers),
+            (shift + partition // len(brokers)) % others,
+        )
+        replicas = known.get((leader, turned))
+        if replicas is None:
+            candidates = _replicas(brokers, leader, turned)
+            replicas = known[leader, turned] = _spread(candidates, rack_of)[:replication_factor]
+        assignment[partition] = replicas
     return assignment
 
 
@@ -93,11 +102,8 @@ def check_partition_count(partitions: range) -> None:
 
 
 def _replicas(brokers: Sequence[int], leader_index: int, shift: int) -> tuple[int, ...]:
-    """All brokers, the leader first; `shift` varies who follows it."""
-    leader_index %= len(brokers)
+    """All brokers, the leader first; `shift`, less than the others are, varies who follows it."""
     others = [*brokers[leader_index + 1 :], *brokers[:leader_index]]
-    if others:
-        shift %= len(others)
     return (brokers[leader_index], *others[shift:], *others[:shift])
 
 
@@ -119,7 +125,7 @@ def check_assignment(
             f"partitions {sorted(assignment)} are assigned, "
             f"expected {partitions.start} to {partitions.stop - 1}"
         )
-    factor = replication_factor or len(assignment[partitions.start])
+    factor, known = replication_factor or len(assignment[partitions.start]), set(broker_ids)
     for partition in partitions:
         replicas = assignment[partition]
         if not replicas or len(set(replicas)) != len(replicas):
@@ -128,8 +134,8 @@ def check_assignment(
             raise _invalid(
                 f"partition {partition} has {len(replicas)} replicas, the others have {factor}"
             )
-        if not set(replicas) <= set(broker_ids):
-            unknown = sorted(set(replicas) - set(broker_ids))
+        if not known.issuperset(replicas):
+            unknown = sorted(set(replicas) - known)
             raise _invalid(f"partition {partition} is assigned to unknown brokers {unknown}")
     return {partition: tuple(assignment[partition]) for partition in partitions}
 

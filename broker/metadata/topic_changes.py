@@ -99,6 +99,10 @@ def _assign(
 
 
 def _initial_states(assignment: Assignment, brokers: Brokers) -> dict[int, PartitionState]:
-    """First states of new partitions: only brokers that are there to stay count."""
-    able = [broker_id for broker_id, info in brokers.items() if not info.is_leaving]
-    return {partition: initial_state(replicas, able) for partition, replicas in assignment.items()}
+    """First states of new partitions: only brokers that are there to stay count.
+
+    Partitions of the same replicas share one: there are thousands of partitions, and few states.
+    """
+    able = {broker_id for broker_id, info in brokers.items() if not info.is_leaving}
+    state_of = {replicas: initial_state(replicas, able) for replicas in set(assignment.values())}
+    return {partition: state_of[replicas] for partition, replicas in assignment.items()}

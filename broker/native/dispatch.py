@@ -1,14 +1,18 @@
 """Dispatch: from a frame on the native port to an answer.
 
-The messages and their handlers are imported with the first message: a broker whose native port is
-never used does not pay for them.
+The messages and their handlers are imported with the first message, in a thread: a broker whose native
+port is never used does not pay for them, and the 25 ms that it takes do not hold the event loop.
 """
 
 from __future__ import annotations
 
+import importlib
+from collections.abc import Awaitable
+from functools import partial
 from typing import TYPE_CHECKING
 
-from broker.network.connection import Dispatched
+from broker.handlers.turns import in_thread
+from broker.network.connection import Buffers, Dispatched
 from broker.network.request import Peer
 from protocol.framing import Frame
 
@@ -26,8 +30,15 @@ class NativeDispatcher:
 
     def __call__(self, frame: Frame, peer: Peer) -> Dispatched:
         """Raises `CloseConnectionError` if the connection has to be closed."""
-        if self._exchange is None:
-            from broker.native.exchange import Exchange
-
-            self._exchange = Exchange(self._broker)
+        if self._exchange is None or peer.importing:
+            peer.importing += 1
+            return self._when_imported(frame, peer)
         return self._exchange.answer(frame, peer)
+
+    async def _when_imported(self, frame: Frame, peer: Peer) -> Buffers | None:
+        module = await in_thread(partial(importlib.import_module, "broker.native.exchange"))
+        peer.importing -= 1
+        if self._exchange is None:
+            self._exchange = module.Exchange(self._broker)
+        dispatched = self._exchange.answer(frame, peer)
+        return await dispatched if isinstance(dispatched, Awaitable) else dispatched

@@ -22,6 +22,8 @@ class Peer:
     """The client id from a hello on the native port; on the Kafka port every request carries it."""
     listener: str = PLAINTEXT
     """The name of the listener it connected to: answers give it that listener's addresses."""
+    importing: int = 0
+    """How many requests wait for an import; later ones wait with them, to keep their order."""
     appending: asyncio.Future[Any] | None = None
     """The last produce request that is not appended yet; later ones wait for it."""
 

@@ -83,6 +83,12 @@ def test_followers_change_from_round_to_round() -> None:
     assert len(followers) == 3
 
 
+def test_each_place_of_the_pattern_is_worked_out_once() -> None:
+    """10,000 partitions held the event loop for 66 ms when each was worked out alone."""
+    assignment = assign_replicas([1, 2, 3], range(10_000), 2, Random(0))
+    assert len({id(replicas) for replicas in assignment.values()}) == 3 * 2
+
+
 @pytest.mark.parametrize(
     ("partitions", "factor", "code"),
     [

@@ -18,17 +18,8 @@ from tests.hostile.siege.beats import BEATS_FILE, read_beats
 from tests.hostile.siege.processes import Helper
 from tests.hostile.siege.traffic import TOPIC
 from tests.hostile.siege.verdict import Cost, Verdict, net_waits
-from tests.hostile.target import (
-    admin,
-    assert_quiet_log,
-    framed,
-    header,
-    resident_bytes,
-    talk,
-)
-from tests.protocol.test_request_walk import APIS, SERVED, encoded
+from tests.hostile.target import admin, assert_quiet_log, resident_bytes
 from tests.support.echoless import Echoless
-from tests.support.native_client import NativeConnection
 from tests.support.raw_client import RawConnection, create_topic
 
 TOPICS = (TOPIC, "bombs", "left", "produced")
@@ -82,19 +73,6 @@ class Siege:
         for name in TOPICS:
             await create_topic(connection, name, 1)
         await connection.close()
-        await self._import_everything()
-
-    async def _import_everything(self) -> None:
-        """Asks one thing of each kind: the first request imports its modules, up to 25 ms, once."""
-        native = await NativeConnection.open(self._broker.native_address)
-        await native.call("hello", version=1)
-        await native.close()
-        await asyncio.to_thread(admin, self._broker, "/health")
-        for name, version in SERVED:
-            api = APIS[name]
-            start = header(api.key, version, flexible=api.is_flexible(version))
-            frame = framed(start + encoded(name, version, 0))
-            await asyncio.to_thread(talk, self._broker.kafka_address, frame)
 
     def _phases(self, producer: Helper, reader: Helper) -> None:
         attack = self._prepare_attack()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.hostile.siege.attackers import ATTACKERS, NOT_YET_WITHSTOOD, withstood
+from tests.hostile.siege.attackers import ATTACKERS
 from tests.hostile.siege.beats import INTERVAL_S, Beat
 from tests.hostile.siege.page import Row, read_each, read_rows
 from tests.hostile.siege.run import Options, run
@@ -25,7 +25,7 @@ def test_a_good_client_is_served_during_a_short_siege():
 @pytest.mark.slow
 def test_a_good_client_is_served_while_everything_is_tried_at_once():
     """Its longest wait, and the longest turn of the loop, stay below their bounds."""
-    verdict = run(Options(names=withstood(), seconds=60, seed=20))
+    verdict = run(Options(names=list(ATTACKERS), seconds=60, seed=20))
     print(verdict.text())
     assert verdict.problems == [], verdict.text()
     assert all(verdict.tries.values()), verdict.text()
@@ -33,14 +33,9 @@ def test_a_good_client_is_served_while_everything_is_tried_at_once():
 
 def test_the_page_describes_every_attacker():
     """docs/hostile.md is written by a run: python -m tests.hostile.siege --write-docs."""
-    rows = [Row(name, ATTACKERS[name].does) for name in withstood()]
+    rows = [Row(name, ATTACKERS[name].does) for name in ATTACKERS]
     assert read_rows() == rows
     assert set(read_each()) <= set(rows)
-
-
-def test_what_is_not_yet_withstood_is_an_attacker():
-    """A name that was mended and renamed must not keep an attacker out."""
-    assert set(ATTACKERS) >= NOT_YET_WITHSTOOD
 
 
 def beat(**seen: object) -> Beat:

@@ -1,4 +1,4 @@
-"""The attackers, and which of them the broker does not withstand yet."""
+"""The attackers, all of which the broker withstands at once."""
 
 from __future__ import annotations
 
@@ -86,11 +86,3 @@ ATTACKERS: dict[str, type[Attacker]] = {
         GrowingTopics,
     )
 }
-
-NOT_YET_WITHSTOOD: frozenset[str] = frozenset({AdminReaders.name, TooManyPartitions.name})
-"""Attackers that end, stall or break the broker today; each of them is a finding that is being mended."""
-
-
-def withstood() -> list[str]:
-    """The attackers that a siege is made of."""
-    return [name for name in ATTACKERS if name not in NOT_YET_WITHSTOOD]
