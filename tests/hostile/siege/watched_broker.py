@@ -33,7 +33,8 @@ from typing import Any
 from tests.hostile.siege.beats import BEATS_FILE, DESCRIPTORS, INTERVAL_S, STACK_AFTER_S, WINDOW_S
 
 _STACKS_BYTES = 64 * 1024
-"""The end of what `faulthandler` wrote: the newest stacks of all threads."""
+"""The end of what `faulthandler` wrote: the newest stacks."""
+_STACK_BEGINS = "(most recent call first):\n"
 
 
 class LoopWatch:
@@ -52,6 +53,7 @@ class LoopWatch:
         self._is_serving = False
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
+        _leave_signal_to_this_thread()
         # Not all threads: to look at those that run, from a signal, ends the process now and then.
         faulthandler.register(signal.SIGPROF, self._stacks, all_threads=False)
         # The interpreter takes the handler away when it ends; the timer must not outlive it.
@@ -100,8 +102,7 @@ class LoopWatch:
         text = self._stacks.read().decode(errors="replace")
         os.ftruncate(self._stacks.fileno(), 0)
         os.lseek(self._stacks.fileno(), 0, os.SEEK_SET)
-        own = f"Current thread 0x{self._loop_thread:016x} (most recent call first):"
-        return text.rpartition(own)[2].partition("\n\n")[0] if own in text else ""
+        return text.rpartition(_STACK_BEGINS)[2]
 
     def _write(self, now: float) -> None:
         line = {
@@ -121,6 +122,17 @@ class LoopWatch:
     def _clear(self) -> None:
         self._held_s = self._late_s = self._own_s = self._queued_in_window_s = 0.0
         self._stack = ""
+
+
+def _leave_signal_to_this_thread() -> None:
+    """A signal of the timer may reach any thread that does not block it, whose stack says nothing."""
+    run = threading.Thread.run
+
+    def run_blocking(thread: threading.Thread) -> None:
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGPROF})
+        run(thread)
+
+    threading.Thread.run = run_blocking  # type: ignore[method-assign]
 
 
 def main() -> int:
