@@ -15,7 +15,7 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
-from broker.handlers.turns import ROWS_PER_TURN, encoded_in_thread, work_in_turns
+from broker.handlers.turns import ROWS_PER_TURN, in_thread, work_in_turns
 from broker.metadata.topic_names import check_topic_name
 from broker.network.request import Outcome, Request
 from broker.partitions.partition import Partition
@@ -55,7 +55,7 @@ async def _later(topics: Sequence[Any], asked: Sequence[Key], broker: Broker) ->
     """Each row as it is in its turn; appends go on while they are encoded."""
     rows: list[PartitionDescribed] = []
     await work_in_turns(map(rows.append, _rows(asked, broker, is_frozen=True)))
-    return await encoded_in_thread(partial(_encode, topics, rows))
+    return await in_thread(partial(_encode, topics, rows))
 
 
 def _count(asked: Iterable[Key], broker: Broker) -> int:
