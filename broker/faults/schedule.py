@@ -6,6 +6,7 @@ and the seed, and of nothing else, so that a run can be repeated.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from random import Random
 from typing import Any, Final
@@ -69,6 +70,10 @@ class Turns:
         """How many have matched so far; never fewer than `hits`."""
         self.hits = 0
         """How many of them were acted on."""
+
+    def end(self) -> None:
+        """Exhausts it now, whatever the time: a timer may be early by the resolution of the clock."""
+        self._ends_at_s = -math.inf
 
     def is_exhausted(self, now_s: float) -> bool:
         """Whether it will never act again. It stays so."""

@@ -79,3 +79,11 @@ async def test_a_cut_link_mends_in_time(lab: Lab, peers: FaultyPeers) -> None:
     with pytest.raises(PeerError):
         await ask(peers, 2, timeout_s=30)
     assert await ask(peers, 2) == {"from": 2}
+
+
+async def test_a_link_is_mended_by_a_timer_that_is_early(lab: Lab, peers: FaultyPeers) -> None:
+    """The end counts, not the clock, which may still be before it by its resolution."""
+    lab.add({"type": "cut_replica_link", "broker_id": 2}, duration_ms=60_000)
+    (rule,) = peers._rules
+    rule.end()
+    assert await ask(peers, 2) == {"from": 2}
