@@ -56,10 +56,11 @@ def find_max_timestamp(segments: Segments, log_start_offset: int) -> LookUp:
 
 
 def _find_below(segments: Segments, log_start_offset: int) -> LookUp:
-    """The newest record, where the newest of its segment lies below the log start."""
-    remaining = [one for one in segments if one.next_offset > log_start_offset]
-    newest = max(remaining, key=lambda segment: segment.indexes.top[0], default=None)
-    for top, offset in [] if newest is None else _tops(newest, log_start_offset):
+    """The newest record, if the newest one of the first segment lies below the log start."""
+    first, *others = [one for one in segments if one.next_offset > log_start_offset]
+    tops = _tops(first, log_start_offset)
+    tops += [(top, one.base_offset) for one in others if (top := one.indexes.top[0]) >= 0]
+    for top, offset in sorted(tops, key=lambda top: (-top[0], top[1])):
         located = _find_batch(segments, top, offset)
         if located is not None:
             found = yield ToOpen(located[0], top, log_start_offset)
@@ -69,10 +70,9 @@ def _find_below(segments: Segments, log_start_offset: int) -> LookUp:
 
 
 def _tops(segment: Segment, log_start_offset: int) -> list[tuple[int, int]]:
-    """`(max timestamp, base offset)` of each batch, the newest first."""
+    """`(max timestamp, base offset)` of each batch that reaches beyond the log start."""
     headers = (placed.header for placed in segment.headers_from(log_start_offset))
-    tops = [(header.max_timestamp, header.base_offset) for header in headers]
-    return sorted(tops, key=lambda top: (-top[0], top[1]))
+    return [(header.max_timestamp, header.base_offset) for header in headers]
 
 
 def _find_batch(segments: Segments, timestamp_ms: int, offset: int) -> tuple[bytes, int] | None:

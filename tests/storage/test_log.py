@@ -270,3 +270,15 @@ def test_without_a_descriptor_a_full_segment_goes_on():
     one.open()
     assert one.log.log_end_offset == 40
     assert one.log.producers.get(1).batches[-1].last_sequence == 39
+
+
+def test_the_newest_record_may_be_in_a_segment_after_the_log_start_s() -> None:
+    """The newest one of the first segment was deleted, and what is left of that segment is older."""
+    one = OneLog()
+    one.append(timestamp=9)
+    one.append(timestamp=5)
+    one.log.roll(NOW_MS)
+    one.append(timestamp=7)
+    one.append(timestamp=6)
+    one.log.advance_log_start(1)
+    assert found(one.log.max_timestamp()) == (7, 2)
