@@ -74,7 +74,6 @@ class Rule:
         """Set when it is removed or its time is over: what lasts as long as the rule ends."""
 
     def end(self) -> None:
-        self.turns.end()
         self.has_ended.set()
 
     def document(self, now_s: float) -> dict[str, Any]:

@@ -99,5 +99,6 @@ class Rules:
     def _end_in_time(self, rule: Rule) -> None:
         """Ends a lasting effect on time; the rule stays in the list with its counts."""
         if not rule.has_ended.is_set():
+            rule.turns.end()
             rule.end()
             self._on_change()

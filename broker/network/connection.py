@@ -120,6 +120,8 @@ class Connection(asyncio.BufferedProtocol):
         self._is_writing_paused = False
         self._is_draining = False
         self._lost = asyncio.Event()
+        self._ending: asyncio.Future[None] | None = None
+        """Waits for the last answers of a client that has ended its side."""
         self._is_pumping = False
         self._is_resting = False
         """Whether this connection has yielded to others although it has more requests."""
@@ -157,6 +159,8 @@ class Connection(asyncio.BufferedProtocol):
     def _cancel_tasks(self) -> None:
         for task in self._tasks:
             task.cancel()
+        if self._ending is not None:
+            self._ending.cancel()
 
     def close(self, reason: str = "") -> None:
         """Closes the connection now; answers not yet written are lost to the client."""
@@ -239,7 +243,19 @@ class Connection(asyncio.BufferedProtocol):
         self._pump()
 
     def eof_received(self) -> bool:
-        return False
+        """Ends the connection, after what is in flight: the client may have ended only its side.
+
+        Not for longer than `GOODBYE_S`, because most clients are gone and read no answer.
+        """
+        if not self._tasks:
+            return False
+        if not self._is_draining:
+            self._ending = asyncio.ensure_future(self._end())
+        return True
+
+    async def _end(self) -> None:
+        await asyncio.wait(self._tasks, timeout=GOODBYE_S)
+        self.close()
 
     def _pump(self) -> None:
         """Processes every complete frame that back-pressure allows, for one turn at most."""
