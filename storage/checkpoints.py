@@ -57,11 +57,11 @@ class OffsetCheckpoint:
         write_lines(self._fs, self._path, lines)
 
 
-def write_lines(fs: FileSystem, path: str, lines: Iterable[str]) -> None:
-    """Writes version, count, the entries and the checksum."""
+def write_lines(fs: FileSystem, path: str, lines: Iterable[str], *, sync_name: bool = True) -> None:
+    """Writes version, count, the entries and the checksum, as `write_atomic` does."""
     entries = list(lines)
     data = "".join(f"{line}\n" for line in (VERSION, len(entries), *entries)).encode()
-    fs.write_atomic(path, data + f"{_checksum_line(data)}\n".encode())
+    fs.write_atomic(path, data + f"{_checksum_line(data)}\n".encode(), sync_name=sync_name)
 
 
 def _checksum_line(data: bytes) -> str:

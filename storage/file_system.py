@@ -132,12 +132,12 @@ class FileSystem(Protocol):
 
     def read_bytes(self, path: str) -> bytes: ...
 
-    def write_atomic(self, path: str, data: Buffer) -> None:
+    def write_atomic(self, path: str, data: Buffer, *, sync_name: bool = True) -> None:
         """Replaces the file as a whole, durably: after a crash it holds the old bytes or the new.
 
         1. Write `path.tmp` and sync it. A crash leaves a stray `.tmp`, overwritten next time.
         2. Rename it to `path`. A crash leaves the old file or the new one.
-        3. Sync the directory. From here on it is the new one.
+        3. Sync the directory. From here on it is the new one. Without `sync_name` the caller does that.
         """
 
     def can_open(self, count: int) -> bool:
@@ -333,7 +333,7 @@ class OsFileSystem:
         with _storage_errors(path, "read"), self._spares.run(lambda: open(path, "rb")) as stream:
             return stream.read()
 
-    def write_atomic(self, path: str, data: Buffer) -> None:
+    def write_atomic(self, path: str, data: Buffer, *, sync_name: bool = True) -> None:
         temporary = path + _TEMPORARY_SUFFIX
         with (
             _storage_errors(path, "write"),
@@ -343,7 +343,8 @@ class OsFileSystem:
             stream.flush()
             os.fsync(stream.fileno())
         self.rename(temporary, path)
-        self.sync_directory(os.path.dirname(path) or ".")
+        if sync_name:
+            self.sync_directory(os.path.dirname(path) or ".")
 
     def boot_id(self) -> str:
         try:

@@ -111,9 +111,9 @@ class LeaderEpochs:
         return None if entries == self._written else entries
 
     def write(self, entries: tuple[LeaderEpoch, ...]) -> None:
-        """Replaces the file by what `unwritten` gave, durably, in any one thread."""
+        """Replaces the file by what `unwritten` gave, in any one thread; the caller syncs its name."""
         lines = (f"{entry.epoch} {entry.start_offset}" for entry in entries)
-        write_lines(self._fs, self._path, lines)
+        write_lines(self._fs, self._path, lines, sync_name=False)
         self._written = entries
 
     def _read(self) -> list[LeaderEpoch]:

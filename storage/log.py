@@ -59,7 +59,7 @@ from storage.producers.snapshot import (
     shift_times,
 )
 from storage.producers.snapshot_chunk import SnapshotChunk, read_chunk, starting_snapshot
-from storage.recovery import Opening, Recovered, recover
+from storage.recovery import Opening, Recovered, begin, recover
 from storage.replicated_batches import check_batches, count_run
 from storage.scrub import ClosedSegment
 from storage.segment import Segment
@@ -140,6 +140,7 @@ class Log:
         is_committed: bool = False,
         is_tail_safe: bool = False,
         is_start_known: bool = False,
+        is_new: bool = False,
         kept: KeptOffsets | None = None,
         make_name_durable: Callable[[], None] | None = None,
     ) -> Log:
@@ -147,7 +148,8 @@ class Log:
 
         `kept` is where the log's offsets are kept on disk; `is_start_known` says that the log start
         is from there. `make_name_durable` is for a directory that a power failure would take; the
-        first flush calls it, in its thread. Raises `StorageError`, `CorruptLogError`.
+        first flush calls it, in its thread. `is_new`: no log was ever in the directory. Raises
+        `StorageError`, `CorruptLogError`.
         """
         opening = Opening(
             directory=directory,
@@ -162,7 +164,8 @@ class Log:
             is_start_known=is_start_known,
             kept=kept or KeptOffsets(),
         )
-        return cls(opening, recover(opening), make_name_durable)
+        recovered = begin(opening) if is_new else recover(opening)
+        return cls(opening, recovered, make_name_durable)
 
     @property
     def name(self) -> str:
@@ -646,7 +649,8 @@ class Log:
         end = self.log_end_offset
         self._durability.add_snapshot(end, partial(encode_snapshot, end, self.producers.freeze()))
         pending = self.start_flush()
-        pending.unsaved = [*pending.unsaved, active]
+        if active.indexes.need_files:
+            pending.unsaved = [*pending.unsaved, active]
         return pending
 
     def finish_close(self, pending: PendingFlush | None) -> None:
@@ -677,11 +681,13 @@ class Log:
 
         A log that holds nothing, and never did, is made again where it is lost.
         """
+        active = self._segments.active.indexes
         return not self.log_end_offset or (
             self.recovery_point == self.log_end_offset == self.recovery.snapshot_offset
             and not self._durability.unwritten_snapshots
             and self.leader_epochs.unwritten(self.log_end_offset) is None
-            and not any(segment.indexes.is_unsaved for segment in self._segments)
+            and not any(segment.indexes.is_unsaved for segment in self._segments.closed)
+            and not (active.is_unsaved and active.need_files)
         )
 
 

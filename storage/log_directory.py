@@ -315,6 +315,7 @@ class LogDirectory:
         clean: bool = False,
         is_committed: bool = False,
         is_tail_safe: bool = False,
+        is_new: bool = False,
     ) -> Log:
         path = paths.partition_directory(self.path, *key)
         make_name_durable = None
@@ -332,6 +333,7 @@ class LogDirectory:
             clean=clean,
             is_committed=is_committed,
             is_tail_safe=is_tail_safe,
+            is_new=is_new,
             kept=self._checkpoints.of_partition(key),
             make_name_durable=make_name_durable,
         )
@@ -346,12 +348,13 @@ class LogDirectory:
 
         1. Make the directory and write `partition.metadata`. A crash before or in between leaves a
            directory without records, which is removed at the next start.
-        2. Open the log, which creates the first segment.
+        2. Create the first segment. A directory that an attempt which failed has left is looked through.
         """
         path = paths.partition_directory(self.path, topic, partition)
+        is_new = not self._fs.exists(path)
         self._fs.make_directory(path)
         write_topic_id_unsynced(self._fs, path, topic_id)
-        return self._open_log((topic, partition), config, now_ms)
+        return self._open_log((topic, partition), config, now_ms, is_new=is_new)
 
     def add(self, topic: str, partition: int, topic_id: uuid.UUID, log: Log) -> None:
         """Takes in what `make` made."""

@@ -8,10 +8,10 @@ What `run` writes, and what opening the log does after a crash at each step:
 1. Sync the segments that reach beyond the recovery point. Crash: they are scanned.
 2. Write and sync the indexes of closed segments. Crash: they are scanned, the indexes rebuilt.
 3. Write the producer snapshots of the rolls, each atomically. Crash: older ones and a replay.
-4. Write the leader epochs, where the file lacks some. Crash: read from the batches behind the
+4. Write the leader epochs, where the file lacks some. Crash: read from the batches above the
    recovery point.
-5. Sync the directory, where files were created. Crash: the new segments may be gone as a whole;
-   nothing of them counted as flushed.
+5. Sync the directory once, for all names of 1 to 4. Crash: new segments may be gone as a whole, and
+   snapshots and leader epochs the older ones; nothing of them counted as flushed.
 6. Make the directory's own name durable, at the first flush of all. Crash: the log may be gone as a
    whole; nothing of it counted as flushed.
 
@@ -66,12 +66,11 @@ class PendingFlush:
             for segment in self.unsaved:
                 segment.indexes.save()
             for path, encode in self.snapshots.items():
-                self._fs.write_atomic(path, encode())
+                self._fs.write_atomic(path, encode(), sync_name=False)
             if self.epochs is not None:
                 self.leader_epochs.write(self.epochs)
-            # Each of these writes has synced the directory, with all names in it.
-            is_synced = self.snapshots or self.epochs is not None
-            if (self.has_new_files or self.unsaved) and not is_synced:
+            has_new_names = self.unsaved or self.snapshots or self.epochs is not None
+            if self.has_new_files or has_new_names:
                 self._fs.sync_directory(self.directory)
             if self.make_name_durable is not None:
                 self.make_name_durable()

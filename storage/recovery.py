@@ -131,6 +131,14 @@ class Recovered:
     report: RecoveryReport = field(default_factory=RecoveryReport)
 
 
+def begin(opening: Opening) -> Recovered:
+    """Begins a log in a directory that was made just now: nothing is in it to be looked for."""
+    segment = Segment.create(
+        opening.fs, opening.directory, 0, opening.config, opening.now_ms, has_leftovers=False
+    )
+    return _with_segments(opening, Segments([segment]))
+
+
 def recover(opening: Opening) -> Recovered:
     """Opens the log. Raises `CorruptLogError` where durable records are damaged or missing."""
     is_loss_accepted = accepted_loss.is_accepted(opening.fs, opening.directory)
@@ -149,9 +157,20 @@ def recover(opening: Opening) -> Recovered:
 
 def _recover(opening: Opening) -> Recovered:
     opening = _resume_replacement(opening)
+    recovered = _with_segments(opening, _open_segments(opening))
+    if opening.clean:
+        _trust(opening, recovered)
+    else:
+        _scan(opening, recovered)
+    _agree_on_offsets(opening, recovered)
+    return recovered
+
+
+def _with_segments(opening: Opening, segments: Segments) -> Recovered:
+    """The parts of the log before anything was read from its segments."""
     config = opening.config
-    recovered = Recovered(
-        segments=_open_segments(opening),
+    return Recovered(
+        segments=segments,
         producers=ProducerStates(
             config.window,
             config.producer_id_expiration_ms,
@@ -162,12 +181,6 @@ def _recover(opening: Opening) -> Recovered:
         log_start_offset=opening.log_start_offset,
         recovery_point=opening.recovery_point,
     )
-    if opening.clean:
-        _trust(opening, recovered)
-    else:
-        _scan(opening, recovered)
-    _agree_on_offsets(opening, recovered)
-    return recovered
 
 
 def _resume_replacement(opening: Opening) -> Opening:

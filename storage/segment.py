@@ -69,12 +69,20 @@ class Segment:
 
     @classmethod
     def create(
-        cls, fs: FileSystem, directory: str, base_offset: int, config: LogConfig, now_ms: int
+        cls,
+        fs: FileSystem,
+        directory: str,
+        base_offset: int,
+        config: LogConfig,
+        now_ms: int,
+        *,
+        has_leftovers: bool = True,
     ) -> Segment:
-        """A new, empty segment; leftover indexes of the same name are removed."""
+        """A new, empty segment; indexes of the same name are removed where there may be any."""
         path = paths.offset_file(directory, base_offset, paths.LOG)
         segment = cls(fs, fs.open(path, create=True), base_offset, config)
-        segment.indexes.remove_files()
+        if has_leftovers:
+            segment.indexes.remove_files()
         segment.indexes.begin()
         segment._created_ms = now_ms
         return segment

@@ -58,6 +58,14 @@ class SegmentIndexes:
         self._is_top_known = False
         """Stays true when the indexes are released."""
 
+    @property
+    def need_files(self) -> bool:
+        """Whether opening the segment would read more for the lack of files, or find stale ones.
+
+        Without an entry of the offset index all batches are walked anyway.
+        """
+        return bool(self.offsets) or any(self._fs.exists(self._path(s)) for s in _SUFFIXES)
+
     def load(self) -> None:
         """Makes sure that both are in memory."""
         if self._offsets is None:

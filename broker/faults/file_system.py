@@ -110,10 +110,10 @@ class FaultyFileSystem:
             self._faults.before_sync(path)
         self._inner.sync_directory(path)
 
-    def write_atomic(self, path: str, data: Buffer) -> None:
+    def write_atomic(self, path: str, data: Buffer, *, sync_name: bool = True) -> None:
         if self._faults is not None:
             self._faults.before_replace(self._inner, path, data)
-        self._inner.write_atomic(path, data)
+        self._inner.write_atomic(path, data, sync_name=sync_name)
 
     def lock(self, path: str, owner: str) -> FileLock:
         return self._inner.lock(path, owner)

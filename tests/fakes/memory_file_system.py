@@ -263,14 +263,15 @@ class MemoryFileSystem:
     def read_bytes(self, path: str) -> bytes:
         return bytes(self._file(path).content)
 
-    def write_atomic(self, path: str, data: bytes) -> None:
+    def write_atomic(self, path: str, data: bytes, *, sync_name: bool = True) -> None:
         temporary = path + ".tmp"
         file = self.open(temporary, create=True)
         file.truncate(0)
         file.append([data])
         file.sync()
         self.rename(temporary, path)
-        self.sync_directory(path.rpartition("/")[0])
+        if sync_name:
+            self.sync_directory(path.rpartition("/")[0])
 
     def can_open(self, count: int) -> bool:
         """Like `FileSystem.can_open`; `files_max` is what a test sets."""

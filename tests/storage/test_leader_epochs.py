@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from storage.checkpoints import CheckpointError
 from storage.leader_epochs import LeaderEpochs
+from storage.paths import parent_of
 from tests.fakes.memory_file_system import MemoryFileSystem, PowerFailure
 
 _ENTRIES = bytes.fromhex("320a3020300a3320313034320a")
@@ -38,10 +39,15 @@ def open_epochs(fs: MemoryFileSystem, *entries: tuple[int, int]) -> LeaderEpochs
 
 
 def write(epochs: LeaderEpochs, end_offset: int = 10_000) -> None:
-    """As a flush of everything below `end_offset` does."""
+    """As a flush of everything below `end_offset` does, but for the sync of the directory."""
     entries = epochs.unwritten(end_offset)
     if entries is not None:
         epochs.write(entries)
+
+
+def write_durably(fs: MemoryFileSystem, epochs: LeaderEpochs) -> None:
+    write(epochs)
+    fs.sync_directory(parent_of(PATH))
 
 
 def test_golden_file(fs: MemoryFileSystem) -> None:
@@ -185,11 +191,11 @@ def test_power_failure_leaves_old_or_new(survival: int) -> None:
     for operation in itertools.count():
         fs = MemoryFileSystem()
         epochs = open_epochs(fs, (1, 10))
-        write(epochs)
+        write_durably(fs, epochs)
         epochs.assign(2, 20)
         fs.lose_power_at = fs.operations + operation
         try:
-            write(epochs)
+            write_durably(fs, epochs)
         except PowerFailure:
             survivor = fs.after_power_loss(lambda count: min(count, survival))
             assert open_epochs(survivor).entries in [((1, 10),), ((1, 10), (2, 20))]

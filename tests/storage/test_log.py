@@ -253,6 +253,45 @@ def test_an_idle_log_closes_without_touching_the_disk() -> None:
     assert one.fs.operations == operations  # type: ignore[attr-defined]
 
 
+def test_a_stop_writes_no_indexes_that_hold_nothing() -> None:
+    """A thousand partitions of a few records each: files without an entry would save no reading."""
+    one = OneLog()
+    one.fill(1)
+    one.close_and_open()
+    assert one.files(".index") == one.files(".timeindex") == []
+    assert found(one.log.offset_at_timestamp(NOW_MS)) == (NOW_MS, 0)
+    operations = one.fs.operations  # type: ignore[attr-defined]
+    one.log.close()
+    assert one.fs.operations == operations  # type: ignore[attr-defined]
+
+
+def test_a_stop_leaves_no_index_files_that_lack_records() -> None:
+    """Files that an earlier stop left, even without an entry, are written again."""
+    one = OneLog(LogConfig())
+    one.append(timestamp=NOW_MS)
+    indexes = one.log._segments.active.indexes
+    indexes.seal()
+    indexes.save()
+    one.close_and_open()
+    one.append(timestamp=NOW_MS + 5)
+    log = one.close_and_open()
+    assert one.files(".timeindex")
+    assert found(log.offset_at_timestamp(NOW_MS + 5)) == (NOW_MS + 5, 1)
+
+
+def test_a_flush_syncs_the_directory_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many names are new: here a segment's, its indexes', a snapshot's and the epochs'."""
+    one = OneLog()
+    one.fill(3)
+    one.log.roll()
+    one.fill(1, first_sequence=3)
+    synced: list[str] = []
+    sync = one.fs.sync_directory
+    monkeypatch.setattr(one.fs, "sync_directory", lambda path: synced.append(path) or sync(path))
+    one.log.flush()
+    assert synced == [DIRECTORY]
+
+
 def test_without_a_descriptor_a_full_segment_goes_on():
     """A roll that could not open its file is put off: nothing is refused, nothing is lost."""
     one = OneLog()

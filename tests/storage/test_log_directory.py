@@ -318,6 +318,25 @@ def test_creation_waits_for_no_disk_and_the_first_flush_does() -> None:
     assert found.topic_ids["orders", 0] == TOPIC_ID
 
 
+def test_a_directory_that_was_just_made_is_not_looked_through(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nothing is in it; one that a failed attempt has left is another matter."""
+    fs = new_file_system()
+    directory = open_directory(fs)
+    fs.make_directory(f"{DATA_DIR}/views-0")
+    fs.open(f"{DATA_DIR}/views-0/{0:020d}.index", create=True)
+    looked: list[str] = []
+    for name in ("list_directory", "remove"):
+        real = getattr(fs, name)
+        monkeypatch.setattr(fs, name, lambda path, real=real: looked.append(path) or real(path))
+    create(directory)
+    assert looked == []
+    create(directory, "views")
+    assert looked
+    assert fs.list_directory(f"{DATA_DIR}/views-0") == [f"{0:020d}.log", "partition.metadata"]
+
+
 def test_the_first_flush_after_a_kill_makes_the_partition_durable_too() -> None:
     """Whether an earlier life did so cannot be told while the recovery point is 0."""
     fs = new_file_system()

@@ -51,9 +51,9 @@ class SyncGuard:
         self.note(path)
         self._inner.sync_directory(path)
 
-    def write_atomic(self, path: str, data: Buffer) -> None:
+    def write_atomic(self, path: str, data: Buffer, *, sync_name: bool = True) -> None:
         self.note(path)
-        self._inner.write_atomic(path, data)
+        self._inner.write_atomic(path, data, sync_name=sync_name)
 
 
 class _GuardedFile:
