@@ -24,6 +24,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import cache
+from itertools import islice
 from typing import Final
 
 from broker.metadata.node_data import (
@@ -175,9 +177,10 @@ def extend_operations(before: Topic, after: Topic) -> Iterator[Operation]:
 
 def new_partition_operations(topic: Topic, partitions: Iterable[int]) -> Iterator[Operation]:
     """The first state of partitions."""
+    encode = cache(encode_partition_state)  # few of thousands differ
     for partition in partitions:
         yield Create(partition_path(topic.name, partition))
-        data = encode_partition_state(topic.states[partition])
+        data = encode(topic.states[partition])
         yield Create(partition_state_path(topic.name, partition), data)
 
 
@@ -289,9 +292,9 @@ async def commit_in_chunks(
 ) -> None:
     """One multi-operation if they fit, else several, in order, each with the checks.
 
-    Raises `MultiFailedError`.
+    The next ones are made when those before are committed: those of thousands of partitions at once
+    would hold the loop. Raises `MultiFailedError`.
     """
-    all_operations = list(operations)
-    size = OPERATIONS_MAX - len(checks)
-    for start in range(0, len(all_operations), size):
-        await commit(tree, [*checks, *all_operations[start : start + size]])
+    left = iter(operations)
+    while chunk := list(islice(left, OPERATIONS_MAX - len(checks))):
+        await commit(tree, [*checks, *chunk])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from random import Random
 
 import pytest
@@ -31,7 +31,7 @@ from broker.metadata.topic import (
     TopicEvent,
 )
 from broker.metadata.topic_registry import TopicRegistry
-from broker.tree.node_tree import Operation
+from broker.tree.node_tree import Create, Operation
 from protocol.errors import ErrorCode, KafkaError
 from tests.broker.metadata.registries import server_with_brokers
 from tests.fakes.memory_node_tree import MemoryNodeTree, MemoryTree
@@ -55,6 +55,29 @@ def tree(server: MemoryTree) -> MemoryNodeTree:
 @pytest.fixture
 async def registry(tree: MemoryNodeTree) -> TopicRegistry:
     return await load(tree)
+
+
+async def test_operations_are_made_as_those_before_are_committed(tree: MemoryNodeTree) -> None:
+    """Those of thousands of partitions at once would hold the loop."""
+    count = 3 * topic_nodes.OPERATIONS_MAX
+    made = [0]
+    committed: list[tuple[int, int]] = []
+
+    def operations() -> Iterator[Operation]:
+        for number in range(count):
+            made[0] += 1
+            yield Create(f"/node-{number}")
+
+    multi = tree.multi
+
+    async def noting(operations: Sequence[Operation]) -> None:
+        committed.append((made[0], len(operations)))
+        await multi(operations)
+
+    tree.multi = noting  # type: ignore[method-assign]
+    await topic_nodes.commit_in_chunks(tree, operations())
+    size = topic_nodes.OPERATIONS_MAX
+    assert committed == [(size, size), (2 * size, size), (3 * size, size)]
 
 
 async def load(tree: MemoryNodeTree) -> TopicRegistry:
