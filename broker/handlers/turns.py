@@ -16,13 +16,12 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, TypeVar
 
+from broker.network.loop_turn import LOOP_TURN
 from broker.network.request import Outcome
 
 Row = TypeVar("Row")
 Result = TypeVar("Result")
 
-TURN_S: Final = 0.004
-"""How long one request may run before others get their turn."""
 ROWS_PER_TURN: Final = 500
 """How many rows one turn may add: even rows that cost next to nothing take time to encode."""
 _THREAD: Final = ThreadPoolExecutor(max_workers=1, thread_name_prefix="beside-the-loop")
@@ -53,12 +52,16 @@ async def _in_further_turns(
 
 def _take_turn(rows: Iterator[Row], found: list[Row]) -> bool:
     """Adds the rows of one turn to `found`; returns whether those were all."""
-    ends_at, rows_max = time.monotonic() + TURN_S, len(found) + ROWS_PER_TURN
-    for row in rows:
-        found.append(row)
-        if len(found) >= rows_max or time.monotonic() > ends_at:
-            return False
-    return True
+    began_at, rows_max = time.monotonic(), len(found) + ROWS_PER_TURN
+    ends_at = LOOP_TURN.ends_at(began_at)
+    try:
+        for row in rows:
+            found.append(row)
+            if len(found) >= rows_max or time.monotonic() > ends_at:
+                return False
+        return True
+    finally:
+        LOOP_TURN.count(time.monotonic() - began_at)
 
 
 async def work_in_turns(steps: Iterator[object]) -> None:

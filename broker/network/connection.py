@@ -4,7 +4,7 @@ A request is processed as soon as it arrives, even while earlier ones wait (for 
 for a flush); answers queue in `_slots` and leave in request order. What the frames mean is up to
 the dispatcher, so both ports share this file.
 
-A connection gets turns of at most `TURN_S`, so that a pipeline of requests cannot starve other connections.
+A connection gets turns (`loop_turn.py`), so that a pipeline of requests cannot starve other connections.
 
 Back-pressure: reading stops while `INFLIGHT_REQUESTS_MAX` answers are outstanding, while the
 client does not read its answers, or while the broker's request memory is used up.
@@ -23,9 +23,9 @@ from typing import Final, Self, cast
 
 from broker.config.listener_names import PLAINTEXT
 from broker.doubt import StateInDoubtError
-from broker.handlers.turns import TURN_S
 from broker.limited_log import LimitedLog
 from broker.metrics import Metrics
+from broker.network.loop_turn import LOOP_TURN
 from broker.network.memory_budget import MemoryBudget, Reservation
 from broker.network.request import CloseConnectionError, NeedsNoFrame, Peer
 from broker.network.unsent_answers import UnsentAnswers
@@ -262,7 +262,8 @@ class Connection(asyncio.BufferedProtocol):
         if self._is_pumping:
             return
         self._is_pumping = True
-        turn_ends_at = time.monotonic() + TURN_S
+        began_at = time.monotonic()
+        turn_ends_at = LOOP_TURN.ends_at(began_at)
         try:
             while self._may_read():
                 frame = self._receiver.next_frame()
@@ -279,6 +280,7 @@ class Connection(asyncio.BufferedProtocol):
             self._on_bug(error)
         finally:
             self._is_pumping = False
+            LOOP_TURN.count(time.monotonic() - began_at)
         self._update_reading()
 
     def _end_rest(self) -> None:

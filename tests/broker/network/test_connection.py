@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from broker.doubt import StateInDoubtError
-from broker.handlers.turns import TURN_S
 from broker.metrics import Metrics
 from broker.network.connection import INFLIGHT_REQUESTS_MAX, Connection
+from broker.network.loop_turn import TURN_S
 from broker.network.memory_budget import MemoryBudget
 from broker.network.request import CloseConnectionError, NeedsNoFrame
 from broker.network.unsent_answers import UNSENT_BYTES_MAX, UnsentAnswers
