@@ -3,7 +3,7 @@
 An `Api` is declared once, at the top of the file of its handler; ApiVersions and the dispatcher
 read the declarations, so the broker cannot claim what it does not serve. kio's classes are
 imported when a version is first used: all of them together would cost the start more than the
-rest of the broker. The first import takes 200 ms and each further version 10 ms, so a server asks
+rest of the broker. The first import takes 40 ms and each further version up to 10 ms, so a server asks
 `can_decode` and `can_encode` first, and imports in a thread.
 """
 
@@ -101,6 +101,7 @@ def _without_hypothesis() -> None:
 
 @functools.cache
 def _unreadable() -> tuple[type[Exception], ...]:
+    _without_hypothesis()
     from kio.serial.errors import SerialError  # noqa: PLC0415 - see the module docstring
 
     # OverflowError and ValueError: values that fit the wire type but not Python's, such as dates.
