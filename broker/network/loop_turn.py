@@ -51,4 +51,4 @@ class LoopTurn:
 
 
 LOOP_TURN: Final = LoopTurn()
-"""Of the process, which has one loop."""
+"""The turn of the one loop that this process runs."""
