@@ -27,6 +27,28 @@ def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.Abstrac
     return {"uvloop": uvloop.new_event_loop}
 
 
+class _FailuresAtOnce:
+    """Prints each failure when it happens, so that a run that is cut short still names them."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._plugins = config.pluginmanager
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Print where a test failed, and why."""
+        terminal = self._plugins.get_plugin("terminalreporter")
+        if report.failed and terminal is not None:
+            terminal.write_line(
+                f"\n{report.nodeid} failed in its {report.when} after {report.duration:.1f} s"
+            )
+            terminal.write_line(report.longreprtext)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Print failures at once, in the one process that prints."""
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(_FailuresAtOnce(config))
+
+
 class _Unretrieved(logging.Handler):
     """Collects what asyncio says of exceptions that no one has looked at."""
 
