@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Final
 
 from broker.clock import Clock
 from broker.cluster.membership import Membership, StandAlone
+from broker.cluster.metadata_rows import MetadataRows
 from broker.config.loading import Address, Config, LogFlush
 from broker.config.topic import to_log_config
 from broker.decisions.decisions import Decisions
@@ -29,7 +30,6 @@ from broker.descriptors import descriptor_shares
 from broker.environment import Environment
 from broker.essential_task import essential_task
 from broker.faults.faults import Faults
-from broker.handlers.metadata_rows import MetadataRows
 from broker.limited_log import LimitedLog
 from broker.metadata.cluster_id import read_or_create_cluster_id
 from broker.metadata.node_data import decode_uuid

@@ -18,7 +18,7 @@ MAY_IMPORT = {
     "cli": {"cli", "testkit", "pipeline", "client", "broker", "storage", "protocol"},
 }
 PURE = (
-    *("protocol", "broker/replication/core", "client/lease.py", "client/sequencer.py"),
+    *("protocol", "broker/partitions/core", "client/lease.py", "client/sequencer.py"),
     *("client/sequencer_actions.py", "client/sequenced_batch.py", "client/outstanding.py"),
 )
 NOT_PURE = {"asyncio", "socket", "os", "time", "random", "logging", "kazoo", "threading"}

@@ -16,7 +16,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.registry import Collector
 
 from broker.admin.view import BrokerView, PartitionView
-from broker.handlers.turns import in_thread, work_in_turns
+from broker.network.turns import in_thread, work_in_turns
 
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
 _PREFIX: Final = "echoless_"

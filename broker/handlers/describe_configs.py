@@ -22,8 +22,8 @@ from broker.handlers.config_resource import (
     find_topic,
     listed_twice,
 )
-from broker.handlers.turns import in_turns
 from broker.network.request import Outcome, Request
+from broker.network.turns import in_turns
 from protocol.errors import ErrorCode, KafkaError
 from protocol.registry import Api
 

@@ -15,9 +15,9 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
-from broker.handlers.turns import ROWS_PER_TURN, in_thread, work_in_turns
 from broker.metadata.topic_names import check_topic_name
 from broker.network.request import Outcome, Request
+from broker.network.turns import ROWS_PER_TURN, in_thread, work_in_turns
 from broker.partitions.partition import Partition
 from protocol.describe_producers import (
     PartitionDescribed,

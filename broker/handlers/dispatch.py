@@ -38,7 +38,6 @@ from broker.handlers import (
     produce,
     sasl_handshake,
 )
-from broker.handlers.turns import ManyRows, in_thread
 from broker.network.connection import Buffers, Dispatched
 from broker.network.request import (
     Answer,
@@ -49,6 +48,7 @@ from broker.network.request import (
     Peer,
     Request,
 )
+from broker.network.turns import ManyRows, in_thread
 from protocol.framing import Frame
 from protocol.headers import (
     RequestHeader,

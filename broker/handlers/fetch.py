@@ -19,10 +19,10 @@ import uuid
 from collections.abc import Awaitable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from broker.handlers.turns import ROWS_PER_TURN, work_in_turns
 from broker.network.request import Answer, Outcome, Peer, Request
+from broker.network.turns import ROWS_PER_TURN, work_in_turns
+from broker.partitions.core.divergence import Divergence, find_divergence
 from broker.partitions.partition import Partition
-from broker.replication.core.divergence import Divergence, find_divergence
 from protocol.errors import ErrorCode, KafkaError
 from protocol.fetch import NO_TOPIC_ID, PartitionFetched, TopicFetched, encode_fetch_response
 from protocol.registry import Api

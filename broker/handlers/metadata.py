@@ -13,8 +13,8 @@ import uuid
 from collections.abc import Awaitable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from broker.cluster.metadata_rows import PACKED_AT_ONCE, partition_rows
 from broker.handlers.authorized_operations import cluster_operations, topic_operations
-from broker.handlers.metadata_rows import PACKED_AT_ONCE, partition_rows
 from broker.metadata.topic_names import check_topic_name
 from broker.network.request import Answer, Outcome, Request
 from protocol.errors import ErrorCode, KafkaError

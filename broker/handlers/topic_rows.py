@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
-from broker.handlers.turns import in_turns
 from broker.network.request import Outcome
+from broker.network.turns import in_turns
 
 
 def partition_rows(

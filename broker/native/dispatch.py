@@ -11,9 +11,9 @@ from collections.abc import Awaitable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from broker.handlers.turns import in_thread
 from broker.network.connection import Buffers, Dispatched
 from broker.network.request import Peer
+from broker.network.turns import in_thread
 from protocol.framing import Frame
 
 if TYPE_CHECKING:

@@ -28,10 +28,10 @@ from broker.config.names import Config, LogFlush, TimestampType
 from broker.config.topic import TopicConfig
 from broker.doubt import changes_state
 from broker.metadata.node_data import NO_LEADER, PartitionState
+from broker.partitions.core.divergence import Divergence, can_compare, find_divergence
+from broker.partitions.core.gap_patience import GAP_CODES, GapPatience
+from broker.partitions.core.in_sync_replicas import InSyncReplicas
 from broker.partitions.waiters import OffsetWaiters
-from broker.replication.core.divergence import Divergence, can_compare, find_divergence
-from broker.replication.core.gap_patience import GAP_CODES, GapPatience
-from broker.replication.core.in_sync_replicas import InSyncReplicas
 from protocol.batch_validation import ANY_TIMESTAMP, TimestampRules
 from protocol.dedup import Duplicate, Reject
 from protocol.errors import ErrorCode, KafkaError

@@ -16,8 +16,8 @@ from __future__ import annotations
 import logging
 
 from broker.metrics import Metrics
+from broker.partitions.core.divergence import Divergence, cut_offset
 from broker.partitions.partition import Partition
-from broker.replication.core.divergence import Divergence, cut_offset
 from protocol.errors import DecodeError, ErrorCode, KafkaError
 from protocol.native.replication import (
     NEWEST_SNAPSHOT,

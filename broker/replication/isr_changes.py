@@ -17,8 +17,8 @@ from broker.essential_task import essential_task
 from broker.metadata.topic import StateChange
 from broker.metadata.topic_registry import TopicRegistry
 from broker.metrics import Metrics
+from broker.partitions.core.in_sync_replicas import InSyncReplicas
 from broker.partitions.partition import Partition
-from broker.replication.core.in_sync_replicas import InSyncReplicas
 from broker.tree.node_tree import (
     ConnectionLostError,
     CoordinationError,

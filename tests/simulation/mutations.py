@@ -14,11 +14,11 @@ from unittest.mock import patch
 from broker.cluster.member import ClusterMember
 from broker.controller import campaign
 from broker.partitions import partition
+from broker.partitions.core.gap_patience import GapPatience
+from broker.partitions.core.in_sync_replicas import InSyncReplicas
 from broker.partitions.partition import Partition
 from broker.records import produce
 from broker.replication import follower
-from broker.replication.core.gap_patience import GapPatience
-from broker.replication.core.in_sync_replicas import InSyncReplicas
 from broker.replication.isr_changes import IsrChanges
 from broker.tree.node_tree import ANY_VERSION, ROOT, Check
 from broker.tree.session_guard import SessionGuard

@@ -154,7 +154,7 @@ async def test_a_wide_fetch_misses_nothing_between_its_turns(
     running: Running, kafka: RawConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What comes to a partition after it was read, and before the last one is, ends the wait."""
-    for where in ("broker.handlers.fetch", "broker.handlers.turns"):
+    for where in ("broker.handlers.fetch", "broker.network.turns"):
         monkeypatch.setattr(f"{where}.ROWS_PER_TURN", 1)
     first = running.broker.partitions["t", 0]
     notify_of_data, looks = first.notify_of_data, asyncio.Queue[None]()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.handlers.metadata_rows import PACKED_AT_ONCE
+from broker.cluster.metadata_rows import PACKED_AT_ONCE
 from broker.metadata.topic import NewTopic
 from protocol import metadata_response
 from tests.support.in_process import Running
@@ -39,7 +39,7 @@ async def test_a_large_topic_is_packed_in_slices_and_once(
         packed.append(len(rows))
         return encode(version, rows)
 
-    monkeypatch.setattr("broker.handlers.metadata_rows.encode_partitions", encode_some)
+    monkeypatch.setattr("broker.cluster.metadata_rows.encode_partitions", encode_some)
     assert await partitions_of(kafka) == {"t": list(range(count))}
     assert packed == [PACKED_AT_ONCE] * 3 + [1]
     assert await partitions_of(kafka) == {"t": list(range(count))}
@@ -61,7 +61,7 @@ async def test_what_is_kept_is_as_new_as_the_topic(kafka: RawConnection, running
 
 async def test_what_is_kept_is_bounded(running: Running, monkeypatch: Any) -> None:
     """Topics come and go; what is packed of them does not grow for ever."""
-    monkeypatch.setattr("broker.handlers.metadata_rows.KEPT_BYTES_MAX", 200)
+    monkeypatch.setattr("broker.cluster.metadata_rows.KEPT_BYTES_MAX", 200)
     rows = running.broker.metadata_rows
     for number in range(9):
         await running.broker.create_topic(NewTopic(name=f"t{number}"))

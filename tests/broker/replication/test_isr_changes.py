@@ -13,7 +13,7 @@ import pytest
 from broker.metadata.node_data import PartitionState, Reassignment
 from broker.metadata.topic import StateChange, Topic
 from broker.metrics import Metrics
-from broker.replication.core.in_sync_replicas import InSyncReplicas
+from broker.partitions.core.in_sync_replicas import InSyncReplicas
 from broker.replication.isr_changes import IsrChanges
 
 LIFE = 7

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.replication.core.gap_patience import GAP_GRACE_S, PRODUCERS_MAX, GapPatience
+from broker.partitions.core.gap_patience import GAP_GRACE_S, PRODUCERS_MAX, GapPatience
 from protocol.dedup import BatchMetadata, ProducerEntry
 from protocol.record_batch import BatchHeader, read_header
 from protocol.sequence import SEQUENCE_MAX

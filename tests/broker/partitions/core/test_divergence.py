@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.replication.core.divergence import can_compare, cut_offset, find_divergence
+from broker.partitions.core.divergence import can_compare, cut_offset, find_divergence
 from storage.leader_epochs import LeaderEpochs
 from tests.fakes.memory_file_system import MemoryFileSystem
 
