@@ -1,8 +1,9 @@
 """`echoless verify`: an offline, read-only check of everything in a data directory.
 
-Checksums, offsets without gaps, leader epochs, the de-duplication decision replayed over every
-batch, producer snapshots compared with that replay, indexes, checkpoints, and the embedded coordinator's
-file, with which the directories must agree. Exit code 1 with the list of problems if there is one.
+Checks checksums, offsets without gaps, leader epochs, the de-duplication decision replayed over every
+batch, producer snapshots compared with that replay, indexes, checkpoints, and whether the partition
+directories agree with the coordinator: the embedded one, or the one that `--coordinator` names. Exits with
+1 and the list of problems if there are any.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from cli.data_files import refuse_if_in_use
 from cli.errors import CommandError
 from cli.options import Json
 from cli.output import console, print_json, print_table
+from cli.verification.coordination import Coordinator
 from cli.verification.directory import Place, check_directory, find_partitions
 from cli.verification.findings import Findings
 from cli.verification.partition import PartitionSummary
@@ -34,18 +36,25 @@ def verify(
         list[str] | None,
         typer.Option("--set", metavar="NAME=VALUE", help="As for serve: what the broker ran with."),
     ] = None,
+    coordinator: Annotated[
+        str | None,
+        typer.Option(
+            metavar="embedded|zookeeper://HOST:PORT,.../CHROOT",
+            help="What to compare the directories with. Default: the embedded one, if it was used.",
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Check a data directory: checksums, offsets, sequences, snapshots, indexes."""
+    """Check a data directory: checksums, offsets, sequences, snapshots, indexes, topics."""
     data_dir = data_dir.rstrip("/")
-    broker_config = _config(config, set_ or [])
+    compared = Coordinator(_config(config, set_ or [], coordinator), coordinator is not None)
     places = find_partitions(data_dir)
     refuse_if_in_use(data_dir)
     findings = Findings()
     with _progress(places) as progress:
         task = progress.add_task("checking", total=sum(place.size_bytes for place in places))
         advance: Callable[[int], None] = lambda size: progress.update(task, advance=size)  # noqa: E731
-        summaries = check_directory(data_dir, places, broker_config, findings, advance)
+        summaries = check_directory(data_dir, places, compared, findings, advance)
     if as_json:
         _print_json(data_dir, summaries, findings)
     else:
@@ -54,8 +63,10 @@ def verify(
         raise typer.Exit(1)
 
 
-def _config(path: str | None, pairs: list[str]) -> Config:
+def _config(path: str | None, pairs: list[str], coordinator: str | None) -> Config:
     arguments = [part for pair in pairs for part in ("--set", pair)]
+    if coordinator is not None:
+        arguments += ["--coordinator", coordinator]
     if path is not None:
         arguments += ["--config", path]
     try:

@@ -74,15 +74,16 @@ class ZooKeeperNodeTree:
         self._restoring: asyncio.Task[None] | None = None
 
     @classmethod
-    async def open(cls, config: Config) -> ZooKeeperNodeTree:
-        """Waits for the first connection, and creates the chroot if it is missing.
+    async def open(cls, config: Config, *, is_read_only: bool = False) -> ZooKeeperNodeTree:
+        """Waits for the first connection; creates a missing chroot unless the caller only reads.
 
         Raises `CoordinationError` after `zookeeper_connection_timeout_ms`.
         """
         tree = cls(config)
         try:
             await tree._connect(config.zookeeper_connection_timeout_ms / 1000)
-            await tree._client.create_chroot()
+            if not is_read_only:
+                await tree._client.create_chroot()
         except BaseException:
             await tree.close()
             raise

@@ -1,27 +1,20 @@
-"""The embedded coordinator's file, and whether the directory agrees with what it says.
+"""Whether a data directory agrees with the coordinator: its cluster, its topics, their ids and epochs.
 
-A copy of the file is opened, so that nothing beside the original changes. A tree that ZooKeeper keeps is
-not asked: then there is no file, and nothing is compared.
+Without a name, the embedded coordinator's file is compared if there is one.
 """
 
 from __future__ import annotations
 
-import asyncio
-import random
-import shutil
-import tempfile
 from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
+from dataclasses import dataclass
 from typing import NamedTuple
 
+from broker.config.loading import Config
 from broker.environment import COORDINATION_FILE
-from broker.metadata.cluster_id import read_or_create_cluster_id
-from broker.metadata.producer_ids import PATH, last_id_of
 from broker.metadata.topic import Topic
-from broker.metadata.topic_registry import TopicRegistry
-from broker.tree.embedded import EmbeddedNodeTree
 from broker.tree.node_tree import CoordinationError
 from cli.verification.findings import Findings
+from cli.verification.tree_content import TreeContent, read_embedded, read_zookeeper
 from protocol.errors import KafkaError
 from storage import paths
 from storage.file_system import OsFileSystem, StorageError
@@ -34,27 +27,35 @@ Key = tuple[str, int]
 _FILES = OsFileSystem()
 
 
-class TreeContent(NamedTuple):
-    """What the coordinator's file says."""
+class Coordinator(NamedTuple):
+    """The coordinator to compare with."""
 
-    cluster_id: str
-    last_id: int
-    """The end of the newest block of producer ids."""
-    topics: Mapping[str, Topic]
+    config: Config
+    """Names it, and says how to reach it."""
+    is_named: bool
+    """Whether the caller asked for it; otherwise a missing file is no finding."""
 
 
-def check_coordination(data_dir: str, directories: Mapping[Key, str], findings: Findings) -> None:
-    """Checks the file, if there is one, and compares it with the partitions' `directories`.
+def check_coordination(
+    data_dir: str,
+    directories: Mapping[Key, str],
+    coordinator: Coordinator,
+    findings: Findings,
+) -> None:
+    """Reads the coordinator and compares it with the partitions' `directories`.
 
     A broker that was killed may have been creating or deleting a topic, which the next start finishes.
     """
-    path = paths.join(data_dir, COORDINATION_FILE)
-    if not _FILES.exists(path):
+    hosts = coordinator.config.zookeeper_hosts if coordinator.is_named else None
+    place = paths.join(data_dir, COORDINATION_FILE) if hosts is None else f"zookeeper://{hosts}"
+    if hosts is None and not _FILES.exists(place):
+        if coordinator.is_named:
+            findings.problem(place, "is missing")
         return
     try:
-        tree = asyncio.run(_read(path))
+        tree = read_embedded(place) if hosts is None else read_zookeeper(coordinator.config)
     except (CoordinationError, KafkaError) as error:
-        findings.problem(path, error)
+        findings.problem(place, error)
         return
     try:
         broker_id = read_broker_id(_FILES, data_dir)
@@ -64,91 +65,91 @@ def check_coordination(data_dir: str, directories: Mapping[Key, str], findings: 
         return  # reported with the file itself
     if tree.cluster_id != cluster_id:
         findings.problem(
-            path, f"belongs to cluster {tree.cluster_id}, the data directory to {cluster_id}"
+            place, f"belongs to cluster {tree.cluster_id}, the data directory to {cluster_id}"
         )
+        return
     if tree.last_id < last_id:
         findings.problem(
-            path,
+            place,
             f"is an old copy: its last producer id is {tree.last_id}, and {last_id} was claimed",
         )
-    _compare(path, broker_id, tree.topics, directories, findings)
-
-
-async def _read(path: str) -> TreeContent:
-    """Raises `CoordinationError`."""
-    with tempfile.TemporaryDirectory(prefix="echoless-verify-") as scratch:
-        for suffix in ("", "-wal"):
-            if Path(path + suffix).exists():  # noqa: ASYNC240 - nothing else runs
-                shutil.copyfile(path + suffix, f"{scratch}/copy{suffix}")
-        try:
-            tree = EmbeddedNodeTree.open(f"{scratch}/copy")
-        except CoordinationError as error:
-            raise CoordinationError(str(error).replace(f"{scratch}/copy", path)) from error
-        try:
-            cluster_id = await read_or_create_cluster_id(tree)
-            registry = TopicRegistry(tree, rng=random.Random(0))  # noqa: S311
-            await registry.load()
-            (node,) = await tree.read_many([PATH])
-            return TreeContent(cluster_id, last_id_of(node), dict(registry.topics))
-        finally:
-            await tree.close()
-
-
-def _compare(
-    path: str,
-    broker_id: int,
-    topics: Mapping[str, Topic],
-    directories: Mapping[Key, str],
-    findings: Findings,
-) -> None:
-    was_clean = _FILES.exists(paths.join(paths.parent_of(path), paths.CLEAN_SHUTDOWN))
+    was_clean = _FILES.exists(paths.join(data_dir, paths.CLEAN_SHUTDOWN))
     report = findings.problem if was_clean else findings.note
-    wanted = set(_assigned(topics.values(), broker_id))
-    for name, index in sorted(wanted - directories.keys()):
-        if index in topics[name].states:
-            report(path, f"names {name}-{index}, of which there is no directory")
-    for key, directory in sorted(directories.items()):
-        if key not in wanted:
-            report(
-                directory, f"no topic of {path} has this partition: the next start sets it aside"
-            )
-        else:
-            _compare_partition(
-                path, topics[key[0]], key[1], directory, findings=findings, report=report
-            )
-
-
-def _assigned(topics: Iterable[Topic], broker_id: int) -> Iterable[Key]:
-    return (
-        (topic.name, index)
-        for topic in topics
-        for index, replicas in topic.assignment.items()
-        if broker_id in replicas
+    comparison = _Comparison(
+        place, tree, broker_id, is_shared=hosts is not None, report=report, findings=findings
     )
+    comparison.run(directories)
 
 
-def _compare_partition(
-    path: str,
-    topic: Topic,
-    index: int,
-    directory: str,
-    *,
-    findings: Findings,
-    report: Callable[[str, object], None],
-) -> None:
-    try:
-        topic_id = read_topic_id(_FILES, directory)
-        epochs_path = paths.join(directory, paths.LEADER_EPOCH_CHECKPOINT)
-        latest_epoch = LeaderEpochs(_FILES, epochs_path).latest_epoch
-    except StorageError:
-        return  # reported with the file itself
-    if topic_id != topic.topic_id:
-        report(directory, f"is of topic id {topic_id}, in {path} the topic has {topic.topic_id}")
-        return
-    state = topic.states.get(index)
-    in_tree = -1 if state is None else state.leader_epoch
-    if in_tree < latest_epoch:
-        findings.problem(
-            path,
-            f"is an old copy: {topic.name}-{index} has leader epoch {in_tree}, its log {latest_epoch}",
+@dataclass(slots=True, frozen=True)
+class _Comparison:
+    """The directories of one broker against one tree."""
+
+    place: str
+    tree: TreeContent
+    broker_id: int
+    is_shared: bool
+    """Whether other brokers may have changed the tree since this one stopped."""
+    report: Callable[[str, object], None]
+    """Takes what a kill in the middle of a creation or deletion explains."""
+    findings: Findings
+
+    def run(self, directories: Mapping[Key, str]) -> None:
+        """Reports each directory that is missing, unknown or of another topic."""
+        wanted = set(self._assigned())
+        for name, index in sorted(wanted - directories.keys()):
+            self._report_missing(self.tree.topics[name], index)
+        for key, directory in sorted(directories.items()):
+            if key in wanted:
+                self._compare(self.tree.topics[key[0]], key[1], directory)
+            else:
+                self.report(
+                    directory,
+                    f"no topic of {self.place} has this partition on broker {self.broker_id}: "
+                    f"the next start sets it aside",
+                )
+
+    def _assigned(self) -> Iterable[Key]:
+        return (
+            (topic.name, index)
+            for topic in self.tree.topics.values()
+            for index, replicas in topic.assignment.items()
+            if self.broker_id in replicas
         )
+
+    def _report_missing(self, topic: Topic, index: int) -> None:
+        """Reports it unless it was never led, or may have been assigned since this broker stopped."""
+        state = topic.states.get(index)
+        if state is None:
+            return
+        is_expected = self.broker_id in state.isr or not self.is_shared
+        report = self.report if is_expected else self.findings.note
+        report(self.place, f"names {topic.name}-{index}, of which there is no directory")
+
+    def _compare(self, topic: Topic, index: int, directory: str) -> None:
+        try:
+            topic_id = read_topic_id(_FILES, directory)
+            epochs_path = paths.join(directory, paths.LEADER_EPOCH_CHECKPOINT)
+            latest_epoch = LeaderEpochs(_FILES, epochs_path).latest_epoch
+        except StorageError:
+            return  # reported with the file itself
+        if topic_id != topic.topic_id:
+            self._report_other_id(topic, topic_id, directory)
+            return
+        state = topic.states.get(index)
+        in_tree = -1 if state is None else state.leader_epoch
+        if in_tree < latest_epoch:
+            self.findings.problem(
+                self.place,
+                f"is an old copy: {topic.name}-{index} has leader epoch {in_tree}, "
+                f"its log {latest_epoch}",
+            )
+
+    def _report_other_id(self, topic: Topic, found: object, directory: str) -> None:
+        """No kill explains the id of another topic that exists: directories were exchanged."""
+        owner = next((one for one in self.tree.topics.values() if one.topic_id == found), None)
+        text = f"is of topic id {found}, in {self.place} the topic has {topic.topic_id}"
+        if owner is None:
+            self.report(directory, text)
+        else:
+            self.findings.problem(directory, f"{text}: it is a log of {owner.name}")

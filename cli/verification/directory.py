@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from broker.config.loading import Config
 from cli.data_files import ReadOnlyFile, offset_files
 from cli.errors import CommandError
-from cli.verification.coordination import check_coordination
+from cli.verification.coordination import Coordinator, check_coordination
 from cli.verification.findings import Findings
 from cli.verification.partition import (
     PartitionCheck,
@@ -52,15 +51,14 @@ def find_partitions(data_dir: str) -> list[Place]:
 def check_directory(
     data_dir: str,
     places: list[Place],
-    config: Config,
+    coordinator: Coordinator,
     findings: Findings,
     advance: Callable[[int], None],
 ) -> list[PartitionSummary]:
-    """Checks the directory's own files, then each partition."""
+    """Checks the directory's own files, then the coordinator's view of it, then each partition."""
     _check_small_files(data_dir, findings)
-    check_coordination(
-        data_dir, {(one.topic, one.partition): one.directory for one in places}, findings
-    )
+    directories = {(one.topic, one.partition): one.directory for one in places}
+    check_coordination(data_dir, directories, coordinator, findings)
     recovery_points, high_watermarks, log_starts = (
         _offsets(data_dir, name, findings)
         for name in (
@@ -83,7 +81,7 @@ def check_directory(
         )
         _check_metadata(place.directory, findings)
         check = PartitionCheck(place.directory, promises, findings, advance)
-        summaries.append(check.run(config))
+        summaries.append(check.run(coordinator.config))
     return summaries
 
 

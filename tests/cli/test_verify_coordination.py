@@ -1,4 +1,4 @@
-"""`echoless verify` and the directory as a whole: small files, and the embedded coordinator's."""
+"""`echoless verify` and the directory as a whole: small files, and what the coordinator says of it."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from broker.config.loading import Config
 from broker.environment import COORDINATION_FILE
 from broker.metadata.topic import NewTopic
+from broker.tree.zookeeper import ZooKeeperNodeTree
 from protocol.dedup import Duplicate, UnknownProducerId
 from protocol.record_batch import read_header
 from storage import paths
@@ -20,6 +22,7 @@ from tests.cli.command import Command
 from tests.cli.data_directory import open_directory
 from tests.storage.log_workload import make_batch
 from tests.support.in_process import in_process
+from tests.support.zookeeper import ZooKeeper
 
 SMALL_FILES = [
     paths.META_PROPERTIES,
@@ -36,25 +39,25 @@ def data_dir(tmp_path: Path) -> Path:
     return tmp_path / "data"
 
 
-def run_broker(directory: Path, topic: str | None = None) -> None:
+def run_broker(directory: Path, topic: str | None = None, **settings: str) -> None:
     """Starts a broker and stops it; may create a topic, and writes to its first partition."""
 
     async def run() -> None:
-        async with in_process(directory, producer_id_block_size=10) as running:
+        async with in_process(directory, producer_id_block_size=10, **settings) as running:
             if topic is not None:
                 await running.broker.create_topic(NewTopic(name=topic, partitions=2))
             for _ in range(25):
                 await running.broker.producer_ids.wait_for_producer_id()
-            partition = running.broker.find_partition("orders", 0)
+            partition = running.broker.find_partition(topic or "orders", 0)
             batch = make_batch()
             partition.append(batch, read_header(batch), 1000)
 
     asyncio.run(run())
 
 
-def problems(echoless: Command, data_dir: Path) -> list[str]:
+def problems(echoless: Command, data_dir: Path, *options: str) -> list[str]:
     """What is found; the exit code agrees."""
-    ran = echoless("verify", data_dir, "--json")
+    ran = echoless("verify", data_dir, "--json", *options)
     found: list[str] = ran.json["problems"]
     assert ran.code == bool(found)
     return found
@@ -107,6 +110,75 @@ def test_directories_that_disagree_with_the_tree_are_problems(
     assert any("orders-0: is of topic id 00010203" in one for one in found), found
     (data_dir / paths.CLEAN_SHUTDOWN).unlink()
     assert problems(echoless, data_dir) == []  # a kill in the middle of a creation or deletion
+
+
+def test_exchanged_directories_are_a_problem_even_after_a_kill(
+    tmp_path: Path, echoless: Command
+) -> None:
+    """No creation or deletion that was cut short gives a log the id of another topic that exists."""
+    data_dir = tmp_path / "data"
+    run_broker(tmp_path, "orders")
+    run_broker(tmp_path, "bills")
+    (data_dir / "orders-1").rename(data_dir / "orders")
+    (data_dir / "bills-1").rename(data_dir / "orders-1")
+    (data_dir / "orders").rename(data_dir / "bills-1")
+    (data_dir / paths.CLEAN_SHUTDOWN).unlink()
+    found = problems(echoless, data_dir)
+    assert any("orders-1: is of topic id" in one and "a log of bills" in one for one in found), (
+        found
+    )
+    assert any("bills-1: is of topic id" in one and "a log of orders" in one for one in found), (
+        found
+    )
+
+
+def test_a_named_embedded_coordinator_must_be_there(data_dir: Path, echoless: Command) -> None:
+    """Without the option it may be a cluster's member, which has no such file."""
+    (data_dir / COORDINATION_FILE).unlink()
+    assert problems(echoless, data_dir) == []
+    found = problems(echoless, data_dir, "--coordinator", "embedded")
+    assert found == [f"{data_dir / COORDINATION_FILE}: is missing"]
+
+
+@pytest.mark.cluster
+def test_directories_are_compared_with_zookeeper(
+    tmp_path: Path, echoless: Command, zookeeper: ZooKeeper
+) -> None:
+    """The same findings as with the embedded coordinator, and nothing is written to the ensemble."""
+    coordinator = f"zookeeper://{zookeeper.fresh_hosts()}"
+    run_broker(tmp_path, "orders", coordinator=coordinator)
+    data_dir = tmp_path / "data"
+    before = asyncio.run(nodes(coordinator))
+    assert problems(echoless, data_dir, "--coordinator", coordinator) == []
+    shutil.copytree(data_dir / "orders-0", data_dir / "bills-7")
+    shutil.rmtree(data_dir / "orders-1")
+    metadata = data_dir / "orders-0" / paths.PARTITION_METADATA
+    metadata.write_text("version: 0\ntopic_id: AAECAwQFBgcICQoLDA0ODw\n")
+    found = problems(echoless, data_dir, "--coordinator", coordinator)
+    assert any(f"{coordinator}: names orders-1" in one for one in found), found
+    assert any("bills-7: no topic of" in one for one in found), found
+    assert any("orders-0: is of topic id 00010203" in one for one in found), found
+    assert asyncio.run(nodes(coordinator)) == before
+    missing = f"zookeeper://{zookeeper.fresh_hosts()}"
+    found = problems(echoless, data_dir, "--coordinator", missing)
+    assert found[0] == f"{missing}: holds no cluster"
+    root, _, chroot = missing.rpartition("/")
+    assert f"/{chroot}" not in asyncio.run(nodes(root))
+
+
+async def nodes(coordinator: str) -> dict[str, bytes]:
+    """Everything below the chroot, or the names at the root, by path."""
+    tree = await ZooKeeperNodeTree.open(Config(coordinator=coordinator), is_read_only=True)
+    try:
+        found: dict[str, bytes] = {}
+        left = ["/"]
+        while left:
+            path = left.pop()
+            found[path] = (await tree.read(path)).data
+            left += [f"{path.rstrip('/')}/{child}" for child in await tree.children(path)]
+        return found
+    finally:
+        await tree.close()
 
 
 def test_an_old_copy_of_the_coordinators_file_is_a_problem(
