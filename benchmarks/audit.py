@@ -29,10 +29,10 @@ import pyarrow.parquet as pq
 from protocol.record_batch import BatchHeader, compute_crc, read_header, seal_batch, walk
 from protocol.records import Record, build_batch
 from protocol.sequence import increment
-from storage.file_system import OsFileSystem
 from storage.log import Log
 from storage.log_config import LogConfig
 from storage.log_directory import LogDirectory
+from storage.os_file_system import OsFileSystem
 
 TOPIC = "audited"
 PARTITIONS = 8

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Final
 
 from broker.descriptors import SPARES, descriptor_shares
 from storage.disk_work import RunAll, in_threads, one_by_one
-from storage.file_system import FileSystem, OsFileSystem
+from storage.file_system import FileSystem
+from storage.os_file_system import OsFileSystem
 
 if TYPE_CHECKING:
     from broker.config.loading import Config

@@ -18,7 +18,8 @@ from typing import Final, NamedTuple, Self
 from cli.errors import CommandError
 from protocol.record_batch import Buffer
 from storage import paths
-from storage.file_system import OsFileSystem, StorageError
+from storage.file_system import StorageError
+from storage.os_file_system import OsFileSystem
 
 OFFSET_ENTRY: Final = struct.Struct(">ii")
 TIME_ENTRY: Final = struct.Struct(">qi")

@@ -7,7 +7,8 @@ from contextlib import contextmanager
 
 from cli.errors import CommandError
 from storage import paths
-from storage.file_system import LockHeldError, OsFileSystem, StorageError
+from storage.file_system import LockHeldError, StorageError
+from storage.os_file_system import OsFileSystem
 
 
 @contextmanager

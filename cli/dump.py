@@ -14,7 +14,8 @@ from cli.options import Json
 from cli.output import print_json, print_table
 from storage import paths
 from storage.checkpoints import read_lines, split_line
-from storage.file_system import OsFileSystem, StorageError
+from storage.file_system import StorageError
+from storage.os_file_system import OsFileSystem
 from storage.producers.snapshot import SnapshotError, read_snapshot
 
 Rows = Sequence[dict[str, Any]]

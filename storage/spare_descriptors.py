@@ -1,10 +1,10 @@
-"""Descriptors kept in reserve, so that work on files ends well when the process has no more of them.
+"""Descriptors kept in reserve, so that work that has begun can finish when the process runs out.
 
-Running out of descriptors is no failure of the disk: what was begun has to be finished, and what is
-new can be refused. An operation that finds none left gets one of the spares; while spares are missing
-the process counts as short of descriptors, and no new file is opened that could wait.
+Running out of descriptors is not a disk failure: work that has begun has to be finished, and new work
+can be refused. An operation that finds no free descriptor gets one of the spares; while spares are
+missing, the process counts as short of descriptors, and no file is opened that could wait.
 
-Spares are taken and given back by whichever thread works on a file: lists do both atomically.
+Any thread that works on a file may take and return spares: lists do both atomically.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def is_lack_of_descriptors(error: OSError) -> bool:
 
 
 class SpareDescriptors:
-    """At most `count` descriptors that stand for nothing."""
+    """Up to `count` open descriptors of /dev/null."""
 
     def __init__(self, count: int = 0) -> None:
         self._count = count
@@ -34,13 +34,13 @@ class SpareDescriptors:
 
     @property
     def is_complete(self) -> bool:
-        """Whether all of them are there; takes back what is missing if that is possible now."""
+        """Whether none is missing; reopens the missing ones if that is possible now."""
         return len(self._spares) >= self._count or self._refill()
 
     def run(self, operation: Callable[[], Result]) -> Result:
-        """What `operation` returns, with spares given up for it as long as it finds no descriptor.
+        """Runs `operation`, and again with one spare less each time it finds no descriptor.
 
-        It is begun again each time. Raises its `OSError` when there are no more spares.
+        Raises its `OSError` when no spare is left.
         """
         while True:
             try:
@@ -50,7 +50,7 @@ class SpareDescriptors:
                     raise
 
     def close(self) -> None:
-        """Gives all of them up for good."""
+        """Closes all spares for good."""
         self._count = 0
         while self._give_up_one():
             pass

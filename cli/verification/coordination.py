@@ -17,9 +17,10 @@ from cli.verification.findings import Findings
 from cli.verification.tree_content import TreeContent, read_embedded, read_zookeeper
 from protocol.errors import KafkaError
 from storage import paths
-from storage.file_system import OsFileSystem, StorageError
+from storage.file_system import StorageError
 from storage.leader_epochs import LeaderEpochs
 from storage.meta_properties import read_broker_id, read_cluster_id
+from storage.os_file_system import OsFileSystem
 from storage.partition_metadata import read_topic_id
 from storage.producer_id_checkpoint import read_last_claimed_id
 

@@ -17,8 +17,9 @@ from cli.verification.partition import (
 from storage import paths
 from storage.checkpoints import OffsetCheckpoint
 from storage.clock_checkpoint import read_clock
-from storage.file_system import FileSystem, OsFileSystem, StorageError
+from storage.file_system import FileSystem, StorageError
 from storage.meta_properties import read_broker_id, read_cluster_id
+from storage.os_file_system import OsFileSystem
 from storage.producer_id_checkpoint import read_last_claimed_id
 from storage.properties_file import decode_uuid, read_properties
 from storage.strays import find_strays

@@ -8,8 +8,8 @@ from cli.verification.findings import Findings
 from protocol.record_batch import BatchHeader
 from storage import paths
 from storage.checkpoints import CheckpointError
-from storage.file_system import OsFileSystem
 from storage.leader_epochs import LeaderEpochs
+from storage.os_file_system import OsFileSystem
 
 
 class EpochCheck:

@@ -10,7 +10,8 @@ from collections import deque
 from cli.data_files import OffsetEntry, TimeEntry, read_offset_entries, read_time_entries
 from protocol.record_batch import BatchHeader
 from storage import paths
-from storage.file_system import OsFileSystem, StorageError
+from storage.file_system import StorageError
+from storage.os_file_system import OsFileSystem
 
 
 class IndexCheck:

@@ -20,7 +20,8 @@ from cli.verification.producers import ProducerCheck
 from protocol.record_batch import BatchHeader, compute_crc
 from storage import paths
 from storage.batch_reader import REPLAY_BYTES, PlacedHeader, read_headers
-from storage.file_system import CorruptLogError, OsFileSystem, StorageError
+from storage.file_system import CorruptLogError, StorageError
+from storage.os_file_system import OsFileSystem
 from storage.producers.snapshot import SnapshotError, read_snapshot
 
 _FILES = OsFileSystem()

@@ -26,7 +26,8 @@ from protocol.dedup import (
 from protocol.record_batch import BatchHeader
 from protocol.sequence import NO_PRODUCER_EPOCH
 from storage import paths
-from storage.file_system import OsFileSystem, StorageError
+from storage.file_system import StorageError
+from storage.os_file_system import OsFileSystem
 from storage.producers.snapshot import Snapshot, SnapshotError, read_snapshot
 from storage.producers.state import ProducerStates
 

@@ -14,7 +14,7 @@ from broker.environment import this_machine
 from broker.metadata.topic import NewTopic
 from broker.network.listeners import bind_listeners
 from broker.tree.node_tree import CoordinationError
-from storage.file_system import OsFileSystem
+from storage.os_file_system import OsFileSystem
 from tests.support.in_process import in_process
 
 ANY_PORT = Address("127.0.0.1", 0)

@@ -11,10 +11,10 @@ from pathlib import Path
 from protocol.record_batch import read_header
 from protocol.records import Record, build_batch
 from storage import paths
-from storage.file_system import OsFileSystem
 from storage.log import Appended, Log
 from storage.log_config import LogConfig
 from storage.log_directory import LogDirectory
+from storage.os_file_system import OsFileSystem
 
 CONFIG = LogConfig(segment_bytes=400, index_interval_bytes=50)
 """Three batches of two records to a segment."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from pathlib import Path
 
-from storage.file_system import OsFileSystem
+from storage.os_file_system import OsFileSystem
 from storage.partition_metadata import read_topic_id
 from storage.properties_file import encode_uuid
 from tests.cli.command import Command

@@ -12,7 +12,7 @@ import pytest
 from protocol.dedup import BatchMetadata, ProducerEntry
 from protocol.record_batch import HEADER_SIZE, leader_stamp, read_header, seal_batch
 from storage import paths
-from storage.file_system import OsFileSystem
+from storage.os_file_system import OsFileSystem
 from storage.producers.snapshot import read_snapshot, write_snapshot
 from storage.producers.state import ProducerStates
 from tests.cli.command import Command

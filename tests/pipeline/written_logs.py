@@ -15,9 +15,9 @@ from typing import NamedTuple
 from protocol.record_batch import leader_stamp, read_header
 from protocol.records import Record, build_batch
 from protocol.sequence import increment
-from storage.file_system import OsFileSystem
 from storage.log_config import LogConfig
 from storage.log_directory import LogDirectory
+from storage.os_file_system import OsFileSystem
 
 TopicPartition = tuple[str, int]
 NOW_MS = 1_700_000_000_000

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from storage import log
-from storage.file_system import OsFileSystem, StorageError
+from storage.file_system import StorageError
 from storage.log import Log
+from storage.os_file_system import OsFileSystem
 from storage.pending_flush import PendingFlush
 from storage.producers.snapshot import read_snapshot
 from tests.fakes.memory_file_system import MemoryFileSystem, keep_none

@@ -12,9 +12,10 @@ import pytest
 
 from protocol.dedup import BatchMetadata, Duplicate, ProducerEntry
 from protocol.record_batch import read_header
-from storage.file_system import CorruptLogError, OsFileSystem, StorageError
+from storage.file_system import CorruptLogError, StorageError
 from storage.log import Log
 from storage.log_directory import LogDirectory
+from storage.os_file_system import OsFileSystem
 from storage.producers.snapshot import SnapshotError, encode_snapshot
 from storage.producers.state import ProducerStates
 from tests.fakes.memory_file_system import (

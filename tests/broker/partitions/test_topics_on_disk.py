@@ -15,7 +15,8 @@ from broker.handlers.metadata import WantedTopic, describe
 from broker.metadata.topic import NewTopic
 from protocol.errors import ErrorCode, KafkaError
 from protocol.record_batch import read_header
-from storage.file_system import OsFileSystem, StorageError
+from storage.file_system import StorageError
+from storage.os_file_system import OsFileSystem
 from tests.storage.log_workload import make_batch
 from tests.support.in_process import Running, in_process
 from tests.support.sync_guard import SyncGuard
