@@ -14,6 +14,7 @@ import uvloop
 from broker import limited_log
 from tests.support.apache_kafka import ApacheKafka, KafkaVersion
 from tests.support.echoless import Echoless
+from tests.support.time_limit import TimeLimit, TimeLimitExceeded
 from tests.support.zookeeper import ZooKeeper
 from tests.toolchain import require
 
@@ -44,7 +45,8 @@ class _FailuresAtOnce:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Print failures at once, in the one process that prints."""
+    """Bound each test, and print failures at once, in the one process that prints."""
+    config.pluginmanager.register(TimeLimit(config))
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(_FailuresAtOnce(config))
 
@@ -58,7 +60,8 @@ class _Unretrieved(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         line = record.getMessage()
-        if "never retrieved" in line:
+        ended = record.exc_info is not None and isinstance(record.exc_info[1], TimeLimitExceeded)
+        if "never retrieved" in line and not ended:
             self.lines.append(line)
 
 

@@ -14,9 +14,9 @@ from tests.spark_proofs import trip_wires
 from tests.spark_proofs.drivers import LOOK_AGAIN_S
 from tests.spark_proofs.numbered_source import first_number
 from tests.spark_proofs.plan import IN_TASKS, Kind, Step
-from tests.spark_proofs.process_tree import kill
 from tests.spark_proofs.spark_cluster import SparkCluster
 from tests.spark_proofs.targets import Target
+from tests.support.process_tree import kill
 
 logger = logging.getLogger(__name__)
 

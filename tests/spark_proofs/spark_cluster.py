@@ -19,9 +19,11 @@ from typing import Final
 
 import pyspark
 
-from tests.spark_proofs.process_tree import executors_below, kill, python_workers_below
+from tests.support.process_tree import kill, processes_below
 from tests.support.server_process import ServerProcess, free_port
 
+_EXECUTOR: Final = b"CoarseGrainedExecutorBackend"
+_PYTHON: Final = b"pyspark.daemon"
 HOSTS: Final = ("127.0.0.2", "127.0.0.3")
 _REPOSITORY: Final = Path(__file__).parents[2]
 _SPARK_HOME: Final = Path(pyspark.__file__).parent
@@ -65,17 +67,17 @@ class SparkCluster:
     def close(self) -> None:
         """SIGKILL to the daemons and what runs below them."""
         for worker in self._workers:
-            below = executors_below(worker.pid) if worker.is_running else []
+            below = _executors_below(worker.pid) if worker.is_running else []
             worker.kill()
             for pid in below:
                 kill(pid)
         self._master.kill()
 
     def executors(self) -> list[int]:
-        return [pid for worker in self._workers for pid in executors_below(worker.pid)]
+        return [pid for worker in self._workers for pid in _executors_below(worker.pid)]
 
     def python_workers(self) -> list[int]:
-        return [pid for worker in self._workers for pid in python_workers_below(worker.pid)]
+        return [pid for worker in self._workers for pid in _python_workers_below(worker.pid)]
 
     def _start(self, process: ServerProcess, name: str, options: list[str]) -> None:
         command = [str(_SPARK_HOME / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}"]
@@ -87,6 +89,17 @@ class SparkCluster:
             "PYTHONPATH": str(_REPOSITORY),
         }
         process.start([*command, *options], environment=environment)
+
+
+def _executors_below(root: int) -> list[int]:
+    """JVMs that run tasks."""
+    return sorted(p.pid for p in processes_below(root) if _EXECUTOR in p.command)
+
+
+def _python_workers_below(root: int) -> list[int]:
+    """Forked workers, without the daemons that fork them."""
+    found = {p.pid: p for p in processes_below(root) if _PYTHON in p.command}
+    return sorted(pid for pid, process in found.items() if process.parent in found)
 
 
 class Driver:
