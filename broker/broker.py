@@ -21,8 +21,9 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Final
 
 from broker.clock import Clock
-from broker.cluster.membership import Membership, StandAlone
+from broker.cluster.membership import Membership
 from broker.cluster.metadata_rows import MetadataRows
+from broker.cluster.stand_alone import StandAlone
 from broker.config.loading import Address, Config, LogFlush
 from broker.config.topic import to_log_config
 from broker.decisions.decisions import Decisions

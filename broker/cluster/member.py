@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from broker.cluster.joining import Joining
+from broker.cluster.leadership_log import LeadershipLog
 from broker.config.listener_names import NATIVE
 from broker.config.loading import Address, Config
 from broker.config.topic import TopicConfig
@@ -25,7 +26,7 @@ from broker.controller.controller import Controller
 from broker.environment import Environment
 from broker.essential_task import essential_task
 from broker.metadata.live_brokers import LiveBrokers
-from broker.metadata.node_data import NO_LEADER, broker_path
+from broker.metadata.node_data import broker_path
 from broker.metadata.registration import (
     BrokerIdInUseError,
     BrokerInfo,
@@ -94,8 +95,6 @@ class ClusterMember:
         self._is_leaving = False
         self._doubted_s: float | None = None
         """When, by the loop's time, this session's leaderships came into doubt."""
-        self._has_disk = True
-        """False once it has failed: from then on others have to lead and to follow."""
         self._broker_epoch = 0
         self._tasks: list[asyncio.Task[None]] = []
         self._rejoining: asyncio.Task[None] | None = None
@@ -117,6 +116,8 @@ class ClusterMember:
                 on_failure=callbacks.storage_failed,
             )
         )
+        partitions.listen(LeadershipLog(joining, metrics))
+        partitions.listen(self._fetchers)
         self._isr_changes = IsrChanges(
             registry,
             partitions.held,
@@ -176,29 +177,9 @@ class ClusterMember:
         node = (await self._tree.read_many([broker_path(broker_id)]))[0]
         return None if node is None else node.owner
 
-    def role_changed(self, partition: Partition) -> None:
-        """Follows the partition's new leader, or stops following."""
-        if partition.is_leader:
-            logger.info("%s: leads in epoch %d", partition.name, partition.leader_epoch)
-            if self._joining.unsafe_tails.pop(partition.name, None) is not None:
-                self._metrics.unsafe_tail_leaderships_total += 1
-                logger.error(
-                    "%s: this broker was the last one in sync when its machine failed: what was "
-                    "acknowledged and not on disk yet is lost (log_flush=commit prevents that)",
-                    partition.name,
-                )
-        if partition.is_leader or partition.leader_id == NO_LEADER or not self._has_disk:
-            self._fetchers.unfollow(partition)
-        else:
-            self._fetchers.follow(partition)
-
     def isr_may_change(self, partition: Partition) -> None:
         """Checks whether a follower has caught up."""
         self._isr_changes.consider_progress(partition)
-
-    def forget(self, partition: Partition) -> None:
-        """Drops the partition, which is being deleted here."""
-        self._fetchers.unfollow(partition)
 
     # --- joining ---
 
@@ -235,7 +216,6 @@ class ClusterMember:
                 self._rejoining.cancel()
                 self._rejoining = None
             self._partitions.resign()
-            self._follow_nobody()
         elif state is SessionState.CONNECTED and not self._is_joined and self._rejoining is None:
             self._rejoining = essential_task(self._rejoin(), "joining again")
 
@@ -326,8 +306,7 @@ class ClusterMember:
 
         Until they do, no ISR is changed: followers lag because their leader cannot be read.
         """
-        self._has_disk = False
-        self._follow_nobody()
+        self._fetchers.end()
         self._isr_changes.end()
         self._stepping_down = essential_task(self._step_down(), "stepping down")
 
@@ -342,10 +321,6 @@ class ClusterMember:
             except CoordinationError as error:
                 logger.warning("the cluster does not know yet that the disk failed: %s", error)
                 await asyncio.sleep(REJOIN_PAUSE_S)
-
-    def _follow_nobody(self) -> None:
-        for partition in self._partitions.held.values():
-            self._fetchers.unfollow(partition)
 
     async def hand_over(self, within_s: float) -> None:
         """Announces the departure and waits until nothing is led here that others could lead.

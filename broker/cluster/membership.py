@@ -1,34 +1,23 @@
 """This broker's place in its cluster, as the rest of the broker sees it.
 
-`StandAlone` is a broker with the embedded coordinator: it leads whatever it holds. `member.py` has
-the cluster member, with ZooKeeper, a controller and replication.
+Two classes implement it: `StandAlone` (`stand_alone.py`) for a broker that is its whole cluster, and
+`ClusterMember` (`member.py`) for one with ZooKeeper, a controller and replication.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol
 
-from broker.metadata.registration import BrokerInfo, register_broker
-from broker.tree.node_tree import SessionState
+from broker.metadata.registration import BrokerInfo
+from broker.partitions.fencing import Fencing
 
 if TYPE_CHECKING:
     from broker.metadata.topic import Topic
-    from broker.metadata.topic_registry import TopicRegistry
-    from broker.partitions.partition import Partition
-    from broker.tree.node_tree import Cancel, NodeTree
 
 
-class Membership(Protocol):
-    """What partitions and handlers ask about the cluster."""
-
-    @property
-    def is_proved(self) -> bool:
-        """Whether the cluster certainly still counts on this broker; a leader acts only then."""
-
-    @property
-    def takes_records(self) -> bool:
-        """Whether records may still be appended here: not while others are about to take over."""
+class Membership(Fencing, Protocol):
+    """The cluster's brokers, and the steps of this one's way in and out of it."""
 
     @property
     def controller_id(self) -> int:
@@ -41,18 +30,6 @@ class Membership(Protocol):
     @property
     def brokers_for_clients(self) -> Mapping[int, BrokerInfo]:
         """Brokers a client may ask, by ascending id; always includes this broker."""
-
-    def registered_epoch(self, broker_id: int) -> int | None:
-        """The broker's epoch; None if it is not registered or is about to leave."""
-
-    def role_changed(self, partition: Partition) -> None:
-        """Called when the partition has another leader, or a new leader epoch."""
-
-    def isr_may_change(self, partition: Partition) -> None:
-        """Called when a follower of a partition led here has made progress."""
-
-    def forget(self, partition: Partition) -> None:
-        """Called when the partition is being deleted here."""
 
     async def join(self, info: BrokerInfo) -> None:
         """Registers this broker and assumes its roles. Raises `CoordinationError`."""
@@ -68,68 +45,3 @@ class Membership(Protocol):
 
     async def leave(self) -> None:
         """Stops everything that `join` started."""
-
-
-class StandAlone:
-    """The one broker of its cluster."""
-
-    is_proved = True
-    """No other broker can take its place."""
-    takes_records = True
-
-    def __init__(self, tree: NodeTree, registry: TopicRegistry, broker_id: int) -> None:
-        self.brokers: dict[int, BrokerInfo] = {}
-        self._tree = tree
-        self._registry = registry
-        self._broker_id = broker_id
-        self._forget_session: Cancel | None = None
-
-    @property
-    def controller_id(self) -> int:
-        return self._broker_id
-
-    @property
-    def brokers_for_clients(self) -> Mapping[int, BrokerInfo]:
-        return self.brokers
-
-    def on_session_lost(self, callback: Callable[[], None]) -> None:
-        """Calls back once when the session ends, unless `leave` was called first."""
-
-        def look(state: SessionState) -> None:
-            if state is SessionState.LOST:
-                callback()
-
-        self._forget_session = self._tree.on_session(look)
-
-    def registered_epoch(self, broker_id: int) -> int | None:
-        """None: no other broker exists whose fetches could count."""
-        return 0 if broker_id in self.brokers else None
-
-    def role_changed(self, partition: Partition) -> None:
-        """Does nothing: no other broker exists to follow."""
-
-    def isr_may_change(self, partition: Partition) -> None:
-        """Does nothing: no followers exist."""
-
-    def forget(self, partition: Partition) -> None:
-        """Does nothing: nothing is kept."""
-
-    async def join(self, info: BrokerInfo) -> None:
-        """Leads all partitions, each in a new epoch. Raises `CoordinationError`."""
-        await register_broker(self._tree, info)
-        self.brokers = {self._broker_id: info}
-        await self._registry.claim_leadership(self._broker_id)
-
-    async def topic_created(self, topic: Topic) -> None:
-        """Does nothing: the topic is known here already."""
-
-    def storage_failed(self) -> None:
-        """Does nothing: clients get errors until a restart."""
-
-    async def hand_over(self, within_s: float) -> None:
-        """Does nothing: no other broker could lead instead."""
-
-    async def leave(self) -> None:
-        """Does nothing: the session ends with the tree."""
-        if self._forget_session is not None:
-            self._forget_session()

@@ -15,7 +15,6 @@ import asyncio
 import uuid
 from collections.abc import Callable, Collection, Sequence
 
-from broker.cluster.membership import Membership
 from broker.config.loading import Config
 from broker.config.topic import TopicConfig, to_log_config
 from broker.doubt import changes_state
@@ -24,10 +23,12 @@ from broker.metadata.topic import Topic, TopicChanged, TopicCreated, TopicDelete
 from broker.metadata.topic_registry import TopicRegistry
 from broker.partitions.assigned import Assigned, Key
 from broker.partitions.disk_queue import DiskQueue
+from broker.partitions.fencing import Fencing
 from broker.partitions.flusher import Flusher
 from broker.partitions.opening import Opening
 from broker.partitions.partition import Partition, ProduceRules
 from broker.partitions.removal import Removal
+from broker.partitions.roles import RoleListener
 from broker.partitions.stray_logs import set_strays_aside
 from protocol.errors import ErrorCode, KafkaError
 from storage.file_system import OutOfDescriptorsError, StorageError
@@ -56,7 +57,8 @@ class Partitions:
         self._flusher = flusher
         self._wall_ms = wall_ms
         self._on_failure = on_failure
-        self._membership: Membership | None = None
+        self._fencing: Fencing | None = None
+        self._role_listeners: list[RoleListener] = []
         self._has_missing = False
         """Whether a partition could not be opened for lack of file descriptors."""
         self._assigned = Assigned(registry, config.broker_id)
@@ -137,12 +139,16 @@ class Partitions:
         """Sets aside the logs that do not belong here. Raises `StorageError`."""
         set_strays_aside(self._logs, self._registry, self._config.broker_id, self._wall_ms())
 
-    async def take_up(self, membership: Membership) -> None:
+    def listen(self, listener: RoleListener) -> None:
+        """Notifies the listener of every later change of a role."""
+        self._role_listeners.append(listener)
+
+    async def take_up(self, fencing: Fencing) -> None:
         """Opens what the registry assigns to this broker, now and from now on.
 
         Raises `StorageError`.
         """
-        self._membership = membership
+        self._fencing = fencing
         self._registry.listen(self._on_topic_event)
         self.set_strays_aside()
         for name in list(self._registry.topics):
@@ -159,7 +165,7 @@ class Partitions:
 
         Does nothing before `take_up`: a session may be lost during the start too.
         """
-        if self._membership is None:
+        if self._fencing is None:
             return
         for topic in self._registry.topics.values():
             self._apply(topic)
@@ -167,7 +173,7 @@ class Partitions:
     def resign(self) -> None:
         """Gives up the roles of all partitions."""
         for partition in self.held.values():
-            partition.resign()
+            self._resign(partition)
 
     def open_missing(self) -> None:
         """Opens the partitions for which there was no descriptor when they were assigned."""
@@ -254,7 +260,18 @@ class Partitions:
         before = partition.leader_id, partition.leader_epoch
         partition.update(state, replicas)
         if (partition.leader_id, partition.leader_epoch) != before:
-            self._require_membership().role_changed(partition)
+            self._announce_role(partition)
+
+    def _resign(self, partition: Partition) -> None:
+        partition.resign()
+        self._announce_role(partition)
+
+    def _announce_role(self, partition: Partition) -> None:
+        for listener in self._role_listeners:
+            if partition.is_leader:
+                listener.led(partition, partition.leader_epoch)
+            else:
+                listener.lost(partition)
 
     def _rules_of(self, topic: Topic) -> tuple[ProduceRules, LogConfig]:
         rules = ProduceRules.of(TopicConfig.of(self._config, topic.config))
@@ -289,7 +306,7 @@ class Partitions:
             config=self._config,
             rules=produce_rules,
             high_watermark=self._logs.high_watermarks.get(key, 0),
-            membership=self._require_membership(),
+            fencing=self._require_fencing(),
             on_dirty=self._flusher.mark_dirty,
         )
         self.held[key] = partition
@@ -300,10 +317,9 @@ class Partitions:
         partition = self.held.get(key)
         if partition is not None and partition.topic_id == topic_id:
             del self.held[key]
-            partition.resign()
-            self._require_membership().forget(partition)
+            self._resign(partition)
             self._flusher.forget(partition)
 
-    def _require_membership(self) -> Membership:
-        assert self._membership is not None, "no partition is opened before `take_up`"
-        return self._membership
+    def _require_fencing(self) -> Fencing:
+        assert self._fencing is not None, "no partition is opened before `take_up`"
+        return self._fencing

@@ -23,7 +23,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from broker.cluster.membership import Membership
 from broker.config.names import Config, LogFlush, TimestampType
 from broker.config.topic import TopicConfig
 from broker.doubt import changes_state
@@ -31,6 +30,7 @@ from broker.metadata.node_data import NO_LEADER, PartitionState
 from broker.partitions.core.divergence import Divergence, can_compare, find_divergence
 from broker.partitions.core.gap_patience import GAP_CODES, GapPatience
 from broker.partitions.core.in_sync_replicas import InSyncReplicas
+from broker.partitions.fencing import Fencing
 from broker.partitions.waiters import OffsetWaiters
 from protocol.batch_validation import ANY_TIMESTAMP, TimestampRules
 from protocol.dedup import Duplicate, Reject
@@ -88,7 +88,7 @@ class Partition:
         config: Config,
         rules: ProduceRules,
         high_watermark: int,
-        membership: Membership,
+        fencing: Fencing,
         on_dirty: Callable[[Partition], None],
     ) -> None:
         """`high_watermark` is the one known when the log was last open."""
@@ -108,7 +108,7 @@ class Partition:
         self._gap_patience: GapPatience | None = None
         """Set while this broker leads after another, or after it refused what it could not take."""
         self._state_version = -1
-        self._membership = membership
+        self._fencing = fencing
         self._broker_id = config.broker_id
         self._flushes_before_commit = config.log_flush is LogFlush.COMMIT
         self._on_dirty = on_dirty
@@ -146,7 +146,7 @@ class Partition:
             raise KafkaError(
                 ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.name} is led by {self.leader_id}"
             )
-        if not self._membership.is_proved:
+        if not self._fencing.is_proved:
             self._be_patient()
             raise KafkaError(
                 ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -244,7 +244,7 @@ class Partition:
         self, batch: Buffer, header: BatchHeader, now_ms: int, log_append_ms: int | None = None
     ) -> Appended | Duplicate | Reject:
         """Decides on and stores one validated batch; see `Log.append`. Raises `StorageError`, `KafkaError`."""
-        if not self._membership.takes_records:
+        if not self._fencing.takes_records:
             raise KafkaError(
                 ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.name} is about to have another leader"
             )
@@ -281,7 +281,7 @@ class Partition:
         if self.in_sync is None:
             self._waiting_for_flush.reached(durable)  # a follower, before it asks for more
             return
-        if not self._membership.is_proved:
+        if not self._fencing.is_proved:
             return
         self._waiting_for_flush.reached(durable)
         committed = self.in_sync.committed_offset(durable)
@@ -355,7 +355,7 @@ class Partition:
         if diverging is None:
             if bytes_max > 0 or not log.first_offset <= offset <= log.log_end_offset:
                 batches = log.read_for_replica(offset, bytes_max)
-            if self._membership.registered_epoch(broker_id) == broker_epoch:
+            if self._fencing.registered_epoch(broker_id) == broker_epoch:
                 self._note_fetch(self.in_sync, broker_id, broker_epoch, offset)
         return ReplicaRead(self.high_watermark, log.log_start_offset, diverging, batches)
 
@@ -365,7 +365,7 @@ class Partition:
     ) -> None:
         in_sync.note_fetch(broker_id, broker_epoch, offset, self.log.log_end_offset, _now_s())
         self.advance_high_watermark()
-        self._membership.isr_may_change(self)
+        self._fencing.isr_may_change(self)
 
     def mark_dirty(self) -> None:
         """Marks the log as appended to by replication."""

@@ -86,10 +86,10 @@ class Fetcher:
             self._context.peers.disconnect(self.leader_id)
         self.wake()
 
-    def remove(self, partition: Partition) -> None:
-        """Stops following it; an answer that is on its way is ignored."""
-        self._followers.pop(partition.name, None)
-        self._rests_until_s.pop(partition.name, None)
+    def remove(self, name: str) -> None:
+        """Stops following the partition; an answer that is on its way is ignored."""
+        self._followers.pop(name, None)
+        self._rests_until_s.pop(name, None)
 
     def wake(self) -> None:
         """Retries at once: something has changed that makes it worthwhile."""

@@ -135,7 +135,7 @@ def _no_broker_epoch_check() -> Patches:
     fetch = Partition.fetch_as_replica
 
     def any_life(self: Partition, broker_id: int, broker_epoch: int, *rest: int) -> Any:
-        registered = self._membership.registered_epoch(broker_id)
+        registered = self._fencing.registered_epoch(broker_id)
         epoch = broker_epoch if registered is None else registered
         return fetch(self, broker_id, epoch, *rest)
 

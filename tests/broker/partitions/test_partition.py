@@ -15,7 +15,7 @@ from protocol.dedup import Duplicate, Reject
 from protocol.errors import ErrorCode, KafkaError
 from protocol.record_batch import read_header
 from storage.log import Appended
-from tests.broker.cluster.fake_membership import FakeMembership
+from tests.broker.partitions.fake_fencing import FakeFencing
 from tests.storage.log_workload import make_batch
 from tests.storage.one_log import NOW_MS, OneLog
 
@@ -26,7 +26,7 @@ class Led:
 
     log_flush: LogFlush
     replicas: tuple[int, ...] = (1,)
-    membership: FakeMembership = field(default_factory=FakeMembership)
+    fencing: FakeFencing = field(default_factory=FakeFencing)
     one: OneLog = field(default_factory=OneLog)
     dirty: list[Partition] = field(default_factory=list)
     partition: Partition = field(init=False)
@@ -45,7 +45,7 @@ class Led:
             config=config,
             rules=ProduceRules.of(TopicConfig.of(config, {})),
             high_watermark=0,
-            membership=self.membership,
+            fencing=self.fencing,
             on_dirty=self.dirty.append,
         )
 
@@ -152,10 +152,10 @@ async def test_a_leader_is_not_sure_of_a_gap_behind_a_refusal() -> None:
     assert isinstance(led.append(1), Appended)
     assert isinstance(led.append(2), Appended)
     assert led.refusal(4) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-    led.membership.is_proved = False
+    led.fencing.is_proved = False
     with pytest.raises(KafkaError):
         led.partition.check_leader()  # batch 3 is refused, and batch 4 comes behind it
-    led.membership.is_proved = True
+    led.fencing.is_proved = True
     assert led.refusal(4) is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert isinstance(led.append(3), Appended)
     assert led.refusal(5) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER

@@ -16,13 +16,14 @@ from broker.metadata.node_data import PartitionState
 from broker.metrics import Metrics
 from broker.partitions.partition import Partition, ProduceRules
 from broker.replication.fetcher import Fetcher, FetcherContext
+from broker.replication.fetchers import Fetchers
 from broker.replication.follower import Follower
 from broker.replication.peers import PeerError
 from protocol.errors import ErrorCode, KafkaError
 from protocol.record_batch import read_header
 from storage.producers.snapshot import encode_snapshot
 from storage.producers.state import ProducerStates
-from tests.broker.cluster.fake_membership import FakeMembership
+from tests.broker.partitions.fake_fencing import FakeFencing
 from tests.fakes.memory_node_tree import turns
 from tests.storage.log_workload import make_batch
 from tests.storage.one_log import NOW_MS, OneLog
@@ -85,16 +86,16 @@ class Following:
             config=config,
             rules=ProduceRules.of(TopicConfig.of(config, {})),
             high_watermark=0,
-            membership=FakeMembership(),
+            fencing=FakeFencing(),
             on_dirty=self.dirty.append,
         )
         state = PartitionState(leader=2, leader_epoch=3, isr=(2, 1), node_version=1)
         self.partition.update(state, (1, 2))
-        self.fetcher = Fetcher(2, self._context())
+        self.fetcher = Fetcher(2, self.context())
         self.fetcher.add(self.partition)
         self.task = asyncio.create_task(self.fetcher.run())
 
-    def _context(self) -> FetcherContext:
+    def context(self) -> FetcherContext:
         return FetcherContext(
             broker_id=1,
             broker_epoch=lambda: 5,
@@ -160,3 +161,26 @@ def test_an_empty_log_begins_with_the_leaders_producers(
     )
     follower = Follower(partition, Metrics())  # type: ignore[arg-type]
     assert (follower.bootstrap is not None) is begins_anew
+
+
+async def test_what_is_lost_to_another_leader_is_fetched_from_it() -> None:
+    """Until this broker leads it, or follows nothing any more because its disk has failed."""
+    following = Following()
+    await following.end()
+    fetchers, asked = Fetchers(following.context()), following.leader.offsets
+    asked.clear()
+    fetchers.lost(following.partition)
+    await turns()
+    assert asked == [0]
+    state = PartitionState(leader=1, leader_epoch=4, isr=(1,), node_version=2)
+    following.partition.update(state, (1, 2))
+    fetchers.led(following.partition, 4)
+    await turns()
+    assert asked == [0]
+    fetchers.end()
+    state = PartitionState(leader=2, leader_epoch=5, isr=(2,), node_version=3)
+    following.partition.update(state, (1, 2))
+    fetchers.lost(following.partition)
+    await turns()
+    assert asked == [0]
+    await fetchers.close()

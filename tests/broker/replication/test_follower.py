@@ -15,7 +15,7 @@ from broker.replication.follower import Follower
 from protocol.errors import DecodeError, ErrorCode
 from protocol.native.replication import ReplicaFetched
 from storage.producers.snapshot import encode_snapshot
-from tests.broker.cluster.fake_membership import FakeMembership
+from tests.broker.partitions.fake_fencing import FakeFencing
 from tests.storage.one_log import NOW_MS, OneLog
 
 LEADER = 2
@@ -32,7 +32,7 @@ def following(one: OneLog) -> Follower:
         config=config,
         rules=ProduceRules.of(TopicConfig.of(config, {})),
         high_watermark=0,
-        membership=FakeMembership(),
+        fencing=FakeFencing(),
         on_dirty=lambda _: None,
     )
     state = PartitionState(leader=LEADER, leader_epoch=3, isr=(LEADER,))

@@ -1,0 +1,74 @@
+"""A broker with the embedded coordinator: the only one of its cluster, which leads all it holds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from broker.metadata.registration import BrokerInfo, register_broker
+from broker.tree.node_tree import SessionState
+
+if TYPE_CHECKING:
+    from broker.metadata.topic import Topic
+    from broker.metadata.topic_registry import TopicRegistry
+    from broker.partitions.partition import Partition
+    from broker.tree.node_tree import Cancel, NodeTree
+
+
+class StandAlone:
+    """`Membership` of the one broker of its cluster."""
+
+    is_proved = True
+    """No other broker can take its place."""
+    takes_records = True
+
+    def __init__(self, tree: NodeTree, registry: TopicRegistry, broker_id: int) -> None:
+        self.brokers: dict[int, BrokerInfo] = {}
+        self._tree = tree
+        self._registry = registry
+        self._broker_id = broker_id
+        self._forget_session: Cancel | None = None
+
+    @property
+    def controller_id(self) -> int:
+        return self._broker_id
+
+    @property
+    def brokers_for_clients(self) -> Mapping[int, BrokerInfo]:
+        return self.brokers
+
+    def on_session_lost(self, callback: Callable[[], None]) -> None:
+        """Calls back once when the session ends, unless `leave` was called first."""
+
+        def look(state: SessionState) -> None:
+            if state is SessionState.LOST:
+                callback()
+
+        self._forget_session = self._tree.on_session(look)
+
+    def registered_epoch(self, broker_id: int) -> int | None:
+        """None: no other broker exists whose fetches could count."""
+        return 0 if broker_id in self.brokers else None
+
+    def isr_may_change(self, partition: Partition) -> None:
+        """Does nothing: no followers exist."""
+
+    async def join(self, info: BrokerInfo) -> None:
+        """Leads all partitions, each in a new epoch. Raises `CoordinationError`."""
+        await register_broker(self._tree, info)
+        self.brokers = {self._broker_id: info}
+        await self._registry.claim_leadership(self._broker_id)
+
+    async def topic_created(self, topic: Topic) -> None:
+        """Does nothing: the topic is known here already."""
+
+    def storage_failed(self) -> None:
+        """Does nothing: clients get errors until a restart."""
+
+    async def hand_over(self, within_s: float) -> None:
+        """Does nothing: no other broker could lead instead."""
+
+    async def leave(self) -> None:
+        """Does nothing: the session ends with the tree."""
+        if self._forget_session is not None:
+            self._forget_session()

@@ -1,0 +1,69 @@
+"""A broker of a cluster, over a coordinator and disks in memory."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+from broker.broker import Broker
+from broker.config.loading import Address, Config
+from broker.environment import Environment, monotonic_ms, wall_clock_ms
+from broker.metadata.node_data import broker_path
+from broker.metadata.registration import decode_broker
+from broker.replication.peers import TcpPeers
+from tests.fakes.memory_file_system import MemoryFileSystem
+from tests.fakes.memory_node_tree import MemoryNodeTree, MemoryTree, turns
+
+PATIENCE_S = 10.0
+ENDPOINTS = {"PLAINTEXT": Address("127.0.0.1", 1), "NATIVE": Address("127.0.0.1", 2)}
+
+
+class Member:
+    """A broker of a cluster of which it may be the only one."""
+
+    def __init__(self, server: MemoryTree, disk: MemoryFileSystem, **settings: Any) -> None:
+        self.server = server
+        self.tree = server.connect()
+        self.tree.session_timeout_s = 0.1
+        rng = random.Random(1)
+        environment = Environment(
+            file_system=disk,
+            open_tree=self._open_tree,
+            open_peers=TcpPeers,
+            now_ms=wall_clock_ms,
+            rng=rng,
+            new_uuid=lambda: uuid.UUID(int=rng.getrandbits(128)),
+            monotonic_ms=monotonic_ms,
+        )
+        config = Config(
+            data_dir="/data",
+            coordinator="zookeeper://memory",
+            **settings,
+        )
+        self.broker = Broker(config, environment)
+
+    async def _open_tree(self, _config: Config) -> MemoryNodeTree:
+        return self.tree
+
+    async def start(self) -> None:
+        await self.broker.start(ENDPOINTS)
+
+    async def led(self, topic: str) -> None:
+        """Returns when the broker leads partition 0 of the topic."""
+        while not self.broker.find_partition(topic, 0).is_leader:
+            await self.tree.children("/brokers")  # a turn for everybody else
+
+    async def until(self, is_true: Callable[[], bool]) -> None:
+        """Returns when something has become true; it has to, soon."""
+        async with asyncio.timeout(PATIENCE_S):
+            while not is_true():
+                await turns(1)  # for everybody else
+
+    def is_told_to_leave(self) -> bool:
+        """Whether all others can see that this broker is about to leave."""
+        path = broker_path(1)
+        node = self.server.nodes.get(path)
+        return node is not None and decode_broker(path, node).is_leaving
