@@ -403,7 +403,7 @@ class Broker:
         logger.critical("log directory %s is offline: %s", self.config.data_dir, error)
         self.logs.fail(error)
         for partition in self.partitions.values():
-            partition.fail(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)))
+            partition.waiters.fail(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)))
         self.membership.storage_failed()
 
     def _warn_of_descriptors(self, error: OutOfDescriptorsError) -> None:
@@ -466,8 +466,7 @@ class Broker:
         self.is_stopping = True
         self.faults.stop()
         for partition in self.partitions.values():
-            partition.wake_fetches()
-            partition.wake_followers()
+            partition.waiters.wake_fetches()
 
     async def stop(self) -> None:
         """Closes the logs, then ends the session."""

@@ -245,7 +245,7 @@ class ClusterMember:
         logger.warning("the coordinator has been silent for too long: acknowledging nothing more")
         for partition in self._partitions.held.values():
             if partition.is_leader:
-                partition.fail(
+                partition.waiters.fail(
                     KafkaError(
                         ErrorCode.NOT_LEADER_OR_FOLLOWER,
                         f"{partition.name} may have another leader",
@@ -359,7 +359,7 @@ class ClusterMember:
         """Waits, for a limited time, until everything in the logs led here is committed."""
         led = [one for one in self._partitions.held.values() if one.is_leader]
         waits = [
-            one.acknowledged(one.log.log_end_offset, by_all=True)
+            one.waiters.commit.wait_for(one.log.log_end_offset)
             for one in led
             if one.high_watermark < one.log.log_end_offset
         ]

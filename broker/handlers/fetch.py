@@ -2,8 +2,8 @@
 
 Answers at once when `min_bytes` are available, when a partition has an error, or when `max_wait` is
 0; otherwise waits for data, at most `max_wait`. At least one batch is returned even if it exceeds the
-limits (KIP-74). Both isolation levels see the same: there are no transactions, so the last stable
-offset is the high watermark.
+limits (KIP-74). With isolation level 1 (read_committed) records are returned up to the last stable
+offset, which is the high watermark until there are transactions.
 
 v5 log_start_offset; v7 (KIP-227) fetch sessions: declined, every answer carries session id 0, which
 tells the client to keep sending full requests; a request that continues a session (its epoch is above
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 API = Api(key=1, name="fetch", version_min=4, version_max=17, flexible_from=12)
 
 _TOPIC_IDS_FROM: Final = 13
+_READ_COMMITTED: Final = 1
 _WHOLE_FETCHES: Final = frozenset({0, -1})
 """Session epochs of requests that name all their partitions: those opening a session, or using none."""
 BYTES_MAX: Final = 8 * 1024 * 1024
@@ -63,6 +64,8 @@ class Fetch(NamedTuple):
     min_bytes: int
     bytes_max: int
     max_wait_s: float
+    read_committed: bool = False
+    """Whether to read only up to the last stable offset."""
 
 
 class _Reading:
@@ -97,14 +100,21 @@ class _Reading:
 
     def _read(self, topic: str | uuid.UUID, wanted: WantedPartition) -> PartitionFetched:
         left = self._bytes_max - self.size
-        one, partition = _read_partition(self._broker, topic, wanted, left, is_first=self.size == 0)
+        one, partition = _read_partition(
+            self._broker,
+            topic,
+            wanted,
+            left,
+            is_first=self.size == 0,
+            read_committed=self._wanted.read_committed,
+        )
         self.size += len(one.records)
         self.has_error |= one.error_code != ErrorCode.NONE or one.diverging_epoch is not None
         if partition is not None:
             self.partitions.append(partition)
             self._epochs.append(partition.leader_epoch)
             if self._arrived is not None:
-                partition.notify_of_data(self._arrived)
+                partition.waiters.data.add(self._arrived)
         return one
 
     @property
@@ -133,11 +143,15 @@ class _Reading:
                 return
             self._arrived = loop.create_future()
             for partition in self.partitions:
-                partition.notify_of_data(self._arrived)
+                partition.waiters.data.add(self._arrived)
 
     def _missing_bytes(self) -> int:
         """The bytes still missing; 0 if records already stored may yet be committed."""
-        if any(one.high_watermark < one.log.log_end_offset for one in self.partitions):
+        committed = self._wanted.read_committed
+        if any(
+            one.visible_end(read_committed=committed) < one.log.log_end_offset
+            for one in self.partitions
+        ):
             return 0
         return min(self._wanted.min_bytes, MIN_BYTES_MAX) - self.size
 
@@ -156,7 +170,7 @@ class _Reading:
         """Stops waiting for events of the partitions."""
         assert self._arrived is not None
         for partition in self.partitions:
-            partition.forget(self._arrived)
+            partition.waiters.data.remove(self._arrived)
 
 
 def handle(request: Request, broker: Broker) -> Outcome:
@@ -193,7 +207,13 @@ def _wanted(request: Request) -> Fetch:
         )
         for topic in body.topics
     ]
-    return Fetch(topics, body.min_bytes, body.max_bytes, body.max_wait.total_seconds())
+    return Fetch(
+        topics,
+        body.min_bytes,
+        body.max_bytes,
+        body.max_wait.total_seconds(),
+        body.isolation_level == _READ_COMMITTED,
+    )
 
 
 def fetch(
@@ -233,7 +253,13 @@ async def _wait_for_data(broker: Broker, wanted: Fetch, peer: Peer) -> list[Topi
 
 
 def _read_partition(
-    broker: Broker, topic: str | uuid.UUID, wanted: WantedPartition, left: int, *, is_first: bool
+    broker: Broker,
+    topic: str | uuid.UUID,
+    wanted: WantedPartition,
+    left: int,
+    *,
+    is_first: bool,
+    read_committed: bool,
 ) -> tuple[PartitionFetched, Partition | None]:
     """One partition's answer, and the partition itself unless the answer is an error."""
     index = wanted.partition
@@ -243,30 +269,38 @@ def _read_partition(
         diverging = _diverging_epoch(partition, wanted)
         records = b""
         if diverging is None:
-            records = _records(partition, wanted, left, is_first=is_first)
+            end = partition.visible_end(read_committed=read_committed)
+            records = _records(partition, end, wanted, left, is_first=is_first)
     except KafkaError as error:
         return PartitionFetched(index, error.code), None
     except StorageError as error:
         broker.fail_storage(error)
         return PartitionFetched(index, ErrorCode.KAFKA_STORAGE_ERROR), None
-    high_watermark, start = partition.high_watermark, partition.log.log_start_offset
     fetched = PartitionFetched(
-        index, ErrorCode.NONE, high_watermark, high_watermark, start, records, diverging
+        index,
+        ErrorCode.NONE,
+        partition.high_watermark,
+        partition.last_stable_offset,
+        partition.log.log_start_offset,
+        records,
+        diverging,
     )
     return fetched, partition
 
 
-def _records(partition: Partition, wanted: WantedPartition, left: int, *, is_first: bool) -> bytes:
-    """Whole batches within the limits; the first of the answer may exceed them."""
+def _records(
+    partition: Partition, end: int, wanted: WantedPartition, left: int, *, is_first: bool
+) -> bytes:
+    """Whole batches below `end`, within the limits; the first of the answer may exceed them."""
     limit = min(wanted.bytes_max, left)
     offset = wanted.offset
-    if partition.log.log_start_offset <= offset and partition.high_watermark <= offset:
+    if partition.log.log_start_offset <= offset and end <= offset:
         if offset > partition.log.log_end_offset:
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
         return b""
     if limit <= 0 and not is_first:
         return b""
-    records = partition.read(offset, max(limit, 0))
+    records = partition.log.read(offset, max(limit, 0), end)
     return records if is_first or len(records) <= limit else b""
 
 

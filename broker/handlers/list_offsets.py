@@ -1,9 +1,10 @@
 """ListOffsets (2), versions 1-9: the offset for a timestamp, or at either end of the log.
 
-Timestamps: >= 0 the first record at or after it; -1 latest (the high watermark); -2 earliest; -3
-(v7, KIP-734) the record with the largest timestamp; -4 (v8) and -5 (v9, KIP-405) ask about tiered
-storage: -4 is the log start here, -5 does not exist. v4 leader epochs; v5 (KIP-207)
-OFFSET_NOT_AVAILABLE; v6 flexible. A partition that is listed twice is refused.
+Timestamps: >= 0 the first record at or after it; -1 latest (the high watermark, or for read_committed
+the last stable offset); -2 earliest; -3 (v7, KIP-734) the record with the largest timestamp; -4 (v8) and
+-5 (v9, KIP-405) ask about tiered storage: -4 is the log start here, -5 does not exist. v2 isolation level;
+v4 leader epochs; v5 (KIP-207) OFFSET_NOT_AVAILABLE; v6 flexible. A partition that is listed twice is
+refused.
 """
 
 from __future__ import annotations
@@ -42,10 +43,12 @@ _KNOWN_FROM: Final = {
 }
 """Timestamps with a special meaning, and the version that introduced each."""
 _OFFSET_NOT_AVAILABLE_FROM: Final = 5
+_READ_COMMITTED: Final = 1
 
 
 _Place = tuple[str, int]
-_LookedUp = Mapping[_Place, "Found | KafkaError | StorageError"]
+_LookUpResult = Found | KafkaError | StorageError
+_LookedUp = Mapping[_Place, _LookUpResult]
 
 
 def handle(request: Request, broker: Broker) -> Outcome:
@@ -76,12 +79,14 @@ def _is_looked_up(timestamp: int) -> bool:
 
 def _rows(request: Request, broker: Broker, looked_up: _LookedUp) -> Outcome:
     version, repeated = request.version, _listed_twice(request.body.topics)
+    read_committed = getattr(request.body, "isolation_level", 0) == _READ_COMMITTED
 
     def row(topic: str, wanted: Any) -> dict[str, Any]:
         if (topic, wanted.partition_index) in repeated:
             index = wanted.partition_index
             return {"partition_index": index, "error_code": ErrorCode.INVALID_REQUEST}
-        return _partition(broker, version, topic, wanted, looked_up)
+        found = looked_up.get((topic, wanted.partition_index))
+        return _partition(broker, version, topic, wanted, found, read_committed=read_committed)
 
     return partition_rows(request.body.topics, row)
 
@@ -94,15 +99,22 @@ def _listed_twice(topics: Sequence[Any]) -> frozenset[tuple[str, int]]:
 
 
 def _partition(
-    broker: Broker, version: int, topic: str, wanted: Any, looked_up: _LookedUp
+    broker: Broker,
+    version: int,
+    topic: str,
+    wanted: Any,
+    found: _LookUpResult | None,
+    *,
+    read_committed: bool,
 ) -> dict[str, Any]:
+    """One row of the answer; `found` is the result of a look-up."""
     index = wanted.partition_index
     try:
         partition = broker.find_partition(topic, index)
         partition.check_leader(getattr(wanted, "current_leader_epoch", -1))
         _check_high_watermark(partition, version, wanted.timestamp)
-        found = looked_up.get((topic, index))
-        timestamp, offset = _offset(partition, version, wanted.timestamp, found)
+        end = partition.visible_end(read_committed=read_committed)
+        timestamp, offset = _offset(partition, end, version, wanted.timestamp, found)
     except KafkaError as error:
         return {"partition_index": index, "error_code": error.code}
     except StorageError as error:
@@ -127,32 +139,28 @@ def _check_high_watermark(partition: Partition, version: int, timestamp: int) ->
 
 
 def _offset(
-    partition: Partition,
-    version: int,
-    timestamp: int,
-    found: Found | KafkaError | StorageError,
+    partition: Partition, end: int, version: int, timestamp: int, found: _LookUpResult | None
 ) -> tuple[int, int]:
-    """`(timestamp, offset)`; -1 for what does not exist. `found` is the result of a look-up."""
-    log = partition.log
+    """`(timestamp, offset)` of what lies below `end`; -1 for what does not exist."""
     if timestamp < 0 and version < _KNOWN_FROM.get(timestamp, API.version_max + 1):
         raise KafkaError(
             ErrorCode.UNSUPPORTED_VERSION,
             f"timestamp {timestamp} means nothing in version {version}",
         )
     if timestamp == LATEST:
-        return -1, partition.high_watermark
+        return -1, end
     if timestamp in {EARLIEST, EARLIEST_LOCAL}:
-        return -1, log.log_start_offset
+        return -1, partition.log.log_start_offset
     if timestamp == LATEST_TIERED:
         return -1, -1
     if isinstance(found, Exception):
         raise found
-    if found is None or found[1] >= partition.high_watermark:
+    if found is None or found[1] >= end:
         return -1, -1
     return found
 
 
-async def _look_up(broker: Broker, topic: str, wanted: Any) -> Found | KafkaError | StorageError:
+async def _look_up(broker: Broker, topic: str, wanted: Any) -> _LookUpResult:
     """The result, or the error to refuse the row with."""
     try:
         partition = broker.find_partition(topic, wanted.partition_index)

@@ -150,9 +150,9 @@ async def _appended(partitions: Sequence[Partition], timeout_s: float) -> None:
     """Returns when a log has grown (or a role has changed), or on timeout."""
     arrived = asyncio.get_running_loop().create_future()
     for partition in partitions:
-        partition.notify_of_append(arrived)
+        partition.waiters.append.add(arrived)
     try:
         await asyncio.wait((arrived,), timeout=timeout_s)
     finally:
         for partition in partitions:
-            partition.forget_append(arrived)
+            partition.waiters.append.remove(arrived)

@@ -26,7 +26,8 @@ from broker.partitions.disk_queue import DiskQueue
 from broker.partitions.fencing import Fencing
 from broker.partitions.flusher import Flusher
 from broker.partitions.opening import Opening
-from broker.partitions.partition import Partition, ProduceRules
+from broker.partitions.partition import Partition
+from broker.partitions.produce_rules import ProduceRules
 from broker.partitions.removal import Removal
 from broker.partitions.roles import RoleListener
 from broker.partitions.stray_logs import set_strays_aside

@@ -20,19 +20,17 @@ import asyncio
 import logging
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from broker.config.names import Config, LogFlush, TimestampType
-from broker.config.topic import TopicConfig
+from broker.config.names import Config, LogFlush
 from broker.doubt import changes_state
 from broker.metadata.node_data import NO_LEADER, PartitionState
 from broker.partitions.core.divergence import Divergence, can_compare, find_divergence
 from broker.partitions.core.gap_patience import GAP_CODES, GapPatience
 from broker.partitions.core.in_sync_replicas import InSyncReplicas
 from broker.partitions.fencing import Fencing
-from broker.partitions.waiters import OffsetWaiters
-from protocol.batch_validation import ANY_TIMESTAMP, TimestampRules
+from broker.partitions.produce_rules import ProduceRules
+from broker.partitions.waiters import Waiters
 from protocol.dedup import Duplicate, Reject
 from protocol.errors import ErrorCode, KafkaError
 from protocol.record_batch import BatchHeader, Buffer
@@ -41,29 +39,6 @@ from storage.log import Appended, Log
 logger = logging.getLogger(__name__)
 
 _NO_RECORDS: Final = b""
-
-
-@dataclass(slots=True, frozen=True, kw_only=True)
-class ProduceRules:
-    """What the topic requires of a batch and of its replicas."""
-
-    bytes_max: int
-    min_insync_replicas: int
-    timestamps: TimestampRules
-
-    @classmethod
-    def of(cls, topic: TopicConfig) -> ProduceRules:
-        timestamps = TimestampRules(
-            log_append_time=topic.message_timestamp_type is TimestampType.LOG_APPEND_TIME,
-            before_max_ms=topic.message_timestamp_before_max_ms,
-            after_max_ms=topic.message_timestamp_after_max_ms,
-        )
-        return cls(
-            bytes_max=topic.max_message_bytes,
-            min_insync_replicas=topic.min_insync_replicas,
-            # The shared object tells the batch check that there is nothing to compare.
-            timestamps=ANY_TIMESTAMP if timestamps == ANY_TIMESTAMP else timestamps,
-        )
 
 
 class ReplicaRead(NamedTuple):
@@ -103,6 +78,7 @@ class Partition:
         """The ISR in the state node; the leader may count on more, see `InSyncReplicas.largest`."""
         self.replicas: tuple[int, ...] = ()
         self.high_watermark = min(max(high_watermark, log.log_start_offset), log.log_end_offset)
+        self.waiters = Waiters()
         self.in_sync: InSyncReplicas | None = None
         """What the leader knows of its followers; None unless this broker leads."""
         self._gap_patience: GapPatience | None = None
@@ -112,11 +88,6 @@ class Partition:
         self._broker_id = config.broker_id
         self._flushes_before_commit = config.log_flush is LogFlush.COMMIT
         self._on_dirty = on_dirty
-        self._waiting_for_commit = OffsetWaiters()
-        self._waiting_for_flush = OffsetWaiters()
-        # Dictionaries as ordered sets: waiters are woken in the order of arrival.
-        self._waiting_for_data: dict[asyncio.Future[None], None] = {}
-        self._waiting_for_append: dict[asyncio.Future[None], None] = {}
 
     @property
     def name(self) -> str:
@@ -228,14 +199,9 @@ class Partition:
     def _lose_role(self) -> None:
         self.leader_id = NO_LEADER
         self.in_sync = self._gap_patience = None
-        self.fail(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.name} has lost its leader"))
-
-    def fail(self, error: KafkaError) -> None:
-        """Fails the waiting requests with `error`: what was appended cannot be promised."""
-        self._waiting_for_commit.fail(error)
-        self._waiting_for_flush.fail(error)
-        self.wake_fetches()
-        self.wake_followers()
+        self.waiters.fail(
+            KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.name} has lost its leader")
+        )
 
     # --- writing ---
 
@@ -251,8 +217,7 @@ class Partition:
         result = self.log.append(batch, header, self.leader_epoch, now_ms, log_append_ms)
         if isinstance(result, Appended):
             self._on_dirty(self)
-            if self._waiting_for_append:
-                self.wake_followers()
+            self.waiters.append.wake()
             if not self._flushes_before_commit:
                 self.advance_high_watermark()
         elif isinstance(result, Reject) and self._gap_patience is not None:
@@ -277,30 +242,18 @@ class Partition:
 
     def advance_high_watermark(self) -> None:
         """Moves the high watermark to what every in-sync replica has, and wakes the waiters."""
-        durable = self.durable_offset
+        durable, waiters = self.durable_offset, self.waiters
         if self.in_sync is None:
-            self._waiting_for_flush.reached(durable)  # a follower, before it asks for more
+            waiters.flush.reached(durable)  # a follower, before it asks for more
             return
         if not self._fencing.is_proved:
             return
-        self._waiting_for_flush.reached(durable)
+        waiters.flush.reached(durable)
         committed = self.in_sync.committed_offset(durable)
         if committed > self.high_watermark:
             self.high_watermark = committed
-            self._waiting_for_commit.reached(committed)
-            self.wake_fetches()
-
-    def acknowledged(self, offset: int, *, by_all: bool) -> asyncio.Future[None]:
-        """Done once everything below `offset` is committed (`by_all`), or durable on the leader.
-
-        Raises `KafkaError` from the future when leadership ends first.
-        """
-        waiters = self._waiting_for_commit if by_all else self._waiting_for_flush
-        return waiters.wait_for(offset)
-
-    def abandon(self, acknowledged: asyncio.Future[None], *, by_all: bool) -> None:
-        """Notes that the client no longer waits for the future returned by `acknowledged`."""
-        (self._waiting_for_commit if by_all else self._waiting_for_flush).abandon(acknowledged)
+            waiters.commit.reached(committed)
+            waiters.data.wake()
 
     @changes_state
     def advance_log_start(self, offset: int) -> None:
@@ -386,17 +339,6 @@ class Partition:
             )
             self.high_watermark = offset
 
-    def wake_followers(self) -> None:
-        """Lets the followers that wait for an append look again."""
-        _wake(self._waiting_for_append)
-
-    def notify_of_append(self, future: asyncio.Future[None]) -> None:
-        """Resolves `future` at the next append or change of role; `forget_append` it otherwise."""
-        self._waiting_for_append[future] = None
-
-    def forget_append(self, future: asyncio.Future[None]) -> None:
-        self._waiting_for_append.pop(future, None)
-
     @property
     def knows_high_watermark(self) -> bool:
         """Whether a new leader's high watermark has reached that of the leader before (KIP-207)."""
@@ -404,29 +346,14 @@ class Partition:
 
     # --- reading ---
 
-    def read(self, offset: int, bytes_max: int) -> bytes:
-        """Whole batches from the one that holds `offset`, below the high watermark."""
-        return self.log.read(offset, bytes_max, self.high_watermark)
+    @property
+    def last_stable_offset(self) -> int:
+        """The offset below which every transaction has ended: there are none yet."""
+        return self.high_watermark
 
-    def notify_of_data(self, future: asyncio.Future[None]) -> None:
-        """Resolves `future` when the high watermark next moves; `forget` it when no longer needed."""
-        self._waiting_for_data[future] = None
-
-    def forget(self, future: asyncio.Future[None]) -> None:
-        self._waiting_for_data.pop(future, None)
-
-    def wake_fetches(self) -> None:
-        """Lets fetches that wait for data look again."""
-        if self._waiting_for_data:
-            _wake(self._waiting_for_data)
-
-
-def _wake(waiting: dict[asyncio.Future[None], None]) -> None:
-    futures = list(waiting)
-    waiting.clear()
-    for future in futures:
-        if not future.done():
-            future.set_result(None)
+    def visible_end(self, *, read_committed: bool) -> int:
+        """The offset up to which consumers of this isolation level may read."""
+        return self.last_stable_offset if read_committed else self.high_watermark
 
 
 def _now_s() -> float:

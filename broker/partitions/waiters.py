@@ -1,4 +1,9 @@
-"""Requests that wait until an offset is reached: the lowest first, each of them woken once."""
+"""Requests that wait on a partition: each is a future, and is resolved once.
+
+`Waiters` holds all of one partition. Produce requests wait until an offset is reached
+(`OffsetWaiters`, the lowest first); fetches of consumers and followers wait for the next event
+(`EventWaiters`) and then look again.
+"""
 
 from __future__ import annotations
 
@@ -52,3 +57,68 @@ class OffsetWaiters:
             if not future.done():
                 future.set_exception(error)
                 future.exception()  # looked at, in case the client that waits is gone meanwhile
+
+
+class EventWaiters:
+    """Futures that the next event resolves, in order of arrival. Belongs to one event loop."""
+
+    __slots__ = ("_futures",)
+
+    def __init__(self) -> None:
+        self._futures: dict[asyncio.Future[None], None] = {}  # as an ordered set
+
+    def __len__(self) -> int:
+        return len(self._futures)
+
+    def add(self, future: asyncio.Future[None]) -> None:
+        """Resolves `future` at the next event; `remove` it when it is no longer needed."""
+        self._futures[future] = None
+
+    def remove(self, future: asyncio.Future[None]) -> None:
+        self._futures.pop(future, None)
+
+    def wake(self) -> None:
+        """Resolves every future: there is something new to look at."""
+        if self._futures:
+            futures, self._futures = self._futures, {}
+            for future in futures:
+                if not future.done():
+                    future.set_result(None)
+
+
+class Waiters:
+    """All requests that wait on one partition."""
+
+    __slots__ = ("append", "commit", "data", "flush")
+
+    def __init__(self) -> None:
+        self.commit = OffsetWaiters()
+        """Produce requests that wait for the high watermark (acks=-1)."""
+        self.flush = OffsetWaiters()
+        """Produce requests (acks=1) and fetchers that wait until this replica's log is durable."""
+        self.data = EventWaiters()
+        """Consumers' fetches that wait for the high watermark to move."""
+        self.append = EventWaiters()
+        """Followers' fetches that wait for an append."""
+
+    def acknowledgement(self, offset: int, *, by_all: bool) -> asyncio.Future[None]:
+        """Done once everything below `offset` is committed (`by_all`), or durable on this replica.
+
+        Raises `KafkaError` from the future when leadership ends first.
+        """
+        return (self.commit if by_all else self.flush).wait_for(offset)
+
+    def abandon(self, acknowledgement: asyncio.Future[None], *, by_all: bool) -> None:
+        """Drops a future returned by `acknowledgement`: the client no longer waits for it."""
+        (self.commit if by_all else self.flush).abandon(acknowledgement)
+
+    def fail(self, error: Exception) -> None:
+        """Fails the produce requests with `error`, and lets all fetches look again."""
+        self.commit.fail(error)
+        self.flush.fail(error)
+        self.wake_fetches()
+
+    def wake_fetches(self) -> None:
+        """Lets the fetches of consumers and of followers look again."""
+        self.data.wake()
+        self.append.wake()

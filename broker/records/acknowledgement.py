@@ -37,7 +37,9 @@ def acknowledged(
     The wait begins with the call, not with the first `await`: nothing is missed in between.
     """
     by_all = acks == ACKS_ALL
-    futures = {one.partition.acknowledged(one.next_offset, by_all=by_all): one for one in waits}
+    futures = {
+        one.partition.waiters.acknowledgement(one.next_offset, by_all=by_all): one for one in waits
+    }
     return _when_done(futures, topics, timeout_s, by_all=by_all)
 
 
@@ -54,7 +56,7 @@ async def _when_done(
         # Also if the client is gone and this task is cancelled.
         for future, one in futures.items():
             if not future.done():
-                one.partition.abandon(future, by_all=by_all)
+                one.partition.waiters.abandon(future, by_all=by_all)
     failed = {futures[future].partition: ErrorCode.REQUEST_TIMED_OUT for future in late}
     for future in done:
         partition = futures[future].partition

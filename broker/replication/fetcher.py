@@ -215,7 +215,7 @@ class Fetcher:
             if follower.is_current and not _is_durable(partition):
                 partition.mark_dirty()
                 with contextlib.suppress(KafkaError):  # another role: no one asks any more
-                    await partition.acknowledged(partition.log.log_end_offset, by_all=False)
+                    await partition.waiters.flush.wait_for(partition.log.log_end_offset)
 
 
 def _is_durable(partition: Partition) -> bool:

@@ -13,6 +13,8 @@ import pytest
 
 from broker.handlers.fetch import BYTES_MAX
 from broker.network.unsent_answers import UNSENT_BYTES_MAX
+from broker.partitions.partition import Partition
+from broker.partitions.waiters import EventWaiters
 from tests.support.in_process import Running, in_process
 from tests.support.raw_batches import plain_batch, split_log
 from tests.support.raw_client import RawConnection, create_topic, nested, topic_id
@@ -157,15 +159,18 @@ async def test_a_wide_fetch_misses_nothing_between_its_turns(
     for where in ("broker.handlers.fetch", "broker.network.turns"):
         monkeypatch.setattr(f"{where}.ROWS_PER_TURN", 1)
     first = running.broker.partitions["t", 0]
-    notify_of_data, looks = first.notify_of_data, asyncio.Queue[None]()
+    looks = asyncio.Queue[None]()
 
-    def notify(future: asyncio.Future[None]) -> None:
-        notify_of_data(future)
-        looks.put_nowait(None)
-        if looks.qsize() == 1:
-            asyncio.get_running_loop().call_soon(first.wake_fetches)
+    class Looks(EventWaiters):
+        __slots__ = ()
 
-    monkeypatch.setattr(first, "notify_of_data", notify)
+        def add(self, future: asyncio.Future[None]) -> None:
+            super().add(future)
+            looks.put_nowait(None)
+            if looks.qsize() == 1:
+                asyncio.get_running_loop().call_soon(self.wake)
+
+    monkeypatch.setattr(first.waiters, "data", Looks())
     rows = {"t": [wanted_partition(3, index=index) for index in range(3)]}
     asking = asyncio.ensure_future(fetch(kafka, rows, max_wait_ms=20_000))
     async with asyncio.timeout(10):
@@ -186,6 +191,23 @@ async def test_slow_clients_leave_one_batch_for_each_answer(
     assert counts(await fetch(kafka, rows)) == [3, 1, 0]
     monkeypatch.setattr(running.broker.unsent_answers, "total", UNSENT_BYTES_MAX)
     assert counts(await fetch(kafka, rows)) == [1, 0, 0]
+
+
+@pytest.mark.usefixtures("size")
+async def test_read_committed_ends_at_the_last_stable_offset(
+    kafka: RawConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Records between it and the high watermark are for isolation level 0 alone; so is their wait."""
+    monkeypatch.setattr(Partition, "last_stable_offset", property(lambda _partition: 1))
+    for isolation_level, expected in ((0, [3]), (1, [1]), (7, [3])):
+        rows = {"t": [wanted_partition(0)]}
+        response = await fetch(kafka, rows, isolation_level=isolation_level)
+        assert counts(response) == expected
+        row = response.responses[0].partitions[0]
+        assert (row.high_watermark, row.last_stable_offset) == (3, 1)
+    rows = {"t": [wanted_partition(1)]}
+    assert counts(await fetch(kafka, rows, isolation_level=1, max_wait_ms=50)) == [0]
+    assert counts(await fetch(kafka, rows, isolation_level=0)) == [2]
 
 
 # --- long polls ---
@@ -211,14 +233,14 @@ async def test_a_fetch_that_waits_for_much_does_not_read_with_every_batch(
     running: Running, kafka: RawConnection, size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It looks again when enough was appended, although each batch wakes it."""
-    partition = running.broker.partitions["t", 0]
-    read, reads = partition.read, []
+    log = running.broker.partitions["t", 0].log
+    read, reads = log.read, []
 
-    def counting_read(offset: int, bytes_max: int) -> bytes:
+    def counting_read(offset: int, bytes_max: int, end_offset: int) -> bytes:
         reads.append(offset)
-        return read(offset, bytes_max)
+        return read(offset, bytes_max, end_offset)
 
-    monkeypatch.setattr(partition, "read", counting_read)
+    monkeypatch.setattr(log, "read", counting_read)
     rows = {"t": [wanted_partition(0)]}
     asking = asyncio.ensure_future(fetch(kafka, rows, min_bytes=13 * size, max_wait_ms=600_000))
     async with asyncio.timeout(10):

@@ -6,7 +6,10 @@ from typing import Any
 
 import pytest
 
+from broker.partitions.partition import Partition
+from tests.support.raw_batches import plain_batch
 from tests.support.raw_client import RawConnection, create_topic, nested, topic_id
+from tests.support.raw_produce import PartitionData
 
 MENTIONS = 10_000
 
@@ -38,6 +41,31 @@ async def test_times_with_a_meaning_are_known_from_a_version_on(
     for version in range(1, 10):
         code = "none" if version >= known_from else "unsupported_version"
         assert await offsets(kafka, version, timestamp, 0) == [(0, code)]
+
+
+async def test_the_latest_offset_of_read_committed_is_the_last_stable_one(
+    kafka: RawConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And no record at or above it is found by its timestamp; version 1 knows no isolation level."""
+    batches = [plain_batch([value]).encode() for value in (b"one", b"two")]
+    for batch in batches:
+        await kafka.produce(9, -1, [PartitionData("t", 0, batch)])
+    monkeypatch.setattr(Partition, "last_stable_offset", property(lambda _partition: 1))
+
+    async def offset(version: int, timestamp: int, **fields: int) -> int:
+        row = nested("list_offsets", version, "ListOffsetsPartition")
+        rows = (row(partition_index=0, timestamp=timestamp),)
+        topic = nested("list_offsets", version, "ListOffsetsTopic")(name="t", partitions=rows)
+        response = await kafka.call(
+            "list_offsets", version, replica_id=-1, topics=(topic,), **fields
+        )
+        found: int = response.topics[0].partitions[0].offset
+        return found
+
+    assert await offset(1, -1) == 2
+    assert [await offset(3, -1, isolation_level=level) for level in (0, 1)] == [2, 1]
+    monkeypatch.setattr(Partition, "last_stable_offset", property(lambda _partition: 0))
+    assert [await offset(3, 0, isolation_level=level) for level in (0, 1)] == [0, -1]
 
 
 async def test_a_partition_that_is_listed_twice_has_no_offset(kafka: RawConnection) -> None:

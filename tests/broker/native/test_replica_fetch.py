@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from broker.native.replica_fetch import ReplicaFetches
 from broker.network.request import Peer
 from broker.partitions.partition import ReplicaRead
+from broker.partitions.waiters import Waiters
 from protocol.errors import ErrorCode, KafkaError
 from protocol.native.replication import (
     ReplicaFetch,
@@ -44,18 +45,12 @@ class FakePartition:
     diverging: tuple[int, int] | None = None
     error: Exception | None = None
     fetches: list[tuple[int, ...]] = field(default_factory=list)
-    waiting: list[asyncio.Future[None]] = field(default_factory=list)
+    waiters: Waiters = field(default_factory=Waiters)
 
     def append(self, batch: bytes) -> None:
         self.batches.append(batch)
         self.log.log_end_offset += 1
-        self.wake()
-
-    def wake(self) -> None:
-        for future in self.waiting:
-            if not future.done():
-                future.set_result(None)
-        self.waiting.clear()
+        self.waiters.append.wake()
 
     def fetch_as_replica(self, *asked: int) -> ReplicaRead:
         *_, offset, _, bytes_max = asked
@@ -68,13 +63,6 @@ class FakePartition:
                 break
             data += batch
         return ReplicaRead(5, 0, self.diverging, data)  # type: ignore[arg-type]
-
-    def notify_of_append(self, future: asyncio.Future[None]) -> None:
-        self.waiting.append(future)
-
-    def forget_append(self, future: asyncio.Future[None]) -> None:
-        if future in self.waiting:
-            self.waiting.remove(future)
 
 
 @dataclass(slots=True)
@@ -121,7 +109,7 @@ class Leader:
 
     @property
     def waiting(self) -> list[int]:
-        return [len(partition.waiting) for partition in self.partitions]
+        return [len(partition.waiters.append) for partition in self.partitions]
 
 
 def _read(answer: Any, wanted: list[ReplicaWanted]) -> list[ReplicaFetched]:
@@ -228,7 +216,7 @@ async def test_a_change_of_role_ends_the_wait() -> None:
     leader = Leader()
     waiting = await waits(leader.fetch(max_wait_ms=LONG_MS))
     leader.partitions[0].error = KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-    leader.partitions[0].wake()
+    leader.partitions[0].waiters.append.wake()
     assert (await waiting)[0].error is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert leader.waiting == [0, 0]
 
@@ -268,7 +256,7 @@ async def test_a_stopping_broker_lets_nobody_wait() -> None:
     waiting = await waits(leader.fetch(max_wait_ms=LONG_MS))
     leader.broker.is_stopping = True
     assert batches(leader.fetch(max_wait_ms=LONG_MS)) == [b"", b""]
-    leader.partitions[0].wake()
+    leader.partitions[0].waiters.append.wake()
     assert batches(await waiting) == [b"", b""]
 
 

@@ -10,7 +10,8 @@ import pytest
 from broker.config.loading import Config, LogFlush
 from broker.config.topic import TopicConfig
 from broker.metadata.node_data import PartitionState
-from broker.partitions.partition import Partition, ProduceRules
+from broker.partitions.partition import Partition
+from broker.partitions.produce_rules import ProduceRules
 from protocol.dedup import Duplicate, Reject
 from protocol.errors import ErrorCode, KafkaError
 from protocol.record_batch import read_header
@@ -88,7 +89,8 @@ async def test_high_watermark_waits_for_the_flush() -> None:
     led = Led(LogFlush.COMMIT)
     led.append(0)
     assert (led.partition.durable_offset, led.partition.high_watermark) == (0, 0)
-    assert led.partition.read(0, 1000) == b""
+    assert led.partition.visible_end(read_committed=False) == 0
+    assert led.partition.last_stable_offset == 0
     assert led.dirty == [led.partition]
     led.flush()
     assert led.partition.high_watermark == 1
@@ -114,7 +116,7 @@ async def test_who_waits_is_woken_by_the_offset() -> None:
     """A produce is acknowledged once everything below its end is committed, and not before."""
     led = Led(LogFlush.COMMIT)
     led.append(0)
-    waiting = led.partition.acknowledged(1, by_all=True)
+    waiting = led.partition.waiters.acknowledgement(1, by_all=True)
     led.partition.advance_high_watermark()
     assert not waiting.done()
     led.flush()
@@ -125,7 +127,7 @@ async def test_who_waits_is_told_that_leadership_ended() -> None:
     """A broken promise never becomes a success."""
     led = Led(LogFlush.COMMIT)
     led.append(0)
-    waiting = led.partition.acknowledged(1, by_all=True)
+    waiting = led.partition.waiters.acknowledgement(1, by_all=True)
     led.partition.resign()
     with pytest.raises(KafkaError) as failure:
         await waiting

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 
 import pytest
 
-from broker.partitions.waiters import OffsetWaiters
+from broker.partitions.waiters import EventWaiters, OffsetWaiters, Waiters
 
 
 async def test_reached_wakes_the_low_and_leaves_the_high():
@@ -60,3 +61,44 @@ async def test_a_failure_that_no_one_waits_for_is_not_logged(caplog):
     waiters.fail(RuntimeError("leadership lost"))
     gc.collect()
     assert not caplog.records
+
+
+async def test_an_event_wakes_all_that_waited_for_it_once():
+    """In order of arrival; what was removed or cancelled, and what comes later, stays as it is."""
+    waiters, woken = EventWaiters(), []
+    loop = asyncio.get_running_loop()
+    futures = [loop.create_future() for _ in range(5)]
+    for future in futures[:4]:
+        waiters.add(future)
+        future.add_done_callback(lambda one: woken.append(futures.index(one)))
+    waiters.remove(futures[1])
+    futures[2].cancel()
+    waiters.wake()
+    waiters.add(futures[4])
+    await asyncio.sleep(0)
+    assert woken == [2, 0, 3]
+    assert not futures[1].done()
+    assert not futures[4].done()
+    assert len(waiters) == 1
+
+
+async def test_a_failure_ends_every_wait_on_a_partition():
+    """Produce requests get the error; fetches look again, and find it themselves."""
+    waiters = Waiters()
+    produces = [waiters.acknowledgement(5, by_all=by_all) for by_all in (True, False)]
+    fetches = [asyncio.get_running_loop().create_future() for _ in range(2)]
+    waiters.data.add(fetches[0])
+    waiters.append.add(fetches[1])
+    waiters.fail(RuntimeError("leadership lost"))
+    assert [str(future.exception()) for future in produces] == ["leadership lost"] * 2
+    assert [future.result() for future in fetches] == [None] * 2
+
+
+async def test_an_acknowledgement_waits_for_what_its_client_asked():
+    """acks=-1 for the high watermark, acks=1 for this replica's disk; each can be abandoned."""
+    waiters = Waiters()
+    by_all, by_leader = (waiters.acknowledgement(1, by_all=one) for one in (True, False))
+    waiters.flush.reached(1)
+    assert (by_all.done(), by_leader.done()) == (False, True)
+    waiters.abandon(by_all, by_all=True)
+    assert len(waiters.commit) == 0

@@ -7,7 +7,7 @@ import gc
 
 import pytest
 
-from broker.partitions.waiters import OffsetWaiters
+from broker.partitions.waiters import Waiters
 from broker.records.acknowledgement import acknowledged
 from broker.records.produce import ACKS_ALL, Stored
 from protocol.errors import ErrorCode, KafkaError
@@ -20,15 +20,7 @@ class Waited:
     isr = (1,)
 
     def __init__(self) -> None:
-        self.waiters = OffsetWaiters()
-
-    def acknowledged(self, offset, *, by_all):
-        assert by_all
-        return self.waiters.wait_for(offset)
-
-    def abandon(self, future, *, by_all):
-        assert by_all
-        self.waiters.abandon(future)
+        self.waiters = Waiters()
 
 
 def waits(partition: Waited, timeout_s: float):
@@ -42,11 +34,11 @@ async def test_a_client_that_disconnects_leaves_nothing(caplog: pytest.LogCaptur
     partition = Waited()
     tasks = [asyncio.ensure_future(waits(partition, 60)) for _ in range(1000)]
     await asyncio.sleep(0)
-    assert len(partition.waiters) == 1000
+    assert len(partition.waiters.commit) == 1000
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
-    assert len(partition.waiters) == 0
+    assert len(partition.waiters.commit) == 0
     partition.waiters.fail(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
     del tasks, task
     gc.collect()
@@ -58,4 +50,4 @@ async def test_a_timeout_leaves_nothing():
     partition = Waited()
     (topic,) = await waits(partition, 0)
     assert topic.partitions[0].error_code is ErrorCode.REQUEST_TIMED_OUT
-    assert len(partition.waiters) == 0
+    assert len(partition.waiters.commit) == 0

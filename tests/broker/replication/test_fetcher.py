@@ -14,7 +14,8 @@ from broker.config.loading import Address, Config, LogFlush
 from broker.config.topic import TopicConfig
 from broker.metadata.node_data import PartitionState
 from broker.metrics import Metrics
-from broker.partitions.partition import Partition, ProduceRules
+from broker.partitions.partition import Partition
+from broker.partitions.produce_rules import ProduceRules
 from broker.replication.fetcher import Fetcher, FetcherContext
 from broker.replication.fetchers import Fetchers
 from broker.replication.follower import Follower
@@ -128,7 +129,7 @@ async def test_what_a_failed_disk_should_have_kept_is_never_claimed() -> None:
     """The waiting for the disk ends with its failure, as all waiting does."""
     following = Following()
     await turns()
-    following.partition.fail(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR))
+    following.partition.waiters.fail(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR))
     await turns()
     assert following.leader.offsets == [0]
     await following.end()

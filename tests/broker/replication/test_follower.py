@@ -10,7 +10,8 @@ from broker.config.loading import Config
 from broker.config.topic import TopicConfig
 from broker.metadata.node_data import PartitionState
 from broker.metrics import Metrics
-from broker.partitions.partition import Partition, ProduceRules
+from broker.partitions.partition import Partition
+from broker.partitions.produce_rules import ProduceRules
 from broker.replication.follower import Follower
 from protocol.errors import DecodeError, ErrorCode
 from protocol.native.replication import ReplicaFetched
