@@ -261,6 +261,13 @@ class Connection(asyncio.BufferedProtocol):
         """Processes every complete frame that back-pressure allows, for one turn at most."""
         if self._is_pumping:
             return
+        if LOOP_TURN.is_crowded:
+            self._rest()
+            self._update_reading()
+        else:
+            self._process_frames()
+
+    def _process_frames(self) -> None:
         self._is_pumping = True
         began_at = time.monotonic()
         turn_ends_at = LOOP_TURN.ends_at(began_at)
@@ -272,8 +279,7 @@ class Connection(asyncio.BufferedProtocol):
                     break
                 self._handle(frame)
                 if time.monotonic() > turn_ends_at:
-                    self._is_resting = True
-                    asyncio.get_running_loop().call_soon(self._end_rest)
+                    self._rest()
         except (DecodeError, CloseConnectionError) as error:
             self.close(str(error))
         except Exception as error:  # noqa: BLE001 - a bug costs its client, not the broker
@@ -283,9 +289,15 @@ class Connection(asyncio.BufferedProtocol):
             LOOP_TURN.count(time.monotonic() - began_at)
         self._update_reading()
 
+    def _rest(self) -> None:
+        """Goes on in a later turn of the loop, when those before have had theirs."""
+        if not self._is_resting:
+            self._is_resting = True
+            LOOP_TURN.wait(self._end_rest)
+
     def _end_rest(self) -> None:
         self._is_resting = False
-        self._pump()
+        self._process_frames()
 
     def _may_read(self) -> bool:
         return (

@@ -2,8 +2,9 @@
 
 One request, or the requests that one connection has pipelined, get `TURN_S` before others are served.
 A turn of the loop has many of them when many clients ask for much at once. So once they have taken
-`CROWDED_S` in this turn, each that follows does one step (a frame, a row) and goes on in a later turn:
-the client that asks for little waits for the steps of the others, not for their turns.
+`CROWDED_S` in this turn, a connection that receives more waits in line for a later one, and a request
+that is worked off row by row does one row and goes on in a later turn: the client that asks for little
+waits for as long as before, but timers and new connections do not wait for all of them.
 
 Only what takes longer than `NOTABLE_S` is counted, so that the usual request pays nothing for this.
 """
@@ -11,30 +12,38 @@ Only what takes longer than `NOTABLE_S` is counted, so that the usual request pa
 from __future__ import annotations
 
 import asyncio
+from collections import deque
+from collections.abc import Callable
 from typing import Final
 
 TURN_S: Final = 0.004
 """How long one request or connection may run before others get their turn."""
 CROWDED_S: Final = 3 * TURN_S
-"""How long all of them may, in one turn of the loop, before each gets one step only."""
+"""How long all of them may run in one turn of the loop before the rest waits for a later one."""
 NOTABLE_S: Final = 0.0005
 
 
 class LoopTurn:
-    """What the requests of this turn of the running loop have taken so far."""
+    """The time that requests have taken in this turn of the running loop, and who waits for a later one."""
 
-    __slots__ = ("_loop", "_used_s")
+    __slots__ = ("_line", "_line_loop", "_loop", "_used_s")
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
         """The loop whose turn is counted; None if nothing is."""
         self._used_s = 0.0
+        self._line: deque[Callable[[], None]] = deque()
+        self._line_loop: asyncio.AbstractEventLoop | None = None
+        """The loop that serves the line; None if no one waits."""
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether the requests of this turn have taken what they may take together."""
+        return self._used_s >= CROWDED_S and self._loop is asyncio.get_running_loop()
 
     def ends_at(self, now_s: float) -> float:
         """When a request that begins now has to yield; its first step may take it beyond that."""
-        if self._used_s < CROWDED_S or self._loop is not asyncio.get_running_loop():
-            return now_s + TURN_S
-        return now_s
+        return now_s if self.is_crowded else now_s + TURN_S
 
     def count(self, taken_s: float) -> None:
         """Counts what a request has taken; the next turn of the loop begins with nothing."""
@@ -45,6 +54,28 @@ class LoopTurn:
             self._loop, self._used_s = loop, 0.0
             loop.call_soon(self._end)
         self._used_s += taken_s
+
+    def wait(self, callback: Callable[[], None]) -> None:
+        """Calls `callback` in a later turn, after those that wait already."""
+        loop = asyncio.get_running_loop()
+        if self._line_loop is not loop:
+            self._line.clear()  # an earlier loop has ended, with its connections
+            self._line_loop = loop
+            loop.call_soon(self._serve_line)
+        self._line.append(callback)
+
+    def _serve_line(self) -> None:
+        """Calls those that waited before this turn, one of them at least, until it is crowded."""
+        try:
+            for _ in range(len(self._line)):
+                self._line.popleft()()
+                if self.is_crowded:
+                    break
+        finally:
+            if self._line:
+                asyncio.get_running_loop().call_soon(self._serve_line)
+            else:
+                self._line_loop = None
 
     def _end(self) -> None:
         self._loop, self._used_s = None, 0.0

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import os
 import socket
 import struct
 import time
 from collections import deque
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -16,7 +18,7 @@ import pytest
 from broker.doubt import StateInDoubtError
 from broker.metrics import Metrics
 from broker.network.connection import INFLIGHT_REQUESTS_MAX, Connection
-from broker.network.loop_turn import TURN_S
+from broker.network.loop_turn import CROWDED_S, TURN_S
 from broker.network.memory_budget import MemoryBudget
 from broker.network.request import CloseConnectionError, NeedsNoFrame
 from broker.network.unsent_answers import UNSENT_BYTES_MAX, UnsentAnswers
@@ -150,6 +152,26 @@ async def test_a_pipeline_of_slow_requests_lets_others_have_their_turn():
         assert await read_frame(other_reader) == b"quick"
         assert len(harness.requests) < len(slow)
         assert [await read_frame(reader) for _ in slow] == slow
+
+
+async def test_the_slow_requests_of_many_connections_share_turns_fairly():
+    """What arrives from all of them at once is not worked off in one turn, and all are answered."""
+    async with serving() as (harness, connect):
+        clients = [await connect() for _ in range(12)]
+        loop, seen = asyncio.get_running_loop(), [0]
+
+        def see() -> None:
+            seen.append(len(harness.requests))
+            if seen[-1] < 2 * len(clients):
+                loop.call_soon(see)
+
+        for _, writer in clients:
+            os.write(writer.get_extra_info("socket").fileno(), 2 * framed(b"slow"))
+        see()
+        for reader, _ in clients:
+            assert [await read_frame(reader) for _ in range(2)] == [b"slow", b"slow"]
+        most = max(after - before for before, after in pairwise(seen))
+        assert most <= CROWDED_S / (2 * TURN_S) + 1
 
 
 class LostTransport(asyncio.Transport):

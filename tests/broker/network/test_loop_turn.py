@@ -44,3 +44,53 @@ def test_a_loop_that_ended_in_the_middle_of_a_turn_leaves_nothing() -> None:
     loop.close()
     assert turn._used_s == CROWDED_S
     assert asyncio.run(ask()) == 7.0 + TURN_S
+
+
+async def test_those_who_wait_are_served_in_their_order_until_a_turn_is_crowded() -> None:
+    """One of them at least in each turn, and one that waits again goes to the end of the line."""
+    turn, served = LoopTurn(), []
+
+    def serve(name: str, *, again: bool = False) -> None:
+        served.append(name)
+        turn.count(CROWDED_S / 2)
+        if again:
+            turn.wait(lambda: serve(name))
+
+    turn.wait(lambda: serve("a", again=True))
+    for name in "bcd":
+        turn.wait(lambda name=name: serve(name))
+    assert not served
+    found = []
+    for _ in range(4):
+        await asyncio.sleep(0)
+        found.append("".join(served))
+    assert found == ["ab", "abcd", "abcda", "abcda"]
+
+
+async def test_one_that_fails_does_not_stop_the_line() -> None:
+    """The loop reports it; the next is served."""
+    turn, served, failures = LoopTurn(), [], []
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _loop, context: failures.append(context["exception"]))
+    turn.wait(lambda: served[0])
+    turn.wait(lambda: served.append("next"))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert served == ["next"]
+    assert isinstance(failures[0], IndexError)
+
+
+def test_a_line_whose_loop_has_ended_is_forgotten() -> None:
+    """Its connections ended with the loop."""
+    turn, served, loop = LoopTurn(), [], asyncio.new_event_loop()
+    loop.call_soon(lambda: turn.wait(lambda: served.append("old")))
+    loop.call_soon(loop.stop)
+    loop.run_forever()
+    loop.close()
+
+    async def wait() -> None:
+        turn.wait(lambda: served.append("new"))
+        await asyncio.sleep(0)
+
+    asyncio.run(wait())
+    assert served == ["new"]

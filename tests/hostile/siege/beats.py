@@ -25,6 +25,8 @@ class Beat:
     """Its end, by the monotonic clock, which all processes of a machine share."""
     held_s: float
     """Longest processor time of the loop's thread between two beats."""
+    collected_s: float
+    """How much of it the garbage collector took."""
     late_s: float
     """Latest beat by the wall clock."""
     own_s: float

@@ -42,6 +42,7 @@ def beat(**seen: object) -> Beat:
     fields = {
         "at": 0.0,
         "held_s": 0.0,
+        "collected_s": 0.0,
         "late_s": 0.0,
         "own_s": 0.0,
         "queued_s": 0.0,

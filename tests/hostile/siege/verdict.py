@@ -95,7 +95,9 @@ class Verdict:
             )
         for beat in sorted(beats, key=lambda one: -one.held_s)[:3]:
             if beat.held_s - INTERVAL_S > LOOP_HOLD_S_MAX:
-                self.problems.append(f"the loop was held {_ms(beat.held_s)} by\n{beat.stack}")
+                collected = f"{_ms(beat.collected_s)} of it by the garbage collector"
+                held = f"the loop was held {_ms(beat.held_s)}, {collected}"
+                self.problems.append(f"{held}; it was at\n{beat.stack}")
         places = sorted({place for beat in beats for place in beat.syncs})
         self.problems += [f"synced on the event loop: {place}" for place in places]
         if self.resident_bytes > RESIDENT_BYTES_MAX:

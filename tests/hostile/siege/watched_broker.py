@@ -1,11 +1,12 @@
 """`python -m tests.hostile.siege.watched_broker`: a broker whose event loop is measured from inside.
 
-A wall clock cannot tell a loop that is held from a process that waits for a busy machine, so three
+A wall clock cannot tell a loop that is held from a process that waits for a busy machine, so these
 things are measured that scheduling does not change:
 
 * the processor time that the loop's thread spends between two beats of a timer. The timer can beat
   between any two callbacks, so this is the longest run of callbacks in one turn of the loop, plus one
   interval at most;
+* how much of it the garbage collector took;
 * the calls of fsync and fdatasync on the loop's thread, which should be none;
 * where the loop was when it was held: `faulthandler` writes the stack when the processor timer ends.
 
@@ -17,6 +18,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import faulthandler
+import gc
 import json
 import os
 import resource
@@ -51,8 +53,10 @@ class LoopWatch:
         self._clear()
         self._syncs: list[str] = []
         self._is_serving = False
+        self._collection_began = self._collected_since_beat_s = 0.0
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
+        gc.callbacks.append(self._on_collection)
         _leave_signal_to_this_thread()
         # Not all threads: to look at those that run, from a signal, ends the process now and then.
         faulthandler.register(signal.SIGPROF, self._stacks, all_threads=False)
@@ -75,12 +79,22 @@ class LoopWatch:
 
         return counted
 
+    def _on_collection(self, phase: str, _info: dict[str, int]) -> None:
+        if threading.get_ident() != self._loop_thread:
+            return
+        if phase == "start":
+            self._collection_began = time.thread_time()
+        else:
+            self._collected_since_beat_s += time.thread_time() - self._collection_began
+
     def _beat(self, loop: asyncio.AbstractEventLoop) -> None:
         signal.setitimer(signal.ITIMER_PROF, 0)
         now, cpu, queued = time.monotonic(), time.thread_time(), self._queued_s()
         held_s = cpu - self._beat_cpu
         if held_s > self._held_s:
             self._held_s, self._stack = held_s, self._take_stack()
+            self._collected_s = self._collected_since_beat_s
+        self._collected_since_beat_s = 0.0
         self._late_s = max(self._late_s, now - self._beat_at - INTERVAL_S)
         own_s = now - self._beat_at - INTERVAL_S - (queued - self._beat_queued)
         self._own_s = max(self._own_s, own_s)
@@ -108,6 +122,7 @@ class LoopWatch:
         line = {
             "at": now,
             "held_s": round(self._held_s, 4),
+            "collected_s": round(self._collected_s, 4),
             "late_s": round(self._late_s, 4),
             "own_s": round(self._own_s, 4),
             "queued_s": round(self._queued_in_window_s, 4),
@@ -120,7 +135,8 @@ class LoopWatch:
         self._clear()
 
     def _clear(self) -> None:
-        self._held_s = self._late_s = self._own_s = self._queued_in_window_s = 0.0
+        self._held_s = self._collected_s = self._late_s = self._own_s = 0.0
+        self._queued_in_window_s = 0.0
         self._stack = ""
 
 
