@@ -1,4 +1,4 @@
-"""What other rooms need to talk to a broker.
+"""The clients: producers, and a blocking connection for commands.
 
 Nothing is imported here: commands need the blocking connection only, and the producers cost more.
 """

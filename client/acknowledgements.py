@@ -1,7 +1,6 @@
 """Acknowledgements: where records are stored, and under which numbers.
 
-A batch is acknowledged as a whole; what it means for each of its records is worked out when somebody
-looks.
+A batch is acknowledged as a whole; the acknowledgement of each record is computed on access.
 """
 
 from __future__ import annotations
@@ -18,12 +17,12 @@ class Acknowledgement(NamedTuple):
     topic: str
     partition: int
     offset: int | None
-    """None where a repeat was so old that the broker no longer knows."""
+    """None for a repeat so old that the broker no longer knows its offset."""
     producer_id: int
     producer_epoch: int
     sequence: int
     is_duplicate: bool | None
-    """Whether an earlier attempt or run had stored it; None where that cannot be known."""
+    """Whether an earlier attempt or run had stored it; None if that is unknown."""
 
 
 class AcknowledgedBatch(NamedTuple):
@@ -51,7 +50,10 @@ class AcknowledgedBatch(NamedTuple):
 
 
 class Acknowledgements(Sequence[Acknowledgement]):
-    """One per record, in their order. `batches`: the same in short; several where a batch was divided."""
+    """One per record, in order.
+
+    `batches` has the same in compact form: several if a batch was divided.
+    """
 
     __slots__ = ("batches",)
 

@@ -1,6 +1,6 @@
-"""What a broker's answer to a produce request means for the batch; `dedup-spec.md` 7 as a table.
+"""The meaning of each answer to a produce request; `docs/protocol/client-reactions.md` as a table.
 
-Kafka's clients differ among each other; where they do, this table takes the reading that never
+Kafka's clients differ from each other; where they do, this table takes the reading that never
 stores a record twice. Pure.
 """
 
@@ -13,7 +13,7 @@ from protocol.errors import ErrorCode
 
 
 class Meaning(enum.Enum):
-    """What to do about an answer, provided that the batch was alone in flight and the oldest."""
+    """The reaction to an answer, provided that the batch was the oldest and alone in flight."""
 
     STORED = "acknowledge it"
     REPEAT = "acknowledge it; the offset is not known"
@@ -57,7 +57,7 @@ MEANINGS: Final = {
 CONCURRENT_TRANSACTIONS: Final = 51
 THROTTLING_QUOTA_EXCEEDED: Final = 89
 _AGAIN_BY_NUMBER: Final = frozenset({CONCURRENT_TRANSACTIONS, THROTTLING_QUOTA_EXCEEDED})
-"""Codes that no Echoless broker answers, so that `ErrorCode` does not have them."""
+"""Codes that no Echoless broker answers, so that `ErrorCode` lacks them."""
 
 _REFUSED_BEFORE_APPEND: Final = frozenset(MEANINGS) - {
     ErrorCode.NONE,
@@ -80,14 +80,14 @@ _REFUSED_BEFORE_APPEND: Final = frozenset(MEANINGS) - {
     ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
     ErrorCode.INVALID_RECORD,
 }
-"""Answers that prove that this request stored nothing, where they carry no offset."""
+"""Answers that prove that this request stored nothing, provided that they carry no offset."""
 
 
 class Answer(NamedTuple):
     """One partition of a produce response."""
 
     error_code: int
-    """Kafka's number, known to `ErrorCode` or not."""
+    """Kafka's number, whether `ErrorCode` has it or not."""
     base_offset: int = -1
     log_append_time: int = -1
     """In ms; a fresh append to a topic with create time has -1, a repeat the stored timestamp."""
@@ -101,9 +101,9 @@ class Answer(NamedTuple):
 
     @property
     def leaves_doubt(self) -> bool:
-        """Whether the batch may have been stored although this is no success.
+        """Whether the batch may have been stored although the answer is an error.
 
-        NOT_LEADER_OR_FOLLOWER with an offset comes from a leader that lost its office while it
+        NOT_LEADER_OR_FOLLOWER with an offset comes from a leader that lost its leadership while it
         waited for the commit.
         """
         return self.base_offset >= 0 or self.error_code not in _REFUSED_BEFORE_APPEND

@@ -4,8 +4,8 @@
         delivery = await producer.send("orders", b"one", partition=0)
         acknowledgement = await delivery
 
-A batch is sent when it is full, when one of its deliveries is awaited, and by `flush`: never because
-time has passed, so that the same calls make the same batches.
+A batch is sent when it is full, when one of its deliveries is awaited, and by `flush`: never
+because
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class RecordDelivery:
 
 
 class AsyncProducer:
-    """One producer id. Not for several tasks at once, except for awaiting deliveries."""
+    """One producer id. Not safe for concurrent tasks, except for awaiting deliveries."""
 
     def __init__(
         self,
@@ -107,10 +107,10 @@ class AsyncProducer:
         bootstrap_servers: str,
         settings: Settings = DEFAULT_SETTINGS,
     ) -> Self:
-        """A producer that goes on where `state` (or its JSON) was taken.
+        """A producer that continues from where `state` (or its JSON) was taken.
 
-        It has to be given, per partition and in the old order, every record that had no
-        acknowledgement then; what is stored already is acknowledged and not stored again. Raises
+        The caller has to give it, per partition and in the same order, every record that had no
+        acknowledgement then; records already stored are acknowledged and not stored again. Raises
         `StateError`.
         """
         if isinstance(state, str):
@@ -158,8 +158,8 @@ class AsyncProducer:
     ) -> RecordDelivery:
         """Adds a record to its partition's batch; waits only for room in the buffer.
 
-        Without a partition the key decides, as in Kafka's own client. Without a timestamp the clock
-        does, and then a second run's bytes are not those of the first.
+        Without a partition the key decides, as in Kafka's own client. Without a timestamp the
+        record gets the current time, and a second run's bytes differ from those of the first.
         """
         if partition is None:
             key = key_that_decides(key)
@@ -174,8 +174,8 @@ class AsyncProducer:
     async def send_batch(self, topic: str, partition: int, records: Records) -> Acknowledgements:
         """Sends exactly these records as one batch, and waits for it. Raises `DeliveryError`.
 
-        The records' offsets are not looked at. What was sent to the partition before goes first.
-        Records that are encoded already come as a `ReadyBatch` (`client.column_batch`).
+        The records' offsets are ignored. Everything sent to the partition earlier goes first.
+        Records that are already encoded come as a `ReadyBatch` (`client.column_batch`).
         """
         await self._wait_for_room()
         self._batches.cut_partition(topic, partition)
@@ -186,7 +186,7 @@ class AsyncProducer:
     def submit(self, topic: str, partition: int, records: Records, outcome: Outcome) -> None:
         """Sends exactly these records as one batch; `outcome` gets the acknowledgements.
 
-        What cannot be encoded raises here, and fails the outcome too.
+        If they cannot be encoded, this raises, and `outcome` fails too.
         """
         around = self._running()
         if not len(records):
@@ -217,7 +217,7 @@ class AsyncProducer:
     def state(self) -> ProducerState:
         """The numbers from which a later run continues; records in open batches count as not given.
 
-        To be saved together with the position of the first record that is not acknowledged: behind a
+        Save it together with the position of the first record that is not acknowledged: after a
         `flush`, that is the position of the next record.
         """
         around = self._running()
@@ -232,7 +232,10 @@ class AsyncProducer:
         )
 
     async def count_partitions(self, topic: str) -> int:
-        """Waits for the topic until the delivery timeout. Raises `ProducerError`."""
+        """The number of partitions; waits for the topic until the delivery timeout.
+
+        Raises `ProducerError`.
+        """
         cluster = self._running().cluster
         deadline = self._loop_time() + self.settings.delivery_timeout_s
         while True:
@@ -244,7 +247,7 @@ class AsyncProducer:
             await asyncio.sleep(self.settings.retry_backoff_s)
 
     async def close(self) -> None:
-        """Stops at once: what is not acknowledged fails. `flush` first to send it."""
+        """Stops at once: records not yet acknowledged fail. Call `flush` first to send them."""
         around, self._around = self._around, None
         if around is None:
             return
@@ -293,7 +296,7 @@ class AsyncProducer:
             self._on_crash(error)
 
     def _on_crash(self, error: BaseException) -> None:
-        """No caller may wait for what a dead sender had to send."""
+        """Fails every pending delivery: no caller may wait for a dead sender."""
         self._crash = error
         self._fail_all(f"the producer has crashed: {error!r}")
 
@@ -320,7 +323,7 @@ class AsyncProducer:
             )
 
     def _start_of(self, topic: str, partition: int) -> Start:
-        """An earlier run may have used a partition for the first time after its state was taken."""
+        """Its numbers. An earlier run may have begun with it after the state was taken."""
         assert self._identity is not None
         is_resumed = self._state is not None
         is_unnamed = self._is_unnamed(topic) and not self.settings.resumes_unnamed_topics
@@ -332,12 +335,12 @@ class AsyncProducer:
         )
 
     def _is_unnamed(self, topic: str) -> bool:
-        """Whether the state names topics, and not this one."""
+        """Whether the state names topics, but not this one."""
         named = {one.topic for one in self._state.partitions} if self._state is not None else set()
         return bool(named) and topic not in named
 
     def _unused_states(self) -> dict[tuple[str, int], Any]:
-        """Partitions of the state that this run has sent nothing to."""
+        """Partitions of the state to which this run has sent nothing."""
         known = self._state.partitions if self._state is not None else ()
         return {(one.topic, one.partition): one for one in known}
 

@@ -1,4 +1,4 @@
-"""Records on their way into a batch, and what became of them.
+"""Records on their way into a batch, and their outcome.
 
 Where a batch ends depends on its records and the settings alone, so the same records make the same
 batches in every run; with given timestamps and codec, byte for byte.
@@ -21,13 +21,13 @@ from protocol.record_batch import HEADER_SIZE, Codec, read_header, seal_batch
 from protocol.records import Record, build_batch
 
 RECORD_BYTES: Final = 21
-"""What a record takes besides its key, value and headers, at most (Kafka's own bound)."""
+"""Upper bound of a record's size besides key, value and headers (Kafka's own)."""
 _HEADER_BYTES: Final = 10
 _NO_LIMIT: Final = 2**31 - 1
 _MAGIC: Final = 2
 
 Records = Sequence[Record] | ReadyBatch
-"""What is sent as one batch; at least one record."""
+"""The contents of one batch; at least one record."""
 
 
 class Outcome(Protocol):
@@ -41,16 +41,16 @@ class Outcome(Protocol):
 
 @dataclass(slots=True, eq=False)
 class Delivery:
-    """A whole batch as its sender gave it; it may have been sent in several pieces."""
+    """A whole batch as the caller gave it; it may have been sent in several pieces."""
 
     outcome: Outcome
-    """Its result: `Acknowledgements`."""
+    """Resolves to `Acknowledgements`."""
     record_count: int
     size: int
     acknowledged: list[AcknowledgedBatch] = field(default_factory=list)
 
     def acknowledge(self, acknowledged: AcknowledgedBatch) -> bool:
-        """The next records; whether these were the last."""
+        """Adds the acknowledgements of the next records; returns whether they were the last."""
         self.acknowledged.append(acknowledged)
         if sum(batch.record_count for batch in self.acknowledged) < self.record_count:
             return False
@@ -59,17 +59,17 @@ class Delivery:
         return True
 
     def fail(self, error: Exception) -> bool:
-        """Whether this is its first failure."""
+        """Fails the delivery; returns whether this is its first failure."""
         if self.outcome.done():
             return False
         self.outcome.set_exception(error)
-        self.outcome.exception()  # reported by `flush` too, so no one needs to look
+        self.outcome.exception()  # `flush` reports it too, so no one needs to look
         return True
 
 
 @dataclass(slots=True, eq=False)
 class Piece:
-    """What a sequenced batch carries: records of one delivery, and their bytes once built."""
+    """The payload of a sequenced batch: records of one delivery, and their bytes once built."""
 
     delivery: Delivery
     records: Records
@@ -85,7 +85,7 @@ class Piece:
             self.max_timestamp = max(record.timestamp for record in self.records)
 
     def divide(self, count: int) -> tuple[Piece, Piece]:
-        """The first `count` records and the others."""
+        """The first `count` records and the rest."""
         records = self.records.records() if isinstance(self.records, ReadyBatch) else self.records
         return (
             Piece(self.delivery, records[:count], self.deadline),
@@ -94,25 +94,25 @@ class Piece:
 
 
 def now_ms() -> int:
-    """The clock that records without a timestamp get theirs from."""
+    """The current time for records without a timestamp."""
     return time.time_ns() // 1_000_000
 
 
 def key_that_decides(key: bytes | None) -> bytes:
-    """Raises `ValueError` for a record with neither a partition nor a key."""
+    """The key that chooses the partition. Raises `ValueError` without a key."""
     if key is None:
         raise ValueError("a record needs a partition, or a key that decides on one")
     return key
 
 
 def partition_of(key: bytes, partition_count: int) -> int:
-    """The partition to which Kafka's own client sends the key."""
+    """The partition that Kafka's own client chooses for the key."""
     number: int = murmur2(key)  # type: ignore[no-untyped-call]
     return (number & 0x7FFFFFFF) % partition_count
 
 
 def record_size(record: Record) -> int:
-    """An upper bound of the bytes that the record takes in a batch, from its own fields alone."""
+    """An upper bound of the record's size in a batch, from its own fields alone."""
     size = RECORD_BYTES + len(record.key or b"") + len(record.value or b"")
     for key, value in record.headers:
         size += _HEADER_BYTES + 3 * len(key) + len(value or b"")
@@ -132,9 +132,9 @@ def encode_batch(
     producer_epoch: int,
     base_sequence: int,
 ) -> bytes:
-    """The batch, with aiokafka's C builder where it can; `build_batch` makes the same bytes.
+    """The encoded batch, by aiokafka's C builder if possible; `build_batch` makes the same bytes.
 
-    A `ReadyBatch` keeps the codec that it has.
+    A `ReadyBatch` keeps its codec.
     """
     if isinstance(records, ReadyBatch):
         return records.stamped(

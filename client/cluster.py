@@ -1,8 +1,8 @@
-"""A Kafka cluster as a client sees it: who leads which partition, and a connection to each broker.
+"""A Kafka cluster as its clients see it: partition leaders, and a connection to each broker.
 
-What is known of a partition is replaced only by news of the same or a later leader epoch, so that a
-broker that lags behind does not send the client back to an old leader. Metadata is asked for when
-something is missing or turned out wrong, never by the clock.
+Knowledge of a partition is replaced only by news of the same or a later leader epoch, so that a
+broker that lags behind does not send the client back to an old leader. Metadata is requested when
+something is missing or turned out wrong, never periodically.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _FINAL: Final = frozenset(
         ErrorCode.INVALID_REQUEST,
     }
 )
-"""Waiting does not help."""
+"""Errors that waiting does not cure."""
 
 
 class Address(NamedTuple):
@@ -36,7 +36,7 @@ class Address(NamedTuple):
 class NoLeaderError(Exception):
     """No broker to send to right now; the message says why.
 
-    `final_code`: the broker's code where waiting does not help, else 0.
+    `final_code`: the broker's code if waiting does not help, else 0.
     """
 
     def __init__(self, reason: str, code: int = ErrorCode.NONE) -> None:
@@ -82,7 +82,7 @@ class Cluster:
         self._refreshing: dict[str, asyncio.Task[None]] = {}
 
     async def partition_count(self, topic: str) -> int:
-        """Raises `NoLeaderError` when the topic cannot be found out about."""
+        """The number of partitions. Raises `NoLeaderError` if the topic cannot be looked up."""
         if topic not in self._partition_counts:
             await self.refresh(topic)
             self._check_topic(topic)
@@ -109,7 +109,7 @@ class Cluster:
             raise NoLeaderError(str(error)) from error
 
     def known_leader(self, topic: str, partition: int) -> PipelinedConnection | None:
-        """The open connection to the leader, where there is one already."""
+        """The open connection to the leader, if there is one."""
         found = self._partitions.get((topic, partition))
         address = self._brokers.get(found.leader) if found is not None else None
         task = self._connections.get(address) if address is not None else None
@@ -119,18 +119,18 @@ class Cluster:
         return None if connection.is_closed else connection
 
     def topic_id(self, topic: str, partition: int) -> Any:
-        """What newer requests name the topic by; None where it is not known."""
+        """The id by which newer requests name the topic; None if it is unknown."""
         found = self._partitions.get((topic, partition))
         return found.topic_id if found is not None else None
 
     def note_leader(self, topic: str, partition: int, leader: int, leader_epoch: int) -> None:
-        """What a broker says with NOT_LEADER_OR_FOLLOWER."""
+        """Applies the leader that a broker named with NOT_LEADER_OR_FOLLOWER."""
         found = self._partitions.get((topic, partition))
         if found is not None and leader in self._brokers and leader_epoch > found.leader_epoch:
             self._partitions[topic, partition] = _Partition(found.topic_id, leader, leader_epoch)
 
     async def refresh(self, topic: str) -> None:
-        """Asks any broker about the topic; several at once share one request. Never raises."""
+        """Asks any broker about the topic; concurrent calls share one request. Never raises."""
         task = self._refreshing.get(topic)
         if task is None:
             task = asyncio.ensure_future(self._refresh(topic))
@@ -157,7 +157,7 @@ class Cluster:
                 await connection.close()
 
     async def _connection(self, address: Address) -> PipelinedConnection:
-        """The open connection to the address, or a new one; several that wait share it."""
+        """The open connection to the address, or a new one; concurrent callers share it."""
         task = self._connections.get(address)
         if task is not None and task.done() and _is_broken(task):
             task = None
@@ -200,7 +200,7 @@ class Cluster:
                 self._partitions[topic, one.partition_index] = news
 
     def _check_topic(self, topic: str) -> None:
-        """Raises `NoLeaderError` with what the last refresh was told, where that was no success."""
+        """Raises `NoLeaderError` with the error of the last refresh, if it had one."""
         if topic in self._topic_errors and topic not in self._partition_counts:
             code, reason = self._topic_errors[topic]
             raise NoLeaderError(f"{topic}: {reason}", code)

@@ -1,14 +1,14 @@
-"""Batches from Arrow columns: what `encode_batch` makes of the same records, byte for byte, many times faster.
+"""Batches from Arrow columns: the bytes that `encode_batch` would make, many times faster.
 
 No Python object is made for a record. numpy writes the numbers of all records as varints, Arrow's
-`binary_join_element_wise` puts keys and values between them, and what comes out is the records of all
-batches, one behind the other:
+`binary_join_element_wise` puts keys and values between them, and the result is the records of all
+batches, one after the other:
 
     length, attributes, timestamp delta, offset delta, key length | key | value length | value | 0
 
-The 0 says that there are no headers: records that have some go the other way (`encode_batch`).
-Where a batch ends is decided as in `open_batches.py`, by the records and the settings alone, however the
-rows are spread over the calls of `ColumnBatches.add`.
+The 0 says that there are no headers: records with headers take the other path (`encode_batch`).
+Where a batch ends is decided as in `open_batches.py`, by the records and the settings alone,
+however the rows are divided among the calls of `ColumnBatches.add`.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ class ColumnBatches:
     def __init__(self, settings: Settings = DEFAULT_SETTINGS) -> None:
         self._settings = settings
         self._open: list[Columns] = []
-        """Rows of the batch that has not ended yet, none of them empty."""
+        """The non-empty pieces of the batch that has not ended yet."""
         self._open_count = 0
         self._open_bytes = 0
 
     def add(self, rows: Columns) -> list[ReadyBatch]:
-        """The next rows; returns the batches that have ended with them."""
+        """Adds rows; returns the batches completed by them."""
         self._keep(rows)
         if not self._may_have_ended():
             return []
@@ -79,9 +79,9 @@ class ColumnBatches:
 
 
 def batch_ends(sizes: Int64s, settings: Settings) -> list[int]:
-    """The row behind the last one of each batch that has ended; rows behind them may get more.
+    """The end (exclusive) of each complete batch; the rows after the last end may still get more.
 
-    `sizes`: of each record, as `Columns.sizes`.
+    `sizes` are those of `Columns.sizes`.
     """
     through = np.cumsum(sizes)
     ends: list[int] = []
@@ -138,7 +138,7 @@ def _header(count: int, base_timestamp: int, max_timestamp: int, codec: Codec) -
 
 
 def _records(rows: Columns, starts: Int64s) -> Any:
-    """An Arrow array: the bytes of each record. A batch begins at each of `starts`."""
+    """An Arrow array with the bytes of each record. A batch begins at each of `starts`."""
     counts = np.diff(starts, append=rows.row_count)
     key_lengths, value_lengths = lengths_of(rows.keys), lengths_of(rows.values)
     timestamp_deltas = zigzag(rows.timestamps - np.repeat(rows.timestamps[starts], counts))

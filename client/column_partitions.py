@@ -1,7 +1,7 @@
-"""Partitions of the keys of an Arrow column: `client.batch.partition_of`, for all of them at once.
+"""Partitions for the keys of an Arrow column: `client.batch.partition_of`, for all of them at once.
 
-murmur2 as Kafka's own client computes it, the next four bytes of every key in one step. The arithmetic
-is that of unsigned 32-bit integers, which numpy lets wrap around.
+murmur2 as Kafka's own client computes it, the next four bytes of every key in one step. The
+arithmetic is that of unsigned 32-bit integers, which numpy lets wrap around.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ _M: Final = np.uint32(0x5BD1E995)
 _WORD: Final = 4
 _TAIL_MASKS: Final = np.array([0, 0xFF, 0xFFFF, 0xFFFFFF], np.uint32)
 _LONG_KEY: Final = 1024
-"""Bytes. Longer keys are rare, and would make all others take part in their many steps."""
+"""In bytes. Longer keys are rare, and would make all others take part in their many steps."""
 
 
 def partitions_of(keys: Any, partition_count: int) -> npt.NDArray[np.int64]:
-    """The partition of each key (`pyarrow` binary or text). Raises `ValueError` where one is null."""
+    """The partition of each key (`pyarrow` binary or text). Raises `ValueError` if one is null."""
     if keys.null_count:
         key_that_decides(None)
     column = binary_column(keys)

@@ -15,7 +15,7 @@ UInt64s = npt.NDArray[np.uint64]
 
 
 def zigzag(numbers: Int64s) -> UInt64s:
-    """The sign in bit 0: what is written, seven bits a byte."""
+    """The zigzag form, with the sign in bit 0, to be written seven bits a byte."""
     return ((numbers << 1) ^ (numbers >> 63)).view(np.uint64)
 
 
@@ -28,7 +28,7 @@ def widths(raw: UInt64s) -> Int64s:
 
 
 def varints(columns: Sequence[UInt64s]) -> Any:
-    """An Arrow array of byte strings: in each row one number of every column, one behind the other."""
+    """An Arrow array of byte strings: each row holds one number of every column, in order."""
     row_count = len(columns[0])
     rooms = [_width_max(raw) for raw in columns]
     data = np.empty((row_count, sum(rooms)), np.uint8)
@@ -45,7 +45,7 @@ def varints(columns: Sequence[UInt64s]) -> Any:
 
 
 def _write(raw: UInt64s, data: npt.NDArray[np.uint8], is_used: npt.NDArray[np.bool_]) -> None:
-    """Each number into its row, lowest bits first; what it does not need of the row is not used."""
+    """Writes each number into its row, lowest bits first; `is_used` marks the bytes it takes."""
     last = data.shape[1] - 1
     for place in range(last):
         rest = raw >> np.uint64(7)
@@ -57,6 +57,6 @@ def _write(raw: UInt64s, data: npt.NDArray[np.uint8], is_used: npt.NDArray[np.bo
 
 
 def _width_max(raw: UInt64s) -> int:
-    """What the greatest of the numbers takes; at least 1."""
+    """The width of the greatest number; at least 1."""
     bits = int(raw.max()).bit_length()
     return max((bits + 6) // 7, 1)

@@ -1,4 +1,4 @@
-"""Rows as Arrow columns, and how long the byte strings in a column are and where they lie.
+"""Rows as Arrow columns, and the lengths and positions of the byte strings in a column.
 
 Needs numpy and pyarrow (the extra `spark`), as do the files named `column_*.py`; the rest of the
 package does not.
@@ -26,9 +26,9 @@ class Columns(NamedTuple):
     """Consecutive rows of one partition. Made by `columns`."""
 
     keys: Any
-    """`pyarrow`'s large binary, nulls allowed."""
+    """An array of `pyarrow`'s large binary, nulls allowed."""
     values: Any
-    """As `keys`."""
+    """The same as `keys`."""
     timestamps: Int64s
     """In ms."""
 
@@ -62,7 +62,7 @@ def columns(keys: Any, values: Any, timestamps: Any) -> Columns:
 
 
 def joined(parts: Sequence[Columns]) -> Columns:
-    """All their rows, copied only where there are several parts."""
+    """All their rows, copied only if there are several parts."""
     if len(parts) == 1:
         return parts[0]
     keys, values, timestamps = zip(*parts, strict=True)
@@ -70,7 +70,7 @@ def joined(parts: Sequence[Columns]) -> Columns:
 
 
 def binary_column(column: Any) -> Any:
-    """One array of large binary: its offsets have 64 bits, so that no batch is too long for it.
+    """One array of large binary, whose 64-bit offsets fit any column length.
 
     Raises `TypeError`.
     """
@@ -91,12 +91,12 @@ def lengths_of(column: Any) -> Int64s:
 
 
 def byte_counts(lengths: Int64s) -> Int64s:
-    """How many bytes there are in rows of these lengths."""
+    """The number of bytes in rows of these lengths."""
     return np.maximum(lengths, 0)
 
 
 def bytes_of(column: Any) -> tuple[Buffer, Int64s]:
-    """The bytes of all rows, and where each row begins in them; at last, where the last one ends."""
+    """The bytes of all rows, and where each begins in them; finally, where the last one ends."""
     if not len(column):
         return b"", np.zeros(1, np.int64)
     _, offsets_buffer, data = column.buffers()

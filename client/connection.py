@@ -5,7 +5,7 @@ newest version that both sides know. Requests are given as plain mappings of the
 fields (times are integer milliseconds) and answers come back as kio entities; fields that the
 chosen version does not have are left out. Importing this file imports kio: 80 ms.
 
-Works with every Kafka broker. Knows no retries and no cluster; a caller that needs the leader of a
+Works with every Kafka broker. Does not retry and knows no cluster; a caller that needs the leader of a
 partition opens a connection to it.
 """
 
@@ -38,7 +38,7 @@ class ConnectionFailedError(Exception):
 
 
 class Connection:
-    """An open connection whose API versions are known. Use it in a `with` block."""
+    """An open connection with negotiated API versions. Use it in a `with` block."""
 
     def __init__(self, sock: socket.socket, address: str) -> None:
         self.address = address
@@ -90,7 +90,7 @@ class Connection:
         self.close()
 
     def _negotiate(self) -> None:
-        # Version 0 is served by every broker since 0.10, and tells the same.
+        # Version 0 is served by every broker since 0.10, and returns the same.
         self._served = served_versions(self._exchange(API_VERSIONS, 0, {}))
 
     def _version(self, api: str) -> int:

@@ -1,4 +1,4 @@
-"""What a producer raises."""
+"""The exceptions that a producer raises."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from protocol.sequence import increment
 
 
 class ProducerError(Exception):
-    """The producer cannot do what it was asked for."""
+    """The producer cannot do what was requested."""
 
 
 class DeliveryError(ProducerError):
     """Records were not acknowledged, and will not be.
 
-    `may_be_stored` False: not one of them is in the partition, and no copy of theirs will get there.
-    True: no one can tell; a producer that is resumed from the state sends them under the same
-    numbers and finds out. `error_code` is the broker's last word (0: it had none).
+    `may_be_stored` False: none of them is in the partition, and no copy of them will get there.
+    True: that is unknown; a producer resumed from the state sends them under the same numbers and
+    finds out. `error_code` is the broker's last one (0 if there was none).
     """
 
     def __init__(
@@ -29,7 +29,10 @@ class DeliveryError(ProducerError):
 
 
 def delivery_error(topic: str, partition: int, failed: Failed, last_reason: str) -> DeliveryError:
-    """`last_reason`: why the last attempt did not succeed, where no answer ended it."""
+    """The error for `failed`.
+
+    `last_reason`: why the last attempt did not succeed, if no answer ended it.
+    """
     batch, answer = failed.batch, failed.answer
     said = answer.message if answer is not None else last_reason
     last = increment(batch.base_sequence, max(batch.record_count - 1, 0))

@@ -1,18 +1,18 @@
-"""Leased producer ids: which one a batch goes under, and until when. Times, no clock; no I/O.
+"""Leased producer ids: which one a batch uses, and until when. Takes times, reads no clock; no I/O.
 
-One `PartitionLeases` for each partition that records go to:
+One `PartitionLeases` for each partition that receives records:
 
     wants_lease -> (ask a broker) -> grant -> for_new_batch ... wants_lease -> grant -> ...
 
 The rules:
-1. A lease counts from before it was asked for, so it ends here before it ends anywhere else.
-2. The next one is asked for when `RENEWAL_SHARE` of the time is over; if that fails, the present one
-   goes on to its end.
-3. A batch that has been sent keeps its id and its sequences for as long as it lives: only under them
-   is a copy of it recognised. So it goes again behind the end of its lease, for half of the time that
-   brokers remember the id beyond; the other half is for what is still on its way.
+1. A lease counts from before it was requested, so it ends here before it ends anywhere else.
+2. The next one is requested once `RENEWAL_SHARE` of the time has passed; if that fails, the current
+   one is used to its end.
+3. A batch that has been sent keeps its id and its sequences to the end: only under them is a copy of
+   it recognised. So it may be resent after the end of its lease, for half of the time that brokers
+   remember the id beyond; the other half is for copies still in transit.
 4. A new id begins at sequence 0 once nothing is outstanding under the old one. Otherwise a batch that
-   has to be sent again would be stored behind its successors.
+   has to be resent would be stored after its successors.
 
 Clocks are the caller's, in seconds; only differences count.
 """
@@ -35,14 +35,14 @@ class Lease:
 
     identity: Identity
     renew_at: float
-    """From here on the next lease is asked for."""
+    """When to start requesting the next lease."""
     ends_at: float
-    """New batches begin before."""
+    """New batches must begin before this time."""
     resend_until: float
-    """What was sent under it goes again before; later it could be stored twice."""
+    """Batches sent under it may be resent before this time; later they could be stored twice."""
 
     def may_resend(self, now: float) -> bool:
-        """Whether a batch that was sent under this id before can be sent again."""
+        """Whether a batch already sent under this id may be resent."""
         return now < self.resend_until
 
 
@@ -60,14 +60,14 @@ def lease(identity: Identity, *, asked_at: float, lease_ms: int, retention_ms: i
 
 
 class PartitionLeases:
-    """The leases of one producer on one partition: one in use, perhaps the next one in store."""
+    """The leases of one producer on one partition: the current one, and perhaps the next."""
 
     def __init__(self) -> None:
         self._current: Lease | None = None
         self._next: Lease | None = None
 
     def wants_lease(self, now: float) -> bool:
-        """Whether a lease should be asked for."""
+        """Whether a lease should be requested."""
         newest = self._next or self._current
         return newest is None or now >= newest.renew_at
 
@@ -78,14 +78,14 @@ class PartitionLeases:
         return float("-inf") if newest is None else newest.renew_at
 
     def grant(self, granted: Lease) -> None:
-        """A lease has arrived; it is used when rule 4 allows."""
+        """Stores a granted lease, to be used as soon as rule 4 allows."""
         self._next = granted
 
     def for_new_batch(self, now: float, *, has_outstanding: bool) -> Lease | None:
-        """The lease for a batch that was never sent; its identity differs from the last one's: begin at 0.
+        """The lease for a batch that was never sent; if its identity is new, sequences begin at 0.
 
-        `has_outstanding`: whether batches under the lease in use have no outcome yet. None: not now,
-        for these have to be settled first, or there is no lease that lives.
+        `has_outstanding`: whether batches under the current lease have no outcome yet. None: not
+        now, because those have to be settled first, or because no lease is valid.
         """
         if self._next is not None:
             if has_outstanding and self._current is not None:

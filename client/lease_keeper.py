@@ -1,10 +1,10 @@
-"""Keeps a lease for each partition of a producer: the task that asks for what is due.
+"""Keeps a lease for each partition of a producer: the task that requests those that are due.
 
-All that is due soon is asked for in one message. While no broker answers it is tried again and
-again; what is in use goes on to its end meanwhile.
+All that are due soon are requested in one message. While no broker answers, it keeps retrying; the
+current lease is used to its end meanwhile.
 
-The clock goes on while the machine sleeps, as the brokers' do (`CLOCK_BOOTTIME`; the event loop's
-stands still then), and no one sets it.
+The clock keeps running while the machine sleeps, as the brokers' clocks do (`CLOCK_BOOTTIME`; the
+event loop's clock does not), and is never set.
 """
 
 from __future__ import annotations
@@ -21,16 +21,17 @@ from protocol.native.codec import ENTRIES_MAX
 
 RETRY_S: Final = 1.0
 LOOK_S_MAX: Final = 60.0
-"""How long at most until the clock is looked at again: it may have moved further than the loop's."""
+"""Longest pause between two looks at the clock: it may have moved further than the loop's."""
 _TOGETHER_S: Final = 60.0
-"""What is due within so long is asked for together."""
+"""Leases due within this time are requested together."""
 
 Request = Callable[[Sequence[TopicPartition], float], Awaitable[Leased]]
-"""Partitions and the present time -> leases; `NoLeasesError` (`request_leases`, given addresses)."""
+"""Partitions and the current time -> leases; `NoLeasesError` (`request_leases`, given addresses).
+"""
 
 
 def elapsed_s() -> float:
-    """Seconds, also those of a machine that slept."""
+    """Seconds, including time asleep."""
     clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # Linux has both
     return time.clock_gettime(clock)
 
@@ -51,20 +52,20 @@ class LeaseKeeper:
         self._now = now
         self._on_news = on_news
         self._looks = asyncio.Event()
-        """Set to end a pause."""
+        """Set to end a pause early."""
         self._leases = {partition: PartitionLeases() for partition in partitions}
         self._refusals: dict[TopicPartition, KafkaError] = {}
-        """Why the last attempt got nothing for a partition."""
+        """Why the last attempt returned nothing for a partition."""
         self._news = asyncio.Event()
         """Set and replaced when leases have arrived."""
 
     def add(self, partition: TopicPartition) -> None:
-        """From here on, and without the leases that it had: another is asked for at once."""
+        """Adds the partition, or drops the leases that it had: another is requested at once."""
         self._leases[partition] = PartitionLeases()
         self.look()
 
     def look(self) -> None:
-        """Looks now whether something is due: the clock may have moved further than the loop's."""
+        """Checks now whether anything is due: the clock may have moved further than the loop's."""
         self._looks.set()
 
     def refusal(self, partition: TopicPartition) -> KafkaError | None:
@@ -73,17 +74,17 @@ class LeaseKeeper:
         return None if found is None or found.code.retriable else found
 
     def may_send(self, partition: TopicPartition, *, has_outstanding: bool) -> Lease | None:
-        """As `PartitionLeases.for_new_batch`."""
+        """Calls `PartitionLeases.for_new_batch`."""
         return self._leases[partition].for_new_batch(self._now(), has_outstanding=has_outstanding)
 
     def may_resend(self, lease: Lease) -> bool:
-        """Whether a batch that was sent under the lease before can be sent again."""
+        """Whether a batch already sent under the lease may be resent."""
         return lease.may_resend(self._now())
 
     async def wait_for_lease(self, partition: TopicPartition) -> Lease:
-        """A lease that lives, nothing being outstanding; `run` has to be under way.
+        """A valid lease, with nothing outstanding; `run` must be running.
 
-        Raises `KafkaError` where a broker has refused one in a way that waiting does not mend.
+        Raises `KafkaError` if a broker refused one in a way that waiting does not cure.
         """
         while True:
             news = self._news
@@ -96,7 +97,7 @@ class LeaseKeeper:
             await news.wait()
 
     async def run(self) -> None:
-        """Asks for leases until cancelled."""
+        """Requests leases until cancelled."""
         while True:
             self._looks.clear()
             due = self._due()
@@ -104,7 +105,7 @@ class LeaseKeeper:
             await self._pause(RETRY_S if has_failed else self._idle_s())
 
     async def _pause(self, seconds: float) -> None:
-        """Ends early by `look`."""
+        """Sleeps; ended early by `look`."""
         try:
             async with asyncio.timeout(seconds):
                 await self._looks.wait()
@@ -112,7 +113,7 @@ class LeaseKeeper:
             return
 
     def _due(self) -> list[TopicPartition]:
-        """The partitions to ask for now, if one of them cannot wait."""
+        """The partitions to request now, if one of them cannot wait."""
         now = self._now()
         if not any(leases.wants_lease(now) for leases in self._leases.values()):
             return []
@@ -125,7 +126,7 @@ class LeaseKeeper:
         return soon[:ENTRIES_MAX]
 
     async def _obtain(self, partitions: Sequence[TopicPartition]) -> bool:
-        """Whether there is a lease for each of them."""
+        """Requests the leases; returns whether each of them was granted."""
         try:
             leased = await self._request(partitions, self._now())
         except NoLeasesError:

@@ -1,7 +1,7 @@
-"""Asks a broker for leases: one `lease_pid` message on a connection of its own.
+"""Asks a broker for leases: one `lease_pid` message on its own connection.
 
-Leases are asked for about once a day, so the connection is not kept. Any broker can answer; the
-first that does is taken. Works with Echoless only: Apache Kafka has no native port.
+Leases are requested about once a day, so the connection is not kept. Any broker can answer; the
+first answer is used. Works with Echoless only: Apache Kafka has no native port.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from protocol.native.codec import ENTRIES_MAX, decode_message, encode_message
 from protocol.native.replication import read_error
 
 ANSWER_BYTES_MAX: Final = 16 * 1024 * 1024
-"""Some 10,000 leases, with room for long topic names and reasons."""
+"""Room for some 10,000 leases with long topic names and reasons."""
 _EPOCH_MAX: Final = 2**15 - 1
 _T = TypeVar("_T")
 
@@ -31,11 +31,11 @@ class TopicPartition(NamedTuple):
 
 
 Leased = Mapping[TopicPartition, Lease | KafkaError]
-"""A lease or the reason why there is none, for each partition that was asked for."""
+"""A lease, or the reason why there is none, for each requested partition."""
 
 
 class NoLeasesError(Exception):
-    """No broker has answered; the message says why, for each one."""
+    """No broker has answered; the message gives each one's reason."""
 
 
 async def request_leases(
@@ -47,7 +47,7 @@ async def request_leases(
 ) -> Leased:
     """Leases for at most 10,000 partitions. Raises `NoLeasesError`.
 
-    `addresses` are native ones, `asked_at` is the present time of the caller's clock.
+    `addresses` are native ports, `asked_at` is the current time by the caller's clock.
     """
     assert len(partitions) <= ENTRIES_MAX, f"{len(partitions)} partitions in one message"
     message = {"type": "lease_pid", "partitions": [list(one) for one in partitions]}
@@ -70,7 +70,7 @@ async def _ask_in_turn(
     timeout_s: float,
     read: Callable[[Mapping[str, Any]], _T],
 ) -> _T:
-    """The first answer that makes sense. Raises `NoLeasesError`."""
+    """The first valid answer. Raises `NoLeasesError`."""
     reasons = []
     for host, port in addresses:
         try:
@@ -94,7 +94,7 @@ def _read_brokers(answer: Mapping[str, Any]) -> tuple[Address, ...]:
 def read_leases(
     answer: Mapping[str, Any], partitions: Sequence[TopicPartition], asked_at: float
 ) -> Leased:
-    """What the answer grants. Raises `KafkaError` and `DecodeError` where that is nothing at all."""
+    """The leases in the answer. Raises `KafkaError` and `DecodeError` if it grants none at all."""
     error = read_error(answer)
     if error is not None:
         raise error

@@ -1,7 +1,7 @@
-"""The servers asked for leases: the native ports that were given, and those that brokers name.
+"""The servers to ask for leases: the native ports given at start, and those that brokers name.
 
-After each answer the cluster's native addresses are asked for, so that the next lease is found although
-every broker that was given has gone meanwhile.
+After each answer the cluster's native addresses are requested, so that the next lease can be found
+although every broker given at start has gone.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class LeaseServers:
 
     @property
     def addresses(self) -> tuple[Address, ...]:
-        """In the order in which they are asked."""
+        """The addresses in the order in which they are tried."""
         return tuple(dict.fromkeys((*self._named, *self._given)))
 
     async def request(self, partitions: Sequence[TopicPartition], now: float) -> Leased:

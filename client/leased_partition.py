@@ -1,8 +1,9 @@
 """Chooses the leased id for a partition's batches: between its `Sequencer` and the `LeaseKeeper`.
 
-The sequencer is held while there is no id for what was never sent: before the first lease has arrived,
-when the next one has and batches under the old one are still outstanding, and behind the end of a lease
-that no other has followed. What was sent keeps its id and goes again for as long as brokers know it.
+The sequencer is held while there is no id for records never sent: before the first lease has
+arrived, when the next one has and batches under the old one are still outstanding, and after the
+end of a lease that no other has followed. A sent batch keeps its id and is retried for as long as
+brokers know it.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from client.sequencer_actions import Action, Failure
 from protocol.sequence import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 NO_IDENTITY: Final = Identity(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
-"""What a sequencer begins under; nothing is sent under it."""
+"""A sequencer's initial identity; nothing is sent under it."""
 
 
 class LeasedPartition:
@@ -35,15 +36,15 @@ class LeasedPartition:
         self._partition = partition
         self._sequencer = sequencer
         self._lease: Lease | None = None
-        """The one in use."""
+        """The current one."""
         sequencer.is_held = True
 
     def begin(self) -> None:
-        """Asks for the first lease; the topic should exist."""
+        """Requests the first lease; the topic should exist."""
         self._keeper.add(self._partition)
 
     def update(self) -> Sequence[Action]:
-        """Before every step: takes the lease that has arrived, gives up what no lease is left for."""
+        """Takes a lease that has arrived; fails batches left without one. Call before each step."""
         sequencer = self._sequencer
         if sequencer.is_idle or sequencer.phase is Phase.AWAITING_ID:
             return []
@@ -61,7 +62,10 @@ class LeasedPartition:
         return sequencer.begin_anew(lease.identity)
 
     def new_identity(self) -> Identity:
-        """Another lease's, for an id that is good for nothing any more. Raises `NoLeaderError`."""
+        """The identity of another lease, to replace one that is no longer usable.
+
+        Raises `NoLeaderError`.
+        """
         if self._lease is not None:
             self._lease = None
             self._keeper.add(self._partition)

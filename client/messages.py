@@ -1,7 +1,7 @@
 """Requests and answers of the Kafka protocol as bytes, for both kinds of connection.
 
-Requests are plain mappings of the newest version's fields (times are integer milliseconds), answers
-kio entities; fields that the chosen version does not have are left out. Importing this file imports
+Requests are plain mappings of the newest version's fields (times are integer milliseconds), answers are
+kio entities; fields that the chosen version lacks are left out. Importing this file imports
 kio: 80 ms.
 """
 
@@ -33,10 +33,10 @@ _REQUEST_HEADER: Final = struct.Struct(">hhih")
 _CLIENT_ID_BYTES: Final = CLIENT_ID.encode()
 _PRODUCE_KEY: Final = 0
 _VERSION_MAX: Final = {"produce": 12}
-"""From 13 on, a produce request names topics by ids; the names do."""
+"""From 13 on, a produce request names topics by id; names are used here."""
 
 ServedVersions = Mapping[int, tuple[int, int]]
-"""API key -> least and greatest version that a broker serves."""
+"""API key -> lowest and highest version that a broker serves."""
 
 
 class UnservedApiError(Exception):
@@ -44,13 +44,13 @@ class UnservedApiError(Exception):
 
 
 def served_versions(answer: Any) -> ServedVersions:
-    """From kio's ApiVersions response."""
+    """The versions in kio's ApiVersions response."""
     return {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
 
 
 @functools.lru_cache(maxsize=256)
 def _known_versions(api: str) -> tuple[int, frozenset[int]]:
-    """The API's key, and the versions that are spoken here."""
+    """The API's key, and the versions that this client knows."""
     known = schema_name_map[api]
     key: int = _schema(api, max(known), "request").__api_key__
     return key, frozenset(one for one in known if one <= _VERSION_MAX.get(api, one))
@@ -67,7 +67,7 @@ def newest_version(api: str, served: ServedVersions) -> int:
 
 
 def encode_request(api: str, version: int, correlation_id: int, fields: Mapping[str, Any]) -> bytes:
-    """The whole frame, its length included."""
+    """The whole frame, including its length."""
     cls = _schema(api, version, "request")
     is_flexible = cls.__header_schema__.__flexible__
     out = io.BytesIO()
@@ -116,7 +116,7 @@ def decode_answer(api: str, version: int, correlation_id: int, frame: bytes) -> 
 
 
 def answer_size(prefix: bytes) -> int:
-    """The length of the frame that follows. Raises `DecodeError` where it can be none."""
+    """The length of the frame that follows. Raises `DecodeError` if it is impossible."""
     (size,) = LENGTH.unpack(prefix)
     if not LENGTH.size <= size <= ANSWER_BYTES_MAX:
         raise DecodeError(NOT_KAFKA)

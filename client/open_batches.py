@@ -1,7 +1,7 @@
-"""The batches that records are collected in, one per partition. No I/O.
+"""The batches in which records are collected, one per partition. No I/O.
 
-A batch ends where its records and the settings say: when it has `batch_records_max` records, when the
-next record would take it above `batch_bytes_max`, or when the producer's user asks for it.
+A batch ends where its records and the settings say: when it has `batch_records_max` records, when
+the next record would take it above `batch_bytes_max`, or when the producer's user asks for it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class OpenBatch(Generic[OutcomeT]):
 
 
 class OpenBatches(Generic[OutcomeT]):
-    """`submit` gets every batch that is cut, in the order of the cuts."""
+    """Calls `submit` with every batch that is cut, in the order of the cuts."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class OpenBatches(Generic[OutcomeT]):
         return batch, index
 
     def cut(self, batch: OpenBatch[OutcomeT]) -> None:
-        """Ends the batch, if it has not ended yet."""
+        """Ends the batch, unless it has ended already."""
         if not batch.is_cut:
             batch.is_cut = True
             del self._by_partition[batch.topic, batch.partition]
@@ -75,6 +75,6 @@ class OpenBatches(Generic[OutcomeT]):
             self.cut(batch)
 
     def cut_all(self) -> None:
-        """In the order in which the batches were begun."""
+        """Ends all open batches, in the order in which they were begun."""
         for batch in list(self._by_partition.values()):
             self.cut(batch)

@@ -11,13 +11,13 @@ from client.sequenced_batch import Acknowledged, SequencedBatch, distance
 
 
 class Outstanding:
-    """Two queues: what was sent, and what never was."""
+    """Two queues: batches that were sent, and batches that never were."""
 
     def __init__(self) -> None:
         self.sent: deque[SequencedBatch] = deque()
-        """Sent or skipped, without an outcome that could be told."""
+        """Batches sent or skipped whose outcome has not been reported."""
         self.waiting: deque[SequencedBatch] = deque()
-        """Never sent."""
+        """Batches never sent."""
         self.stored_through: int | None = None
         """The leader's last sequence, when it was last asked."""
 
@@ -30,18 +30,19 @@ class Outstanding:
         return sum(batch.record_count for queue in (self.sent, self.waiting) for batch in queue)
 
     def is_known_stored(self, batch: SequencedBatch) -> bool:
-        """Whether the leader said that it has all of the batch."""
+        """Whether the leader reported that it has the whole batch."""
         through = self.stored_through
         return through is not None and distance(through, batch.last_sequence) >= 0
 
     def oldest_open(self) -> SequencedBatch | None:
-        """The oldest batch sent whose own outcome is still to come."""
+        """The oldest sent batch whose own outcome is still open."""
         return next((b for b in self.sent if b.stored is None and not b.is_skipped), None)
 
     def to_retry(self) -> SequencedBatch | None:
-        """The oldest batch that has to go again; marks those that can be skipped.
+        """The oldest batch that has to be resent; marks those that can be skipped.
 
-        A batch is skipped only before one whose acknowledgement is still to come, and confirms it.
+        A batch is skipped only before one whose acknowledgement is still to come, which will
+        confirm it.
         """
         still_open = [b for b in self.sent if b.stored is None and not b.is_skipped]
         for batch in still_open:
@@ -52,7 +53,7 @@ class Outstanding:
         return None
 
     def take_waiting(self) -> SequencedBatch | None:
-        """The next new batch; it is in `sent` from here on."""
+        """Moves the next new batch to `sent` and returns it."""
         while self.waiting:
             batch = self.waiting.popleft()
             self.sent.append(batch)
@@ -63,7 +64,7 @@ class Outstanding:
         return None
 
     def settle(self) -> list[Acknowledged]:
-        """Acknowledges from the oldest on, as far as outcomes are known without a gap."""
+        """Acknowledges from the oldest on, as long as outcomes are known without a gap."""
         confirmed = max(
             (index for index, batch in enumerate(self.sent) if batch.stored), default=-1
         )
@@ -80,7 +81,7 @@ class Outstanding:
         return actions
 
     def replace(self, batch: SequencedBatch, parts: tuple[SequencedBatch, SequencedBatch]) -> None:
-        """Replaces the batch by its parts among those sent."""
+        """Replaces the batch by its parts in `sent`."""
         index = self.sent.index(batch)
         self.sent[index] = parts[0]
         self.sent.insert(index + 1, parts[1])

@@ -1,7 +1,7 @@
-"""Sends one partition's batches: the task that does what its `Sequencer` says.
+"""Sends one partition's batches: the task that executes the steps of its `Sequencer`.
 
 One task owns the partition's state. Answers come in through `_events`, whatever happens meanwhile;
-nothing is awaited between looking at the sequencer and telling it what was done.
+nothing is awaited between asking the sequencer for a step and reporting what was done.
 """
 
 from __future__ import annotations
@@ -45,13 +45,14 @@ from protocol.errors import ErrorCode
 
 _JITTER: Final = 0.2
 _COMMIT_SHARE: Final = 0.9
-"""How much of the request timeout a broker may wait for the commit; then its answer still arrives."""
+"""The share of the request timeout that a broker may wait for the commit; its answer still arrives.
+"""
 _API: Final = "describe_producers"
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class Surroundings:
-    """What the senders of one producer share."""
+    """Shared by all the senders of one producer."""
 
     cluster: Cluster
     settings: Settings
@@ -59,12 +60,12 @@ class Surroundings:
     new_identity: Callable[[], Awaitable[Identity]]
     """Raises `NoLeaderError`."""
     leases: LeaseKeeper | None
-    """None: ids are not leased."""
+    """None if ids are not leased."""
     on_delivered: Callable[[Delivery], None]
     on_failed: Callable[[Delivery, DeliveryError], None]
-    """Each is called once for a delivery."""
+    """Called once for a delivery."""
     on_crash: Callable[[BaseException], None]
-    """A sender has died of a bug."""
+    """Called when a sender has died of a bug."""
 
 
 class PartitionSender:
@@ -95,14 +96,14 @@ class PartitionSender:
         self._not_before = 0.0
         self._must_refresh = False
         self._last_reason = ""
-        """Why the last attempt did not succeed, for the message of a failure."""
+        """Why the last attempt did not succeed, for the error message."""
         self._task = self._loop.create_task(self._run())
         self._task.add_done_callback(self._on_end)
 
     def add(self, records: Records, delivery: Delivery) -> None:
-        """The next records. On a stopped partition the delivery fails at once.
+        """Adds records. On a stopped partition the delivery fails at once.
 
-        Raises what the encoding raises for values that are no bytes.
+        Raises the encoder's exception if a value is not bytes.
         """
         stopped = self._sequencer.failure
         if stopped is not None:
@@ -111,13 +112,13 @@ class PartitionSender:
         sequencer = self._sequencer
         piece = Piece(delivery, records, self._loop.time() + self._settings.delivery_timeout_s)
         if not isinstance(records, ReadyBatch):
-            # What cannot be encoded fails here, before it has numbers.
+            # A record that cannot be encoded fails here, before it has numbers.
             piece.data = self._encode(piece, sequencer.identity, sequencer.next_sequence)
         sequencer.add(len(records), piece)
         self._wake.set()
 
     def wake(self) -> None:
-        """Something that it may wait for has happened elsewhere."""
+        """Wakes the task: something that it may be waiting for has happened elsewhere."""
         self._wake.set()
 
     def state(self) -> PartitionState:
@@ -132,7 +133,7 @@ class PartitionSender:
         )
 
     async def close(self) -> None:
-        """Stops at once; what is not acknowledged never gets an outcome from here."""
+        """Stops at once; deliveries not yet acknowledged never get an outcome from here."""
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
 
@@ -150,7 +151,7 @@ class PartitionSender:
             self._take_events()
             if self._leased is not None:
                 self._perform(self._leased.update())
-            # One reading of the clock for all three: what is not due yet is slept for.
+            # One reading of the clock for all three, so that a step not due yet is slept for.
             now = self._loop.time()
             self._maybe_give_up(now)
             step = self._next_step(now)
@@ -160,7 +161,7 @@ class PartitionSender:
                 await self._rest(now)
 
     async def _begin_leases(self, leased: LeasedPartition) -> None:
-        """Leases are refused for a topic that does not exist, and asking for metadata may create it."""
+        """Requests leases after metadata: a missing topic gets no leases, but metadata may create it."""
         try:
             await self._around.cluster.partition_count(self.topic)
         except NoLeaderError as error:
@@ -177,7 +178,7 @@ class PartitionSender:
         return self._sequencer.next_step() if now >= self._not_before else None
 
     async def _rest(self, now: float) -> None:
-        """Until something happens, the back-off is over or the oldest batch has had its time."""
+        """Sleeps until an event, the end of the back-off, or the oldest batch's deadline."""
         oldest = self._sequencer.oldest
         until = None
         if oldest is not None and not self._sequencer.in_flight:
@@ -208,7 +209,7 @@ class PartitionSender:
             if connection is None or self._must_refresh:
                 await self._find_leader()
                 connection = await cluster.leader(self.topic, self.partition)
-            # A batch that goes again goes alone: it may be what others would have to wait for.
+            # A batch that is resent goes alone: it may be one for which others would have to wait.
             future = connection.produce(
                 PartitionBatch(self.topic, self.partition, self._data(batch)),
                 timeout_ms=self._commit_timeout_ms,
@@ -254,7 +255,7 @@ class PartitionSender:
         self._take_description(answer.topics[0].partitions[0], identity.producer_id)
 
     def _take_description(self, found: Any, producer_id: int) -> None:
-        """One partition of a DescribeProducers response."""
+        """Handles one partition of a DescribeProducers response."""
         code = found.error_code
         if code.value == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
             text = f"{_API} needs the right to read {self.topic}"
@@ -296,7 +297,7 @@ class PartitionSender:
             base_sequence=base_sequence,
         )
 
-    # --- what came of them -----------------------------------------------------------------------
+    # --- outcomes --------------------------------------------------------------------------------
 
     def _take_events(self) -> None:
         while self._events:
@@ -312,7 +313,7 @@ class PartitionSender:
             self._perform(self._sequencer.on_answer(batch, answer))
 
     def _read(self, one: Any) -> Answer:
-        """A partition's row of a Produce response."""
+        """The answer in a partition's row of a Produce response."""
         hint = getattr(one, "current_leader", None)
         if hint is not None and hint.leader_id >= 0:
             self._around.cluster.note_leader(

@@ -1,8 +1,8 @@
-"""An asyncio connection to one Kafka broker: many requests under way, answered in their order.
+"""An asyncio connection to one Kafka broker: many requests in flight, answered in order.
 
 A broker works on the requests of one connection one after the other, so answers are matched by
-position and the correlation id only checks that. An answer that does not come in time ends the
-connection: a batch that is sent again must not be overtaken by it. Knows no retries and no cluster.
+position and the correlation id is only a check. An answer that does not come in time ends the
+connection: a retried batch must not be overtaken by it. Does not retry and knows no cluster.
 """
 
 from __future__ import annotations
@@ -33,14 +33,15 @@ from protocol.errors import DecodeError
 
 _PRODUCE: Final = "produce"
 _PRODUCES_PENDING_MAX: Final = 5
-"""Produce requests without an answer, above which small batches wait for each other: under load they
-leave in fewer requests, which cost both sides less, and otherwise at once."""
+"""Produce requests in flight above which small batches wait for each other. Under load they leave
+in fewer requests, which cost both sides less; otherwise they leave at once.
+"""
 _WAITING_BYTES_MAX: Final = 16 * 1024
-"""What waits so at most."""
+"""Limit on the batches that wait in this way."""
 
 
 class _Pending(NamedTuple):
-    """A request without an answer."""
+    """A request in flight."""
 
     api: str
     version: int
@@ -51,7 +52,7 @@ class _Pending(NamedTuple):
 
 
 class PipelinedConnection:
-    """An open connection whose API versions are known."""
+    """An open connection with negotiated API versions."""
 
     def __init__(
         self,
@@ -71,7 +72,7 @@ class PipelinedConnection:
         self._pending: deque[_Pending] = deque()
         self._queue = ProduceQueue()
         self._will_look = False
-        """Whether the queue is looked at when the loop goes on."""
+        """Whether the queue will be checked in the loop's next turn."""
         self._produces_pending = 0
         self._loop = asyncio.get_running_loop()
         self._watch: asyncio.TimerHandle | None = None
@@ -93,7 +94,7 @@ class PipelinedConnection:
             raise ConnectionFailedError(f"{address} cannot be reached ({reason})") from error
         connection = cls(reader, writer, address, timeout_s)
         try:
-            # Version 0 is served by every broker since 0.10, and tells the same.
+            # Version 0 is served by every broker since 0.10, and returns the same.
             answer = await connection._send(API_VERSIONS, 0, {})
         except BaseException:
             await connection.close()
@@ -104,7 +105,7 @@ class PipelinedConnection:
     def send(self, api: str, fields: Mapping[str, Any]) -> asyncio.Future[Any]:
         """Sends one request; the future has kio's entity, or `ConnectionFailedError`.
 
-        Raises `ConnectionFailedError` when nothing was sent: the connection is closed or the broker
+        Raises `ConnectionFailedError` if nothing was sent: the connection is closed or the broker
         does not serve the API.
         """
         return self._send(api, self._version(api), fields)
@@ -112,11 +113,11 @@ class PipelinedConnection:
     def produce(
         self, batch: PartitionBatch, *, timeout_ms: int, bytes_max: int = 0
     ) -> asyncio.Future[Any]:
-        """As `send`: one batch, with acks=all; the future has the partition's row of the answer.
+        """Sends one batch with acks=all; the future resolves to the partition's row of the answer.
 
-        `bytes_max`: it may share a request of so many bytes with batches of other partitions: with those
-        given before the loop goes on, and while `_PRODUCES_PENDING_MAX` requests have no answer, with those
-        given before one has. 0: it goes alone, at once.
+        `bytes_max`: the batch may share a request of that size with batches of other partitions:
+        those given in the same turn of the loop, and, while `_PRODUCES_PENDING_MAX` requests are in
+        flight, those given before one is answered. 0: it goes alone, at once.
         """
         self._version(_PRODUCE)
         self._check_open()
@@ -149,7 +150,7 @@ class PipelinedConnection:
         return True
 
     async def close(self) -> None:
-        """Closes at once; what is pending fails."""
+        """Closes at once; pending requests fail."""
         self._fail("closed")
         self._reading.cancel()
         with contextlib.suppress(asyncio.CancelledError):
@@ -197,7 +198,7 @@ class PipelinedConnection:
     def _take(self, frame: bytes) -> None:
         if not self._pending:
             raise DecodeError("an answer came to no request")
-        # It stays pending until it could be read: if not, it fails with the others.
+        # It stays pending until it has been read: if that fails, it fails with the others.
         pending = self._pending[0]
         answer = decode_answer(pending.api, pending.version, pending.correlation_id, frame)
         pending.receiver.take(answer)

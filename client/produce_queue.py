@@ -1,7 +1,8 @@
-"""Produce requests in the making: small batches of several partitions share one. No I/O.
+"""Produce requests being assembled: small batches of several partitions share one. No I/O.
 
-A batch goes into the first request after the last one that has a batch of its partition: no request has
-two of a partition, since a broker would store one of them only, and the order within each stays.
+A batch goes into the first request after the last one that has a batch of its partition: no request
+has two for one partition, since a broker would store only one of them, and each partition's order
+is kept.
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ class ProduceGroup:
 
     @property
     def is_alone(self) -> bool:
-        """Whether it takes one batch only."""
+        """Whether it takes only one batch."""
         return self._bytes_max == 0
 
     def has(self, batch: PartitionBatch) -> bool:
-        """Whether there is a batch of the same partition."""
+        """Whether it has a batch for the same partition."""
         return (batch.topic, batch.partition) in self._futures
 
     def has_room(self, batch: PartitionBatch) -> bool:
@@ -61,7 +62,7 @@ class ProduceGroup:
 
 
 class ProduceQueue:
-    """The requests that have not left, in the order in which they will."""
+    """The requests that have not been sent, in order."""
 
     def __init__(self) -> None:
         self._groups: deque[ProduceGroup] = deque()
@@ -76,7 +77,7 @@ class ProduceQueue:
         timeout_ms: int,
         bytes_max: int,
     ) -> None:
-        """`bytes_max`: of the request that the batch may share. 0: it shares none."""
+        """Adds a batch. `bytes_max` limits the request that it may share; 0: it shares none."""
         group = self._room_for(batch) if bytes_max else None
         if group is None:
             group = ProduceGroup(timeout_ms=timeout_ms, bytes_max=bytes_max)
@@ -95,7 +96,7 @@ class ProduceQueue:
         return found
 
     def pop(self, *, may_wait: bool, waiting_bytes_max: int) -> ProduceGroup | None:
-        """The next request to be sent, if one is; `may_wait`: for more batches that it could take."""
+        """The next request to send, if any; `may_wait`: for more batches that it could take."""
         if not self._groups:
             return None
         if may_wait and not self._alone_count and self._size < waiting_bytes_max:

@@ -1,7 +1,7 @@
 """The Produce request, packed by hand: kio would copy a batch four times on its way out.
 
-Layout (`dedup-spec.md` 5.1): v3-8 classic, v9-12 flexible. One batch for each partition; acks=all, no
-transaction. `tests/client/test_produce_request.py` reads every version with kio.
+Layout (`docs/protocol/produce.md`): v3-8 classic, v9-12 flexible. One batch for each partition;
+acks=all, no transaction. `tests/client/test_produce_request.py` decodes every version with kio.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _INT32: Final = struct.Struct(">i")
 
 
 class PartitionBatch(NamedTuple):
-    """What goes to one partition in one request."""
+    """One partition's batch in a request."""
 
     topic: str
     partition: int
@@ -31,9 +31,9 @@ class PartitionBatch(NamedTuple):
 def encode_produce_request(
     version: int, batches: Sequence[PartitionBatch], *, timeout_ms: int
 ) -> list[bytes]:
-    """The body in parts, among them each batch's data itself.
+    """The body in parts, including each batch's data without a copy.
 
-    No two batches are of one partition: a broker would store the last one only.
+    No two batches may be for one partition: a broker would store only the last one.
     """
     is_flexible = version >= FLEXIBLE_FROM
     size = _compact_size if is_flexible else _INT32.pack

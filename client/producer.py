@@ -53,7 +53,7 @@ class BlockingDelivery:
 
     @property
     def is_done(self) -> bool:
-        """Whether `result` would not wait."""
+        """Whether `result` would return at once."""
         return self._batch.outcome.done()
 
 
@@ -84,7 +84,7 @@ class Producer:
         bootstrap_servers: str,
         settings: Settings = DEFAULT_SETTINGS,
     ) -> Self:
-        """A producer that goes on where `state` was taken; see `AsyncProducer.resume`."""
+        """A producer that continues from where `state` was taken; see `AsyncProducer.resume`."""
         if isinstance(state, str):
             state = ProducerState.from_json(state)
         return cls(bootstrap_servers, settings, state=state)
@@ -121,9 +121,9 @@ class Producer:
         return BlockingDelivery(batch, index, self._batches.cut)
 
     def send_batch(self, topic: str, partition: int, records: Records) -> BlockingOutcome:
-        """Sends exactly these records as one batch; the future has their acknowledgements.
+        """Sends exactly these records as one batch; the future resolves to their acknowledgements.
 
-        Records that are encoded already come as a `ReadyBatch` (`client.column_batch`).
+        Records that are already encoded come as a `ReadyBatch` (`client.column_batch`).
         """
         self._batches.cut_partition(topic, partition)
         outcome = BlockingOutcome()
@@ -145,7 +145,7 @@ class Producer:
         return self._call(_state_of(self._running()))
 
     def close(self) -> None:
-        """Stops at once: what is not acknowledged fails. `flush` first to send it."""
+        """Stops at once: records not yet acknowledged fail. Call `flush` first to send them."""
         core, self._core = self._core, None
         if core is not None:
             self._call(core.close())
@@ -210,7 +210,7 @@ class Producer:
         self._loop.call_soon_threadsafe(_hand_over, core, topic, partition, records, outcome)
 
     def _on_done(self, outcome: BlockingOutcome, size: int) -> None:
-        """In the loop's thread."""
+        """Runs in the loop's thread."""
         error = outcome.exception()
         with self._room:
             self._outstanding -= 1
@@ -220,14 +220,14 @@ class Producer:
 
 
 async def _state_of(core: AsyncProducer) -> ProducerState:
-    """Between two steps of the senders, which only the loop's thread can be sure of."""
+    """Takes the state between two steps of the senders, which only the loop's thread can ensure."""
     return core.state()
 
 
 def _hand_over(
     core: AsyncProducer, topic: str, partition: int, records: Records, outcome: BlockingOutcome
 ) -> None:
-    """Runs in the loop's thread, where only the outcome can report a failure."""
+    """Runs in the loop's thread, where a failure can be reported only through the outcome."""
     try:
         core.submit(topic, partition, records, outcome)
     except Exception as error:  # noqa: BLE001  whatever it is, the sender shall see it

@@ -1,4 +1,4 @@
-"""Producer ids from a broker: any broker may hand them out."""
+"""Producer ids from a broker; any broker can allocate them."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from client.settings import Settings
 from protocol.errors import ErrorCode
 
 _TRANSACTION_TIMEOUT_MS: Final = 2**31 - 1
-"""What Kafka's own client sends for a producer without transactions."""
+"""The value that Kafka's own client sends for a producer without transactions."""
 
 
 async def new_identity(cluster: Cluster) -> Identity:
-    """An unused id. Raises `NoLeaderError` with `final_code` where waiting is in vain."""
+    """An unused id. Raises `NoLeaderError`, with `final_code` if waiting is useless."""
     answer = await cluster.ask_any(
         "init_producer_id",
         {
@@ -36,7 +36,7 @@ async def new_identity(cluster: Cluster) -> Identity:
 
 
 async def new_identity_within(cluster: Cluster, settings: Settings, rng: random.Random) -> Identity:
-    """The same, tried again until the delivery timeout. Raises `ProducerError`."""
+    """The same, retried until the delivery timeout. Raises `ProducerError`."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + settings.delivery_timeout_s
     delay = settings.retry_backoff_s

@@ -1,8 +1,9 @@
-"""A batch that is encoded already, all but its producer's numbers.
+"""A batch that is already encoded, except for its producer's numbers.
 
-Producer id, epoch and base sequence stand in the header and nowhere else, so whoever has encoded records
-(`column_batch.py`) hands them over once, and they are stamped when they are sent: a new header, and the
-checksum, which covers the numbers too, taken again (in hardware: 64 KiB in some microseconds).
+Producer id, epoch and base sequence appear in the header and nowhere else, so an encoder
+(`column_batch.py`) hands over its batches once, and they are stamped when they are sent: a new
+header, and a new checksum, which covers the numbers too (in hardware: 64 KiB in a few
+microseconds).
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ class ReadyBatch:
     """Records of one partition, at least one."""
 
     header: BatchHeader
-    """Complete but for the producer's numbers, length and checksum."""
+    """Complete except for the producer's numbers, length and checksum."""
     body: Buffer
-    """The bytes after the header, compressed as it says."""
+    """The bytes after the header, compressed with the header's codec."""
     size: int
-    """The sum of `client.batch.record_size` of the records: what counts against the buffer."""
+    """The sum of `client.batch.record_size` of the records, which counts against the buffer."""
 
     def __len__(self) -> int:
         return self.header.record_count
@@ -35,5 +36,5 @@ class ReadyBatch:
         return seal_batch(numbered, self.body)
 
     def records(self) -> list[Record]:
-        """What is in it, for the rare batch that has to be divided."""
+        """The decoded records, for the rare batch that has to be divided."""
         return read_records(seal_batch(self.header, self.body))

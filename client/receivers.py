@@ -1,4 +1,4 @@
-"""Receivers of what a broker answers to a request on a `PipelinedConnection`."""
+"""Receivers of a broker's answers on a `PipelinedConnection`."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ class Receiver(Protocol):
     """Receiver of the answer to one request."""
 
     def take(self, answer: Any) -> None:
-        """kio's entity. Raises `DecodeError` where it does not belong to the request."""
+        """Takes kio's entity. Raises `DecodeError` if it does not belong to the request."""
 
     def fail(self, error: Exception) -> None:
-        """Tells the caller, if one still waits, that there will be no answer."""
+        """Fails the request: there will be no answer."""
 
 
 class WholeAnswer:
-    """Hands the answer over as it is."""
+    """Hands the answer over unchanged."""
 
     def __init__(self, future: asyncio.Future[Any]) -> None:
         self.future = future
@@ -31,7 +31,7 @@ class WholeAnswer:
 
 
 def fail_future(future: asyncio.Future[Any], error: Exception) -> None:
-    """Unless it has its outcome already."""
+    """Fails the future, unless it already has an outcome."""
     if not future.done():
         future.set_exception(error)
         future.exception()  # no one may be waiting any more

@@ -1,4 +1,4 @@
-"""A batch under its numbers, and what the numbers of a partition are compared by. Pure."""
+"""A batch with its numbers, and how the numbers of a partition are compared. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _HALF_CIRCLE: Final = 2**30
 
 
 class Identity(NamedTuple):
-    """The name under which the records of a partition are numbered."""
+    """The producer id and epoch under which the records of a partition are numbered."""
 
     producer_id: int
     producer_epoch: int
@@ -26,22 +26,22 @@ class SequencedBatch:
     base_sequence: int
     record_count: int
     payload: Any
-    """The owner's; not looked at here."""
+    """Opaque; belongs to the owner."""
     attempts: int = 0
     is_in_flight: bool = False
     is_in_doubt: bool = False
     """Whether some attempt may have stored it. Only grows, until the numbers change."""
     is_skipped: bool = False
-    """Not sent, because the leader has it; a later acknowledgement will confirm that."""
+    """Not sent, because the leader has it; a later acknowledgement will confirm it."""
     stored: Acknowledged | None = None
-    """Its outcome, while an earlier batch still has none."""
+    """Its outcome, as long as an earlier batch has none."""
 
     @property
     def last_sequence(self) -> int:
         return increment(self.base_sequence, self.record_count - 1)
 
     def divided(self, count: int) -> tuple[SequencedBatch, SequencedBatch]:
-        """The first `count` records and the rest, under the same numbers; payloads are the owner's task."""
+        """The first `count` records and the rest, with the same numbers. The owner sets payloads."""
         first = replace(self, record_count=count, payload=None)
         second = replace(
             self,
@@ -56,7 +56,7 @@ class Acknowledged(NamedTuple):
     batch: SequencedBatch
     base_offset: int | None
     is_duplicate: bool | None
-    """None where it cannot be known."""
+    """None if that is unknown."""
 
 
 def distance(sequence: int, other: int) -> int:

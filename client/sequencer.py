@@ -1,29 +1,29 @@
-"""The numbers of one producer on one partition, and what each answer means for them. No I/O.
+"""The numbers of one producer on one partition, and how each answer affects them. No I/O.
 
 The shell (`partition_sender.py`) asks `next_step()` what to do, does it, and reports the outcome;
-events return what the owner of the records has to do:
+each event returns what the owner of the records has to do:
 
     add -> next_step -> Send(batch)  -> on_answer / on_lost / on_unsent -> [Acknowledged, Failed ...]
                      -> Ask()        -> on_found
                      -> NewId()      -> on_new_id
 
 A record's identity is its sequence: the n-th record given to the partition has the n-th sequence,
-however the records are cut into batches. So sending the same records in the same order from
-the same state gives the same numbers.
+however the records are cut into batches. So sending the same records in the same order from the
+same state gives the same numbers.
 
 The rules:
 1. Anything but success stops the sending (DRAINING) until every batch in flight has its outcome.
-   Then (RETRYING) batches go again one at a time, the oldest first, with their old numbers.
+   Then (RETRYING) batches are resent one at a time, oldest first, with their old numbers.
 2. An answer is a verdict only on a batch that was alone in flight and the oldest. For any other, it
-   may be a consequence of an earlier failure, and the batch is sent again first.
+   may be a consequence of an earlier failure, and the batch is resent first.
 3. An out-of-order answer to such a batch is settled by asking the leader for its last sequence:
-   the batch is stored, is stored in part, can be sent again, or acknowledged records are gone.
-4. A batch gets other numbers (a new epoch) only where it is proven that no copy under the old ones
+   the batch is stored, is stored in part, can be resent, or acknowledged records are gone.
+4. A batch gets other numbers (a new epoch) only if it is proven that no copy under the old ones
    was or can be stored: every attempt was refused, or the batch comes after one that is missing.
-5. Batches are acknowledged in the order of their sequences. A success confirms what was skipped
+5. Batches are acknowledged in the order of their sequences. A success confirms the batches skipped
    before it, since a log is committed from its start on.
-6. Bad news about acknowledged records is believed once it was reported several times: a broker that has
-   just lost or gained the leadership may not know better.
+6. Bad news about acknowledged records is believed only after it was reported several times: a broker
+   that has just lost or gained the leadership may not know better.
 7. The first batch of an identity is in flight alone: brokers before Kafka 4.5 let an unknown producer
    begin anywhere, so a second batch would be stored although the first was refused (KAFKA-15591).
 
@@ -74,10 +74,10 @@ __all__ = [
 ]
 
 IN_FLIGHT_MAX_DEFAULT: Final = 5
-"""Batches in flight for a partition; Kafka's brokers remember so many."""
+"""Batches in flight per partition; as many as Kafka's brokers remember."""
 
 BAD_NEWS_MAX: Final = 3
-"""How often the leader has to say that acknowledged records are gone (rule 6)."""
+"""How often the leader has to report that acknowledged records are gone (rule 6)."""
 
 
 class Phase(enum.Enum):
@@ -90,7 +90,7 @@ class Phase(enum.Enum):
 
 
 class Sequencer:
-    """One partition. Not for several tasks at once."""
+    """The numbers of one partition. Not safe for concurrent tasks."""
 
     def __init__(
         self,
@@ -103,14 +103,15 @@ class Sequencer:
         self.next_sequence = start.next_sequence
         self.phase = Phase.ASKING if start.asks else Phase.STREAMING
         self.failure: Failed | None = None
-        """What stopped the partition."""
+        """The failure that stopped the partition."""
         self.in_flight = 0
         self.is_held = False
-        """Whether batches that were never sent have to wait; the owner sets it. What was sent goes on."""
+        """Whether batches never sent have to wait; set by the owner. Batches already sent continue.
+        """
         self._is_resumed = start.is_resumed
         self._is_unnamed = start.is_unnamed
         self._doubts_all = start.is_resumed and not start.asks
-        """An earlier run may have sent what this one is given, and no one knows how far it came."""
+        """An earlier run may have sent the records that this one is given; how many is unknown."""
         self._bad_news = 0
         self._has_history = start.next_sequence != 0
         """Whether records of this identity were acknowledged."""
@@ -120,7 +121,7 @@ class Sequencer:
 
     @property
     def first_unacknowledged(self) -> int:
-        """The sequence at which a later run has to go on."""
+        """The sequence at which a later run has to continue."""
         oldest = self.oldest
         return self.next_sequence if oldest is None else oldest.base_sequence
 
@@ -135,7 +136,7 @@ class Sequencer:
 
     @property
     def has_sent(self) -> bool:
-        """Whether something that was sent, or skipped, has no outcome yet."""
+        """Whether a batch that was sent, or skipped, has no outcome yet."""
         return bool(self._outstanding.sent)
 
     @property
@@ -143,7 +144,7 @@ class Sequencer:
         return self.oldest is None
 
     def add(self, record_count: int, payload: Any) -> SequencedBatch:
-        """The next records of the partition. Not for a stopped one."""
+        """Numbers the next records of the partition. Not for a stopped one."""
         assert self.phase is not Phase.STOPPED, "the owner asks `failure` first"
         batch = SequencedBatch(self.identity, self.next_sequence, record_count, payload)
         batch.is_in_doubt = self._doubts_all
@@ -154,7 +155,7 @@ class Sequencer:
     # --- what to do -------------------------------------------------------------------------
 
     def next_step(self) -> Step | None:
-        """What is to be done now; None: wait for an event. A batch to send counts as in flight.
+        """The next thing to do; None: wait for an event. A batch to send counts as in flight.
 
         No broker is asked for anything before there are records to send.
         """
@@ -176,7 +177,7 @@ class Sequencer:
         return None
 
     def _room(self) -> int:
-        """Rule 7."""
+        """How many batches may be in flight (rule 7)."""
         is_known_there = self._has_history or self._outstanding.stored_through is not None
         return self._in_flight_max if is_known_there else 1
 
@@ -191,7 +192,7 @@ class Sequencer:
     # --- what happened to a request ------------------------------------------------------------
 
     def on_answer(self, batch: SequencedBatch, answer: Answer) -> Sequence[Action]:
-        """The broker's answer to a batch in flight."""
+        """Handles the broker's answer to a batch in flight."""
         is_verdict = self._land(batch)
         meaning = answer.meaning
         if meaning is Meaning.STORED:
@@ -209,21 +210,21 @@ class Sequencer:
         return [BackOff(is_elsewhere)] if is_elsewhere or meaning is Meaning.AGAIN else []
 
     def on_lost(self, batch: SequencedBatch) -> Sequence[Action]:
-        """The request went out and no answer will come: the batch may be stored."""
+        """Handles a request that went out and will get no answer: the batch may be stored."""
         self._land(batch)
         batch.is_in_doubt = True
         self.phase = Phase.DRAINING
         return [BackOff(elsewhere=True)]
 
     def on_unsent(self, batch: SequencedBatch) -> Sequence[Action]:
-        """Not a byte of the request went out."""
+        """Handles a request of which not a byte went out."""
         self._land(batch)
         batch.attempts -= 1
         self.phase = Phase.DRAINING
         return [BackOff(elsewhere=True)]
 
     def on_overdue(self, failure: Failure = Failure.TIMED_OUT) -> Sequence[Action]:
-        """The oldest batch has had its time. Not while something is in flight."""
+        """Fails the oldest batch, whose time is over. Not while something is in flight."""
         assert not self.in_flight, "wait for the outcome, it comes by the request timeout"
         batch = self.oldest
         if batch is None or self.phase is Phase.STOPPED:
@@ -234,7 +235,7 @@ class Sequencer:
         return self._give_up(batch, failure, None)
 
     def _land(self, batch: SequencedBatch) -> bool:
-        """Takes the batch out of flight; whether what came back is a verdict (rule 2)."""
+        """Takes the batch out of flight; returns whether its answer is a verdict (rule 2)."""
         assert batch.is_in_flight
         is_verdict = self.in_flight == 1 and self._outstanding.oldest_open() is batch
         batch.is_in_flight = False
@@ -247,7 +248,10 @@ class Sequencer:
         return settled
 
     def _is_duplicate(self, batch: SequencedBatch, answer: Answer) -> bool | None:
-        """A first attempt under fresh numbers cannot be one; a fresh append has no time of its own."""
+        """Whether it was a repeat.
+
+        A first attempt under fresh numbers cannot be; a fresh append has no time.
+        """
         if batch.attempts == 1 and not self._is_resumed:
             return False
         max_timestamp: int = getattr(batch.payload, "max_timestamp", -1)
@@ -274,7 +278,7 @@ class Sequencer:
         return self._give_up(batch, Failure.REFUSED, answer)
 
     def on_found(self, found: Found | None) -> Sequence[Action]:
-        """The leader's entry for this producer; None: it has none."""
+        """Handles the leader's entry for this producer; None if it has none."""
         assert self.phase is Phase.ASKING
         for batch in self._outstanding.sent:
             batch.is_skipped = False
@@ -317,12 +321,15 @@ class Sequencer:
         return self._give_up(self._head(), failure, None, is_proven_absent=is_proven_absent)
 
     def on_unanswerable(self, answer: Answer) -> Sequence[Action]:
-        """The leader will never tell its last sequence."""
+        """Handles a leader that will never report its last sequence."""
         assert self.phase is Phase.ASKING
         return self._give_up(self._head(), Failure.UNANSWERED, answer)
 
     def on_no_id(self, answer: Answer) -> Sequence[Action]:
-        """There will be no producer id for what was never sent. Not while something is outstanding."""
+        """Handles that there is no producer id for records never sent.
+
+        Not while something is outstanding.
+        """
         assert not self._outstanding.sent
         return self._give_up(self._head(), Failure.REFUSED, answer)
 
@@ -332,7 +339,7 @@ class Sequencer:
         return oldest
 
     def _on_records_found(self, last_sequence: int, ahead: int) -> Sequence[Action]:
-        """The leader has the first `ahead` of the records that are not acknowledged."""
+        """Handles a leader that has the first `ahead` of the unacknowledged records."""
         oldest = self._outstanding.to_retry()
         if oldest is None:
             return []
@@ -346,7 +353,7 @@ class Sequencer:
         return [self._divide(oldest, stored_count)] if stored_count > 0 else []
 
     def _divide(self, batch: SequencedBatch, count: int) -> Divided:
-        """Into its first `count` records and the rest."""
+        """Divides the batch into its first `count` records and the rest."""
         parts = batch.divided(count)
         self._outstanding.replace(batch, parts)
         return Divided(batch, parts)
@@ -361,7 +368,7 @@ class Sequencer:
         *,
         is_proven_absent: bool = False,
     ) -> Sequence[Action]:
-        """Fails the batch, and by `AfterFailure` all that follow, or goes on under other numbers."""
+        """Fails the batch and all that follow, or renumbers those (`AfterFailure`)."""
         assert not self.in_flight
         failed = Failed(batch, failure, answer, batch.is_in_doubt and not is_proven_absent)
         if self._after_failure is AfterFailure.STOP:
@@ -386,7 +393,7 @@ class Sequencer:
         return is_known or (batch.is_in_doubt and failed.may_be_stored)
 
     def _go_on_without(self, failed: Failed) -> Sequence[Action]:
-        """Rule 4: after a batch that is certainly missing, nothing can have been stored."""
+        """Renumbers (rule 4): after a batch that is certainly missing, none can be stored."""
         actions: list[Action] = [failed]
         kept: deque[SequencedBatch] = deque()
         for batch in (*self._outstanding.sent, *self._outstanding.waiting):
@@ -405,12 +412,15 @@ class Sequencer:
         return actions + self._renumber(Identity(producer_id, epoch + 1))
 
     def on_new_id(self, identity: Identity) -> Sequence[Action]:
-        """A producer id that no other producer has."""
+        """Takes a producer id that no other producer has."""
         assert self.phase is Phase.AWAITING_ID
         return self._renumber(identity)
 
     def begin_anew(self, identity: Identity) -> Sequence[Action]:
-        """What was never sent goes under another identity, from 0. Not while something is outstanding."""
+        """Puts records never sent under another identity, from 0.
+
+        Not while something is outstanding.
+        """
         assert not self._outstanding.sent, (
             "a batch that goes again would be stored behind its successors"
         )

@@ -1,4 +1,4 @@
-"""What a `Sequencer` tells its owner to do, and what the owner tells it. Pure."""
+"""The steps and actions of a `Sequencer`, and the reports of its owner. Pure."""
 
 from __future__ import annotations
 
@@ -18,22 +18,24 @@ class Start:
     next_sequence: int = 0
     is_resumed: bool = False
     asks: bool = False
-    """Whether the leader's last sequence is asked for before anything is sent."""
+    """Whether to ask for the leader's last sequence before anything is sent."""
     is_unnamed: bool = False
-    """Whether the state that was resumed names other topics only: what is stored here is not its."""
+    """Whether the resumed state names other topics only, so that records stored here are not its
+    own.
+    """
 
 
 class AfterFailure(enum.StrEnum):
-    """What a partition does when a batch has failed for good."""
+    """The reaction of a partition to a batch that has failed for good."""
 
     STOP = "stop"
     """Nothing more is sent: a later run resumes at the failed record, under the same numbers."""
     NEW_EPOCH = "new_epoch"
-    """Later records go on under a new epoch, without the failed ones."""
+    """Later records continue under a new epoch, without the failed ones."""
 
 
 class Failure(enum.Enum):
-    """Why a batch failed for good, where the answer's code does not say it."""
+    """Why a batch failed for good, if the answer's code does not say."""
 
     REFUSED = "the broker refused it"
     TIMED_OUT = "it was not acknowledged in time"
@@ -65,13 +67,13 @@ class Divided(NamedTuple):
 
 
 class Renumbered(NamedTuple):
-    """The batch has other numbers now: what was built with the old ones is worthless."""
+    """The batch has new numbers: bytes built with the old ones are worthless."""
 
     batch: SequencedBatch
 
 
 class BackOff(NamedTuple):
-    """Let some time pass before the next step; `elsewhere`: find out who leads."""
+    """Wait some time before the next step; `elsewhere`: find out who leads."""
 
     elsewhere: bool
 
@@ -97,7 +99,7 @@ Step = Send | Ask | NewId
 
 
 class Found(NamedTuple):
-    """What the leader remembers of the producer id on this partition."""
+    """The leader's entry for the producer id on this partition."""
 
     producer_epoch: int
     last_sequence: int

@@ -1,4 +1,4 @@
-"""How a producer behaves. The defaults are Kafka's where Kafka has them."""
+"""The settings of a producer. The defaults are Kafka's, if Kafka has the setting."""
 
 from __future__ import annotations
 
@@ -15,32 +15,39 @@ class Settings:
 
     batch_records_max: int = 10_000
     batch_bytes_max: int = 64 * 1024
-    """Before compression. With `batch_records_max` it decides where a batch ends, and nothing else does."""
+    """Before compression. With `batch_records_max`, the only setting that decides where a batch
+    ends.
+    """
     compression: Codec = Codec.NONE
     request_bytes_max: int = 64 * 1024
-    """Small batches of several partitions go to their leader in one request, up to this size, and are
-    answered when the last of them is committed. 0: each batch in a request of its own."""
+    """Small batches of several partitions share a request to their leader, up to this size, and are
+    answered when the last of them is committed. 0: each batch has its own request.
+    """
     in_flight_max: int = IN_FLIGHT_MAX_DEFAULT
-    """Batches in flight per partition. More than the broker's window (5, in Echoless
-    `producer_state_batches_to_retain`) costs extra questions after a lost answer, never a record."""
+    """Batches in flight per partition. More than the broker's window (5; in Echoless
+    `producer_state_batches_to_retain`) costs extra queries after a lost answer, never a record.
+    """
     after_failure: AfterFailure = AfterFailure.STOP
     asks_on_resume: bool = True
     """Whether a resumed producer asks leaders for their last sequence before it sends."""
     resumes_unnamed_topics: bool = False
-    """Whether a resumed producer takes what it has stored in a topic that its state does not name for the
-    records that it is given now: stored after the state was taken. A state without any topic always does."""
+    """Whether records found stored in a topic that the resumed state does not name are taken for
+    the records given now, as stored after the state was taken. A state without any topic always
+    does this.
+    """
     delivery_timeout_s: float = 120.0
     request_timeout_s: float = 30.0
     retry_backoff_s: float = 0.05
     retry_backoff_max_s: float = 1.0
     buffer_bytes_max: int = 32 * 1024 * 1024
-    """What may wait for acknowledgements; `send` waits for room."""
+    """Limit on records waiting for acknowledgements; `send` waits for room."""
     lease_servers: str = ""
-    """HOST:PORT[,HOST:PORT...] of native ports (Echoless only). Where it is not empty, every partition has
-    producer ids of its own that are leased there, each followed by another before its end. Such a
-    producer has no state to resume from."""
+    """HOST:PORT[,HOST:PORT...] of native ports (Echoless only). Unless empty, every partition has
+    its own producer ids, leased there, each replaced by another before it ends. Such a producer has
+    no state to resume from.
+    """
     auto_create_topics: bool = True
-    """Whether brokers may create a topic that is missing, where they are configured to."""
+    """Whether brokers may create a missing topic, if they are configured to."""
 
     def __post_init__(self) -> None:
         positive = (

@@ -1,12 +1,12 @@
-"""What a producer has to remember over a crash: under which numbers it goes on.
+"""The state that a producer needs after a crash to continue under the same numbers.
 
-{"version": 1, "producer_id": 4000, "producer_epoch": 0,
- "partitions": [{"topic": "orders", "partition": 0, "producer_id": 4000, "producer_epoch": 0,
-                 "next_sequence": 120, "unacknowledged": 0}]}
+    {"version": 1, "producer_id": 4000, "producer_epoch": 0,
+     "partitions": [{"topic": "orders", "partition": 0, "producer_id": 4000, "producer_epoch": 0,
+                     "next_sequence": 120, "unacknowledged": 0}]}
 
-`next_sequence` is the number of the first record that was not acknowledged when the state was taken;
-`unacknowledged` says how many had been given to the producer from there on. A partition that is not
-listed begins at 0 under the producer's own id and epoch.
+`next_sequence` is the number of the first record that was not acknowledged when the state was
+taken; `unacknowledged` says how many had been given to the producer from there on. A partition that
+is not listed begins at 0 under the producer's own id and epoch.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class ProducerState:
 
     @property
     def unacknowledged(self) -> int:
-        """Records that a resumed producer has to be given again."""
+        """Number of records that a resumed producer has to be given again."""
         return sum(partition.unacknowledged for partition in self.partitions)
 
     def to_json(self) -> str:

@@ -1,6 +1,6 @@
 """The checks that a produced batch must pass before its records or its producer are looked at.
 
-Codes and order are Kafka 3.9's (`dedup-spec.md` 1.2 rows 3 and 11-14, 5.3, 5.4); first failure wins:
+Codes and order are Kafka 3.9's (`docs/protocol/produce.md`); the first failure wins:
 
 container (`check_container`; a handler runs it before it looks at acks or leadership)
  1. no complete batch                                    -> 87 INVALID_RECORD
@@ -55,7 +55,7 @@ _LEGACY_LENGTH_MIN: Final = 14
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class TimestampRules:
-    """What a topic allows: `message.timestamp.type`, `...before.max.ms` and `...after.max.ms`."""
+    """A topic's `message.timestamp.type`, `...before.max.ms` and `...after.max.ms`."""
 
     log_append_time: bool = False
     before_max_ms: int = 2**63 - 1
@@ -74,7 +74,7 @@ def validate_client_batch(
     timestamp_rules: TimestampRules = ANY_TIMESTAMP,
     now_ms: int = 0,
 ) -> BatchHeader:
-    """The header of the one good batch in `records`, the records field of a Produce partition.
+    """Returns the header of the one valid batch in `records`, a partition's records field.
 
     Raises `KafkaError` as the module's table says.
     """
@@ -111,9 +111,9 @@ def check_container(records: Buffer | None, produce_version: int) -> BatchHeader
 
 
 def _measure_batch(records: Buffer, position: int) -> int:
-    """Bytes of the batch of some magic at `position`; 0 where the bytes end before it does.
+    """Bytes of the batch of some magic at `position`; 0 if the batch is incomplete.
 
-    Raises `KafkaError` (CORRUPT_MESSAGE) where the bytes that are there cannot begin a batch.
+    Raises `KafkaError` (CORRUPT_MESSAGE) if the bytes present cannot begin a batch.
     """
     left = len(records) - position
     if left < LOG_OVERHEAD:
@@ -175,7 +175,7 @@ def check_batch(
 
 
 def _check_numbers(header: BatchHeader) -> None:
-    """Steps 9 to 13: what the header's fields say together."""
+    """Steps 9 to 13: whether the header's fields agree with each other."""
     if header.codec_id > Codec.ZSTD:
         raise KafkaError(
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
@@ -210,10 +210,10 @@ def _check_numbers(header: BatchHeader) -> None:
 
 
 def _check_timestamps(header: BatchHeader, rules: TimestampRules, now_ms: int) -> None:
-    """Step 14, from the header: the first record's timestamp and the largest one stand for all.
+    """Step 14, from the header alone: the first record's timestamp and the largest one.
 
     Kafka clears a log-append-time bit that a client set on a create-time topic; here it is refused,
-    because a broker that changes the bytes has to compute a new CRC.
+    because changing the bytes would require a new CRC.
     """
     if header.is_log_append_time:
         raise KafkaError(

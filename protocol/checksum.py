@@ -1,8 +1,8 @@
 """CRC-32C in hardware: crc32c's extension module, without the package around it.
 
-Importing the package looks up its own version through `importlib.metadata`, which costs 40 ms and 3 MB
-at every start of the broker. The extension needs none of that; where it is not found under its name,
-the package is imported as usual.
+Importing the package looks up its own version through `importlib.metadata`, which costs 40 ms and 3
+MB at every start of the broker. The extension needs none of that; if it is not found under its
+name, the package is imported as usual.
 """
 
 from __future__ import annotations

@@ -17,28 +17,28 @@ from protocol.errors import DecodeError
 from protocol.record_batch import Buffer, Codec
 
 DECOMPRESSED_BYTES_MAX: Final = 100 * 1024 * 1024
-"""What the records of one batch may grow to; as much as a whole request may weigh by default."""
+"""Limit on the decompressed records of one batch; equal to the default limit on a whole request."""
 
 _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER: Final = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
 _XERIAL_BLOCK_LENGTH: Final = struct.Struct(">i")
 _XERIAL_BLOCK_BYTES: Final = 32 * 1024
 _XERIAL_BLOCK_BYTES_MIN: Final = 256
-"""What a block counts for at least, so that many empty ones reach the bound too."""
+"""Least weight of one block, so that many empty ones reach the limit too."""
 _LARGE_BYTES: Final = 4 * 1024 * 1024
 _LZ4_FLAGS_POSITION: Final = 4
 _LZ4_INDEPENDENT_BLOCKS: Final = 0x20
 _FIRST_GUESS_BYTES_MIN: Final = 16 * 1024
 _OUT_OF_ROOM: Final = "failed to write whole buffer"
-"""How cramjam says that the output did not fit; `tests/protocol/test_compression.py` pins it."""
+"""cramjam's message when the output did not fit; `tests/protocol/test_compression.py` pins it."""
 
 
 class ExpansionError(DecodeError):
-    """The original is longer than the caller allows."""
+    """The decompressed data is longer than the caller allows."""
 
 
 def compress(codec: Codec, data: Buffer) -> bytes:
-    """The compressed form of `data`, at the middling levels that suit batches on their way."""
+    """The compressed form of `data`, at the medium levels that suit batches in transit."""
     if codec is Codec.NONE:
         return bytes(data)
     import cramjam  # noqa: PLC0415  not for uncompressed traffic
@@ -57,10 +57,10 @@ def compress(codec: Codec, data: Buffer) -> bytes:
 
 
 def decompress(codec_id: int, data: Buffer, bytes_max: int = DECOMPRESSED_BYTES_MAX) -> Buffer:
-    """The original of `data`, at most `bytes_max` long; a view where it is large.
+    """The decompressed `data`, at most `bytes_max` long; a view if it is large.
 
-    Raises `DecodeError` when the codec is unknown or the data is damaged, `ExpansionError` when its
-    original is longer.
+    Raises `DecodeError` if the codec is unknown or the data is damaged, `ExpansionError` if the
+    decompressed data is longer.
     """
     if codec_id == Codec.NONE:
         return bytes(data)
@@ -75,14 +75,14 @@ def decompress(codec_id: int, data: Buffer, bytes_max: int = DECOMPRESSED_BYTES_
 
 
 def _check_lz4_blocks(data: Buffer) -> None:
-    """Blocks that refer to earlier ones are good LZ4, but no Java consumer could read them."""
+    """Rejects dependent blocks: they are valid LZ4, but no Java consumer can read them."""
     flags = data[_LZ4_FLAGS_POSITION] if len(data) > _LZ4_FLAGS_POSITION else 0
     if not flags & _LZ4_INDEPENDENT_BLOCKS:
         raise DecodeError("an lz4 frame needs independent blocks, Kafka reads no others")
 
 
 def _decompress_stream(codec: Codec, data: Buffer, bytes_max: int) -> Buffer:
-    """Tries a larger output buffer until the original fits, since a frame need not tell its size."""
+    """Tries ever larger output buffers, since a frame need not state its original size."""
     import cramjam  # noqa: PLC0415
 
     decompress_into = getattr(cramjam, codec.name.lower()).decompress_into
@@ -105,12 +105,15 @@ def _decompress_stream(codec: Codec, data: Buffer, bytes_max: int) -> Buffer:
 
 
 def _room(size: int) -> bytearray | mmap.mmap:
-    """Memory for an output. A large one is not zeroed first, which would hold up all threads."""
+    """Memory for the output.
+
+    A large buffer is not zeroed first, which would hold up every thread.
+    """
     return mmap.mmap(-1, size) if size >= _LARGE_BYTES else bytearray(size)
 
 
 def _filled(output: bytearray | mmap.mmap, size: int) -> Buffer:
-    """The first `size` bytes: a copy of few, a view of many."""
+    """The first `size` bytes: a copy if they are few, a view if they are many."""
     view = memoryview(output)[:size]
     return view.toreadonly() if size >= _LARGE_BYTES else bytes(view)
 

@@ -7,11 +7,11 @@ One pure function decides, one commits:
 
 Leader, follower, recovery, `echoless verify` and the audit all come here; `storage/` keeps the
 entries of one partition and calls nothing else to judge a batch. A leader calls `decide` and then
-`commit`; followers and recovery call `commit` alone, since what stands in a leader's log has been
-decided.
+`commit`; followers and recovery call `commit` alone, since everything
+in a leader's log has already been decided.
 
-The rules are Kafka 3.9's (`dedup-spec.md` 1.3) with the differences that `docs/differences.md`
-lists. In order, first match wins:
+The rules are Kafka 3.9's (`docs/protocol/deduplication.md`) with the differences that
+`docs/differences.md` lists. In order, first match wins:
 
 1. same epoch and exactly the sequences of a remembered batch  -> Duplicate (original offsets)
 2. an older epoch (for an unknown id: one below -1)             -> Reject 47
@@ -23,10 +23,10 @@ lists. In order, first match wins:
 6. same epoch, all of it provably stored before                -> Reject 46
 7. anything else (gap, overlap)                                -> Reject 45
 
-Invariant: an entry's window is ordered oldest first, holds batches of `producer_epoch` only, and
-at most as many as the partition retains.
-Invariant: every sequence from `run_start` to the newest batch's last sequence was appended to this
-partition in this epoch, so a batch inside that range is a repeat and nothing else.
+Invariant: an entry's window is ordered oldest first, holds batches of `producer_epoch` only, and at
+most as many as the partition retains. Invariant: every sequence from `run_start` to the newest
+batch's last sequence was appended to this partition in this epoch, so a batch inside that range is
+a repeat and nothing else.
 
 Knows nothing of files, clocks and maps: times are passed in.
 """
@@ -52,14 +52,14 @@ WINDOW_DEFAULT: Final = 5
 
 
 class UnknownProducerId(enum.StrEnum):
-    """What a first sequence other than 0 gets on a partition that has held records."""
+    """Answer to a first sequence other than 0 on a partition that has held records."""
 
     REJECT = "reject"
     ACCEPT = "accept"
 
 
 class BatchMetadata(NamedTuple):
-    """One remembered batch. `crc` is None where the broker itself changed the batch's bytes."""
+    """One remembered batch. `crc` is None if the broker itself changed the batch's bytes."""
 
     last_sequence: int
     last_offset: int
@@ -80,12 +80,15 @@ class BatchMetadata(NamedTuple):
 
 @dataclass(slots=True)
 class ProducerEntry:
-    """What one partition knows of one producer id. Replaced as a whole by `commit`, never edited."""
+    """The state of one producer id on one partition.
+
+    Replaced as a whole by `commit`, never edited.
+    """
 
     producer_epoch: int
-    """The epoch of the newest batch or marker; -1 where batches carry none."""
+    """The epoch of the newest batch or marker; -1 if its batches carry none."""
     run_start: int
-    """First sequence of the unbroken run that ends in the newest batch; -1 without batches."""
+    """First sequence of the unbroken run that ends with the newest batch; -1 without batches."""
     last_append_ms: int
     """When this broker appended the newest batch, by its own clock. Expiry counts from here."""
     batches: tuple[BatchMetadata, ...]
@@ -102,7 +105,7 @@ class ProducerEntry:
 
 @dataclass(slots=True, frozen=True)
 class PartitionRules:
-    """What of the partition the decision depends on."""
+    """The properties of the partition on which the decision depends."""
 
     has_held_records: bool
     """Whether the log end offset has ever been above 0."""
@@ -121,7 +124,7 @@ class Duplicate(NamedTuple):
 
 
 class Reject(NamedTuple):
-    """Do not write it; tell the client `code`. `reason` names what was expected and found."""
+    """Do not write it; answer with `code`. `reason` says what was expected and what was found."""
 
     code: ErrorCode
     reason: str
@@ -164,7 +167,7 @@ def decide(entry: ProducerEntry | None, header: BatchHeader, rules: PartitionRul
 
 
 def find_duplicate(entry: ProducerEntry, header: BatchHeader) -> BatchMetadata | None:
-    """The remembered batch with exactly these sequences; the epochs are the caller's to compare."""
+    """The remembered batch with exactly these sequences; comparing epochs is up to the caller."""
     last_sequence = header.last_sequence
     for batch in reversed(entry.batches):
         if batch.last_sequence == last_sequence and batch.offset_delta == header.last_offset_delta:
@@ -227,7 +230,7 @@ def commit(
     now_ms: int,
     window: int = WINDOW_DEFAULT,
 ) -> ProducerEntry:
-    """The entry after the batch was written at `base_offset`. Checks nothing.
+    """Returns the entry after the batch was written at `base_offset`. Checks nothing.
 
     A leader's own append and a replicated or recovered batch are committed alike; the epoch may
     therefore move back on a follower (the caller counts and logs that). A transaction marker in a

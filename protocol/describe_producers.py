@@ -25,7 +25,7 @@ _TAG_COUNT: Final = 0
 
 
 class PartitionDescribed(NamedTuple):
-    """The producers of one partition, or why they cannot be told."""
+    """The producers of one partition, or why they cannot be listed."""
 
     partition: int
     error_code: ErrorCode = ErrorCode.NONE

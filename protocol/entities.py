@@ -1,8 +1,8 @@
 """Plain values -> kio entities, whatever the version.
 
 kio has one class per API and version. Handlers answer with plain mappings; this file turns them
-into the entity of the version asked for. The rules of one class are worked out once and kept.
-Imports kio: load it when the first response is encoded, not at start.
+into the entity of the requested version. The rules of a class are worked out once and kept. Imports
+kio: load it when the first response is encoded, not at start.
 """
 
 from __future__ import annotations

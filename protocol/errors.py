@@ -1,9 +1,10 @@
 """Kafka's error codes, and the two exceptions that the protocol room raises.
 
 `KafkaError` is an expected outcome that travels to the client as a code; `DecodeError` means that
-the peer's bytes make no sense, so the connection cannot go on. Values and retriability are Kafka
-3.9's (`org.apache.kafka.common.protocol.Errors`); `tests/protocol/test_errors.py` compares them
-with kio's table. They are repeated here because importing kio costs 80 ms before the ready line.
+the peer's bytes make no sense, so the connection has to be closed. Values and retriability are
+Kafka 3.9's (`org.apache.kafka.common.protocol.Errors`); `tests/protocol/test_errors.py` compares
+them with kio's table. They are repeated here because importing kio costs 80 ms before the ready
+line.
 """
 
 from __future__ import annotations
@@ -112,15 +113,15 @@ _RETRIABLE = frozenset(
 
 
 MESSAGE_CHARACTERS_MAX: Final = 2000
-"""Of what a client is told about an error."""
+"""Limit on an error message sent to a client."""
 
 
 class KafkaError(Exception):
-    """An expected outcome that the client is told by its code.
+    """An expected outcome, reported to the client by its code.
 
-    `message` names what was found and what was expected; it reaches the client where the response
-    has a field for it. It may quote what the client sent, so its length is bounded: a string of the
-    older versions holds 32,767 bytes.
+    `message` says what was found and what was expected; it reaches the client if the response has a
+    field for it. It may quote what the client sent, so its length is bounded: a string of the older
+    versions holds 32,767 bytes.
     """
 
     def __init__(self, code: ErrorCode, message: str = "") -> None:
@@ -132,4 +133,4 @@ class KafkaError(Exception):
 
 
 class DecodeError(Exception):
-    """The peer's bytes do not follow the protocol; the connection (or file) cannot be read on."""
+    """The peer's bytes do not follow the protocol; the rest of the stream or file is unreadable."""

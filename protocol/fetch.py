@@ -42,7 +42,7 @@ class PartitionFetched(NamedTuple):
     log_start_offset: int = -1
     records: bytes = b""
     diverging_epoch: tuple[int, int] | None = None
-    """`(epoch, its end offset)` where the fetcher's log left ours (v12 on)."""
+    """`(epoch, its end offset)` where the fetcher's log diverged from ours (v12 on)."""
 
 
 class TopicFetched(NamedTuple):

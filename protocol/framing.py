@@ -1,13 +1,14 @@
 """Length-prefixed frames: 4 bytes big-endian length, then that many bytes. Both ports use them.
 
 Sans-I/O: the shell asks where the next bytes should go (`writable`), says how many arrived
-(`received`), and takes complete frames (`next_frame`). Small frames share one buffer and are
-copied out of it; a frame that does not fit gets a buffer of its own, into which the socket is read
-directly. That buffer grows with the bytes that have arrived: a peer that only announces a large frame
-takes no memory. A shell that accounts for memory asks `wanted_bytes` before it calls `writable`.
+(`received`), and takes complete frames (`next_frame`). Small frames share one buffer and are copied
+out of it; a frame that does not fit gets a buffer of its own, into which the socket is read
+directly. That buffer grows as bytes arrive: a peer that only announces a large frame
+takes no memory. A shell that accounts for memory asks `wanted_bytes` before it calls
+`writable`.
 
-Invariant: `_start <= _end <= len(_buffer)`; bytes before `_start` were handed out.
-Invariant: the buffer of a large frame is at most `GROWTH_MAX` times as large as what has arrived of it.
+Invariant: `_start <= _end <= len(_buffer)`; bytes before `_start` were handed out. Invariant: the
+buffer of a large frame is at most `GROWTH_MAX` times as large as what has arrived of it.
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ _LENGTH: Final = struct.Struct(">i")
 LENGTH_SIZE: Final = _LENGTH.size
 SHARED_BUFFER_SIZE: Final = 65536
 HUGE_FRAME_SIZE: Final = 4 * 1024 * 1024
-"""From here on the buffer of a frame is a mapping, which the kernel enlarges without copying it."""
+"""Frames from this size on use a memory mapping, which the kernel enlarges without copying."""
 GROWTH_MAX: Final = 5
 _GROWTH: Final = 4
-"""How many times larger each buffer is than the one before: a frame of 1 MB is copied by a third."""
+"""Growth factor of the buffer: a frame of 1 MB is copied by a third."""
 _HUGE_GROWTH: Final = 2
 
 _FOREIGN_STARTS: Final = {
@@ -66,12 +67,14 @@ class FrameReceiver:
         self._large_filled = 0
         self._large_size = 0
         self._lent: memoryview | None = None
-        """What `writable` returned last of a large frame; a mapping cannot grow while it is used."""
+        """The view of a large frame that `writable` last returned; a mapping cannot grow while a
+        view is in use.
+        """
 
     def writable(self) -> memoryview:
-        """Where the next bytes belong; never empty as long as every frame is taken in between.
+        """The buffer for the next bytes; never empty if complete frames are taken between calls.
 
-        What an earlier call returned must not be used any more.
+        The result of an earlier call must no longer be used.
         """
         if self._large is None:
             if self._start == self._end:
@@ -88,7 +91,7 @@ class FrameReceiver:
         return self._lent
 
     def received(self, count: int) -> None:
-        """Says that `count` bytes were written into what `writable` returned."""
+        """Records that `count` bytes were written into the buffer that `writable` returned."""
         if self._large is not None:
             self._large_filled += count
         else:
@@ -116,9 +119,9 @@ class FrameReceiver:
 
     @property
     def wanted_bytes(self) -> int:
-        """The size of the buffer that the next `writable` makes for a large frame; 0: it makes none.
+        """The size of the buffer that the next `writable` would make for a large frame; else 0.
 
-        To be asked when `next_frame` has just returned None.
+        Call it only when `next_frame` has just returned None.
         """
         if self._large is None:
             if self._start or self._end < SHARED_BUFFER_SIZE:
@@ -130,11 +133,11 @@ class FrameReceiver:
 
     @property
     def pending_size(self) -> int:
-        """Bytes that the buffer of a large frame takes now (0 if none)."""
+        """Bytes that the buffer of a large frame occupies now (0 if none)."""
         return 0 if self._large is None else len(self._large)
 
     def abandon(self) -> None:
-        """Frees the memory of a large frame that will not be completed; nothing is received any more."""
+        """Frees the memory of a large frame that will not be completed. Call nothing afterwards."""
         self._large = self._lent = None
 
     def _begin_large(self) -> None:
@@ -171,9 +174,9 @@ class FrameReceiver:
 
 
 def _next_capacity(size: int, have: int) -> int:
-    """How large to make the buffer of a frame of `size` bytes of which `have` have arrived."""
+    """Capacity for a frame of `size` bytes of which `have` have arrived."""
     if size <= GROWTH_MAX * have:
-        return size  # one large copy less
+        return size  # saves one large copy
     return have * (_HUGE_GROWTH if size >= HUGE_FRAME_SIZE else _GROWTH)
 
 
@@ -185,7 +188,7 @@ def _allocate(size: int, capacity: int) -> bytearray | mmap.mmap:
 
 
 def _looks_like(received: memoryview) -> str:
-    """The beginning of a stream that is not frames, described for the log's reader."""
+    """Describes, for the log, the beginning of a stream that is not framed."""
     found = (name for start, name in _FOREIGN_STARTS.items() if received[: len(start)] == start)
     name = next(found, None)
     return "" if name is None else f" (this looks like {name})"

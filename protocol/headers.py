@@ -26,7 +26,8 @@ class RequestHeader(NamedTuple):
     correlation_id: int
     client_id: str | None
     body_position: int
-    """Where the client id ends: the body, or the header's tagged fields in a flexible version."""
+    """Position after the client id: the body, or the header's tagged fields in a flexible version.
+    """
 
 
 def read_request_header(frame: Frame) -> RequestHeader:

@@ -1,9 +1,9 @@
-"""Leased producer ids: which they are, and how long they are remembered.
+"""Leased producer ids: which ids they are, and how long they are remembered.
 
 A lease gives the number n, taken from the same blocks as all producer ids, as the id 2**52 + n. So
-the id itself says that it was leased: in every batch, every log, every snapshot, on every replica,
-and no broker has to be told. Ids stay below 2**53, where also JavaScript counts exactly. Blocks
-leave this range out.
+the id itself says that it was leased: in every batch, log and snapshot, on every replica, without
+any broker being notified. Ids stay below 2**53, the largest integer that JavaScript counts exactly.
+Blocks never reach into this range.
 
 Pure. The reasons are in `docs/decisions/leases.md`.
 """
@@ -17,9 +17,9 @@ LEASED_ID_END: Final = 2**53
 """One above the largest leased id."""
 
 LEASE_MARGIN_MS: Final = 3_600_000
-"""For so long after the end of a lease its batches may still be sent again; every replica knows them.
+"""How long after the end of a lease its batches may be resent; every replica knows them.
 
-Far longer than a client goes on trying (minutes), and than clocks are set forward in one step.
+Far longer than a client keeps trying (minutes), and than clocks are set forward in one step.
 """
 
 
@@ -29,15 +29,15 @@ def is_leased(producer_id: int) -> bool:
 
 
 def leased_id(number: int) -> int:
-    """The leased id of a number that no other producer has."""
+    """The leased id for a number that no other producer has."""
     assert 0 <= number < LEASED_ID_MIN, f"{number} cannot be leased"
     return LEASED_ID_MIN + number
 
 
 def lease_retention_ms(lease_ms: int) -> int:
-    """How long after its last append a replica knows a leased id at least.
+    """How long after its last append every replica at least remembers a leased id.
 
-    An id is used only after its issue, so this reaches `LEASE_MARGIN_MS` beyond the end of the
-    lease, whenever the append was, and by no clock but the replica's own.
+    An id is used only after it was issued, so this reaches `LEASE_MARGIN_MS` past the end of the
+    lease, whenever the append was, and depends on the replica's own clock only.
     """
     return lease_ms + LEASE_MARGIN_MS

@@ -1,11 +1,11 @@
 """The Metadata response, packed by hand: with kio a topic of 6,000 partitions took 100 ms each time.
 
-Layout by version: v1 adds racks, the controller and `is_internal`; v2 the cluster id; v3 the throttle
-time in front; v5 offline replicas; v7 leader epochs; v8 authorised operations (of the cluster up to
-v10); v9 is flexible; v10 adds topic ids; from v12 on a name may be null.
+Layout by version: v1 adds racks, the controller and `is_internal`; v2 the cluster id; v3 the
+throttle time in front; v5 offline replicas; v7 leader epochs; v8 authorised operations (of the
+cluster up to v10); v9 is flexible; v10 adds topic ids; from v12 on a name may be null.
 `tests/protocol/test_metadata_response.py` compares every version with kio.
 
-A topic is packed apart from the rest, in pieces if need be, so that it can be kept. Pure.
+A topic is packed separately, in pieces if need be, so that it can be cached. Pure.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class PartitionRow(NamedTuple):
 
 
 class BrokerRow(NamedTuple):
-    """One broker and where it is reached."""
+    """One broker and its address."""
 
     broker_id: int
     host: str
@@ -49,7 +49,7 @@ class BrokerRow(NamedTuple):
 
 
 def encode_partitions(version: int, rows: Iterable[PartitionRow]) -> bytes:
-    """Some partitions of a topic; pieces may be joined."""
+    """Packs some partitions of a topic; the results can be concatenated."""
     parts: list[bytes] = []
     lists: dict[tuple[int, ...], bytes] = {}
     for error_code, index, leader_id, leader_epoch, *ids in rows:
@@ -77,7 +77,7 @@ def encode_topic(
     partition_count: int,
     partitions: Iterable[bytes],
 ) -> bytes:
-    """A topic up to its authorised operations, which are what is asked for, not what is known."""
+    """A topic up to its authorised operations, which depend on the request."""
     parts = [_INT16.pack(error_code), _name(version, name)]
     if version >= _TOPIC_IDS_FROM:
         parts.append(_NO_ID if topic_id is None else topic_id.bytes)
@@ -97,7 +97,7 @@ def encode_metadata_response(
     topics: Sequence[tuple[bytes, int]],
     cluster_operations: int,
 ) -> bytes:
-    """The body. `topics`: in their order, what `encode_topic` made, and the operations allowed."""
+    """The body. `topics`: in order, what `encode_topic` returned, and the operations allowed."""
     end = NO_TAGS if version >= _FLEXIBLE_FROM else b""
     parts = [_INT32.pack(0)] if version >= 3 else []
     parts.append(_count(version, len(brokers)))

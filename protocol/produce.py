@@ -1,8 +1,8 @@
 """The Produce response, packed by hand: with kio it would cost ten times the rest of the request.
 
-Layout by version (`dedup-spec.md` 5.1): v3-4 end with log_append_time, v5 adds log_start_offset,
-v8 record_errors and error_message, v9 is flexible, v10 adds the tagged current_leader (sent only
-with NOT_LEADER_OR_FOLLOWER) and node_endpoints, v13 names topics by id.
+Layout by version (`docs/protocol/produce.md`): v3-4 end with log_append_time, v5 adds
+log_start_offset, v8 record_errors and error_message, v9 is flexible, v10 adds the tagged
+current_leader (sent only with NOT_LEADER_OR_FOLLOWER) and node_endpoints, v13 names topics by id.
 `tests/protocol/test_produce.py` decodes every version with kio.
 """
 
@@ -45,9 +45,9 @@ class PartitionProduced(NamedTuple):
     error_message: str | None = None
     record_errors: tuple[RecordError, ...] = ()
     current_leader: tuple[int, int] | None = None
-    """`(leader id, leader epoch)`, told from v10 on with NOT_LEADER_OR_FOLLOWER."""
+    """`(leader id, leader epoch)`, sent from v10 on with NOT_LEADER_OR_FOLLOWER."""
     reason: str = ""
-    """Why a batch was refused, where Kafka's answer leaves the message empty: for the native port."""
+    """Why a batch was refused, if Kafka's answer leaves the message empty: for the native port."""
 
 
 class TopicProduced(NamedTuple):

@@ -1,8 +1,8 @@
-"""The Produce request, read by hand: its records stay where they are in the frame.
+"""The Produce request, read by hand: its records stay in place in the frame.
 
 kio would copy every batch out of the frame, and needs the claimed counts walked first
 (`request_walk.py`); together that costs more than the de-duplication. Layout by version
-(`dedup-spec.md` 5.1): v3-8 classic, v9 flexible, v13 names topics by id.
+(`docs/protocol/produce.md`): v3-8 classic, v9 flexible, v13 names topics by id.
 `tests/protocol/test_produce_request.py` compares every version with kio.
 
 Memory is bounded: an element takes at least some bytes of the frame, and there are at most
@@ -27,11 +27,11 @@ _UUID_SIZE: Final = 16
 _FLEXIBLE_FROM: Final = 9
 _TOPIC_IDS_FROM: Final = 13
 PARTITIONS_MAX: Final = 100_000
-"""Limit of one request, over all topics; the same bound as for every other request."""
+"""Limit on one request, over all topics; the same as for every other request."""
 
 
 class PartitionRecords(NamedTuple):
-    """What is to be stored in one partition. `records` is a view of a large frame, bytes of a small one."""
+    """The batch for one partition. `records` is a view of a large frame, bytes of a small one."""
 
     partition: int
     records: Frame | None

@@ -30,7 +30,7 @@ BATCH_HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 BATCH_PREFIX: Final = struct.Struct(">qi")
 """`base_offset` and `batch_length`: what is needed to find the next batch."""
 LEADER_STAMP: Final = struct.Struct(">qii")
-"""What the leader writes: base offset, the batch length again, its leader epoch."""
+"""The fields that the leader writes: base offset, the batch length again, its leader epoch."""
 _CRC: Final = struct.Struct(">I")
 
 HEADER_SIZE: Final = 61
@@ -38,14 +38,14 @@ LOG_OVERHEAD: Final = 12
 RECORD_BYTES_MIN: Final = 7
 """Length, attributes, two deltas, a null key, a null value and no headers: one byte each."""
 RECORDS_MAX: Final = 2**20
-"""Limit of one compressed batch, and of those of one request: a few KB can hold that many."""
+"""Limit on one compressed batch, and on all those of one request: a few KB can hold that many."""
 MAGIC: Final = 2
 MAGIC_POSITION: Final = 16
 BATCH_LENGTH_MIN: Final = HEADER_SIZE - LOG_OVERHEAD
 _CRC_POSITION: Final = 17
 _ATTRIBUTES_POSITION: Final = 21
 ATTRIBUTES_LOW_POSITION: Final = 22
-"""The byte of the attributes that holds every bit in use."""
+"""Position of the attributes byte that holds every bit in use."""
 _MAX_TIMESTAMP_POSITION: Final = 35
 assert BATCH_HEADER.size == HEADER_SIZE
 assert BATCH_PREFIX.size == LOG_OVERHEAD
@@ -53,7 +53,7 @@ assert LEADER_STAMP.size == MAGIC_POSITION
 
 NO_TIMESTAMP: Final = -1
 NO_LEADER_EPOCH: Final = -1
-"""What clients send; the leader writes its own epoch over it."""
+"""The epoch that clients send; the leader overwrites it with its own."""
 
 _CODEC_MASK: Final = 0x07
 _LOG_APPEND_TIME_BIT: Final = 0x08
@@ -145,7 +145,8 @@ def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
 def walk(buffer: Buffer) -> Iterator[tuple[int, BatchHeader]]:
     """Yields `(position, header)` of each complete batch; stops quietly before an incomplete one.
 
-    Raises `DecodeError` at a batch of another magic or an impossible length. CRCs are not checked.
+    Raises `DecodeError` at a batch of another magic or with an impossible length. CRCs are not
+    checked.
     """
     position = 0
     total = len(buffer)
@@ -165,12 +166,12 @@ def walk(buffer: Buffer) -> Iterator[tuple[int, BatchHeader]]:
 
 
 def compute_crc(batch: Buffer) -> int:
-    """CRC-32C of one whole batch, over what the header's `crc` covers."""
+    """CRC-32C of one whole batch, over the range that the header's `crc` covers."""
     return crc32c(memoryview(batch)[_ATTRIBUTES_POSITION:])
 
 
 def seal_batch(header: BatchHeader, records: Buffer) -> bytes:
-    """One whole batch: `header` with the right length and CRC, and the (compressed) `records`."""
+    """One whole batch: `header` with the correct length and CRC, and the (compressed) `records`."""
     length = BATCH_LENGTH_MIN + len(records)
     unsealed = BATCH_HEADER.pack(*header._replace(batch_length=length, crc=0))
     crc = crc32c(records, crc32c(unsealed[_ATTRIBUTES_POSITION:]))
@@ -184,7 +185,7 @@ def leader_stamp(header: BatchHeader, base_offset: int, leader_epoch: int) -> by
 
 
 def with_log_append_time(batch: Buffer, header: BatchHeader, now_ms: int) -> bytearray:
-    """A copy of the batch that says "appended at `now_ms`": attribute bit, max timestamp, new CRC."""
+    """A copy of the batch with log append time `now_ms`: attribute bit, max timestamp, new CRC."""
     copy = bytearray(batch)
     struct.pack_into(">h", copy, _ATTRIBUTES_POSITION, header.attributes | _LOG_APPEND_TIME_BIT)
     struct.pack_into(">q", copy, _MAX_TIMESTAMP_POSITION, now_ms)

@@ -1,18 +1,19 @@
 """Opens a produced batch and checks that its records are whole, as Kafka does with every batch.
 
-A batch with a good CRC can still hold nonsense when its producer is broken; stored, it would stop
+A batch with a valid CRC can still hold nonsense if its producer is broken; stored, it would stop
 every consumer of the partition at that offset. Any fault is 87 INVALID_RECORD, as in Kafka, which
-however answers -1 to data that does not decompress. Two more differences: offset deltas must be
-0, 1, 2 ... (Kafka rewrites a compressed batch and stores an uncompressed one as it is), and what a
-batch may decompress to is bounded.
+however answers -1 to data that does not decompress. Two more differences: offset deltas must be 0,
+1, 2 ... (Kafka rewrites a compressed batch and stores an uncompressed one as it is), and the
+decompressed size of a batch is bounded.
 
-Two depths, because time per record is the price: `check_framing` counts the records and sees that
-their lengths add up; `check_records` goes through every field, at about three times the cost
-(`docs/decisions/records.md` has figures). What `check_records` passes, `records.read_records` reads.
+There are two depths, because each record costs time: `check_framing` counts the records and checks
+that their lengths add up; `check_records` walks through every field, at about three times the cost
+(`docs/decisions/records.md` has figures). A batch that passes `check_records` can be read by
+`records.read_records`.
 
-A few KB can claim to be a million records, so an `Opening` keeps count of what one request has had
-opened: `check_at_once` opens what takes less than a millisecond, the rest is for `check_all` in a
-thread. Called for client batches that `batch_validation` passed.
+A few KB can claim to be a million records, so an `Opening` keeps count of the work done for one
+request: `check_at_once` opens what takes less than a millisecond, the rest is for `check_all` in a
+thread. Called for client batches that passed `batch_validation`.
 """
 
 from __future__ import annotations
@@ -34,18 +35,19 @@ from protocol.record_batch import (
 from protocol.varint import VARLONG_BITS, read_varint
 
 FRAMED_AT_ONCE_MAX: Final = 8192
-"""Records of one request whose lengths are walked at once: 0.5 to 1 ms."""
+"""Limit on the records of one request whose lengths are walked at once: 0.5 to 1 ms."""
 READ_AT_ONCE_MAX: Final = 1000
 FIELDS_AT_ONCE_BYTES: Final = 16 * 1024
-"""Bytes whose every field is looked at, at once; two of them may be a header of a record."""
+"""Limit on the bytes whose every field is checked at once; two of them may be a header of a record.
+"""
 DECOMPRESSED_AT_ONCE_BYTES: Final = 1024 * 1024
-"""What one request may decompress to at once: 0.5 ms of lz4, 1 ms of zstd."""
+"""Limit on the bytes one request may decompress at once: 0.5 ms of lz4, 1 ms of zstd."""
 _INPUT_WEIGHTS: Final = {Codec.GZIP: 256, Codec.SNAPPY: 2, Codec.LZ4: 4, Codec.ZSTD: 16}
-"""What a compressed byte counts for at least: gzip takes 30 us for a frame of 20 bytes that is empty."""
+"""Least weight of a compressed byte: gzip takes 30 us for an empty frame of 20 bytes."""
 FIELDS_RECORDS_MAX: Final = 10_000
-"""A first batch of more records is checked like any other: its framing alone."""
+"""A first batch with more records is checked like any other: its framing alone."""
 HEADERS_MAX: Final = 1_000_000
-"""Headers of records in one batch that is opened field by field."""
+"""Limit on the record headers of one batch that is opened field by field."""
 _RECORD_LENGTH_MIN: Final = RECORD_BYTES_MIN - 1
 _LEAST_BYTE: Final = 2 * _RECORD_LENGTH_MIN
 """The shortest length of a record as a varint."""
@@ -53,23 +55,23 @@ _LEAST_BYTE: Final = 2 * _RECORD_LENGTH_MIN
 
 @dataclass(slots=True)
 class Opening:
-    """What may still be opened for one request."""
+    """The budget of one request for opening its batches."""
 
     framed_at_once: int = FRAMED_AT_ONCE_MAX
     fields_at_once: int = FIELDS_AT_ONCE_BYTES
     decompressed_at_once: int = DECOMPRESSED_AT_ONCE_BYTES
     decompressed_bytes: int = DECOMPRESSED_BYTES_MAX
-    """In all, at once and later; a request that would expand further is refused."""
+    """The total, at once and later; a request that would expand further is refused."""
     compressed_records: int = RECORDS_MAX
 
 
 def is_quickly_opened(header: BatchHeader) -> bool:
-    """Whether reading all records of a stored batch holds its reader for 2 ms at most."""
+    """Whether reading all records of a stored batch takes its reader 2 ms at most."""
     return header.codec_id == Codec.NONE and header.record_count <= READ_AT_ONCE_MAX
 
 
 def check_at_once(batch: Buffer, header: BatchHeader, opening: Opening) -> bool:
-    """Checks a batch that is quickly opened; False if it is not, and nothing is known of it.
+    """Checks a batch that can be opened quickly; False: it cannot, and was not checked.
 
     Raises `KafkaError` (INVALID_RECORD).
     """
@@ -87,7 +89,7 @@ def check_at_once(batch: Buffer, header: BatchHeader, opening: Opening) -> bool:
     try:
         size = _check_produced(batch, header, opening, limit)
     except ExpansionError:
-        opening.decompressed_at_once -= limit  # what it took to find out
+        opening.decompressed_at_once -= limit  # the cost of finding out
         return False
     if is_first:
         opening.fields_at_once -= size
@@ -97,7 +99,7 @@ def check_at_once(batch: Buffer, header: BatchHeader, opening: Opening) -> bool:
 
 
 def check_all(batch: Buffer, header: BatchHeader, opening: Opening) -> None:
-    """Checks any batch, which may take a second: for a thread. Errors as `check_framing`."""
+    """Checks any batch, which may take a second: call it in a thread. Raises as `check_framing`."""
     try:
         _check_produced(batch, header, opening, opening.decompressed_bytes)
     except ExpansionError as error:
@@ -108,7 +110,7 @@ def check_all(batch: Buffer, header: BatchHeader, opening: Opening) -> None:
 
 
 def _check_produced(batch: Buffer, header: BatchHeader, opening: Opening, bytes_max: int) -> int:
-    """Every field of a producer's first batch, which shows what it is worth; else the framing.
+    """Checks every field of a producer's first batch, as a sample; else the framing only.
 
     Returns the bytes of the records. Raises `KafkaError`, and `ExpansionError` above `bytes_max`.
     """
@@ -130,9 +132,9 @@ def _check_produced(batch: Buffer, header: BatchHeader, opening: Opening, bytes_
 def check_framing(
     batch: Buffer, header: BatchHeader, bytes_max: int = DECOMPRESSED_BYTES_MAX
 ) -> None:
-    """Checks that the lengths of `record_count` records fill one whole batch exactly.
+    """Checks that the lengths of `record_count` records fill the batch exactly.
 
-    `bytes_max` bounds what compressed records may grow to. Raises `KafkaError` (INVALID_RECORD).
+    `bytes_max` limits the decompressed size of the records. Raises `KafkaError` (INVALID_RECORD).
     """
     _check_whole(_walk_lengths, batch, header, bytes_max)
 
@@ -140,7 +142,10 @@ def check_framing(
 def check_records(
     batch: Buffer, header: BatchHeader, bytes_max: int = DECOMPRESSED_BYTES_MAX
 ) -> None:
-    """Checks the framing and every field of all records. Arguments and errors as `check_framing`."""
+    """Checks the framing and every field of all records.
+
+    Arguments and errors as `check_framing`.
+    """
     _check_whole(_walk_fields, batch, header, bytes_max)
 
 
@@ -202,9 +207,9 @@ def _walk_lengths(data: Buffer, record_count: int) -> int:
 
 
 def _walk_fields(data: Buffer, record_count: int) -> int:
-    """As `_walk_lengths`, through every field of every record.
+    """The same as `_walk_lengths`, but through every field of every record.
 
-    Numbers of one byte, nearly all of them, are read in place: this loop is the price per record.
+    Numbers of one byte, nearly all of them, are read in place: this loop is the cost per record.
     """
     end, headers_left = 0, HEADERS_MAX
     for index in range(record_count):
@@ -237,13 +242,13 @@ def _walk_fields(data: Buffer, record_count: int) -> int:
 
 
 def _skip_bytes(data: Buffer, position: int) -> int:
-    """The position after a length and its bytes; may lie past the data. Null takes no bytes."""
+    """The position after a length and its bytes; may be past the end. Null takes no bytes."""
     length, position = read_varint(data, position)
     return position + max(length, 0)
 
 
 def _skip_headers(data: Buffer, position: int, headers_left: int) -> tuple[int, int]:
-    """How many headers the other records may have, and the position after those of this one."""
+    """How many headers the remaining records may have, and the position after those of this one."""
     count, position = read_varint(data, position)
     if not 0 <= count <= headers_left:
         raise DecodeError(f"a record claims {count} headers; a batch may have {HEADERS_MAX} in all")

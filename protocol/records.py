@@ -48,22 +48,23 @@ class Record(NamedTuple):
 def read_records(batch: Buffer, bytes_max: int = DECOMPRESSED_BYTES_MAX) -> list[Record]:
     """The records of one whole batch, header included, with their offsets and timestamps.
 
-    `bytes_max` bounds what compressed records may grow to. The CRC is not checked. Raises
-    `DecodeError` where the bytes are not what the header says.
+    `bytes_max` limits the decompressed size of the records. The CRC is not checked. Raises
+    `DecodeError` if the bytes do not match the header.
     """
     return list(iterate_records(batch, bytes_max))
 
 
 def iterate_records(batch: Buffer, bytes_max: int = DECOMPRESSED_BYTES_MAX) -> Iterator[Record]:
-    """As `read_records`, one after the other: what is not taken is not read."""
+    """The same as `read_records`, but lazily: a record that is not taken is not read."""
     header = read_header(batch)
     yield from _read_each(_open(batch, header, bytes_max), header)
 
 
 def first_record_since(batch: Buffer, timestamp_ms: int, offset: int) -> tuple[int, int] | None:
-    """`(timestamp, offset)` of the first record at least as new as `timestamp_ms` and at `offset`.
+    """`(timestamp, offset)` of the first record from `offset` on not older than `timestamp_ms`.
 
-    Looks at these two fields alone, at a fifth of the time that reading takes. Raises `DecodeError`.
+    Looks at these two fields alone, in a fifth of the time that reading takes. Raises
+    `DecodeError`.
     """
     header = read_header(batch)
     if header.is_log_append_time:
@@ -159,10 +160,10 @@ def build_batch(
     base_offset: int = 0,
     is_transactional: bool = False,
 ) -> bytes:
-    """One batch of magic 2 that holds `records` at `base_offset` and the offsets after it.
+    """One batch of magic 2 that holds `records` from `base_offset` on.
 
-    The records' own offsets are not looked at. The leader epoch is -1, as a client sends it.
-    Raises `ValueError` without records: an empty batch is something only compaction makes.
+    The records' own offsets are ignored. The leader epoch is -1, as a client sends it. Raises
+    `ValueError` without records: only compaction makes empty batches.
     """
     if not records:
         raise ValueError("a batch holds at least one record")
@@ -191,7 +192,7 @@ def build_batch(
 def _write_record(
     target: bytearray, record: Record, timestamp_delta: int, offset_delta: int
 ) -> None:
-    body = bytearray(1)  # no attribute bit of a record means anything yet
+    body = bytearray(1)  # no attribute bit of a record is defined yet
     write_varint(body, timestamp_delta)
     write_varint(body, offset_delta)
     _write_bytes(body, record.key)

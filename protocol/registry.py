@@ -1,9 +1,9 @@
-"""What an API is: its key, its versions, and the kio classes that carry it.
+"""An API: its key, its versions, and the kio classes that carry it.
 
 An `Api` is declared once, at the top of the file of its handler; ApiVersions and the dispatcher
-read the declarations, so the broker cannot claim what it does not serve. kio's classes are
-imported when a version is first used: all of them together would cost the start more than the
-rest of the broker. The first import takes 40 ms and each further version up to 10 ms, so a server asks
+read the declarations, so the broker cannot claim what it does not serve. kio's classes are imported
+when a version is first used: all of them together would cost the start more than the rest of the
+broker. The first import takes 40 ms and each further version up to 10 ms, so a server asks
 `can_decode` and `can_encode` first, and imports in a thread.
 """
 
@@ -33,9 +33,9 @@ class Api:
     flexible_from: int
     """First version with compact types and tagged fields."""
     listed_min: int | None = None
-    """Lowest version that ApiVersions shows, where it differs from what is served."""
+    """Lowest version that ApiVersions lists, if it differs from the lowest one served."""
     read_request: Callable[[int, Frame, int], Any] | None = None
-    """Reads a request by hand, `(version, frame, position)`, where kio would cost too much."""
+    """Reads a request by hand, `(version, frame, position)`, if kio would cost too much."""
 
     def serves(self, version: int) -> bool:
         return self.version_min <= version <= self.version_max
@@ -52,7 +52,7 @@ class Api:
         return (self.name, version) in _ENCODABLE
 
     def prepare_decoding(self, version: int) -> None:
-        """Imports what `decode_request` needs; for a thread beside the event loop."""
+        """Imports what `decode_request` needs; to be called in a thread."""
         if self.read_request is None:
             _unreadable()
             _request_reader(self.name, version)
@@ -74,7 +74,7 @@ class Api:
         return entity
 
     def encode_response(self, version: int, fields: Mapping[str, Any]) -> bytes:
-        """Body bytes of a response given as plain values.
+        """The body of a response given as plain values.
 
         `fields` is shaped like kio's response class of the newest version: nested entities are
         mappings, times are integer milliseconds, error codes integers. Fields that `version` does
@@ -90,7 +90,7 @@ _ENCODABLE: Final[set[tuple[str, int]]] = set()
 
 
 def _without_hypothesis() -> None:
-    """kio imports Hypothesis wherever it is installed: 130 ms and 20 MB that no broker needs."""
+    """Keeps kio from importing Hypothesis: 130 ms and 20 MB that no broker needs."""
     if "kio" not in sys.modules and "hypothesis" not in sys.modules:
         sys.modules["hypothesis"] = None  # type: ignore[assignment]
         try:
@@ -104,7 +104,8 @@ def _unreadable() -> tuple[type[Exception], ...]:
     _without_hypothesis()
     from kio.serial.errors import SerialError  # noqa: PLC0415 - see the module docstring
 
-    # OverflowError and ValueError: values that fit the wire type but not Python's, such as dates.
+    # OverflowError and ValueError: values that fit the wire type but not Python's type, such as
+    # dates.
     return (DecodeError, SerialError, OverflowError, ValueError)
 
 

@@ -1,16 +1,16 @@
 """A walk over the bytes of a request, before kio reads them.
 
-kio's reader believes what a request claims. It sets memory aside for as many elements as an array
-says it has: 17 GB for the 2^31 - 1 of a request of 30 bytes, and where the system refuses that, the
-process ends. It also fails at tagged fields that it does not know, which a newer client may send.
-It also hands out None for any array that is null, whatever the schema says (strings and bytes it
-checks itself). So the walk refuses arrays that claim more elements than bytes follow them, bounds the
-elements of a whole request (an element becomes an object of many times its bytes), refuses null where
-the schema allows none, and cuts unknown tags out.
+kio's reader trusts the request. It allocates memory for as many elements as an array claims to
+have: 17 GB for the 2^31 - 1 of a request of 30 bytes, and if the system refuses that, the process
+ends. It fails at tagged fields that it does not know, which a newer client may send. And it returns
+None for any array that is null, whatever the schema says (strings and bytes it checks itself). So
+the walk refuses arrays that claim more elements than bytes follow them, bounds the elements of a
+whole request (an element becomes an object of many times its bytes), refuses null if the schema
+does not allow it, and cuts unknown tags out.
 
-It is compiled once per class from kio's own description, and must move exactly as kio's reader does:
-`tests/protocol/test_request_walk.py` holds the two together. Whatever else may be wrong with a
-request is left to kio. Imports nothing of kio itself.
+It is compiled once per class from kio's own description, and must move exactly as kio's reader
+does: `tests/protocol/test_request_walk.py` holds the two together. Any other fault in a request is
+left to kio. Imports nothing of kio itself.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _FIXED_SIZES: Final = {
 
 
 _Replacement = tuple[int, int, bytes]
-"""From where to where in the frame, and what is to stand there."""
+"""Start and end in the frame, and the bytes to put in their place."""
 
 
 class _Array(NamedTuple):
@@ -56,7 +56,7 @@ class _Array(NamedTuple):
 
 
 class _Walk:
-    """How far one request has been walked."""
+    """The progress of one walk."""
 
     __slots__ = ("elements", "frame", "position", "replacements")
 
@@ -80,7 +80,7 @@ class _Walk:
         return int(value)
 
     def count(self, array: _Array) -> int:
-        """The number of elements of `array`; 0 for null where it may be null. Raises `DecodeError`."""
+        """The number of elements of `array`; 0 for null if it may be null. Raises `DecodeError`."""
         count = self.unsigned_varint() - 1 if array.is_flexible else self.integer(_INT32)
         if count <= 0:
             if count < 0 and not array.is_nullable:
@@ -98,9 +98,9 @@ _Step = Callable[[_Walk], None]
 
 
 def readable_request(cls: type[Any], frame: Frame, position: int) -> Frame:
-    """The frame as kio may read the `cls` that begins at `position`: itself, but for unknown tags.
+    """The frame as kio can read the `cls` at `position`: unchanged, except for unknown tags.
 
-    Raises `DecodeError` for a count that cannot be, and where a length or a count is missing.
+    Raises `DecodeError` for an impossible count, and if a length or a count is missing.
     """
     walk = _Walk(frame, position)
     try:
@@ -121,7 +121,7 @@ def _replaced(frame: Frame, replacements: Sequence[_Replacement]) -> bytes:
 
 @functools.cache
 def _entity_step(cls: type[Any]) -> _Step:
-    """Untagged fields in their order, then, in flexible versions, the tagged ones."""
+    """Untagged fields in their order, followed, in flexible versions, by the tagged ones."""
     fields = dataclasses.fields(cls)
     flexible: bool = cls.__flexible__
     steps = [_field_step(field, flexible=flexible) for field in fields if not _is_tagged(field)]
@@ -140,7 +140,7 @@ def _is_tagged(field: dataclasses.Field[Any]) -> bool:
 
 
 def _field_step(field: dataclasses.Field[Any], *, flexible: bool) -> _Step | int:
-    """How to walk over a field; a number where it always has that many bytes."""
+    """How to walk over a field; a number if it always has that many bytes."""
     annotations = _parts(field.type)
     entity = next((part for part in annotations if dataclasses.is_dataclass(part)), None)
     if entity is not None:
@@ -201,7 +201,7 @@ def _array_step(element: _Step | int, array: _Array) -> _Step:
 
 
 def _walk_tagged_fields(walk: _Walk, known: Mapping[int, _Step]) -> None:
-    """A known field must have the size it claims: who goes by the one or the other ends equally."""
+    """Checks that a known field has the size it claims, so that either leads to the same end."""
     start = walk.position
     count = walk.unsigned_varint()
     if not count:

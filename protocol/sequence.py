@@ -1,7 +1,7 @@
 """Sequence numbers of idempotent producers: 0 ... 2**31 - 1, and then 0 again.
 
-Source: Kafka's `DefaultRecordBatch.incrementSequence` / `decrementSequence`; `dedup-spec.md` 1.1.
-The wrap-around lives here and nowhere else.
+Source: Kafka's `DefaultRecordBatch.incrementSequence` / `decrementSequence`;
+`docs/protocol/deduplication.md`. The wrap-around lives here and nowhere else.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ SEQUENCE_MAX = 2**31 - 1
 _SEQUENCE_COUNT = 2**31
 
 DISTANCE_MAX = 2**30
-"""Two sequences of one epoch further apart than this cannot be ordered (serial-number arithmetic)."""
+"""Two sequences of one epoch further apart than this have no order (serial-number arithmetic)."""
 
 
 def increment(sequence: int, count: int) -> int:

@@ -1,7 +1,7 @@
 """Zigzag varints, the numbers inside a record: seven bits a byte, lowest first, sign in bit 0.
 
-Format: Kafka's `ByteUtils` (protocol buffers' sint32 and sint64). Reading refuses what does not fit
-into the claimed width; Kafka cuts such numbers off silently. Called by `records` and `record_check`.
+Format: Kafka's `ByteUtils` (protocol buffers' sint32 and sint64). Reading refuses numbers that
+exceed the claimed width; Kafka truncates them silently. Called by `records` and `record_check`.
 """
 
 from __future__ import annotations

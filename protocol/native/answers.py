@@ -1,8 +1,8 @@
-"""Values that msgpack has built already, checked one at a time by their names.
+"""Values already decoded by msgpack, checked one at a time by name.
 
 For what another broker sends: the answers to our messages, and the entries of arrays. A peer is not
-hostile, but it may be broken, of another version, or no broker at all; whatever of it does not make
-sense is a `DecodeError` that names the place, and never reaches a log.
+hostile, but it may be broken, of another version, or no broker at all; anything in its answer that
+makes no sense is a `DecodeError` that names the field, and never reaches a log.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ _UUID_SIZE: Final = 16
 
 
 class Answer:
-    """A map whose values are yet to be believed."""
+    """A decoded map whose values have not been checked yet."""
 
     __slots__ = ("_fields", "_where")
 
     def __init__(self, where: str, fields: object) -> None:
-        """`where` names the map in complaints. Raises `DecodeError` if it is none."""
+        """`where` names the map in error messages. Raises `DecodeError` if it is not a map."""
         if not isinstance(fields, dict):
             raise DecodeError(f"{where} is a map, not {type(fields).__name__}")
         self._where = where
         self._fields: Mapping[str, Any] = fields
 
     def integer(self, name: str, least: int = 0, most: int = INT64_MAX) -> int:
-        """A whole number from `least` to `most`, both included."""
+        """An integer from `least` to `most`, both included."""
         value = self._fields.get(name)
         if type(value) is not int or not least <= value <= most:
             raise self._wrong(name, f"an integer from {least} to {most}", value)
@@ -56,7 +56,7 @@ class Answer:
         return uuid.UUID(bytes=value)
 
     def array(self, name: str, count: int | None = None) -> list[Any]:
-        """An array of anything, with `count` entries if that is given."""
+        """An array of any values, with exactly `count` entries if that is given."""
         value = self._fields.get(name)
         if not isinstance(value, list) or (count is not None and len(value) != count):
             length = "" if count is None else f" of {count}"
@@ -64,7 +64,7 @@ class Answer:
         return value
 
     def pair(self, name: str, least: int, most: int = INT64_MAX) -> tuple[int, int] | None:
-        """Two whole numbers from `least` to `most`, or nil."""
+        """Two integers from `least` to `most`, or None."""
         value = self._fields.get(name)
         if value is None:
             return None
@@ -77,7 +77,7 @@ class Answer:
         return value[0], value[1]
 
     def complaint(self, text: str) -> DecodeError:
-        """The error that says `text` of this map."""
+        """A `DecodeError` about this map."""
         return DecodeError(f"{self._where}: {text}")
 
     def _wrong(self, name: str, expected: str, value: object) -> DecodeError:

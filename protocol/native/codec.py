@@ -1,9 +1,9 @@
 """Native messages as bytes: one msgpack map per message, after a length prefix (`framing.py`).
 
-A message is looked at in two steps, so that hostile bytes stay cheap. `locate_fields` finds where
-each value begins and ends without building it: nesting, missing bytes and bytes left over end
-there. `decode_value` then builds one value, of bounded size, when a message asks for it; fields
-that no message asks for are never built. A ready-made batch is not even copied.
+A message is decoded in two steps, so that hostile bytes stay cheap. `locate_fields` finds where
+each value begins and ends without building it; excessive nesting, missing bytes and trailing bytes
+fail there. `decode_value` then builds one value, of bounded size, when a message asks for it;
+fields that no message asks for are never built. A ready-made batch is not even copied.
 
 Imports msgpack: load this file with the first native message, not at start.
 """
@@ -22,9 +22,9 @@ from protocol.framing import Frame
 FIELDS_MAX: Final = 64
 NAME_BYTES_MAX: Final = 64
 ENTRIES_MAX: Final = 10_000
-"""Limit of one array, such as the records of a message."""
+"""Limit on one array, such as the records of a message."""
 RECORD_FIELDS_MAX: Final = 1000
-"""Limit of one map inside a value."""
+"""Limit on one map inside a value."""
 
 _BINARY_HEADER_SIZES: Final = {0xC4: 2, 0xC5: 3, 0xC6: 5}
 
@@ -32,8 +32,8 @@ _BINARY_HEADER_SIZES: Final = {0xC4: 2, 0xC5: 3, 0xC6: 5}
 def locate_fields(frame: Frame) -> dict[str, memoryview]:
     """The encoded value of each field of a message, by name.
 
-    Raises `DecodeError` where the frame is not exactly one map with at most `FIELDS_MAX` fields,
-    named by texts that differ.
+    Raises `DecodeError` unless the frame is exactly one map with at most `FIELDS_MAX` fields, whose
+    names are distinct texts.
     """
     view = memoryview(frame)
     unpacker = msgpack.Unpacker(max_buffer_size=max(len(frame), 1))
@@ -58,8 +58,8 @@ def locate_fields(frame: Frame) -> dict[str, memoryview]:
 def decode_value(encoded: memoryview) -> Any:
     """The value: text, bytes, numbers, and arrays and maps of these. Raises `DecodeError`.
 
-    Extension types are refused, as are arrays and maps above the bounds of this file. What it
-    builds may take sixty times the bytes of `encoded`; the caller bounds these.
+    Extension types are refused, as are arrays and maps above the limits of this file. The result
+    may take sixty times the bytes of `encoded`; the caller bounds `encoded`.
     """
     try:
         return msgpack.unpackb(
@@ -73,9 +73,9 @@ def decode_value(encoded: memoryview) -> Any:
 
 
 def decode_message(frame: Frame) -> dict[str, Any]:
-    """The whole message at once, for an answer of a broker. Raises `DecodeError`.
+    """Decodes a whole message at once, for an answer from a broker. Raises `DecodeError`.
 
-    Unlike a client's, it is only as hostile as our own brokers are: no bound but the frame's.
+    Unlike a client, a broker is not expected to be hostile: the frame's size is the only limit.
     """
     try:
         message = msgpack.unpackb(frame, max_ext_len=0)
@@ -87,13 +87,13 @@ def decode_message(frame: Frame) -> dict[str, Any]:
 
 
 def decode_binary(encoded: memoryview) -> memoryview | None:
-    """The bytes of a binary value, in place; None where it is of another type."""
+    """The bytes of a binary value, in place; None if it is of another type."""
     size = _BINARY_HEADER_SIZES.get(encoded[0])
     return None if size is None else encoded[size:]
 
 
 def encode_message(fields: Mapping[str, Any]) -> bytes:
-    """The bytes of a message, without its length. UUIDs are written as text."""
+    """The bytes of a message, without its length prefix. UUIDs are written as text."""
     data: bytes = msgpack.packb(fields, default=_plain)
     return data
 

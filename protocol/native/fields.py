@@ -1,7 +1,7 @@
-"""The fields of one native message: decoded, checked and defaulted one at a time, by their names.
+"""The fields of one native message: decoded, checked and defaulted one at a time, by name.
 
-Nil counts as left out. Every complaint is a `KafkaError` INVALID_REQUEST that names the message,
-the field, what it takes and what was found.
+Nil counts as left out. Every failure is a `KafkaError` INVALID_REQUEST that names the message, the
+field, what it takes and what was found.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from protocol.errors import DecodeError, ErrorCode, KafkaError
 from protocol.native.codec import decode_binary, decode_value
 
 VALUE_BYTES_MAX: Final = 65536
-"""Bytes of one value, except where a field says otherwise."""
+"""Limit on one value in bytes, unless its field says otherwise."""
 _NIL: Final = b"\xc0"
 _UUID_SIZE: Final = 16
 
 
 class Fields:
-    """What a client sent, by field name."""
+    """The fields that a client sent, by name."""
 
     __slots__ = ("_encoded", "_message")
 
     def __init__(self, message: str, encoded: Mapping[str, memoryview]) -> None:
-        """`message`: the type of the message, for complaints."""
+        """`message` is the message's type, for error messages."""
         self._message = message
         self._encoded = encoded
 
@@ -33,7 +33,7 @@ class Fields:
         return self._encoded.get(name, _NIL) != _NIL
 
     def size(self, name: str) -> int:
-        """Bytes of the encoded value; 0 where it is left out."""
+        """Bytes of the encoded value; 0 if it is left out."""
         return len(self._encoded[name]) if name in self else 0
 
     def integer(
@@ -44,7 +44,7 @@ class Fields:
         least: int = -(2**31),
         most: int = 2**31 - 1,
     ) -> int:
-        """A whole number from `least` to `most`, both included."""
+        """An integer from `least` to `most`, both included."""
         value = self._value(name, default)
         if type(value) is not int or not least <= value <= most:
             raise self._wrong(name, f"an integer from {least} to {most}", value)
@@ -70,7 +70,7 @@ class Fields:
         return value
 
     def text_map(self, name: str) -> dict[str, str]:
-        """A map from texts to texts; empty where it is left out."""
+        """A map from texts to texts; empty if it is left out."""
         value = self._value(name, {})
         if not isinstance(value, dict) or not all(
             isinstance(one, str) for one in (*value, *value.values())
@@ -79,14 +79,14 @@ class Fields:
         return value
 
     def array(self, name: str, bytes_max: int) -> list[Any]:
-        """An array of anything, encoded in at most `bytes_max`; its entries are the caller's."""
+        """An array of any values, encoded in at most `bytes_max`; the caller checks them."""
         value = self._value(name, None, bytes_max)
         if not isinstance(value, list):
             raise self._wrong(name, "an array", value)
         return value
 
     def binary(self, name: str) -> memoryview:
-        """Bytes of any number, where they were received: nothing is copied."""
+        """Bytes of any length, as a view of the frame: nothing is copied."""
         value = decode_binary(self._encoded[name])
         if value is None:
             raise self.complaint(f"{name} takes bytes")
@@ -100,7 +100,7 @@ class Fields:
         return uuid.UUID(bytes=data)
 
     def complaint(self, text: str, code: ErrorCode = ErrorCode.INVALID_REQUEST) -> KafkaError:
-        """The error that says `text` of this message."""
+        """A `KafkaError` about this message."""
         return KafkaError(code, f"{self._message}: {text}")
 
     def _value(self, name: str, default: Any, bytes_max: int = VALUE_BYTES_MAX) -> Any:

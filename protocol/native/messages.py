@@ -1,7 +1,7 @@
 """The messages that a client may send on the native port; `docs/native.md` is their reference.
 
-Each reads itself from `Fields` and raises `KafkaError` INVALID_REQUEST for what does not fit.
-Fields that are not named here are ignored, so that a newer client may send more.
+Each reads itself from `Fields` and raises `KafkaError` INVALID_REQUEST for invalid values. Fields
+that are not named here are ignored, so that a newer client may send more.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from protocol.sequence import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
 
 VERSION_MIN: Final = 1
 VERSION_MAX: Final = 1
-"""Versions of the protocol; a connection speaks the lowest one until a hello says otherwise."""
+"""Highest protocol version; a connection speaks the lowest one until a hello says otherwise."""
 
 _INT64_MIN: Final = -(2**63)
 _INT64_MAX: Final = 2**63 - 1
@@ -27,11 +27,11 @@ _CODECS: Final = {codec.name.lower(): codec for codec in Codec}
 _IDENTITY: Final = ("producer_id", "producer_epoch", "base_sequence")
 ANY_PRODUCER: Final = -1
 PARTITIONS_BYTES_MAX: Final = 4 * 1024 * 1024
-"""Limit of the partitions of one message."""
+"""Limit on the partitions of one message."""
 BUILT_AT_ONCE_BYTES: Final = 4096
-"""Records that are built into a batch as they are read: 3 ms for the costliest."""
+"""Limit on records that are built into a batch as they are read: 3 ms for the costliest."""
 PRODUCERS_MAX: Final = 10_000
-"""Entries in one answer to `producer_state`."""
+"""Limit on the entries of one `producer_state` answer."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -64,11 +64,11 @@ class LeaseWanted(NamedTuple):
 
 @dataclass(slots=True, frozen=True)
 class LeasePid:
-    """Asks for producer ids to be used for a fixed time, one for each partition."""
+    """Asks for producer ids to use for a fixed time, one per partition."""
 
     partitions: list[LeaseWanted]
     is_single: bool
-    """Whether it named its one partition by the fields `topic` and `partition`."""
+    """Whether it named its one partition with the fields `topic` and `partition`."""
 
     @classmethod
     def read(cls, fields: Fields) -> LeasePid:
@@ -100,7 +100,7 @@ class Produce:
     batch: Buffer | None
     """A complete batch, as on the Kafka port: with its CRC, producer id, epoch and sequence."""
     correlation_id: int = 0
-    """For the decisions that are told about it."""
+    """Shown in the decision about the batch."""
     unbuilt: Fields | None = None
 
     @classmethod
@@ -119,7 +119,7 @@ class Produce:
         )
 
     def built(self) -> Produce:
-        """The same with its batch, which takes a second for the most records. Raises `KafkaError`."""
+        """Returns a copy with its batch built, which takes up to a second. Raises `KafkaError`."""
         if self.unbuilt is None:
             return self
         return replace(self, batch=_batch(self.unbuilt), unbuilt=None)
@@ -137,7 +137,7 @@ def _ready_made(fields: Fields) -> memoryview:
 
 
 def _built(fields: Fields) -> bytes:
-    """The batch of `records`, by exactly the producer id, epoch and sequence that were sent."""
+    """The batch of `records`, with exactly the producer id, epoch and sequence that were sent."""
     compression = fields.text("compression", "none")
     if compression not in _CODECS:
         raise fields.complaint(f"compression takes {', '.join(_CODECS)}, not {compression!r}")
@@ -159,7 +159,7 @@ def _built(fields: Fields) -> bytes:
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class Fetch:
-    """Records of one partition from an offset on."""
+    """Asks for records of one partition from an offset on."""
 
     topic: str
     partition: int
@@ -185,12 +185,12 @@ class Fetch:
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class ProducerState:
-    """What one partition knows of its producers."""
+    """Asks what one partition knows about its producers."""
 
     topic: str
     partition: int
     producer_id: int
-    """One of them, or `ANY_PRODUCER`."""
+    """A producer id, or `ANY_PRODUCER`."""
     skip: int
     limit: int
 
@@ -209,7 +209,7 @@ class ProducerState:
 
 @dataclass(slots=True, frozen=True)
 class Metadata:
-    """Which topics there are, and who leads their partitions."""
+    """Asks which topics exist, and who leads their partitions."""
 
     topics: list[str] | None
     """None: all of them."""
@@ -223,7 +223,7 @@ class Metadata:
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class CreateTopic:
-    """A new topic; -1 leaves a number to the broker."""
+    """Creates a topic; a number of -1 is left to the broker."""
 
     topic: str
     partitions: int

@@ -1,8 +1,9 @@
 """The records of a native produce message, and those of a fetch answer.
 
 One record: a map with `key` and `value` (bytes or text or nil), `headers` (an array of pairs: a
-text, and bytes or text or nil) and `timestamp` (ms; left out: -1, none). A timestamp that the broker
-made up would differ when the message is sent again, and the repeat would look like another batch.
+text, and bytes or text or nil) and `timestamp` (ms; left out: -1, none). A timestamp supplied by
+the broker would differ when the message is sent again, and the repeat would look like another
+batch.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from protocol.record_batch import NO_TIMESTAMP
 from protocol.records import Headers, Record
 
 RECORDS_BYTES_MAX: Final = 2 * 1024 * 1024
-"""Limit of one message; more goes in a ready-made batch."""
+"""Limit on one message; more goes into a ready-made batch."""
 
 
 def read_message_records(fields: Fields) -> list[Record]:
@@ -25,7 +26,7 @@ def read_message_records(fields: Fields) -> list[Record]:
 
 
 def to_entries(records: Iterable[Record]) -> list[dict[str, Any]]:
-    """Records as a fetch answer shows them."""
+    """Records in the form that a fetch answer has."""
     return [
         {
             "offset": record.offset,

@@ -1,10 +1,10 @@
-"""What brokers say to each other: replica_fetch, replica_snapshot, await_topic.
+"""The messages between brokers: replica_fetch, replica_snapshot, await_topic.
 
 Each message is read on the side that answers it (`read`, from `Fields`, as in `messages.py`) and
-built on the side that asks (`to_message`); each answer the other way round. Both sides are brokers of
-ours, but neither believes the other: reading an answer raises `KafkaError` where the peer answered
-with an error, and `DecodeError` where the answer makes no sense. What lies inside `batches` and
-`data` is for the log to check.
+built on the side that asks (`to_message`); each answer the other way round. Both sides are our
+brokers, but neither trusts the other: reading an answer raises `KafkaError` if the peer answered
+with an error, and `DecodeError` if the answer makes no sense. Checking the contents of `batches`
+and `data` is up to the log.
 
 `docs/native.md` is the reference. Pure.
 """
@@ -21,11 +21,11 @@ from protocol.native.answers import INT64_MAX, Answer
 from protocol.native.fields import Fields
 
 NEWEST_SNAPSHOT: Final = -1
-"""The offset that asks for whichever snapshot the leader keeps for its first offset."""
+"""Requests whichever snapshot the leader keeps for its first offset."""
 WAIT_MS_MAX: Final = 60_000
-"""Longest wait of any of these messages: the caller may be gone unnoticed."""
+"""Longest wait of any of these messages: the caller may have gone unnoticed."""
 PARTITIONS_BYTES_MAX: Final = 4 * 1024 * 1024
-"""Of the partitions of one replica_fetch, as they are sent, and at most `codec.ENTRIES_MAX` of them."""
+"""Limit on the encoded partitions of one replica_fetch, besides `codec.ENTRIES_MAX` entries."""
 
 _INT32_MAX: Final = 2**31 - 1
 _INT64_MIN: Final = -(2**63)
@@ -33,17 +33,17 @@ _ERROR_CODE_MAX: Final = 2**15 - 1
 
 
 class ReplicaWanted(NamedTuple):
-    """What a follower asks of one partition."""
+    """One partition of a follower's fetch."""
 
     topic: str
     topic_id: uuid.UUID
     partition: int
     leader_epoch: int
-    """The one that it follows."""
+    """The leader epoch that it follows."""
     offset: int
-    """The end of its log: it has everything below."""
+    """The end of its log: it has every offset below."""
     last_epoch: int
-    """The leader epoch of its last batch; -1: it has none."""
+    """The leader epoch of its last batch; -1 if it has none."""
 
     @classmethod
     def read(cls, index: int, entry: object) -> ReplicaWanted:
@@ -64,7 +64,7 @@ class ReplicaWanted(NamedTuple):
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class ReplicaFetch:
-    """A follower asks its leader for all that it does not have, of many partitions."""
+    """A follower's fetch of everything it is missing, for many partitions."""
 
     broker_id: int
     broker_epoch: int
@@ -72,7 +72,7 @@ class ReplicaFetch:
     max_wait_ms: int
     min_bytes: int
     bytes_max: int
-    """Limit of all batches together; the first one may exceed it."""
+    """Limit on all batches together; the first one may exceed it."""
     partitions: Sequence[ReplicaWanted]
 
     @classmethod
@@ -110,9 +110,12 @@ class ReplicaFetched(NamedTuple):
     high_watermark: int = -1
     log_start_offset: int = -1
     diverging: tuple[int, int] | None = None
-    """Instead of batches: in the leader's log that epoch ends at that offset (-1: there is none)."""
+    """Set instead of batches: in the leader's log that epoch ends at that offset (-1: there is
+    none).
+    """
     batches: bytes = b""
-    """Whole, as the leader stores them, from the one that holds the wanted offset on."""
+    """Whole batches, as the leader stores them, starting with the one that holds the wanted offset.
+    """
 
     @classmethod
     def read(cls, index: int, entry: object) -> ReplicaFetched:
@@ -133,21 +136,21 @@ class ReplicaFetched(NamedTuple):
 
 
 def to_replica_fetch_answer(fetched: Sequence[ReplicaFetched]) -> dict[str, Any]:
-    """The fields of the answer, the partitions in the order in which they were asked for."""
+    """The fields of the answer, with partitions in the order of the request."""
     return {"partitions": [one.to_entry() for one in fetched]}
 
 
 def read_replica_fetch_answer(
     answer: Mapping[str, Any], wanted: Sequence[ReplicaWanted]
 ) -> list[ReplicaFetched]:
-    """One for each of `wanted`, in that order. Raises `KafkaError`, `DecodeError`."""
+    """One result for each of `wanted`, in that order. Raises `KafkaError`, `DecodeError`."""
     entries = _succeeded(answer).array("partitions", len(wanted))
     return [ReplicaFetched.read(*numbered) for numbered in enumerate(entries)]
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class ReplicaSnapshot:
-    """A follower without a log asks for a piece of the producer state that it has to begin with."""
+    """Asks for a piece of the producer state with which a follower without a log has to begin."""
 
     broker_id: int
     topic: str
@@ -155,7 +158,9 @@ class ReplicaSnapshot:
     partition: int
     leader_epoch: int
     offset: int
-    """The offset of the snapshot of earlier pieces; `NEWEST_SNAPSHOT` for the first one."""
+    """The offset of the snapshot that earlier pieces came from; `NEWEST_SNAPSHOT` for the first
+    one.
+    """
     position: int
     bytes_max: int
 
@@ -187,10 +192,10 @@ class ReplicaSnapshot:
 
 
 class SnapshotPiece(NamedTuple):
-    """A part of a producer snapshot (`docs/formats/producer-snapshot.md`) of the leader."""
+    """A part of one of the leader's producer snapshots (`docs/formats/producer-snapshot.md`)."""
 
     offset: int
-    """The state is that of all batches below; the follower's log begins here."""
+    """The state covers all batches below; the follower's log begins here."""
     size: int
     """Bytes of the whole snapshot."""
     position: int
@@ -206,7 +211,7 @@ class SnapshotPiece(NamedTuple):
 def read_replica_snapshot_answer(
     answer: Mapping[str, Any], wanted: ReplicaSnapshot
 ) -> SnapshotPiece:
-    """The piece that was asked for. Raises `KafkaError`, `DecodeError`."""
+    """The requested piece. Raises `KafkaError`, `DecodeError`."""
     fields = _succeeded(answer)
     piece = SnapshotPiece(
         offset=fields.integer("offset"),
@@ -228,7 +233,7 @@ def read_replica_snapshot_answer(
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class AwaitTopic:
-    """Asks another broker, for the creator of a topic, to reply once it knows the topic."""
+    """Asks another broker, on behalf of a topic's creator, to reply once it knows the topic."""
 
     topic: str
     topic_id: uuid.UUID
@@ -252,19 +257,19 @@ class AwaitTopic:
 
 
 def read_await_topic_answer(answer: Mapping[str, Any]) -> None:
-    """Raises `KafkaError` (REQUEST_TIMED_OUT where the broker does not know it yet), `DecodeError`."""
+    """Raises `KafkaError` (REQUEST_TIMED_OUT: the broker does not know it yet), `DecodeError`."""
     _succeeded(answer)
 
 
 def read_error(answer: Mapping[str, Any]) -> KafkaError | None:
-    """What the peer complains of; None if it succeeded. Raises `DecodeError`."""
+    """The error that the peer answered with; None if it succeeded. Raises `DecodeError`."""
     error = Answer("the error of the answer", answer.get("error"))
     code = error_code(error.integer("code", -1, _ERROR_CODE_MAX))
     return None if code is ErrorCode.NONE else KafkaError(code, error.text("message"))
 
 
 def error_code(number: int) -> ErrorCode:
-    """A newer broker may send codes that are not known here: something went wrong, at any rate."""
+    """The code with this number; UNKNOWN_SERVER_ERROR for codes that only newer brokers know."""
     try:
         return ErrorCode(number)
     except ValueError:
