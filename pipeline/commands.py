@@ -1,4 +1,4 @@
-"""All jobs: one file or package each, put together here."""
+"""All jobs: one file or package each, assembled here."""
 
 from __future__ import annotations
 

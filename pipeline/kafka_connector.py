@@ -1,7 +1,7 @@
-"""Spark's own Kafka connector: PySpark does not bring it, so its jars are found or fetched here.
+"""Spark's own Kafka connector: PySpark does not include it, so its jars are found or fetched here.
 
-A local session gets them by path (`spark.jars`). Under `spark-submit` the JVM runs already and must
-have been given them. Maven fetches them, at the version of the installed Spark.
+A local session gets them by path (`spark.jars`). Under `spark-submit` the JVM is already running
+and must have been given them. Maven fetches them, at the version of the installed Spark.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class ConnectorError(Exception):
 
 
 def jars_directory() -> Path:
-    """Directories in which jars are looked for, and to which they are fetched: the variable's, the tree's or the user's."""
+    """Where jars are looked for and fetched to: the variable's, the tree's or the user's."""
     if JARS_VARIABLE in os.environ:
         return Path(os.environ[JARS_VARIABLE])
     in_tree = (_TREE / "pyproject.toml").exists()
@@ -42,7 +42,7 @@ def jars_directory() -> Path:
 
 
 def has_jars() -> bool:
-    """Whether they were fetched."""
+    """Whether they have been fetched."""
     return any(jars_directory().glob(_MAIN_JAR))
 
 
@@ -59,7 +59,7 @@ def connector_settings() -> Mapping[str, str]:
 
 
 def require_connector(session: SparkSession) -> None:
-    """Asks the JVM that runs. Raises `ConnectorError`."""
+    """Checks the running JVM. Raises `ConnectorError`."""
     jvm = session.sparkContext._jvm  # noqa: SLF001  PySpark has no other way to its classes
     assert jvm is not None, "the session runs"
     loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
@@ -86,10 +86,10 @@ def fetch_jars() -> Path:
 
 
 def _candidates() -> list[tuple[str, str]]:
-    """Versions of the connector and of its token provider: those of Spark, then what is near.
+    """Versions of the connector and of its token provider: Spark's own first, then near ones.
 
-    Repositories are not always complete. Connectors of older patches fit, and so do older token
-    providers, which only compute what security needs.
+    Repositories are not always complete. Connectors of older patch releases fit, and so do older
+    token providers, which only compute what security needs.
     """
     major, minor, patch = SPARK_VERSION.split(".")[:3]
     fitting = [f"{major}.{minor}.{number}" for number in range(int(patch), -1, -1)]
@@ -97,7 +97,7 @@ def _candidates() -> list[tuple[str, str]]:
 
 
 def _fetch(version: str, token_version: str) -> str | None:
-    """Why it did not work; None: it did."""
+    """Fetches one version; returns why that failed, or None."""
     directory = jars_directory()
     command = [
         *("mvn", "-q", "-B", "-f", str(_POM), f"-Dspark.version={version}"),

@@ -1,8 +1,9 @@
-"""`python -m pipeline package DIR`: what `spark-submit` needs of us, a zip and a script.
+"""`python -m pipeline package DIR`: makes the zip and the script that `spark-submit` needs.
 
     spark-submit --py-files DIR/echoless.zip DIR/echoless_pipeline.py mirror ...
 
-The zip holds the rooms that tasks import; what those import in turn must be installed on the machines.
+The zip holds the rooms that tasks import; what those import in turn must be installed on the
+machines.
 """
 
 from __future__ import annotations

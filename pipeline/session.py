@@ -1,7 +1,7 @@
-"""The Spark session of every job: on this machine without set-up, or whatever `spark-submit` says.
+"""The Spark session of every job: local without set-up, or configured by `spark-submit`.
 
 Python workers must run the interpreter of the driver and find the rooms where the driver found
-them; both are set before the JVM starts, because it hands its environment on.
+them; both are set before the JVM starts, because it passes on its environment.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _LOCAL: Final = {
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.shuffle.partitions": "8",
 }
-"""What suits one machine; a cluster has its own defaults."""
+"""Settings that suit one machine; a cluster has its own defaults."""
 
 
 _LOG4J: Final = Path(__file__).parent / "log4j2.properties"
@@ -33,7 +33,7 @@ def open_session(
 ) -> SparkSession:
     """The running session, or a new one.
 
-    `master` None: what `spark-submit` has set, and `local[*]` where nothing did.
+    `master` None: the one that `spark-submit` set, else `local[*]`.
     """
     _prepare_workers()
     builder = SparkSession.builder.appName(name).config("spark.sql.session.timeZone", "UTC")
@@ -51,7 +51,7 @@ def open_session(
 
 
 def _is_submitted() -> bool:
-    """Whether `spark-submit` runs us: it starts the JVM first and tells us its port."""
+    """Whether `spark-submit` runs us: it starts the JVM first and passes its port."""
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 

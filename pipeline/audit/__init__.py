@@ -1,1 +1,1 @@
-"""The audit: proves from batch headers that every record of a log is stored once, and in order."""
+"""The audit: proves from batch headers that every record of a log is stored once and in order."""

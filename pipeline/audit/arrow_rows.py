@@ -1,4 +1,4 @@
-"""Named tuples as Arrow tables, and neighbouring rows compared by the thousand."""
+"""Named tuples as Arrow tables, and vectorised comparison of neighbouring rows."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ _TYPES: Final[dict[object, tuple[str, pa.DataType]]] = {
 
 
 def ddl_of(row_type: type[NamedTuple]) -> str:
-    """The columns of a named tuple of integers and strings, for Spark."""
+    """The columns of a named tuple of integers and strings, as DDL for Spark."""
     return ", ".join(f"{n} {_TYPES[hint][0]}" for n, hint in get_type_hints(row_type).items())
 
 
 def schema_of(row_type: type[NamedTuple]) -> pa.Schema:
-    """The same for Arrow."""
+    """The same, as a schema for Arrow."""
     return pa.schema([(n, _TYPES[hint][1]) for n, hint in get_type_hints(row_type).items()])
 
 
 def rows_of(batch: pa.RecordBatch, row_type: type[Row]) -> Iterator[Row]:
-    """The rows as named tuples; columns that these do not have are left out."""
+    """The rows as named tuples; columns that the tuple lacks are left out."""
     columns = [batch.column(name).to_pylist() for name in get_type_hints(row_type)]
     return map(row_type._make, zip(*columns, strict=True))
 
 
 def batch_of(rows: Sequence[Row], row_type: type[Row]) -> pa.RecordBatch:
-    """The opposite of `rows_of`."""
+    """The inverse of `rows_of`."""
     schema = schema_of(row_type)
     columns = zip(*rows, strict=True) if rows else [[] for _ in schema]
     arrays = [pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)]
@@ -58,7 +58,7 @@ def booleans(batch: pa.RecordBatch, name: str) -> Flags:
 
 
 def starts_of(batch: pa.RecordBatch, names: Sequence[str]) -> Flags:
-    """For each row, whether one of the columns differs from the row before; true for the first."""
+    """Whether each row differs from the one before in one of the columns; true for the first."""
     differs = np.zeros(batch.num_rows, np.bool_)
     for name in names:
         column = batch.column(name)

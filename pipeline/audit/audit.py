@@ -1,9 +1,9 @@
-"""One audit from beginning to end: files are read once, everything else works on what they gave.
+"""One audit from beginning to end: files are read once, everything else works on tables.
 
 1. the headers are read, the CRCs checked     -> batches.parquet
-2. runs of each producer and their judgement  -> runs.parquet, findings.parquet
-3. extents of each log and their judgement    -> extents.parquet, findings.parquet
-4. replicas compared with each other          -> findings.parquet
+2. runs of each producer are judged           -> runs.parquet, findings.parquet
+3. extents of each log are judged             -> extents.parquet, findings.parquet
+4. replicas are compared with each other      -> findings.parquet
 """
 
 from __future__ import annotations
@@ -35,21 +35,21 @@ EXPIRATION_MS_DEFAULT: Final = 86_400_000
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class Promises:
-    """What the data directories say of their partitions."""
+    """Durability that the data directories promise for their partitions."""
 
     durable: Mapping[PartitionOfReplica, int]
-    """Below which offset everything was promised to be on disk."""
+    """The offset below which everything was promised to be on disk."""
     high_watermarks: Mapping[PartitionOfReplica, int]
 
     @classmethod
     def none(cls) -> Promises:
-        """A running cluster shows what is committed, and nothing else."""
+        """The promises of a running cluster, which shows only what is committed."""
         return cls(durable={}, high_watermarks={})
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class AuditTables:
-    """Everything an audit knows, as Parquet below one directory."""
+    """All tables of an audit, as Parquet below one directory."""
 
     batches: DataFrame
     runs: DataFrame
@@ -66,9 +66,9 @@ def audit(
     promises: Promises,
     expiration_ms: int = EXPIRATION_MS_DEFAULT,
 ) -> AuditTables:
-    """Reads what `source` (options of `echoless-batches`) names and judges it.
+    """Reads the source that `source` names (options of `echoless-batches`) and judges it.
 
-    All tables are written below `directory`, which must not hold any yet.
+    All tables are written below `directory`, which must not contain any yet.
     """
     session.dataSource.register(BatchSource)
     tables = _Tables(session, directory)
@@ -99,14 +99,14 @@ class _Tables:
         self._directory = directory
 
     def keep(self, name: str, rows: DataFrame) -> DataFrame:
-        """Writes the rows, and gives them back as they can be read again."""
+        """Writes the rows, and returns them as read back."""
         path = str(self._directory / f"{name}.parquet")
         rows.write.parquet(path)
         return self._session.read.schema(rows.schema).parquet(path)
 
 
 def _summarise(extents: DataFrame) -> DataFrame:
-    """One row for each partition of each replica; as many as there are logs."""
+    """One row for each partition of each replica."""
     is_believed = f.col("fault").isNull() | (f.col("fault") == FAULT_RECORD_COUNT)
     return extents.groupBy(*PARTITION_KEY).agg(
         f.min(f.when(is_believed, f.col("base_offset"))).alias("first_offset"),
@@ -120,7 +120,7 @@ def _summarise(extents: DataFrame) -> DataFrame:
 
 
 def hidden_offsets(of_log: DataFrame) -> DataFrame:
-    """The offsets that damage hides, from `hidden_from` to `hidden_to`, and how many."""
+    """The offsets that damage hides, from `hidden_from` to `hidden_to`, and their number."""
     ranges = of_log.where(f.col("kind").isin(Kind.CRC, Kind.DAMAGE)).select(
         *PARTITION_KEY,
         f.col("base_offset").alias("hidden_from"),
@@ -131,7 +131,7 @@ def hidden_offsets(of_log: DataFrame) -> DataFrame:
 
 
 def excuse_hidden(of_producers: DataFrame, hidden: DataFrame) -> DataFrame:
-    """Gaps whose records can all lie in damaged bytes between their ends become notes."""
+    """Downgrades gaps whose records can all be in damaged bytes between their ends to notes."""
     is_between = (
         (f.col("kind") == Kind.GAP)
         & (f.col("hidden_from") > f.col("after_offset"))
@@ -156,7 +156,7 @@ def excuse_hidden(of_producers: DataFrame, hidden: DataFrame) -> DataFrame:
 
 
 def shown(findings: DataFrame) -> Sequence[Finding]:
-    """The first findings, problems before notes, in the order of the logs."""
+    """The first findings, problems before notes, in log order."""
     rows = findings.orderBy(
         f.desc("severity"), *PARTITION_KEY, f.coalesce("base_offset", f.lit(0)), "kind"
     ).limit(FINDINGS_SHOWN_MAX)

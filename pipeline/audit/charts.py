@@ -24,23 +24,23 @@ _THOUSAND: Final = 1000
 
 
 class Line(NamedTuple):
-    """Part of a plot from one point to another."""
+    """One segment of a plot."""
 
     x1: float
     y1: float
     x2: float
     y2: float
     style: str
-    """A class of the report's style sheet."""
+    """A class in the report's style sheet."""
     title: str
-    """Shown when the pointer rests on it."""
+    """Shown when the pointer hovers over it."""
     is_marked: bool = False
-    """Whether it must be seen however short it is."""
+    """Whether it must be visible however short it is."""
 
 
 @dataclass(slots=True, frozen=True)
 class _Scale:
-    """From values to places on the page; `start` and `end` are what the axis shows."""
+    """Maps values to positions on the page; the axis shows `start` to `end`."""
 
     start: float
     end: float
@@ -97,7 +97,7 @@ def line_chart(label: str, lines: Sequence[Line]) -> str:
 
 
 def _drawn(line: Line, x: _Scale, y: _Scale) -> str:
-    """The line, and a ring around its middle where it must not be missed."""
+    """The line, with a ring around its middle if it must not be missed."""
     ring = ""
     if line.is_marked:
         middle = x((line.x1 + line.x2) / 2), y((line.y1 + line.y2) / 2)
@@ -157,7 +157,7 @@ def _time_axis(scale: _Scale) -> str:
 
 
 def number_text(value: float) -> str:
-    """A number in three digits or so: 1.2M."""
+    """A number in about three digits: 1.2M."""
     for unit in ("", "k", "M", "G"):
         if abs(value) < _THOUSAND:
             return f"{value:.4g}{unit}"

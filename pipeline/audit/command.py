@@ -85,7 +85,7 @@ def _duplicates(admin_servers: str) -> int:
 def _source(
     paths: list[str], bootstrap_server: str | None, topic: str | None
 ) -> tuple[dict[str, str], Promises]:
-    """Options of the data source, and what the data directories say beside the logs."""
+    """Options of the data source, and the promises that data directories make."""
     if bool(paths) == (bootstrap_server is not None):
         raise typer.BadParameter("give data directories, or --bootstrap-server")
     of_topic = {} if topic is None else {"topic": topic}

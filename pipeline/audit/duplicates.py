@@ -1,4 +1,4 @@
-"""How many repeats the brokers recognised: what the logs would hold twice without them."""
+"""The number of repeats recognised by the brokers: records that would be stored twice."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _TIMEOUT_S: Final = 10.0
 
 
 class NoMetricsError(Exception):
-    """A broker's admin port does not say; the message names it."""
+    """A broker's admin port does not report it; the message names the broker."""
 
 
 def count_duplicates(admin_servers: str) -> int:
-    """The sum over the brokers' `/metrics`, since each was started. Raises `NoMetricsError`."""
+    """The sum over the brokers' `/metrics` since each one started. Raises `NoMetricsError`."""
     return sum(map(_count_of, parse_addresses(admin_servers)))
 
 

@@ -1,7 +1,7 @@
-"""Extents: parts of a log in which nothing is wrong with offsets and bytes, in one row each.
+"""Extents: parts of a log without a fault in offsets or bytes, one row each.
 
-As with runs, tasks merge the batches that they read, so that what has to be sorted and looked at
-one by one is small: a sound log makes one extent for each piece that was read at once.
+As with runs, tasks merge the batches that they read, so that little has to be sorted and examined
+one by one: a sound log makes one extent for each piece that was read at once.
 """
 
 from __future__ import annotations
@@ -25,26 +25,26 @@ class Extent(NamedTuple):
     file: str | None
     position: int | None
     base_offset: int | None
-    """Null, with the other numbers, where the bytes cannot be read."""
+    """Null, like the other numbers, if the bytes cannot be read."""
     last_offset: int | None
     leader_epoch: int | None
-    """The first batch's."""
+    """The leader epoch of the first batch."""
     last_leader_epoch: int | None
     batches: int
     records: int
     bytes: int
     first_timestamp: int | None
-    """The smallest of all timestamps in ms that are not -1; null where there is none."""
+    """The smallest timestamp in ms that is not -1; null if there is none."""
     last_timestamp: int | None
     fault: str | None
-    """Why the batch is not to be believed; see `FAULT_CRC` and so on. Null: nothing is wrong."""
+    """Why the batch cannot be trusted; see `FAULT_CRC` and so on. Null: nothing is wrong."""
     damage: str | None
 
 
 FAULT_CRC: Final = "crc"
 FAULT_DAMAGE: Final = "damage"
 FAULT_RECORD_COUNT: Final = "record_count"
-"""The header is right, but counts other records than it has offsets."""
+"""The header is valid, but its record count does not match its offsets."""
 
 EXTENT_SCHEMA: Final = schema_of(Extent)
 BATCH_COLUMNS: Final = (
@@ -63,7 +63,7 @@ _NO_TIME: Final = np.iinfo(np.int64).max
 
 
 def extents_of_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The extents of each of these pieces of a log, whose rows stand as in their files."""
+    """The extents of each of these pieces of a log, whose rows are in file order."""
     for batch in batches:
         if batch.num_rows:
             yield _merge(batch)
@@ -106,7 +106,7 @@ def _faults(batch: pa.RecordBatch) -> pa.Array:
 
 
 def _breaks(batch: pa.RecordBatch, faults: pa.Array) -> Flags:
-    """The rows at which a new extent begins: after a hole of any kind, and on both sides of a fault."""
+    """The rows at which a new extent begins: after any hole, and on both sides of a fault."""
     breaks = starts_of(batch, (*PARTITION_KEY, "file"))
     offsets, next_offsets = integers(batch, "base_offset"), integers(batch, "last_offset") + 1
     epochs = integers(batch, "leader_epoch")

@@ -1,4 +1,7 @@
-"""What an audit can find. A problem breaks the promise "stored once, in order"; a note does not."""
+"""The findings of an audit.
+
+A problem breaks the promise "stored once, in order"; a note does not.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,7 @@ class Kind(enum.StrEnum):
 
 
 class Finding(NamedTuple):
-    """One finding; what does not apply to its kind is null."""
+    """One finding; fields that do not apply to its kind are null."""
 
     severity: str
     kind: str
@@ -45,14 +48,14 @@ class Finding(NamedTuple):
     producer_id: int | None = None
     producer_epoch: int | None = None
     base_sequence: int | None = None
-    """The sequences concerned: those missing, those stored again, those that came late."""
+    """The sequences concerned: missing, stored again, or late."""
     last_sequence: int | None = None
     records: int | None = None
-    """How many."""
+    """The number of records."""
     after_offset: int | None = None
     """For a gap, the last offset of the same producer before it; -1 if there is none."""
     base_offset: int | None = None
-    """The offsets concerned; of damage, those that it hides."""
+    """The offsets concerned; for damage, those that it hides."""
     last_offset: int | None = None
     file: str | None = None
     position: int | None = None

@@ -1,10 +1,11 @@
-"""Judging one partition of one replica: its extents, in the order of the log.
+"""Judges one partition of one replica: its extents, in log order.
 
-Every batch must begin with the offset after the one before, leader epochs never decrease, and
-every CRC is right. Damage hides offsets; which ones, the batches around it tell.
+Every batch must begin with the offset after the one before, leader epochs never decrease, and every
+CRC is correct. Damage hides offsets; the batches around it show which ones.
 
-What no longer ends as a batch at the very end of a log was never promised to be on disk, unless it
-lies below the recovery point or the broker was stopped cleanly: a note, as `echoless verify` says.
+Bytes at the very end of a log that do not form a whole batch were never promised to be on disk,
+unless they are below the recovery point or the broker was stopped cleanly: a note, as in `echoless
+verify`.
 
 Pure: knows nothing of Spark and Arrow.
 """
@@ -31,7 +32,7 @@ class LogHistory:
     """Damage since the last sound extent."""
 
     def take(self, extent: Extent) -> Iterator[Finding]:
-        """Takes in the next extent; yields what is wrong with the log before it."""
+        """Adds the next extent; yields the faults found before it."""
         if extent.fault in (FAULT_CRC, FAULT_DAMAGE):
             self.damaged.append(extent)
             return
@@ -49,7 +50,7 @@ class LogHistory:
         self.next_offset = max(self.next_offset or 0, extent.last_offset + 1)
 
     def finish(self) -> Iterator[Finding]:
-        """The log ends here."""
+        """Ends the log; yields the remaining faults."""
         if not self.damaged:
             return
         if (self.next_offset or 0) >= self.promised_offset:
@@ -74,7 +75,7 @@ class LogHistory:
         )
 
     def _report_damage(self, end_offset: int | None) -> Iterator[Finding]:
-        """All damage since the last sound batch hides the offsets up to the next sound one."""
+        """Reports damage since the last sound batch; it hides the offsets up to the next one."""
         start = self.next_offset or 0
         hidden = None if end_offset is None else end_offset - start
         for extent in self.damaged:

@@ -1,4 +1,4 @@
-"""What data directories say of their own partitions, beside the logs."""
+"""Promises that data directories make about their partitions, besides the logs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ALL: Final = 2**63 - 1
 
 
 def read_promises(paths: Sequence[str]) -> Promises:
-    """The checkpoints of the directories. After a clean shutdown all of a log is promised."""
+    """The directories' checkpoints. After a clean shutdown the whole log is promised."""
     durable: dict[PartitionOfReplica, int] = {}
     high_watermarks: dict[PartitionOfReplica, int] = {}
     for path in paths:

@@ -1,11 +1,11 @@
-"""Comparing the replicas of a partition: below the high watermark they hold the same batches.
+"""Compares the replicas of a partition: below the high watermark they hold the same batches.
 
-What is the same everywhere is not shuffled: tasks digest the batches of fixed ranges of offsets,
-the digests are compared, and only where they differ, batches are. Batches are the same when
-offsets, CRC, leader epoch and length are: the CRC stands for everything else.
+Data that is the same everywhere is not shuffled: tasks digest the batches of fixed ranges of
+offsets, the digests are compared, and batches are compared only where digests differ. Batches are
+the same if offsets, CRC, leader epoch and length are: the CRC represents everything else.
 
 Above the smallest high watermark of the replicas the ends of logs may differ until a follower has
-cut its own: that is a note.
+truncated its own: that is a note.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def _digest() -> Column:
 def _common_ranges(
     partitions: DataFrame, high_watermarks: Mapping[PartitionOfReplica, int]
 ) -> DataFrame:
-    """The offsets that every replica of a partition holds, and up to where they are committed."""
+    """The offsets that every replica of a partition holds, and how far they are committed."""
     session = partitions.sparkSession
     watermarks = session.createDataFrame(
         [(*key, offset) for key, offset in high_watermarks.items()],
@@ -82,7 +82,7 @@ def _common_ranges(
 
 
 def _differing(batches: DataFrame, key: tuple[str, ...]) -> DataFrame:
-    """The keys for which not every replica has the same digest."""
+    """The keys for which the replicas' digests differ."""
     by_replica = batches.groupBy("replica", "replicas", *key).agg(
         f.expr("bit_xor(digest)").alias("digest"), f.count("*").alias("count")
     )
@@ -97,7 +97,7 @@ def _differing(batches: DataFrame, key: tuple[str, ...]) -> DataFrame:
 
 
 def _described(suspects: DataFrame, first_offsets: DataFrame, common: DataFrame) -> DataFrame:
-    """One finding for each partition, naming what each replica has at the first difference."""
+    """One finding for each partition, with the batch of each replica at the first difference."""
     batch = f.concat_ws(
         "",
         "replica",

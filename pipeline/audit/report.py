@@ -1,4 +1,4 @@
-"""The audit's outcome as one HTML file that needs nothing else: no script, no font, no network."""
+"""The audit's outcome as one self-contained HTML file: no script, no font, no network."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ _SECOND_MS: Final = 1000
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class ReportFacts:
-    """What the report says beside the tables."""
+    """Facts for the report that are not in the tables."""
 
     source: str
-    """What was audited, in words."""
+    """A description of what was audited."""
     made_at: datetime.datetime
     duplicates_avoided: int | None
-    """The brokers' own counts; None: no broker was asked."""
+    """The brokers' own counts; None if no broker was asked."""
 
 
 def write_report(path: Path, tables: AuditTables, facts: ReportFacts) -> None:
-    """Writes the file anew."""
+    """Writes or replaces the file."""
     counts = tables.findings.groupBy("severity", "kind").count().collect()
     problems = sum(row["count"] for row in counts if row["severity"] == Severity.PROBLEM)
     partitions = tables.partitions.orderBy("topic", "partition", "replica").limit(_LOGS_MAX)
@@ -115,7 +115,7 @@ def _run_line(run: Run) -> Line:
 
 
 def _finding_line(finding: Finding) -> Line:
-    """Red over the run that is wrong; what is missing hangs in the air before it."""
+    """A red line over the faulty run; missing sequences float before it."""
     base, records = finding.base_sequence or 0, finding.records or 1
     offset = finding.base_offset or 0
     title = f"{finding.kind}: {finding.text}"
@@ -154,7 +154,7 @@ def _finding_row(finding: Finding) -> dict[str, object]:
 
 
 def _table(rows: Sequence[Row | dict[str, object]], columns: Sequence[str]) -> str:
-    """Empty without rows."""
+    """A table; empty without rows."""
     if not rows:
         return ""
     numeric = [name for name in columns if _is_numeric(name, rows[0][name])]

@@ -1,9 +1,9 @@
-"""Runs: what a producer wrote in unbroken order, many batches in one row.
+"""Runs: unbroken sequences of one producer, many batches in one row.
 
-A log that is as it should be has one run for each producer and epoch, so comparing runs instead of
-batches makes the audit's sorting small. Tasks merge the batches that they read, and later the runs
-of all tasks are merged once more; both times between neighbours only, so the outcome does not
-depend on where the log was cut.
+A sound log has one run for each producer and epoch, so comparing runs instead of batches makes the
+audit's sorting small. Tasks merge the batches that they read, and later the runs of all tasks are
+merged once more; both times between neighbours only, so the outcome does not depend on where the
+log was cut.
 
 Invariant: no batch of the same producer lies between two batches of a run.
 """
@@ -41,7 +41,7 @@ class Run(NamedTuple):
     base_sequence: int
     last_sequence: int
     sequences: int
-    """How many: the difference of the two ends is not enough where they wrapped."""
+    """The number of sequences; it does not follow from the two ends if they wrapped."""
     batches: int
     first_timestamp: int
     """The max timestamp of the first batch, ms."""
@@ -60,11 +60,11 @@ BATCH_COLUMNS: Final = (
     "bytes",
     "crc_ok",
 )
-"""What of a batch a run is made of."""
+"""The columns of a batch from which a run is made."""
 
 
 def runs_of_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The runs in each of these pieces of a log, whose rows stand as in their files."""
+    """The runs in each of these pieces of a log, whose rows are in file order."""
     for batch in batches:
         numbered = _numbered_batches(batch)
         if numbered.num_rows:
@@ -72,7 +72,7 @@ def runs_of_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatc
 
 
 def merged_runs(runs: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Runs sorted by `PRODUCER_KEY` and `LOG_ORDER`, fewer where one continues the other."""
+    """Runs sorted by `PRODUCER_KEY` and `LOG_ORDER`, merged if one continues the other."""
     for batch in runs:
         if batch.num_rows:
             yield _merge(batch, starts_of(batch, PRODUCER_KEY))
@@ -81,8 +81,8 @@ def merged_runs(runs: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 def _numbered_batches(batch: pa.RecordBatch) -> pa.RecordBatch:
     """One run for each undamaged batch with a sequence, by piece and producer.
 
-    A piece is a part of the log without a hole: between pieces there may be batches that are not
-    known here.
+    A piece is a part of the log without a hole: between pieces there may be batches that are
+    unknown here.
     """
     pieces = np.cumsum(_piece_starts(batch))
     producers = integers(batch, "producer_id")
@@ -105,7 +105,7 @@ def _numbered_batches(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _piece_starts(batch: pa.RecordBatch) -> Flags:
-    """Whether a row may not be the one behind the row before: another file, or not adjacent."""
+    """Whether a row may not directly follow the row before: another file, or not adjacent."""
     starts = starts_of(batch, (*PARTITION_KEY, "file"))
     positions, offsets = integers(batch, "position"), integers(batch, "base_offset")
     ends = positions + integers(batch, "bytes")
@@ -118,7 +118,7 @@ def _piece_starts(batch: pa.RecordBatch) -> Flags:
 
 
 def _merge(runs: pa.RecordBatch, starts: Flags) -> pa.RecordBatch:
-    """Neighbours that continue each other become one row; `starts` marks those that may not."""
+    """Merges neighbours that continue each other; `starts` marks those that must not be."""
     epochs = integers(runs, "producer_epoch")
     expected = (integers(runs, "last_sequence") + 1) & SEQUENCE_MAX
     breaks = starts.copy()

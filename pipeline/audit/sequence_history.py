@@ -1,11 +1,11 @@
-"""Judging one producer on one partition: the runs that it wrote, in the order of the log.
+"""Judges one producer on one partition: its runs, in log order.
 
-Per epoch the sequences are counted on beyond 2**31 ("places"), so that nothing wraps here:
-everything below `top` is stored, but for the holes. A run at `top` is what should come. One above
-leaves a hole; one below fills holes (it came late) or repeats what is stored.
+Within an epoch the sequences are counted past 2**31 ("places"), so that nothing wraps here:
+everything below `top` is stored, except for the holes. A run at `top` is the expected case. One
+above leaves a hole; one below fills holes (it came late) or repeats stored sequences.
 
-Holes that stay are gaps, reported when the producer ends. Nothing is forgiven here: whether damage
-hides the missing batch is found out later (`log_check.py`).
+Holes that stay are gaps, reported when the producer ends. Nothing is excused here: whether damage
+hides the missing batch is determined later (`audit.py`).
 
 Pure: knows nothing of Spark and Arrow.
 """
@@ -22,19 +22,21 @@ from pipeline.audit.runs import Run
 from protocol.sequence import DISTANCE_MAX, SEQUENCE_MAX
 
 HOLES_MAX: Final = 100_000
-"""Holes kept open per producer and epoch; the oldest is then reported as it is."""
+"""Holes kept open per producer and epoch; above that, the oldest is reported."""
 
 
 @dataclass(slots=True)
 class Hole:
-    """Places `start` to `end` (half-open) that were jumped over."""
+    """Places `start` to `end` (half-open) that were skipped."""
 
     start: int
     end: int
     after_offset: int
-    """The last offset of the producer before the hole was made; -1: nothing."""
+    """The last offset of the producer before the hole; -1: none."""
     run: Run | None
-    """The run that jumped; None for what came before the log begins, which is not missed."""
+    """The run that skipped them; None for what precedes the beginning of the log, which is not
+    missed.
+    """
 
 
 @dataclass(slots=True)
@@ -42,14 +44,14 @@ class EpochHistory:
     """One epoch of one producer."""
 
     top: int
-    """The next place: one above the highest that is stored."""
+    """The next place: one above the highest stored one."""
     holes: list[Hole] = field(default_factory=list)
     """Invariant: ascending and disjoint, all below `top`."""
     last_offset: int = -1
     last_timestamp: int = -1
 
     def take(self, run: Run) -> Iterator[Finding]:
-        """Takes in the next run; yields what is wrong with it."""
+        """Adds the next run; yields its faults."""
         start = self._place(run.base_sequence)
         end = start + run.sequences
         if start > self.top:
@@ -63,17 +65,17 @@ class EpochHistory:
         self.last_timestamp = max(self.last_timestamp, run.last_timestamp)
 
     def finish(self) -> Iterator[Finding]:
-        """Nothing more comes: what is missing stays missing."""
+        """Ends the epoch: what is missing stays missing."""
         for hole in self.holes:
             yield from _gap(hole)
 
     def _place(self, sequence: int) -> int:
-        """The place of `sequence` that is nearest to `top`."""
+        """The place of `sequence` nearest to `top`."""
         ahead = (sequence - self.top) & SEQUENCE_MAX
         return self.top + (ahead if ahead < DISTANCE_MAX else ahead - SEQUENCE_MAX - 1)
 
     def _look_back(self, run: Run, start: int, end: int) -> Iterator[Finding]:
-        """Places `start` to `end` are below `top`: each was stored before, or comes late."""
+        """Judges places `start` to `end`, below `top`: each was stored before, or comes late."""
         position = start
         for filled_start, filled_end in self._fill(start, end):
             if position < filled_start:
@@ -84,7 +86,7 @@ class EpochHistory:
             yield _finding(Kind.REPEAT, run, position, end)
 
     def _fill(self, start: int, end: int) -> list[tuple[int, int]]:
-        """Fills the holes between two places; returns what was filled, ascending."""
+        """Fills the holes between two places; returns the filled ranges, ascending."""
         first = bisect_left(self.holes, start + 1, key=lambda hole: hole.end)
         last = first
         filled = []
@@ -108,14 +110,14 @@ class ProducerHistory:
     """All epochs of one producer on one partition."""
 
     log_begins_at_0: bool
-    """Whether the log still holds everything that was ever written to the partition."""
+    """Whether the log still holds everything ever written to the partition."""
     expiration_ms: int
-    """A producer that was silent for so long may have been forgotten and may begin anew."""
+    """A producer idle for this long may have been forgotten and may begin anew."""
     epochs: dict[int, EpochHistory] = field(default_factory=dict)
     newest: int = -1
 
     def take(self, run: Run) -> Iterator[Finding]:
-        """Takes in the next run; yields what is wrong with it."""
+        """Adds the next run; yields its faults."""
         epoch = run.producer_epoch
         if epoch < self.newest:
             text = f"epoch {epoch} comes after {self.newest}"
@@ -132,12 +134,12 @@ class ProducerHistory:
         yield from history.take(run)
 
     def finish(self) -> Iterator[Finding]:
-        """The log has no more of this producer."""
+        """Ends the producer: the log has no more of it."""
         for history in self.epochs.values():
             yield from history.finish()
 
     def _begin(self, run: Run) -> EpochHistory:
-        """An epoch seen for the first time begins at 0, unless its beginning may be deleted."""
+        """A new epoch, which begins at 0 unless its beginning may be deleted."""
         top = run.base_sequence
         if not self.log_begins_at_0 and self.newest < 0:
             return EpochHistory(top=top, holes=[Hole(top - DISTANCE_MAX, top, -1, None)])
@@ -163,7 +165,7 @@ _TEXTS: Final = {
 def _finding(
     kind: Kind, run: Run, start: int, end: int, after_offset: int | None = None
 ) -> Finding:
-    """Places `start` to `end` of the run's producer are missing, repeated or late."""
+    """A finding: places `start` to `end` of the run's producer are missing, repeated or late."""
     base_sequence, last_sequence = start & SEQUENCE_MAX, (end - 1) & SEQUENCE_MAX
     finding = _about(run, kind, _TEXTS[kind].format(base_sequence, last_sequence))
     return finding._replace(

@@ -49,7 +49,7 @@ def find_extents(batches: DataFrame) -> DataFrame:
 def judge_runs(
     runs: DataFrame, complete: frozenset[PartitionOfReplica], expiration_ms: int
 ) -> DataFrame:
-    """Findings about producers. `complete`: where nothing was ever deleted from the log."""
+    """Findings about producers. `complete`: logs from which nothing was ever deleted."""
 
     def judge(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         rows = (row for batch in merged_runs(batches) for row in rows_of(batch, Run))
@@ -65,7 +65,7 @@ def judge_runs(
 
 
 def judge_extents(extents: DataFrame, promised: Mapping[PartitionOfReplica, int]) -> DataFrame:
-    """Findings about bytes and offsets. `promised`: below which offset all must be on disk."""
+    """Findings about bytes and offsets. `promised`: the offsets below which all must be on disk."""
 
     def judge(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         rows = (row for batch in batches for row in rows_of(batch, Extent))

@@ -1,4 +1,4 @@
-"""What the report's plots show: small tables, made from large ones by Spark."""
+"""The data of the report's plots: small tables, made from large ones by Spark."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pipeline.audit.runs import PRODUCER_KEY, Run, merged_runs
 _SLICES: Final = 200
 _MOST: Final = (0.001, 0.999)
 _MARGIN: Final = 1
-"""How far beyond `_MOST` of the batches the plots reach, in parts of their time."""
+"""How far the plots extend beyond `_MOST` of the batches, as a multiple of their time."""
 _MARGIN_MS: Final = 60_000
 _WORST_MAX: Final = 6
 _BUSIEST_MAX: Final = 3
@@ -32,7 +32,7 @@ class Slice(NamedTuple):
     records: int
     bytes: int
     producers: int
-    """Different producer ids, counted approximately."""
+    """The number of distinct producer ids, approximately."""
 
 
 class TimeSlices(NamedTuple):
@@ -41,7 +41,7 @@ class TimeSlices(NamedTuple):
     width_ms: int
     slices: list[Slice]
     batches_outside: int
-    """With timestamps so far off that the plots would show nothing else."""
+    """Batches with timestamps so far off that the plots would show nothing else."""
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -58,7 +58,7 @@ class SequenceTimeline:
 
 
 def time_slices(tables: AuditTables) -> TimeSlices:
-    """At most about 200 slices; every partition is counted once, whatever its replicas."""
+    """At most about 200 slices; every partition is counted once, regardless of its replicas."""
     batches = _of_longest_replica(tables).where("crc_ok AND max_timestamp >= 0")
     first, last = _shown_time(batches)
     if first > last:
@@ -90,7 +90,7 @@ def time_slices(tables: AuditTables) -> TimeSlices:
 
 
 def _shown_time(batches: DataFrame) -> tuple[int, int]:
-    """From when to when: all of it, or nearly all where a few timestamps lie far outside."""
+    """The time to plot: all of it, or nearly all if a few timestamps lie far outside."""
     row = batches.agg(
         f.min("max_timestamp"),
         f.percentile_approx("max_timestamp", list(_MOST)),
@@ -114,7 +114,7 @@ def _of_longest_replica(tables: AuditTables) -> DataFrame:
 
 
 def sequence_timelines(tables: AuditTables) -> list[SequenceTimeline]:
-    """The producers with most problems; where there is none, those that wrote most."""
+    """The producers with most problems; without problems, those that wrote most."""
     problems = tables.findings.where(f.col("severity") == Severity.PROBLEM).where(
         "producer_id IS NOT NULL"
     )
@@ -160,7 +160,7 @@ def _timeline(tables: AuditTables, of: Row) -> SequenceTimeline:
 
 
 def _merged(runs: list[Run]) -> list[Run]:
-    """Runs in the order of the log, those that continue each other as one."""
+    """Runs in log order, merged if one continues the other."""
     in_order = sorted(runs, key=lambda run: run.base_offset)
     batches = merged_runs([batch_of(in_order, Run)])
     return [run for batch in batches for run in rows_of(batch, Run)]

@@ -54,7 +54,7 @@ def _show_findings(findings: Sequence[Finding], console: Console) -> None:
 
 
 def _line(finding: Finding) -> str:
-    """One finding in one line: what, where, whose."""
+    """One finding in one line: what, where, and of which producer."""
     place = f"{finding.topic}-{finding.partition}"
     if finding.base_offset is not None:
         place += f" offset {finding.base_offset}"

@@ -1,1 +1,1 @@
-"""The batch headers of a log as rows: of a data directory, or of a running cluster."""
+"""The batch headers of a log as rows, read from a data directory or a running cluster."""

@@ -1,6 +1,6 @@
 """The columns of a batch: one row for each batch of a log, and how headers become them.
 
-Headers are decoded many at a time with numpy; the layout is `protocol.record_batch`'s, of which
+Headers are decoded many at a time with numpy; the layout is `protocol.record_batch`'s, from which
 the types here are derived.
 """
 
@@ -30,7 +30,7 @@ assert HEADER.itemsize == HEADER_SIZE
 _HEADER_BYTES: Final = np.arange(HEADER_SIZE)
 
 _COLUMNS: Final = {
-    "replica": "string",  # the data directory or the cluster that the batch was read from
+    "replica": "string",  # the data directory or cluster that the batch was read from
     "topic": "string",
     "partition": "int",
     "base_offset": "long",
@@ -40,14 +40,14 @@ _COLUMNS: Final = {
     "producer_epoch": "int",
     "base_sequence": "int",  # -1: none
     "last_sequence": "int",
-    "count": "int",  # of records, as the header says
+    "count": "int",  # of records, according to the header
     "base_timestamp": "long",  # ms; -1: none
     "max_timestamp": "long",  # ms; -1: none
     "attributes": "int",
-    "crc": "long",  # as the header says
-    "crc_ok": "boolean",  # whether it is that of the bytes
+    "crc": "long",  # according to the header
+    "crc_ok": "boolean",  # whether it matches the bytes
     "bytes": "long",  # of the whole batch, header included
-    "file": "string",  # below the data directory; null of a cluster
+    "file": "string",  # relative to the data directory; null for a cluster
     "position": "long",  # of the batch's first byte in the file; null where there is no file
     "damage": "string",  # why these bytes cannot be read as a batch; all numbers but bytes are null
 }
@@ -62,7 +62,7 @@ ARROW_SCHEMA: Final = pa.schema([(n, _ARROW_TYPES[t]) for n, t in _COLUMNS.items
 
 
 def decode_headers(buffer: Buffer, positions: Integers) -> Headers:
-    """The headers of the batches that start at `positions`; 61 bytes must be there for each."""
+    """The headers of the batches that start at `positions`; 61 bytes must be present for each."""
     data = np.frombuffer(buffer, np.uint8)
     headers: Headers = data[positions[:, None] + _HEADER_BYTES].reshape(-1).view(HEADER)
     return headers
@@ -76,7 +76,7 @@ def last_sequences(headers: Headers) -> Integers:
 
 
 def header_columns(headers: Headers) -> dict[str, npt.NDArray[np.generic]]:
-    """The columns that the header alone gives, by name."""
+    """The columns that follow from the header alone, by name."""
     base_offset = headers["base_offset"].astype(np.int64)
     same = ("producer_id", "producer_epoch", "base_sequence", "base_timestamp", "max_timestamp")
     return {
@@ -91,7 +91,7 @@ def header_columns(headers: Headers) -> dict[str, npt.NDArray[np.generic]]:
 
 
 def _native(headers: Headers, name: str) -> npt.NDArray[np.generic]:
-    """A field in the byte order and the width that its column has."""
+    """A field in the byte order and width of its column."""
     column = _COLUMNS.get(name, "int")
     return headers[name].astype(np.int64 if column == "long" else np.int32)
 

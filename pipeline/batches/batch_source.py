@@ -34,7 +34,7 @@ from pipeline.batches.segment_scan import SegmentScan, Stretch
 FORMAT: Final = "echoless-batches"
 _SPLIT_BYTES_DEFAULT: Final = 64 * 1024 * 1024
 _OPENING_BYTES: Final = 64 * 1024
-"""What opening a file costs, in bytes that could be read instead."""
+"""The cost of opening a file, in bytes that could be read instead."""
 
 
 class BatchSource(DataSource):
@@ -78,12 +78,12 @@ class DirectoryReader(DataSourceReader):
         for stretch in partition.value:
             assert isinstance(stretch, Stretch)
             # Retention may have taken a log's first segments since the plan; if anything else is
-            # gone, its offsets are found to be missing.
+            # gone, its offsets are reported missing.
             with suppress(FileNotFoundError), SegmentScan(stretch) as scan:
                 yield from scan.rows()
 
     def _tasks(self) -> Iterator[list[Stretch]]:
-        """Neighbouring stretches together, until a task has enough to read."""
+        """Groups neighbouring stretches until a task has enough to read."""
         task: list[Stretch] = []
         size = 0
         for stretch in self._stretches():
@@ -103,14 +103,14 @@ class DirectoryReader(DataSourceReader):
 
 
 class ClusterReader(DataSourceReader):
-    """Reads the logs of a running cluster, as far as they are committed."""
+    """Reads the logs of a running cluster, up to the high watermark."""
 
     def __init__(self, bootstrap_servers: str, *, topic: str | None) -> None:
         self._bootstrap_servers = bootstrap_servers
         self._topic = topic
 
     def partitions(self) -> Sequence[InputPartition]:
-        # Spark takes no plan without a task: an empty cluster is one that reads nothing.
+        # Spark accepts no plan without a task: an empty cluster gets one that reads nothing.
         ranges = plan_ranges(self._bootstrap_servers, self._topic)
         return [InputPartition(wanted) for wanted in ranges] or [InputPartition(None)]
 

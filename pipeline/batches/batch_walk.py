@@ -1,6 +1,6 @@
 """Finds batches in bytes: one after the other, and again after damage.
 
-Where a batch ends only its own header says, so this is a loop over the batches; it looks at
+Only a batch's own header says where it ends, so this is a loop over the batches; it looks at
 nothing but the length and the checksum, and leaves the other fields to numpy.
 """
 
@@ -29,28 +29,29 @@ _FRAME: Final = struct.Struct(">iiBI")
 """The header's fields from `batch_length` to `crc`."""
 _FRAME_POSITION: Final = 8
 _CHECKED_POSITION: Final = _FRAME_POSITION + _FRAME.size
-"""The CRC covers everything from here on."""
+"""Start of the bytes that the CRC covers."""
 _OFFSETS_AHEAD_MAX: Final = 2**40
-"""How far after damage the next batch's offset may lie and still be believed."""
+"""How far ahead the next batch's offset may be after damage and still be believed."""
 
 
 @dataclass(slots=True)
 class Walk:
-    """What was found in some bytes. Positions count from their start."""
+    """The result of a walk. Positions count from the start of the bytes."""
 
     positions: list[int] = field(default_factory=list)
     crc_oks: list[bool] = field(default_factory=list)
     end: int = 0
     """The end of the last batch found."""
     damage: str | None = None
-    """Why what begins at `end` is no batch; None where it only lacks bytes."""
+    """Why the bytes at `end` are not a batch; None if they are only incomplete."""
 
 
 def walk(buffer: Buffer, *, is_last: bool) -> Walk:
-    """Finds the complete batches from the start of `buffer` on, up to the first that is none.
+    """Finds the complete batches from the start of `buffer` up to the first bytes that are none.
 
-    A batch whose CRC is wrong counts where another one follows it, or the end (`is_last`: nothing
-    comes behind these bytes): its length is right then. Otherwise not even its end is known.
+    A batch with a wrong CRC counts if it is followed by another one or by the end (`is_last`:
+    nothing comes after these bytes), since its length is right then. Otherwise even its end is
+    unknown.
     """
     found = Walk()
     view = memoryview(buffer)
@@ -92,7 +93,7 @@ def begins_batch(buffer: Buffer) -> bool:
 
 
 def claimed_size(buffer: Buffer) -> int:
-    """Bytes of the batch at the start of `buffer`, as its header says; 0 without a header."""
+    """Size of the batch at the start of `buffer` according to its header; 0 without a header."""
     if not begins_batch(buffer):
         return 0
     length, *_ = _FRAME.unpack_from(buffer, _FRAME_POSITION)
@@ -102,10 +103,10 @@ def claimed_size(buffer: Buffer) -> int:
 def find_batch(
     buffer: Buffer, offset_min: int, read_batch: Callable[[int, int], Buffer]
 ) -> int | None:
-    """Where in `buffer` the first batch begins whose CRC is right; None where none does.
+    """The position in `buffer` of the first batch with a correct CRC; None if there is none.
 
-    Its offset must not lie below `offset_min`. `read_batch(position, size)` gives the bytes of a
-    batch, which may reach beyond `buffer`; fewer where the file ends.
+    Its offset must not be below `offset_min`. `read_batch(position, size)` returns the bytes of a
+    batch, which may extend past `buffer`; fewer if the file ends.
     """
     data = np.frombuffer(buffer, np.uint8)
     last_start = len(data) - HEADER_SIZE

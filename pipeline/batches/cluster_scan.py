@@ -1,7 +1,7 @@
-"""Reading a running cluster's logs as rows of `batch_columns`, batches as the leaders store them.
+"""Reads a running cluster's logs as rows of `batch_columns`, batches as the leaders store them.
 
-Works with every Kafka broker: Fetch hands out whole batches, whatever a consumer makes of them.
-Only what is committed can be read, and only of the leaders; comparing replicas takes their files.
+Works with every Kafka broker: Fetch returns whole batches, whatever a consumer makes of them. Only
+committed batches can be read, and only from leaders; comparing replicas takes their files.
 
 A partition is cut into ranges of offsets, one task each. A batch belongs to the range in which it
 begins.
@@ -41,7 +41,7 @@ class OffsetRange(NamedTuple):
 
 
 def plan_ranges(bootstrap_servers: str, topic: str | None) -> list[OffsetRange]:
-    """Ranges that together are all logs of the cluster, or all of one topic.
+    """Ranges that together cover all logs of the cluster, or those of one topic.
 
     Raises `ConnectionFailedError` and `ClusterReadError`.
     """
@@ -68,7 +68,7 @@ def plan_ranges(bootstrap_servers: str, topic: str | None) -> list[OffsetRange]:
 
 
 def read_range(wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
-    """The rows of one range. Raises `ClusterReadError` when its leader stays out of reach."""
+    """The rows of one range. Raises `ClusterReadError` if its leader stays unreachable."""
     offset = wanted.start
     own = {
         "replica": wanted.bootstrap_servers,

@@ -1,7 +1,7 @@
 """The files of a data directory that an audit reads, by their documented names and formats.
 
 `docs/formats/`: data-directory.md, segment.md (`.log`, `.index`), checkpoints.md. They are Apache
-Kafka's, or differ in a checksum, so a Kafka broker's log directory is read too. Nothing here writes.
+Kafka's, or differ in a checksum, so a Kafka broker's log directory can be read too. Never writes.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _INDEX_ENTRY: Final = np.dtype([("relative_offset", ">i4"), ("position", ">i4")]
 
 TopicPartition = tuple[str, int]
 Index = npt.NDArray[np.void]
-"""`_INDEX_ENTRY` by `_INDEX_ENTRY`, both fields rising."""
+"""An array of `_INDEX_ENTRY`, both fields ascending."""
 
 
 class NotADataDirectoryError(Exception):
@@ -73,10 +73,10 @@ def _partition_at(path: Path) -> PartitionDirectory | None:
 
 
 def find_stretches(replica: str, part: PartitionDirectory, bytes_max: int) -> list[Stretch]:
-    """The partition's segments, cut into pieces of about `bytes_max` where an index tells how."""
+    """The partition's segments, cut into pieces of about `bytes_max` if an index shows where."""
     found = []
     for segment in _segments(part):
-        with suppress(FileNotFoundError):  # deleted by retention since it was listed
+        with suppress(FileNotFoundError):  # deleted by retention after it was listed
             found += _cut(_whole(replica, part, segment), bytes_max)
     return found
 
@@ -100,7 +100,7 @@ def _whole(replica: str, part: PartitionDirectory, segment: Path) -> Stretch:
 
 
 def _cut(whole: Stretch, bytes_max: int) -> list[Stretch]:
-    """The pieces between positions of the `.index` that do begin a batch."""
+    """The pieces between those positions of the `.index` that do begin a batch."""
     size = whole.bytes_planned
     starts = [0]
     if size > bytes_max:
@@ -112,7 +112,7 @@ def _cut(whole: Stretch, bytes_max: int) -> list[Stretch]:
 
 
 def _starts_in(whole: Stretch, index: Index, bytes_max: int) -> Iterator[int]:
-    """Starts of batches at least `bytes_max` apart, up to an entry that names none."""
+    """Starts of batches at least `bytes_max` apart, up to an entry that points at none."""
     positions = index["position"]
     start = 0
     with Path(whole.path).open("rb") as log:
@@ -128,9 +128,9 @@ def _starts_in(whole: Stretch, index: Index, bytes_max: int) -> Iterator[int]:
 
 
 def _read_index(path: Path) -> Index:
-    """The entries of an index, looked up in place; none of an absent or broken one.
+    """The entries of an index, memory-mapped; none if it is absent or broken.
 
-    Kafka writes the index of the newest segment ahead of need: zeros follow its entries.
+    Kafka preallocates the index of the newest segment: zeros follow its entries.
     """
     try:
         entries = np.memmap(path, _INDEX_ENTRY, "r", shape=(path.stat().st_size // 8,))
@@ -140,10 +140,10 @@ def _read_index(path: Path) -> Index:
 
 
 def read_offsets(directory: Path, name: str) -> dict[TopicPartition, int]:
-    """A checkpoint's offsets; empty where the file is absent or says nothing sensible."""
+    """A checkpoint's offsets; empty if the file is absent or invalid."""
     try:
         version, _, *lines = (directory / name).read_text(encoding="utf-8").splitlines()
-        if version != "0":  # Kafka's; ours ends in a checksum
+        if version != "0":  # Kafka's; ours ends with a checksum
             lines.pop()
         parts = [line.rsplit(" ", 2) for line in lines]
         return {(topic, int(partition)): int(offset) for topic, partition, offset in parts}

@@ -1,4 +1,4 @@
-"""One partition's leader, asked as a consumer asks: where its log begins and ends, and for batches."""
+"""One partition's leader, queried as by a consumer: the log's start and end, and batches."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class ClusterReadError(Exception):
 
 
 class PartitionLeader:
-    """The leader of one partition, found again when it has moved. Use it in a `with` block."""
+    """The leader of one partition, looked up again after it moves. Use it in a `with` block."""
 
     def __init__(self, bootstrap_servers: str, topic: str, partition: int) -> None:
         self._bootstrap_servers = bootstrap_servers
@@ -47,7 +47,7 @@ class PartitionLeader:
         return int(self._ask("list_offsets", fields, lambda a: a.topics[0].partitions[0]).offset)
 
     def fetch(self, offset: int) -> bytes:
-        """Whole batches from the one that holds `offset` on, perhaps with part of another."""
+        """Whole batches from the one that holds `offset`, perhaps with part of another."""
         part = {
             "partition": self._partition,
             "fetch_offset": offset,
@@ -65,7 +65,7 @@ class PartitionLeader:
         return bytes(answer.records or b"")
 
     def _ask(self, api: str, fields: dict[str, Any], partition_of: Callable[[Any], Any]) -> Any:
-        """Asks until there is an answer without an error, or for too long."""
+        """Retries until there is an answer without an error, or until the timeout."""
         reason = ""
         for attempt in range(_ATTEMPTS_MAX):
             if attempt:
@@ -117,7 +117,7 @@ class PartitionLeader:
 
 
 def connect(bootstrap_servers: str) -> Connection:
-    """To the first of the servers that answers. Raises `ConnectionFailedError`."""
+    """Connects to the first server that answers. Raises `ConnectionFailedError`."""
     failure: ConnectionFailedError | None = None
     for address in parse_addresses(bootstrap_servers):
         try:

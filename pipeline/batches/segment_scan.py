@@ -1,7 +1,7 @@
-"""Reading a stretch of a segment file as rows of `batch_columns`, damage included.
+"""Reads a stretch of a segment file as rows of `batch_columns`, damage included.
 
-The file is read once, front to back, in large blocks. Bytes that are no batch become one row with
-`damage` set, and reading goes on at the next batch whose CRC is right.
+The file is read once, front to back, in large blocks. Bytes that are not a batch become one row
+with `damage` set, and reading continues at the next batch with a correct CRC.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ class Stretch(NamedTuple):
     partition: int
     path: str
     file: str
-    """The path as it is shown: below the data directory."""
+    """The path to show, relative to the data directory."""
     position: int
     end: int | None
-    """None: the end of the file, wherever it is when the stretch is read."""
+    """None: the end of the file at the time of reading."""
     bytes_planned: int
-    """How many when the reading was planned; by now there may be more."""
+    """The size when the reading was planned; the file may have grown since."""
     segment_offset: int
     """The segment's base offset: no batch in it begins lower."""
 
@@ -68,7 +68,7 @@ class SegmentScan:
                 position += size
 
     def _read_block(self, position: int) -> bytes:
-        """A block, or the one batch that is larger, if another one follows where it ends."""
+        """A block, or a single batch larger than that, if another one follows its end."""
         block = self._read(position, _BLOCK_BYTES)
         size = claimed_size(block)
         if size <= len(block):

@@ -1,4 +1,4 @@
-"""The exactly-once sink: rows of Spark, stored once, whatever is run again; `docs/sink.md`."""
+"""The exactly-once sink: Spark's rows, stored once however often a batch runs; `docs/sink.md`."""
 
 from pipeline.exactly_once.data_source import ExactlyOnceDataSource, register
 from pipeline.exactly_once.sink import ExactlyOnceSink

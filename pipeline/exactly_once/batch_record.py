@@ -1,9 +1,9 @@
-"""The ledger's record of a batch as a whole: the number of its Spark partitions.
+"""The ledger's record of a whole batch: the number of its Spark partitions.
 
     batches/batch-00000000000000000012.json     {"version": 1, "query_id": ..., "spark_partitions": 8}
 
-A batch that runs again with another number would give a Spark partition other rows, and some of them
-would be stored by one that has nothing stored yet, and sees no difference. It is refused.
+A batch that is rerun with another number would give a Spark partition other rows, and some of them
+would be stored again by one that has stored nothing yet and sees no difference. It is refused.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _NAME: Final = re.compile(r"batch-(\d{20})\.json")
 
 
 class BatchRecord:
-    """Record of one batch."""
+    """The record of one batch."""
 
     def __init__(self, files: LedgerFiles, sink: str, query_id: str, batch_id: int) -> None:
         self._files = files
@@ -34,7 +34,7 @@ class BatchRecord:
     def agree(self, spark_partitions: int, *, is_late: bool = False) -> None:
         """Records the number, or compares it with the one recorded. Raises `LedgerError`.
 
-        `is_late`: the rows are written already.
+        `is_late`: the rows have been written already.
         """
         fields = {
             "version": VERSION,
@@ -70,7 +70,10 @@ class BatchRecord:
         return {key: fields[key] for key in ("query_id", "spark_partitions")}
 
     def _check_order(self) -> None:
-        """The tasks check it too, but one that has no entries there sees nothing."""
+        """Refuses a batch out of order.
+
+        Tasks check it too, but a task without entries sees nothing.
+        """
         batch_ids = self._batch_ids()
         last = max(batch_ids, default=-1)
         if last > self._batch_id and self._batch_id not in batch_ids:

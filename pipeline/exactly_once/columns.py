@@ -1,4 +1,4 @@
-"""Columns that a data frame must have to be written, checked before anything runs."""
+"""The columns that a data frame must have, checked before anything runs."""
 
 from __future__ import annotations
 

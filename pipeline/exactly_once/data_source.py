@@ -4,10 +4,10 @@
     frame.writeStream.format("echoless").options(**options).start()
     frame.write.format("echoless").options(**options).mode("append").save()
 
-Spark tells a Python data source neither batch nor query; a task finds both among the local properties that
-Spark sets for its own use. How many Spark partitions a batch has is known only when all have been written
-(`commit`), so a batch that is divided otherwise when it runs again is noticed late; the sink for
-`foreachBatch` refuses it beforehand.
+Spark passes a Python data source neither batch nor query; a task finds both among the local
+properties that Spark sets for its own use. The number of Spark partitions of a batch is known only
+when all have been written (`commit`), so a batch that is divided differently when it is rerun is
+detected late; the sink for `foreachBatch` refuses it beforehand.
 """
 
 from __future__ import annotations
@@ -41,21 +41,21 @@ QUERY_ID_PROPERTY: Final = "sql.streaming.queryId"
 BATCH_ID_PROPERTY: Final = "streaming.sql.batchId"
 """Spark's own names; `tests/pipeline/exactly_once/test_data_source.py` notices when they change."""
 LEDGER_DIRECTORY: Final = "echoless-ledger"
-"""Of a stream, in its checkpoint."""
+"""Directory of a stream's ledger, in its checkpoint."""
 STREAM_NAME: Final = "stream"
-"""What a stream's sink is called that has its ledger to itself."""
+"""Sink name of a stream that has its ledger to itself."""
 
 
 @dataclass
 class TaskMessage(WriterCommitMessage):
-    """What a task tells the driver."""
+    """A task's report to the driver."""
 
     place: Place
     attempted: Attempted
 
 
 class ExactlyOnceDataSource(DataSource):
-    """Writes only."""
+    """The data source; it only writes."""
 
     @classmethod
     def name(cls) -> str:
@@ -82,7 +82,7 @@ class ExactlyOnceDataSource(DataSource):
 
 
 class ExactlyOnceStreamWriter(DataSourceStreamArrowWriter):
-    """Pickled with its options to every task."""
+    """Writer of a stream; pickled with its options to every task."""
 
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
@@ -108,7 +108,7 @@ class ExactlyOnceStreamWriter(DataSourceStreamArrowWriter):
 
 
 class ExactlyOnceJobWriter(DataSourceArrowWriter):
-    """As the stream's; which batch it is the options say."""
+    """Writer of a job; the options say which batch it is."""
 
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
@@ -123,7 +123,7 @@ class ExactlyOnceJobWriter(DataSourceArrowWriter):
 
 
 def register(spark: SparkSession) -> None:
-    """Makes `format("echoless")` known to the session."""
+    """Registers `format("echoless")` with the session."""
     spark.dataSource.register(ExactlyOnceDataSource)
 
 
@@ -134,7 +134,10 @@ def _write(options: SinkOptions, place: Place, batches: Iterator[Any]) -> Attemp
 
 
 def _end(options: SinkOptions, messages: list[WriterCommitMessage | None], batch_id: int) -> None:
-    """Every task is done. Raises `LedgerError` where the batch was divided otherwise before."""
+    """Commits a batch whose tasks are all done.
+
+    Raises `LedgerError` if it was divided differently before.
+    """
     told = [one for one in messages if isinstance(one, TaskMessage)]
     for query_id in {one.place.query_id for one in told}:
         record = BatchRecord(open_files(options), options.name, query_id, batch_id)

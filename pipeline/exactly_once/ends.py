@@ -1,8 +1,8 @@
 """Records how the Spark partitions of a batch ended: the driver's part of `partition_writer.py`.
 
-Only the driver knows which attempt of a task counts, so only it may say that a Spark partition is done.
-It does so before it reports the batch to Spark as done. After a crash in between, the batch runs again,
-finds all rows stored, and the end is recorded then.
+Only the driver knows which attempt of a task counts, so only it may say that a Spark partition is
+done. It does so before it reports the batch to Spark as done. After a crash in between, the batch
+is rerun, finds all rows stored, and the end is recorded then.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pipeline.exactly_once.options import SinkOptions
 from pipeline.exactly_once.verification import mismatch
 
 _AT_ONCE: Final = 8
-"""Files of a distant file system take their time."""
+"""Files written in parallel: remote file systems are slow."""
 
 
 def put_ends(options: SinkOptions, ends: Iterable[tuple[Place, End]]) -> None:

@@ -35,7 +35,7 @@ class Stretch:
     rows_before: int
     """How many of the batch's rows for this partition were stored under older numbers."""
     log_end_offset: int
-    """The log end before any of it was sent: its records are not below."""
+    """The log end before any of it was sent: its records are at or above this offset."""
 
     @property
     def target(self) -> TopicPartition:
@@ -48,18 +48,18 @@ class Begin:
 
     query_id: str
     cluster_id: str
-    """The brokers' cluster: a producer id means nothing to others."""
+    """The brokers' cluster; the producer id is meaningless in another."""
     identity: Identity
     timestamp_ms: int
-    """What rows without a timestamp get."""
+    """The timestamp of rows without one."""
     partition_counts: Mapping[str, int]
-    """Of each topic in it, as it was: keys are spread over so many."""
+    """Partitions of each topic when the batch was begun: keys are spread over this many."""
     stretches: tuple[Stretch, ...]
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class Target:
-    """What one topic and partition received in this batch."""
+    """The rows that one topic and partition received in this batch."""
 
     topic: str
     partition: int
@@ -74,7 +74,7 @@ class Target:
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class End:
-    """Everything is stored. The next batch continues from `state`."""
+    """The end of a batch: everything is stored. The next batch continues from `state`."""
 
     query_id: str
     cluster_id: str
@@ -113,7 +113,7 @@ def decode_entry(data: bytes) -> Entry:
 
 
 class _Reader:
-    """Takes an entry out of decoded JSON."""
+    """Reads an entry's fields from decoded JSON."""
 
     def __init__(self, fields: Mapping[str, Any]) -> None:
         self._fields = fields

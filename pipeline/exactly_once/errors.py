@@ -1,4 +1,4 @@
-"""What the sink refuses to do, and why. Each message says what to do about it."""
+"""The sink's refusals. Each message says what to do about it."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ class SinkError(Exception):
 
 
 class OptionError(SinkError, ValueError):
-    """An option is missing, unknown or impossible; the message names it."""
+    """An option is missing, unknown or invalid; the message names it."""
 
 
 class LedgerError(SinkError):
-    """The ledger cannot be used: it is out of reach, damaged, or another query's."""
+    """The ledger cannot be used: it is unreachable, damaged, or another query's."""
 
 
 class RowError(SinkError, ValueError):
-    """A row is no record: it has no topic, or its partition does not exist."""
+    """A row cannot become a record: it has no topic, or its partition does not exist."""
 
 
 class ReplayMismatchError(SinkError):
-    """The rows of a replay are not those that an earlier attempt has stored."""
+    """The rows of a replay differ from those that an earlier attempt stored."""

@@ -1,7 +1,7 @@
-"""A short text that tells whether two attempts have given the same rows in the same order.
+"""A short text that shows whether two attempts had the same rows in the same order.
 
-Checksums of what the rows consist of, each over all rows, however they are cut: lengths and bytes of the
-keys and the values, timestamps, headers. It finds what went wrong by accident, not what was forged.
+Checksums of the rows' parts, each over all rows, however they are divided: lengths and bytes of the
+keys and the values, timestamps, headers. It detects accidents, not forgery.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from protocol.checksum import crc32c
 
 @dataclass(slots=True)
 class Fingerprint:
-    """Fingerprint of the rows of one partition so far."""
+    """The fingerprint of one partition's rows so far."""
 
     rows: int = 0
     keys: int = 0
@@ -46,6 +46,6 @@ class Fingerprint:
         return own.rpartition("-")[0] == text.rpartition("-")[0]
 
     def __str__(self) -> str:
-        """The timestamps stand last: a topic with log-append time has its own."""
+        """The text, with the timestamps last: a topic with log-append time has its own."""
         numbers = (self.keys, self.key_lengths, self.values, self.value_lengths, self.headers)
         return "-".join(f"{number:08x}" for number in (*numbers, self.timestamps))

@@ -1,7 +1,7 @@
-"""What the leaders of partitions know: where the log ends, how far a producer came, what is stored.
+"""Queries to partition leaders: the log end, the producer's entry, and stored batches.
 
-Blocking calls on connections that stay open. Questions to one broker go in one request, and are asked
-again, after a while and perhaps elsewhere, until the delivery timeout.
+Blocking calls on connections that stay open. Queries to one broker share a request, and are
+retried, after a back-off and perhaps elsewhere, until the delivery timeout.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ _T = TypeVar("_T")
 
 
 class Standing(NamedTuple):
-    """What a leader says about its partition."""
+    """A leader's answer about its partition."""
 
     log_end_offset: int
     """The end that consumers see: records sent from now on are at or after it."""
     found: Found | None
-    """The producer's entry; None: the leader does not know it."""
+    """The producer's entry; None if the leader has none."""
 
 
 class Leaders:
@@ -79,7 +79,7 @@ class Leaders:
     def ask(
         self, targets: Iterable[TopicPartition], producer_id: int
     ) -> dict[TopicPartition, Standing]:
-        """Where each target stands, with the entry of `producer_id`. Raises `SinkError`."""
+        """The standing of each target, with the entry of `producer_id`. Raises `SinkError`."""
         wanted = list(targets)
         what = ", ".join(map(str, wanted))
         return self._run(lambda: self._ask(wanted, producer_id), what, wanted) if wanted else {}
@@ -87,14 +87,14 @@ class Leaders:
     def ask_once(
         self, targets: Iterable[TopicPartition], producer_id: int
     ) -> dict[TopicPartition, Standing]:
-        """As `ask`, of those that somebody leads right now: a topic may have been deleted."""
+        """Like `ask`, for targets that have a leader now: a topic may have been deleted."""
         wanted = list(targets)
         return self._runner.run(self._ask_once(wanted, producer_id)) if wanted else {}
 
     def fetch(self, target: TopicPartition, offset: int) -> bytes:
-        """Whole batches from the one that holds `offset` on, perhaps with part of another.
+        """Whole batches, starting with the one that holds `offset`, perhaps with part of another.
 
-        Waits for a while where there is none yet. Raises `SinkError`.
+        Waits for a while if there is none yet. Raises `SinkError`.
         """
         return self._run(lambda: self._fetch(target, offset), str(target), [target])
 
@@ -147,7 +147,7 @@ class Leaders:
     async def _ask_once(
         self, targets: Sequence[TopicPartition], producer_id: int
     ) -> dict[TopicPartition, Standing]:
-        """Over connections of its own: to ask must not make a deleted topic again."""
+        """Asks over separate connections: a query must not recreate a deleted topic."""
         cluster = self._new_cluster(auto_create_topics=False)
         by_leader: dict[PipelinedConnection, list[TopicPartition]] = {}
         try:
@@ -197,7 +197,10 @@ def _fetch_question(target: TopicPartition, topic_id: Any, offset: int) -> Mappi
 async def _ask_leader(
     leader: PipelinedConnection, targets: list[TopicPartition], producer_id: int
 ) -> dict[TopicPartition, Standing]:
-    """The order matters: what is stored when the producer is described may lie behind the offset."""
+    """Asks one leader.
+
+    The order matters: a record the producer's entry counts may be after the offset.
+    """
     if not leader.serves(_DESCRIBE):
         raise SinkError(f"{leader.address} does not serve {_DESCRIBE}; Kafka does from 2.8 on")
     offsets, described = await asyncio.gather(
@@ -237,7 +240,10 @@ def _by_topic(targets: Iterable[TopicPartition], field: str) -> list[dict[str, A
 
 
 def _by_target(topics: Iterable[Any], api: str) -> dict[TopicPartition, Any]:
-    """Raises `NoLeaderError` for the first partition that has no answer but a code."""
+    """The answers by target.
+
+    Raises `NoLeaderError` for the first partition with an error code only.
+    """
     found = {}
     for topic in topics:
         for one in topic.partitions:

@@ -6,8 +6,8 @@ A small log of entries, each a file that is created once (`docs/formats/ledger.m
     partition-00003/batch-00000000000000000012.1.json     begin: more partitions, or other numbers
     partition-00003/batch-00000000000000000012.2.json     end: everything is acknowledged
 
-An attempt that finds an entry where it meant to create its own adopts it. So all attempts at a batch
-send the same numbers, however many run, one after the other or at once.
+An attempt that finds an entry where it meant to create its own adopts it. So all attempts at a
+batch send the same numbers, however many run, one after the other or at once.
 
 Invariant: a record is sent only after the entry with its topic and partition was created.
 Invariant: nothing follows an end, and a batch is begun only where the one before it has ended.
@@ -30,7 +30,9 @@ from pipeline.exactly_once.errors import LedgerError
 from pipeline.exactly_once.ledger_files import LedgerFiles
 
 BATCHES_KEPT: Final = 10
-"""Batches whose entries stay when they are done: a replay needs the last one, a reader some more."""
+"""Batches whose entries are kept when they are done: a replay needs the last one, a reader some
+more.
+"""
 BATCH_ID_MAX: Final = 2**63 - 1
 _NAME: Final = re.compile(r"batch-(\d{20})\.(\d+)\.json")
 
@@ -40,7 +42,7 @@ class Place(NamedTuple):
 
     sink: str
     query_id: str
-    """Spark's; empty in a job that is no stream."""
+    """Spark's id; empty in a job that is not a stream."""
     batch_id: int
     spark_partition: int
 
@@ -62,7 +64,7 @@ class _Key(NamedTuple):
 
 
 class Ledger:
-    """The entries of one place, as far as they are known here."""
+    """The entries of one place, as far as this attempt has read them."""
 
     def __init__(self, files: LedgerFiles, place: Place) -> None:
         """Raises `LedgerError`."""
@@ -72,22 +74,22 @@ class Ledger:
         self.place = place
         self._keys = self._list()
         self.previous = self._read_previous()
-        """How the batch before this one has ended, if there was one."""
+        """How the batch before this one ended, if there was one."""
         self.begins: list[Begin] = []
         self.end: End | None = None
         self._check_order()
         self._take_known()
 
     def refresh(self) -> None:
-        """Takes in what other attempts have added."""
+        """Reads the entries that other attempts have added."""
         self._keys = self._list()
         self._take_known()
 
     def add(self, entry: Entry) -> bool:
-        """Creates the entry; False: another attempt was faster, and its entries are here now."""
+        """Creates the entry; False: another attempt was faster, and its entries have been read."""
         key = self._next_key()
         if not self._files.create(self._path(key), encode_entry(entry)):
-            # Read by its name: a list may be old on a mounted file system.
+            # Read by name: a listing may be stale on a mounted file system.
             self._take(self._read(key))
             self.refresh()
             return False
@@ -109,7 +111,7 @@ class Ledger:
         return sorted(_Key(int(one[1]), int(one[2])) for one in found if one is not None)
 
     def _read_previous(self) -> End | None:
-        """Raises `LedgerError` where the batch before this one has not ended."""
+        """The previous batch's end. Raises `LedgerError` if that batch has not ended."""
         key = max((key for key in self._keys if key.batch_id < self.place.batch_id), default=None)
         if key is None:
             return None
@@ -122,7 +124,7 @@ class Ledger:
         return entry
 
     def _check_order(self) -> None:
-        """An attempt that was left behind must not begin anew what was done and cleaned away."""
+        """Refuses a late attempt at a batch that was already done and cleaned away."""
         batch_id = self.place.batch_id
         is_known = _Key(batch_id, 0) in self._keys
         if self._keys and self._keys[-1].batch_id > batch_id and not is_known:
@@ -131,9 +133,10 @@ class Ledger:
             self._check_query(self.previous)
 
     def _withdraw_if_late(self, key: _Key) -> None:
-        """An attempt that slept finds its place empty again where later batches have cleaned up.
+        """Withdraws the entry of an attempt so late that later batches have cleaned up its place.
 
-        Before any cleaning there are entries of a later batch, so who sees none has not been late.
+        Before any cleaning there are entries of a later batch, so an attempt that sees none was not
+        late.
         """
         if self._keys and self._keys[-1].batch_id > key.batch_id:
             self._files.delete(self._path(key))

@@ -1,14 +1,14 @@
 """The ledger's files on any file system: listed, read, created once, deleted.
 
-Everything rests on `create`: of several that create the same file exactly one succeeds, and a file that
-can be read is complete. What promises this, and how:
+Everything depends on `create`: of several attempts to create the same file exactly one succeeds,
+and a file that can be read is complete. What guarantees this, and how:
 
 * a local or mounted directory: the content is written and synced under another name, which is then
   linked to its own; a link never replaces a file;
-* HDFS: the same with a rename, which HDFS refuses where the target exists.
+* HDFS: the same with a rename, which HDFS refuses if the target exists.
 
-Object stores cannot do it through pyarrow, and are refused, unless the caller vouches that no two attempts
-ever run at once. Tasks have no JVM, so this is pyarrow's file system, not Hadoop's.
+Object stores cannot do it through pyarrow, and are refused, unless the caller guarantees that no
+two attempts ever run at once. Tasks have no JVM, so this is pyarrow's file system, not Hadoop's.
 """
 
 from __future__ import annotations
@@ -28,22 +28,25 @@ _LOCAL: Final = "file"
 
 
 class LedgerFiles(Protocol):
-    """Names are relative, with slashes. All raise `LedgerError` when the file system fails."""
+    """Named files.
+
+    Names are relative, with slashes. All methods raise `LedgerError` on I/O errors.
+    """
 
     def list(self, directory: str) -> list[str]:
-        """The names of the files in it, in order; nothing where there is no such directory."""
+        """The names of the files in it, in order; empty if there is no such directory."""
 
     def read(self, name: str) -> bytes: ...
 
     def create(self, name: str, data: bytes) -> bool:
-        """Whether the file was made; False: there is one of this name, which stays as it is."""
+        """Whether the file was created; False: one of this name exists, and is left unchanged."""
 
     def delete(self, name: str) -> None:
-        """Does nothing where it is gone."""
+        """Deletes the file, if it exists."""
 
 
 def open_ledger_files(uri: str, *, has_single_writer: bool = False) -> LedgerFiles:
-    """For a path or a URI. Raises `OptionError` where files cannot be created conditionally."""
+    """The files at a path or URI. Raises `OptionError` if they cannot be created conditionally."""
     scheme, separator, rest = uri.partition(":")
     if not separator or "/" in scheme or scheme == _LOCAL:
         return LocalFiles(Path(_local_path(rest) if scheme == _LOCAL else uri))
@@ -61,18 +64,18 @@ def open_ledger_files(uri: str, *, has_single_writer: bool = False) -> LedgerFil
 
 
 def absolute_location(uri: str) -> str:
-    """A path from here means the same from anywhere on this machine; a URI stays as it is."""
+    """A path made absolute, to mean the same in any directory; a URI stays as it is."""
     scheme, separator, _ = uri.partition(":")
     return uri if separator and "/" not in scheme else str(Path(uri).absolute())
 
 
 def _local_path(rest: str) -> str:
-    """`/a` and `///a` are one place."""
+    """The path of a file URI: `/a` and `///a` are the same."""
     return "/" + rest.lstrip("/")
 
 
 class LocalFiles:
-    """A directory of this machine, or one that every machine has mounted."""
+    """Files in a local directory, or in one that every machine has mounted."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -116,7 +119,7 @@ class LocalFiles:
 
 
 class RemoteFiles:
-    """A file system of pyarrow's."""
+    """Files of a pyarrow file system."""
 
     def __init__(self, system: Any, root: str) -> None:
         self._system = system
@@ -178,7 +181,7 @@ def _write_synced(path: Path, data: bytes) -> None:
 
 
 def _make_directory(path: Path) -> None:
-    """With its parents. Each is synced: a file is lost with a directory that is."""
+    """Creates the directory and its parents, and syncs each: a file is lost with its directory."""
     if not path.is_dir():
         _make_directory(path.parent)
         path.mkdir(exist_ok=True)

@@ -1,7 +1,8 @@
-"""Whether the tasks see the ledger that the driver sees.
+"""Checks that the tasks see the same ledger as the driver.
 
-A path without a host means another directory on each machine, and tasks that cannot see what the others
-wrote store rows twice. So the driver puts a name into the ledger, and every task looks for it.
+A path without a host means another directory on each machine, and tasks that cannot see each
+other's entries store rows twice. So the driver puts an id into the ledger, and every task looks for
+it.
 
     <ledger>/<sink>/ledger.json     {"version": 1, "id": "0b7c..."}
 """
@@ -22,7 +23,10 @@ _NAME: Final = "ledger.json"
 
 
 def open_files(options: SinkOptions) -> LedgerFiles:
-    """Of the ledger that the options name, and no other. Raises `LedgerError`, `OptionError`."""
+    """The files of exactly the ledger that the options name.
+
+    Raises `LedgerError`, `OptionError`.
+    """
     files = open_ledger_files(options.ledger, has_single_writer=options.ledger_has_single_writer)
     if options.ledger_id is not None and _read(files, options.name) != options.ledger_id:
         raise LedgerError(
@@ -33,7 +37,7 @@ def open_files(options: SinkOptions) -> LedgerFiles:
 
 
 def identified(options: SinkOptions) -> SinkOptions:
-    """On the driver: the options for the tasks, with the ledger's name, which is made if need be."""
+    """On the driver: the options for the tasks, with the ledger's id, created if need be."""
     files = open_ledger_files(options.ledger, has_single_writer=options.ledger_has_single_writer)
     found = _read(files, options.name)
     if found is None:

@@ -1,17 +1,17 @@
-"""The sink's options: Spark's names for its Kafka sink, and ours. Upper and lower case are one.
+"""The sink's options: Spark's names for its Kafka sink, and ours. Case does not matter.
 
 | option | meaning |
 |---|---|
 | `kafka.bootstrap.servers` | required |
-| `topic` | where all rows go; without it, each row's column `topic` says |
-| `sinkName` | under which name the ledger is kept |
+| `topic` | the topic of all rows; without it, each row's column `topic` |
+| `sinkName` | the name under which the ledger is kept |
 | `ledgerLocation` | a path or URI |
-| `ledgerSingleWriter` | true: a ledger that cannot create files conditionally is taken all the same |
-| `batchId` | of a job that is no stream: which run this is, 0 by default |
+| `ledgerSingleWriter` | true: accept a ledger that cannot create files conditionally |
+| `batchId` | in a job that is not a stream: which run this is, 0 by default |
 | `sortWithinPartitions` | true, or columns: the order of rows within a Spark partition |
 | `kafka.*` | see `_PRODUCER_OPTIONS` |
 
-An option that means nothing here is refused by name: whoever sets it expects something.
+An option that has no meaning here is refused by name: the user who set it expects an effect.
 """
 
 from __future__ import annotations
@@ -36,13 +36,15 @@ SORT_WITHIN_PARTITIONS: Final = "sortWithinPartitions"
 CHECKPOINT_LOCATION: Final = "checkpointLocation"
 
 ALL_COLUMNS: Final = "true"
-"""Of `sortWithinPartitions`: by all that the sink writes."""
+"""Value of `sortWithinPartitions` that sorts by all columns the sink writes."""
 SINK_BATCH_BYTES_MAX: Final = 256 * 1024
-"""Before compression. Rows come in thousands, so that larger batches fill; topics take 1 MiB."""
+"""Before compression. Rows come by the thousand, enough to fill larger batches; topics accept 1
+MiB.
+"""
 
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,200}")
 _SPARKS_OWN: Final = frozenset({"checkpointlocation", "queryname"})
-"""What Spark hands to every sink."""
+"""Options that Spark passes to every sink."""
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -54,16 +56,16 @@ class SinkOptions:
     topic: str | None = None
     batch_id: int = 0
     sort_columns: tuple[str, ...] | None = None
-    """None: the order in which Spark gives the rows. Empty: all columns."""
+    """None: the order in which Spark delivers the rows. Empty: all columns."""
     ledger_id: str | None = None
-    """Of the ledger as the driver sees it (`ledger_identity.py`); None: not looked at."""
+    """Id of the ledger as the driver sees it (`ledger_identity.py`); None: not checked."""
     settings: Settings
 
 
 def read_options(
     options: Mapping[str, str], *, name: str | None, ledger: str | None
 ) -> SinkOptions:
-    """`name` and `ledger`: what holds where the options do not say. Raises `OptionError`."""
+    """Parses the options; `name` and `ledger` are their defaults. Raises `OptionError`."""
     own: dict[str, Any] = {}
     producer: dict[str, Any] = {"batch_bytes_max": SINK_BATCH_BYTES_MAX}
     for option, text in options.items():
@@ -97,7 +99,7 @@ def _converted(option: str, text: str, read: Callable[[str], Any]) -> Any:
 
 
 def _complete(fields: dict[str, Any]) -> dict[str, Any]:
-    """Raises `OptionError` for what has to be there and is not."""
+    """Raises `OptionError` if a required option is missing."""
     for option, field, remedy in _REQUIRED:
         if not fields.get(field):
             raise OptionError(f"option {option} is missing: {remedy}")
@@ -178,7 +180,7 @@ _PRODUCER_OPTIONS: Final[Mapping[str, tuple[str | None, Callable[[str], Any]]]] 
     "kafka.retry.backoff.ms": ("retry_backoff_s", _seconds),
     "kafka.retry.backoff.max.ms": ("retry_backoff_max_s", _seconds),
     "kafka.allow.auto.create.topics": ("auto_create_topics", _bool),
-    # Said of a producer that is set up for more than one sink: what ours does anyway.
+    # Settings for a producer shared by several sinks: ours always behaves this way.
     "kafka.linger.ms": (None, int),
     "kafka.acks": (None, _must_be("all", "-1")),
     "kafka.enable.idempotence": (None, _must_be("true")),

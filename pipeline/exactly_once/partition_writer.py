@@ -1,21 +1,22 @@
 """Writes the rows of one Spark partition of one batch: the work of a task, without Spark.
 
-1. The ledger is read. Numbers that an earlier attempt has taken are used again; the leaders say how far it
-   came, and what it stored is read back and compared with the rows. After a crash before this, nothing
-   has happened.
-2. Before the first record is sent to a partition, its numbers are in the ledger. A crash after this:
+1. The ledger is read. Numbers that an earlier attempt recorded are used again; the leaders say how far it
+   came, and its stored rows are read back and compared with the rows at hand. After a crash before this,
+   nothing has happened.
+2. Before the first record is sent to a partition, its numbers are in the ledger. After a crash here,
    the next attempt sends the same numbers.
 3. All records are sent and acknowledged. If another attempt may have been sending too, everything is read
-   back once more. A crash after this: the next attempt finds all rows stored.
-4. The attempt returns its end: what the next batch continues from. Spark's driver records it once it knows
-   that the attempt counts (`ends.py`). A crash after this: the next attempt compares fingerprints and does
-   nothing.
+   back once more. After a crash here, the next attempt finds all rows stored.
+4. The attempt returns its end: the state from which the next batch continues. Spark's driver records it
+   once it knows that the attempt counts (`ends.py`). After a crash here, the next attempt compares
+   fingerprints and does nothing.
 
-An attempt cannot do the last itself, because it does not know whether it has seen all rows. Where the task
-fails before the sink, or is killed, Spark closes the stream of rows, and an Arrow stream that is closed
-between two of its batches looks complete. Then it has stored the first rows, as if it had died there.
+An attempt cannot do the last step itself, because it does not know whether it has seen all rows. If
+the task fails before the sink, or is killed, Spark closes the stream of rows, and an Arrow stream
+that is closed between two of its batches looks complete. The attempt has then stored the first
+rows, as if it had died there.
 
-Not a byte goes out before the rows are known to begin as those that were sent before.
+Not a byte is sent before the rows are known to begin with those that were sent before.
 """
 
 from __future__ import annotations
@@ -41,12 +42,12 @@ from pipeline.exactly_once.verification import StoredPrefix, fingerprint_of, mis
 
 
 class Written(NamedTuple):
-    """What a task did."""
+    """The outcome of a task."""
 
     spark_partition: int
     rows: int
     rows_found: int
-    """Of them, those that an earlier attempt had stored."""
+    """How many of them an earlier attempt had stored."""
 
 
 class Attempted(NamedTuple):
@@ -54,7 +55,8 @@ class Attempted(NamedTuple):
 
     written: Written
     end: End | None
-    """To be put down if these were all. None: it was there already, or there were no rows."""
+    """To be recorded if these were all rows. None: it was recorded already, or there were no rows.
+    """
 
 
 def write_partition(
@@ -105,7 +107,7 @@ class _Attempt:
         return self._finish()
 
     def _route(self, chunk: Any) -> list[Slice]:
-        """Which rows go where, once the ledger has numbers for it."""
+        """The rows by partition, once the ledger has numbers for them."""
         while True:
             router = Router(
                 topic=self._options.topic,
@@ -121,7 +123,10 @@ class _Attempt:
                 return slices
 
     def _known_prefix(self) -> StoredPrefix:
-        """What is stored already. Not before there are numbers: another attempt may have been faster."""
+        """The rows stored already.
+
+        Known only once there are numbers: another attempt may be faster.
+        """
         if self._prefix is None:
             found = self._numbering.stored()
             stored = {target: self._read_back(target).rows(found[target]) for target in found}
@@ -169,7 +174,10 @@ class _Attempt:
         )
 
     def _compare(self, end: End) -> None:
-        """With what the first attempt that was done has put down. Raises `ReplayMismatchError`."""
+        """Compares with the end recorded by the first attempt to finish.
+
+        Raises `ReplayMismatchError`.
+        """
         if end.rows != self._rows:
             raise mismatch(self._place, f"there are {self._rows} rows, and {end.rows} are stored")
         for one in end.targets:
@@ -192,7 +200,7 @@ class _Attempt:
                 raise mismatch(self._place, what)
 
     def _check_handovers(self) -> None:
-        """Raises `SinkError` where an older attempt stored rows behind those that this one counted."""
+        """Raises `SinkError` if an older attempt stored rows after those that this one counted."""
         counts = {target: found.rows for target, found in self._fingerprints.items()}
         for target, portions in sorted(self._numbering.handovers(counts).items()):
             if self._read_back(target).has_surplus(portions):

@@ -1,7 +1,7 @@
-"""Reading back what a producer has stored: the log is fetched as a consumer does, and its batches picked.
+"""Reads back a producer's records: fetches the log as a consumer does, and picks its batches.
 
-Only what is committed can be fetched, so what was read back stays. A record is known by its number, not
-by its place: batches may have been cut otherwise, and a compacted log lacks some.
+Only committed records can be fetched, so those read back stay. A record is identified by its
+number, not by its position: batches may have been cut differently, and a compacted log lacks some.
 """
 
 from __future__ import annotations
@@ -22,14 +22,17 @@ from protocol.sequence import NO_PRODUCER_ID
 
 class StoredRow(NamedTuple):
     row: int
-    """Its number among the rows that the batch has for this partition."""
+    """Its index among the batch's rows for this partition."""
     record: Record
     has_own_timestamp: bool
-    """False: the broker has given it one."""
+    """False if the broker set its timestamp."""
 
 
 class ReadBack:
-    """One partition's log. `timeout_s`: how long a record that the leader has may stay uncommitted."""
+    """One partition's log.
+
+    `timeout_s` limits how long a record that the leader has may stay uncommitted.
+    """
 
     def __init__(
         self,
@@ -45,12 +48,12 @@ class ReadBack:
         self._clock_s = clock_s
 
     def rows(self, portions: Sequence[Portion]) -> Iterator[StoredRow]:
-        """The stored rows in their order. Raises `SinkError` where they cannot be read any more."""
+        """The stored rows in order. Raises `SinkError` if they can no longer be read."""
         for portion in portions:
             yield from self._portion(portion)
 
     def count(self, stretch: Stretch, identity: Identity, end: int) -> int:
-        """How many records of the stretch stand below the offset `end`."""
+        """How many records of the stretch are below the offset `end`."""
         count = 0
         for header, _ in self._batches(stretch.log_end_offset, end):
             if is_under(header, identity):
@@ -58,10 +61,10 @@ class ReadBack:
         return count
 
     def has_surplus(self, portions: Sequence[Portion]) -> bool:
-        """Whether more was stored under the older identities than was counted under each.
+        """Whether more was stored under an older identity than was counted under it.
 
-        What was not counted lies behind the offset at which the next one began. The last has rows; what
-        lies behind its first batch is not looked at.
+        Rows that were not counted are at or after the offset at which the next identity began. The
+        last one has rows; anything after its first batch is not looked at.
         """
         *older, last = portions
         counted = {portion.identity: portion for portion in older}
@@ -92,13 +95,13 @@ class ReadBack:
                 return
 
     def _batches(self, start: int, end: int | None) -> Iterator[tuple[BatchHeader, bytes]]:
-        """From the offset `start` on, up to `end`, or as long as somebody takes them."""
+        """Batches from the offset `start` up to `end`, or for as long as the caller takes them."""
         offset = start
         known_end = self._known_end()
         waited_s = 0.0
         while end is None or offset < end:
             data, took_s = self._fetch(offset)
-            # What the taker needs for it does not count, and others may write there for ever.
+            # The caller's time does not count, and others may keep writing there for ever.
             waited_s += took_s if offset >= known_end else 0
             for header, batch in split(data):
                 if header.next_offset > offset:
@@ -112,7 +115,7 @@ class ReadBack:
         return standings[self._target].log_end_offset
 
     def _fetch(self, offset: int) -> tuple[bytes, float]:
-        """The answer, and how many seconds it took."""
+        """The answer, and the seconds it took."""
         start_s = self._clock_s()
         try:
             data = self._leaders.fetch(self._target, offset)
@@ -124,7 +127,7 @@ class ReadBack:
 
 
 def is_under(header: BatchHeader, identity: Identity) -> bool:
-    """Whether a batch has records of this producer and epoch."""
+    """Whether a batch belongs to this producer and epoch."""
     return (header.producer_id, header.producer_epoch) == identity and not header.is_control
 
 

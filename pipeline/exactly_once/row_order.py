@@ -1,7 +1,7 @@
-"""An order of a task's rows that depends on nothing but the rows.
+"""An order of a task's rows that depends only on the rows.
 
-For the data source, which cannot ask Spark for it: all rows of the Spark partition are held in memory. The
-sink for `foreachBatch` lets Spark sort, which spills to disk.
+For the data source, which cannot ask Spark to sort: all rows of the Spark partition are held in
+memory. The sink for `foreachBatch` lets Spark sort, which spills to disk.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def sort_rows(batches: Iterable[Any], first: Sequence[str]) -> Iterator[Any]:
 
 
 def _sortable(names: Sequence[str], table: Any) -> tuple[list[str], Any]:
-    """Arrow sorts no lists: headers go by their text. What has only nulls has no order."""
+    """Columns to sort by: Arrow sorts no lists, so headers go by text; all-null columns are out."""
     keys = []
     for name in names:
         column = table.column(name)

@@ -1,10 +1,11 @@
 """Rows of a data frame as records: which columns there are, and which row goes to which partition.
 
 The columns are those of Spark's Kafka sink (`key`, `value`, `topic`, `partition`, `headers`) and
-`timestamp`; others are not looked at. Where a row goes depends on the row, its number in its Spark
-partition and the number of partitions of its topic alone, so every attempt sends it to the same place:
+`timestamp`; others are ignored. The partition of a row depends only on the row, its number in its
+Spark partition and the number of partitions of its topic, so every attempt sends it to the same
+one:
 
-1. its column `partition`, where that is not null;
+1. its column `partition`, if that is not null;
 2. its key, as Kafka's own client spreads keys;
 3. without either, its number: `KEYLESS_RUN` rows to one partition, the next to the next.
 """
@@ -30,7 +31,7 @@ Int64s = npt.NDArray[np.int64]
 
 CHUNK_ROWS: Final = 50_000
 CHUNK_BYTES: Final = 32 * 1024 * 1024
-"""How much is taken in at once: enough that each partition gets full batches."""
+"""How much is read at once: enough that each partition gets full batches."""
 KEYLESS_RUN: Final = 1000
 _UNITS_PER_MS: Final = {"ms": 1, "us": 1_000, "ns": 1_000_000}
 NAMES: Final = ("key", "value", "topic", "partition", "headers", "timestamp")
@@ -42,9 +43,9 @@ class Slice(NamedTuple):
     target: TopicPartition
     columns: Columns
     headers: Any
-    """Arrow's list of (key, value); None where the rows have no headers."""
+    """Arrow's list of (key, value); None if the rows have no headers."""
     numbers: Int64s
-    """Of the rows within their Spark partition."""
+    """The rows' numbers within their Spark partition."""
 
     @property
     def row_count(self) -> int:
@@ -62,7 +63,7 @@ class Slice(NamedTuple):
         return [Record(-1, *row) for row in zip(timestamps, keys, values, headers, strict=True)]
 
     def header_tuples(self) -> list[tuple[tuple[str, bytes | None], ...]]:
-        """Of each row; empty where no row has headers."""
+        """The headers of each row; empty if no row has any."""
         if self.headers is None:
             return []
         return [
@@ -72,7 +73,7 @@ class Slice(NamedTuple):
 
 
 def slice_of(target: TopicPartition, records: Sequence[Record], first_number: int = 0) -> Slice:
-    """Records as rows."""
+    """A slice made of records."""
     keys = pa.array([record.key for record in records], pa.binary())
     values = pa.array([record.value for record in records], pa.binary())
     timestamps = pa.array([record.timestamp for record in records], pa.int64())
@@ -97,9 +98,9 @@ class Router:
         first_partition: int,
         first_row: int,
     ) -> None:
-        """`partition_count`: over how many keys are spread, the same in every attempt.
+        """`partition_count`: how many partitions keys are spread over, the same in every attempt.
 
-        `partition_count_now`: how many there are. `first_partition`: of rows with neither key nor
+        `partition_count_now`: how many there are. `first_partition`: for rows with neither key nor
         partition; `first_row`: its number.
         """
         self._topic = topic
@@ -110,7 +111,7 @@ class Router:
         self._first_row = first_row
 
     def route(self, chunk: Any) -> list[Slice]:
-        """Of an Arrow table. Raises `RowError`."""
+        """The slices of an Arrow table. Raises `RowError`."""
         numbers = np.arange(self._first_row, self._first_row + chunk.num_rows)
         slices: list[Slice] = []
         for topic, places in self._by_topic(chunk, numbers):
@@ -120,7 +121,7 @@ class Router:
         return slices
 
     def _by_topic(self, chunk: Any, numbers: Int64s) -> Iterator[tuple[str, Int64s | None]]:
-        """Each topic, and the places of its rows; None: all of them."""
+        """Each topic, and the indexes of its rows; None: all of them."""
         if self._topic is not None:
             yield self._topic, None
             return
@@ -185,7 +186,7 @@ class Router:
         return partitions
 
     def _check_partitions(self, topic: str, partitions: Int64s, numbers: Int64s) -> None:
-        """A row may name a partition that its topic has got since the batch was begun."""
+        """Checks partitions named by rows, which may have been added since the batch was begun."""
         count = self._partition_count(topic)
         if partitions.max(initial=-1) >= count:
             count = self._partition_count_now(topic)
@@ -198,7 +199,7 @@ class Router:
 
 
 def chunks(batches: Iterable[Any]) -> Iterator[Any]:
-    """Arrow batches put together to tables of a size that is worth sorting into partitions."""
+    """Combines Arrow batches into tables large enough to be worth dividing among partitions."""
     kept: list[Any] = []
     rows = size = 0
     for batch in batches:
@@ -217,7 +218,7 @@ def chunks(batches: Iterable[Any]) -> Iterator[Any]:
 def cut_records(
     records: Sequence[Record], bytes_max: int, count_max: int
 ) -> Iterator[list[Record]]:
-    """Rows with headers in batches, as `client.open_batches` cuts them."""
+    """Rows with headers, cut into batches as `client.open_batches` does."""
     batch: list[Record] = []
     total = 0
     for record in records:
@@ -238,7 +239,7 @@ def _table(batches: list[Any]) -> Any:
 
 
 def _milliseconds(times: Any) -> Any:
-    """Of Arrow timestamps; what is finer is cut off, towards the past."""
+    """Arrow timestamps in ms, rounded down."""
     numbers = times.cast(pa.int64()).fill_null(0).to_numpy()
     unit = times.type.unit
     scaled = numbers * 1000 if unit == "s" else numbers // _UNITS_PER_MS[unit]
@@ -246,7 +247,7 @@ def _milliseconds(times: Any) -> Any:
 
 
 def _column(rows: Any, name: str) -> Any:
-    """As one array; None where the rows have no such column."""
+    """The column as one array; None if the rows do not have it."""
     if name not in rows.column_names:
         return None
     found = rows.column(name)

@@ -1,11 +1,11 @@
-"""The sink for `foreachBatch`, and for jobs that are no streams.
+"""The sink for `foreachBatch`, and for jobs that are not streams.
 
     sink = ExactlyOnceSink("broker:9092", name="orders", ledger="/data/ledgers", topic="orders")
     query = frame.writeStream.foreachBatch(sink).option("checkpointLocation", ...).start()
 
-Every task writes its own Spark partition (`partition_writer.py`); here stands what has to be known of a
-batch as a whole: into how many Spark partitions it was divided, because rows that move from one to another
-would be stored under both.
+Every task writes its own Spark partition (`partition_writer.py`); this file handles what concerns
+the batch as a whole: into how many Spark partitions it was divided, because rows that move from one
+to another would be stored under both.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ class ExactlyOnceSink:
         topic: str | None = None,
         sort_within_partitions: bool | Sequence[str] = False,
     ) -> None:
-        """`options`: the bootstrap servers, or options as of the data source.
+        """`options`: the bootstrap servers, or the data source's options.
 
-        `sort_within_partitions`: gives the rows of a Spark partition an order that is the same each
-        time; by these columns first, where some are named. Raises `OptionError`.
+        `sort_within_partitions`: sorts the rows of a Spark partition, so that their order is always
+        the same; by these columns first, if any are named. Raises `OptionError`.
         """
         if isinstance(options, str):
             options = {BOOTSTRAP_SERVERS: options}
@@ -65,13 +65,13 @@ class ExactlyOnceSink:
         self.options = read_options(options, name=name, ledger=ledger)
 
     def __call__(self, frame: DataFrame, batch_id: int) -> None:
-        """Of `foreachBatch`."""
+        """Writes one batch; called by `foreachBatch`."""
         self.write(frame, batch_id)
 
     def write(self, frame: DataFrame, batch_id: int = 0) -> list[Written]:
-        """Writes one batch; the same again with the same `batch_id` stores nothing.
+        """Writes one batch; repeating it with the same `batch_id` stores nothing.
 
-        Raises `SinkError` before anything is sent where the batch cannot be written.
+        Raises `SinkError`, before anything is sent, if the batch cannot be written.
         """
         check_columns(frame.schema, self.options)
         context = frame.sparkSession.sparkContext
@@ -79,8 +79,8 @@ class ExactlyOnceSink:
         query_id = context.getLocalProperty(QUERY_ID_PROPERTY) or ""
         rows = self._ordered(frame)
         written = rows.mapInArrow(_task(options, query_id, batch_id), _ATTEMPTED)
-        # The plan is made, and shuffles are run, when its partitions are counted; `collect` goes on
-        # from there.
+        # Counting the partitions makes the plan and runs the shuffles; `collect` continues from
+        # there.
         spark_partitions = written.rdd.getNumPartitions()
         record = BatchRecord(open_files(options), options.name, query_id, batch_id)
         record.agree(spark_partitions)

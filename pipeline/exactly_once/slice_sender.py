@@ -1,7 +1,7 @@
-"""Gives slices of rows to the resumable producer, batch by batch, and keeps what came of them.
+"""Feeds slices of rows to the resumable producer, batch by batch, and collects its answers.
 
-Rows without headers are encoded as columns; rows with headers one by one. What waits for acknowledgements
-is bounded by the producer's own `buffer_bytes_max`.
+Rows without headers are encoded as columns; rows with headers one by one. The producer's
+`buffer_bytes_max` limits what waits for acknowledgements.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Records = ReadyBatch | list[Record]
 
 
 class SliceSender:
-    """One producer, from `state` on. Use it in a `with` block."""
+    """One producer, starting from `state`. Use it in a `with` block."""
 
     def __init__(self, bootstrap_servers: str, settings: Settings, state: ProducerState) -> None:
         self._settings = settings
@@ -33,7 +33,7 @@ class SliceSender:
         self._open: dict[TopicPartition, ColumnBatches] = {}
         self._waiting: deque[tuple[TopicPartition, Future[Acknowledgements]]] = deque()
         self.doubtful: set[TopicPartition] = set()
-        """Partitions in which another attempt stored, or may have stored, what was sent here."""
+        """Partitions in which another attempt stored, or may have stored, the same rows."""
 
     def __enter__(self) -> Self:
         self._producer.start()
@@ -48,7 +48,7 @@ class SliceSender:
         self._producer.close()
 
     def send(self, rows: Slice) -> None:
-        """Waits for room; raises `DeliveryError` where something before has failed."""
+        """Sends the rows; waits for room. Raises `DeliveryError` if an earlier batch has failed."""
         target = rows.target
         batches = self._open.get(target)
         if batches is None:

@@ -1,7 +1,7 @@
 """Conclusions from the entries of a batch and the answers of the leaders. Pure.
 
-The `begin` entries of a batch cut the rows of each partition into stretches; those with the producer id and
-epoch of the last entry are the current ones, to which new rows are added.
+The `begin` entries of a batch cut the rows of each partition into stretches; those with the
+producer id and epoch of the last entry are the current ones, to which new rows are added.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Portion(NamedTuple):
 
 
 def current_stretches(begins: Sequence[Begin]) -> dict[TopicPartition, Stretch]:
-    """The stretch of each target that new rows belong to."""
+    """The stretch of each target to which new rows are added."""
     return {
         stretch.target: stretch
         for begin in begins
@@ -46,9 +46,9 @@ def portions_of(
 def handovers_of(
     begins: Sequence[Begin], rows: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, list[Portion]]:
-    """Of targets whose rows go on under a later identity: what was counted under each of them.
+    """For targets whose rows continue under a later identity: the portion counted under each one.
 
-    Under the last one there are rows, and they ended whatever was alive under an older one.
+    There are rows under the last one, which fenced any attempt still alive under an older one.
     """
     found = {}
     for target, portions in _all_portions(begins, rows).items():
@@ -62,7 +62,7 @@ def handovers_of(
 def _all_portions(
     begins: Sequence[Begin], rows: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, list[Portion]]:
-    """Also those of no rows."""
+    """All portions, including empty ones."""
     by_target: dict[TopicPartition, list[tuple[Identity, Stretch]]] = {}
     for begin in begins:
         for stretch in begin.stretches:
@@ -78,12 +78,12 @@ def _all_portions(
 
 
 def identity_of(end: End) -> Identity:
-    """The producer that a batch has ended with."""
+    """The producer with which a batch ended."""
     return Identity(end.state.producer_id, end.state.producer_epoch)
 
 
 def agrees(found: Found | None, identity: Identity, next_sequence: int) -> bool:
-    """Whether a leader has exactly what is known to be acknowledged."""
+    """Whether a leader has exactly the acknowledged records."""
     if found is None or found.producer_epoch < identity.producer_epoch:
         return next_sequence == 0
     is_same_epoch = found.producer_epoch == identity.producer_epoch
@@ -91,7 +91,7 @@ def agrees(found: Found | None, identity: Identity, next_sequence: int) -> bool:
 
 
 def is_ahead(found: Found | None, identity: Identity, next_sequence: int) -> bool:
-    """Whether a leader knows of records that no entry records."""
+    """Whether a leader has records that no entry accounts for."""
     if found is None or found.producer_epoch < identity.producer_epoch:
         return False
     is_same_epoch = found.producer_epoch == identity.producer_epoch
@@ -99,7 +99,7 @@ def is_ahead(found: Found | None, identity: Identity, next_sequence: int) -> boo
 
 
 def count_found(found: Found | None, identity: Identity, stretch: Stretch) -> int | None:
-    """How many records of the stretch a leader has; None where it cannot tell."""
+    """How many records of the stretch a leader has; None if it cannot say."""
     if found is None:
         return None
     if found.producer_epoch < identity.producer_epoch or found.last_sequence < 0:

@@ -1,8 +1,8 @@
-"""Compares a replay's rows with those that an earlier attempt has stored.
+"""Compares a replay's rows with those that an earlier attempt stored.
 
-The stored rows of a partition are the first that an attempt has sent there, so a replay has to begin with
-the same. Rows after them are held back until every stored row was met: a replay that turns out to be
-another one has sent nothing.
+The stored rows of a partition are the first that an attempt sent there, so a replay has to begin
+with the same ones. Later rows are held back until every stored row has been matched: a replay that
+turns out to be different has sent nothing.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _COMPARED_AT_ONCE = 10_000
 
 
 class StoredPrefix:
-    """What is stored already, target by target."""
+    """The rows stored already, target by target."""
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class StoredPrefix:
         counts: Mapping[TopicPartition, int],
         stored: Mapping[TopicPartition, Iterator[StoredRow]],
     ) -> None:
-        """`counts`: how many rows of each target are stored; `stored`: these rows."""
+        """`counts`: how many rows of each target are stored; `stored`: those rows."""
         self._place = place
         self._left = {target: count for target, count in counts.items() if count}
         self._stored = stored
@@ -56,7 +56,7 @@ class StoredPrefix:
         return admitted
 
     def finish(self) -> None:
-        """There are no more rows. Raises `ReplayMismatchError` where more are stored."""
+        """Ends the comparison. Raises `ReplayMismatchError` if more rows are stored."""
         for target, left in self._left.items():
             raise mismatch(
                 self._place,
@@ -91,7 +91,7 @@ class StoredPrefix:
 
 
 def is_same(record: Record, stored: StoredRow) -> bool:
-    """Whether the row that a replay sends is the stored one."""
+    """Whether a replay's row is the stored one."""
     found = stored.record
     if stored.has_own_timestamp and record.timestamp != found.timestamp:
         return False
@@ -100,7 +100,7 @@ def is_same(record: Record, stored: StoredRow) -> bool:
 
 
 def fingerprint_of(target: TopicPartition, stored: Iterator[StoredRow]) -> tuple[str, bool]:
-    """Of stored rows, and whether their timestamps are their own."""
+    """The fingerprint of stored rows, and whether their timestamps are their own."""
     found = Fingerprint()
     has_own_timestamps = True
     records: list[Record] = []

@@ -1,1 +1,1 @@
-"""Files to a topic, each row once: planned in batches that are written down before they run."""
+"""Files to a topic, each row once: planned in batches that are recorded before they run."""

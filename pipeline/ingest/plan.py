@@ -1,19 +1,19 @@
-"""The plan: which files are in which batch, decided once, recorded, and never decided again.
+"""The plan: which files are in which batch, decided once and recorded.
 
-    begun/settings.json         what every run has in common
+    begun/settings.json         the settings common to all runs
     batches/<number>.json       the batch's files; created before any of them is read
     done/<number>.json          all its rows are acknowledged
 
-1. A batch file is created, and nothing is sent yet. A crash before it: nothing has happened.
-2. The batch is written through the sink. A crash here: the next run finds the batch, reads the same files
-   in the same way, and the sink stores what is missing.
-3. The done file is created. A crash before it: the same, and the sink finds all rows stored.
+1. A batch file is created; nothing is sent yet. After a crash before this, nothing has happened.
+2. The batch is written through the sink. After a crash here, the next run finds the batch, reads the same
+   files in the same way, and the sink stores what is missing.
+3. The done file is created. After a crash before this, the same happens, and the sink finds all rows stored.
 
-Each file is created on the condition that there is none, so of two runs at once one plans, and both
-write the same batches.
+Each file is created only if it does not exist, so of two concurrent runs one plans, and both write
+the same batches.
 
-Invariant: a file is in one batch only.
-Invariant: batches are numbered without gaps, and run in their order.
+Invariant: a file is in one batch only. Invariant: batches are numbered without gaps, and run in
+their order.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _BEGUN = "begun"
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class SourceFile:
-    """As it was when it was planned."""
+    """A file as it was when it was planned."""
 
     path: str
     bytes: int
@@ -51,11 +51,11 @@ class Plan:
     _files: LedgerFiles
     batches: list[Batch] = field(default_factory=list)
     done: int = 0
-    """How many batches are; those before this number."""
+    """The number of batches that are done, counted from 0."""
     _planned: set[str] = field(default_factory=set)
 
     def agree(self, given: IngestSettings) -> IngestSettings | None:
-        """The settings of the first run; None: there was none. Raises `IngestError`."""
+        """The settings of the first run; None if there was none. Raises `IngestError`."""
         if _SETTINGS not in self._files.list(_BEGUN):
             return None
         kept = IngestSettings.from_json(self._files.read(f"{_BEGUN}/{_SETTINGS}"))
@@ -63,7 +63,7 @@ class Plan:
         return kept
 
     def begin(self, settings: IngestSettings) -> IngestSettings:
-        """Keeps the settings, or takes those of a run that was faster. Raises `IngestError`."""
+        """Stores the settings, or returns those of a run that was faster. Raises `IngestError`."""
         if self._files.create(f"{_BEGUN}/{_SETTINGS}", settings.to_json()):
             return settings
         kept = self.agree(settings)
@@ -71,7 +71,7 @@ class Plan:
         return kept
 
     def refresh(self) -> None:
-        """Takes in what is there."""
+        """Reads the state of the checkpoint."""
         for number in range(len(self.batches), len(self._files.list("batches"))):
             self._take(_decode(number, self._files.read(_batch_name(number))))
         self.done = max(self.done, len(self._files.list("done")))
@@ -80,19 +80,19 @@ class Plan:
         return self.batches[self.done] if self.done < len(self.batches) else None
 
     def finish(self, batch: Batch) -> None:
-        """All of it is acknowledged."""
+        """Records that all of the batch is acknowledged."""
         self._files.create(f"done/{batch.number:010}.json", b"{}")
         self.done = max(self.done, batch.number + 1)
 
     def add(self, listing: Sequence[SourceFile], settings: IngestSettings) -> None:
-        """Plans the files that are not in any batch yet, the oldest first."""
+        """Plans the files that are not in any batch yet, oldest first."""
         new = [one for one in listing if one.path not in self._planned]
         new.sort(key=lambda one: (one.modified_ms, one.path))
         bytes_max = 0 if settings.in_order else settings.batch_bytes
         for files in _cut(new, bytes_max):
             batch = Batch(number=len(self.batches), files=tuple(files))
             if not self._files.create(_batch_name(batch.number), _encode(batch)):
-                self.refresh()  # another run plans, too; what it left out is found next time
+                self.refresh()  # another run plans too; files it left out are found next time
                 return
             self._take(batch)
 
@@ -106,7 +106,7 @@ class Plan:
 
 
 def check_unchanged(batch: Batch, listing: Sequence[SourceFile]) -> None:
-    """Raises `IngestError` where a file is not what it was when it was planned."""
+    """Raises `IngestError` if a file has changed since it was planned."""
     found = {one.path: one for one in listing}
     for planned in batch.files:
         if planned.path not in found:
@@ -119,7 +119,7 @@ def check_unchanged(batch: Batch, listing: Sequence[SourceFile]) -> None:
 
 
 def _cut(files: Sequence[SourceFile], bytes_max: int) -> Iterator[list[SourceFile]]:
-    """Neighbours together, up to `bytes_max`; at least one."""
+    """Groups neighbouring files up to `bytes_max`; at least one each."""
     batch: list[SourceFile] = []
     size = 0
     for one in files:

@@ -1,4 +1,4 @@
-"""Rows of files as records: the columns that the sink takes, of those that were named."""
+"""Rows of files as records: the sink's columns, from the columns named in the settings."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _NESTED = (ArrayType, MapType, StructType)
 
 
 def to_records(frame: DataFrame, settings: IngestSettings) -> DataFrame:
-    """Columns `value` and those of `key`, `partition` and `timestamp` that are asked for.
+    """The column `value` and those of `key`, `partition` and `timestamp` that are requested.
 
-    Raises `IngestError` for a column that is not there.
+    Raises `IngestError` for a missing column.
     """
     columns = _JsonLines() if settings.format == "json" else _Table(frame)
     wanted = [_value(columns, settings).alias("value")]
@@ -79,7 +79,7 @@ class _Table:
 
 
 class _JsonLines:
-    """A line of text each, whose fields are looked up by name where they are needed."""
+    """A line of text each, whose fields are looked up by name when needed."""
 
     def column(self, name: str) -> Column:
         return f.get_json_object("value", f"$['{name}']")
@@ -88,7 +88,7 @@ class _JsonLines:
         return self.column(name).cast("binary")
 
     def timestamp_of(self, name: str) -> Column:
-        """Milliseconds, or text of a timestamp."""
+        """A timestamp from milliseconds or text."""
         text = self.column(name)
         is_number = text.rlike(r"^-?\d+$")
         return f.when(is_number, f.timestamp_millis(text.cast("long"))).otherwise(

@@ -1,6 +1,6 @@
-"""Running an ingest: what is planned and not done, then what is new, then perhaps waiting for more.
+"""Runs an ingest: batches planned but not done, then new files, then perhaps waiting for more.
 
-Batches run in a thread, so that the main thread shows progress and takes signals meanwhile.
+Batches run in a thread, so that the main thread shows progress and handles signals meanwhile.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ class Ingest:
     settings: IngestSettings
     paths: Sequence[str]
     watch_s: float | None
-    """Seconds between looks for new files; None: it ends when all files are done."""
+    """Seconds between looks for new files; None: ends when all files are done."""
 
     def run(self, job: Job, writer: CountedWriter) -> None:
-        """Returns when all is done, or was stopped. Raises `StreamError`."""
+        """Returns when everything is done, or the run was stopped. Raises `StreamError`."""
         with ThreadPoolExecutor(max_workers=1) as executor:
             try:
                 self._wait(job, executor.submit(self._work, job, writer))

@@ -1,6 +1,6 @@
-"""What must be the same in every run of an ingest: how files are read, and what a row becomes.
+"""The settings that every run of an ingest must share: how files are read, and what a row becomes.
 
-Kept in the checkpoint, because a batch that is run again must give the same rows in the same order.
+Kept in the checkpoint, because a batch that is rerun must give the same rows in the same order.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ _VERSION: Final = 1
 
 
 class IngestError(Exception):
-    """Files cannot be read as they were planned; the message says what to do."""
+    """Files cannot be read as planned; the message says what to do."""
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class IngestSettings:
-    """Columns are names; None: there is none."""
+    """The settings. Columns are names; None: there is none."""
 
     format: str
     topic: str
@@ -32,9 +32,9 @@ class IngestSettings:
     """None: the whole row, as JSON."""
     partition_column: str | None = None
     timestamp_column: str | None = None
-    """A timestamp, text of one, or milliseconds."""
+    """A timestamp, its text, or milliseconds."""
     schema: str | None = None
-    """DDL; what is given, or what the first files had."""
+    """DDL; given, or taken from the first files."""
     reader_options: Mapping[str, str]
     in_order: bool = False
     """A batch is one file, written by one task."""
@@ -57,10 +57,10 @@ class IngestSettings:
         return cls(**found)
 
     def check_same(self, given: IngestSettings) -> None:
-        """Raises `IngestError` where a later run was given something else."""
+        """Raises `IngestError` if a later run was given other settings."""
         for field in fields(self):
             old, new = getattr(self, field.name), getattr(given, field.name)
-            is_free = field.name == "batch_bytes"  # batches that are planned stay as they are
+            is_free = field.name == "batch_bytes"  # planned batches stay as they are
             is_kept = field.name == "schema" and new is None
             if old != new and not is_free and not is_kept:
                 raise IngestError(

@@ -1,7 +1,8 @@
-"""Files as rows: which there are, what columns they have, and a batch of them as a data frame.
+"""Files as rows: the list of files, their columns, and a batch of them as a data frame.
 
-Into how many Spark partitions a batch is divided depends on Spark's settings, on its cores even. Here it
-depends on the files alone, so that a batch that runs again on another machine is divided in the same way.
+The number of Spark partitions of a batch normally depends on Spark's settings, even on its cores.
+Here it depends on the files alone, so that a batch that is rerun on another machine is divided in
+the same way.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ _WHOLE: Final = 2**62
 _SPECIAL: Final = re.compile(r"([\\\[\]{}*?])")
 _CSV: Final = {
     "header": "true",
-    # A file whose columns have another order is an error, and so is a row of another length.
+    # A file whose columns are in another order is an error, and so is a row of another length.
     "enforceSchema": "false",
     "mode": "FAILFAST",
 }
 
 
 def list_files(session: SparkSession, paths: Sequence[str]) -> list[SourceFile]:
-    """All files that the paths name: files, directories with all below them, or patterns.
+    """All files that the paths name: files, directories with everything below them, or patterns.
 
     Names that begin with `_` or `.` are left out. Raises `IngestError`.
     """
@@ -46,12 +47,12 @@ def list_files(session: SparkSession, paths: Sequence[str]) -> list[SourceFile]:
 
 
 def list_again(session: SparkSession, batch: Batch) -> list[SourceFile]:
-    """The files of a batch as they are now. Raises `IngestError` where one is gone."""
+    """The files of a batch as they are now. Raises `IngestError` if one is gone."""
     return list_files(session, _paths(batch))
 
 
 def find_schema(session: SparkSession, settings: IngestSettings, batch: Batch) -> str:
-    """The columns of the first files as DDL; text in CSV, where only the header is looked at."""
+    """The columns of the first files as DDL; for CSV all text, since only the header is read."""
     if settings.format == "json":
         return "value string"
     options = {**_defaults(settings), **settings.reader_options}
@@ -77,7 +78,7 @@ def read_batch(session: SparkSession, settings: IngestSettings, batch: Batch) ->
 
 
 def _paths(batch: Batch) -> list[str]:
-    """Spark takes every path for a pattern."""
+    """The paths, escaped: Spark treats every path as a pattern."""
     return [_SPECIAL.sub(r"\\\1", one.path) for one in batch.files]
 
 

@@ -1,1 +1,1 @@
-"""Topics of one cluster to another, each record once, the order of each partition kept."""
+"""Topics copied to another cluster, each record once, the order of each partition kept."""

@@ -1,8 +1,8 @@
-"""Which Spark partition a source partition's records are in: the same one in every attempt at a batch.
+"""The Spark partition of each source partition's records: the same in every attempt at a batch.
 
-Spark's Kafka source gives each source partition a task, but numbers the tasks in an order that may be
-another one when the batch is run again, and the sink's promise is for each Spark partition. So records
-are moved to the place that the batch's own offsets give them, and put in order again.
+Spark's Kafka source gives each source partition a task, but numbers the tasks in an order that may
+change when the batch is rerun, and the sink's promise holds per Spark partition. So records are
+moved to the Spark partition that the batch's own offsets give them, and sorted again.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def arrange(frame: DataFrame, offsets: Offsets) -> DataFrame:
 
 
 def _places(offsets: Offsets) -> tuple[dict[str, int], int]:
-    """The place of each topic's partition 0, and how many places there are."""
+    """The index of each topic's partition 0, and the number of partitions in all."""
     first: dict[str, int] = {}
     count = 0
     for topic in sorted(offsets):

@@ -1,4 +1,4 @@
-"""What a mirror has to know of two clusters before it copies: topics, partitions, and that they differ.
+"""Facts about two clusters needed before a mirror copies: topics, partitions, and that they differ.
 
 A partition's records go to the partition of the same number, so the target must have as many.
 """
@@ -22,7 +22,7 @@ class MirrorError(Exception):
 
 
 def choose_topics(counts: Mapping[str, int], names: list[str], pattern: str | None) -> list[str]:
-    """The source's topics that are named, or match. Raises `MirrorError`."""
+    """The source's topics that are named, or match the pattern. Raises `MirrorError`."""
     if pattern is not None:
         found = sorted(name for name in counts if re.fullmatch(pattern, name))
         if not found:
@@ -35,14 +35,14 @@ def choose_topics(counts: Mapping[str, int], names: list[str], pattern: str | No
 
 
 def check_different(source: str, target: str) -> None:
-    """A cluster must not be mirrored to topics of the same names in itself. Raises `MirrorError`."""
+    """Refuses to mirror a cluster to topics of the same names in itself. Raises `MirrorError`."""
     with connect(source) as one, connect(target) as other:
         if _addresses(_metadata(one)) & _addresses(_metadata(other)):
             raise MirrorError("source and target are one cluster: a --prefix is needed")
 
 
 def partition_counts(bootstrap_servers: str) -> dict[str, int]:
-    """Of all topics that are no internal ones. Raises `ConnectionFailedError`."""
+    """Partition counts of all topics except internal ones. Raises `ConnectionFailedError`."""
     with connect(bootstrap_servers) as bootstrap:
         found = _metadata(bootstrap).topics
     return {
@@ -53,7 +53,7 @@ def partition_counts(bootstrap_servers: str) -> dict[str, int]:
 
 
 class TargetTopics:
-    """The target's topics, made to fit where that is wanted."""
+    """The target's topics, created or extended if allowed."""
 
     def __init__(
         self, bootstrap_servers: str, *, creates: bool, replication_factor: int = -1
@@ -64,7 +64,7 @@ class TargetTopics:
         self._counts: dict[str, int] = {}
 
     def ensure(self, needed: Mapping[str, int]) -> None:
-        """Sees to it that each topic has at least so many partitions.
+        """Ensures that each topic has at least this many partitions.
 
         Raises `MirrorError`, `ConnectionFailedError`.
         """
@@ -144,7 +144,7 @@ def _addresses(answer: Any) -> set[tuple[str, int]]:
 
 
 def _check(results: Any) -> None:
-    """Raises `MirrorError` for the first topic that could not be made."""
+    """Raises `MirrorError` for the first topic that could not be created."""
     for one in results:
         code = one.error_code.value
         if code not in (ErrorCode.NONE, _CREATED_MEANWHILE):

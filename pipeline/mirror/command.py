@@ -129,7 +129,10 @@ def mirror_command(
 
 
 def _check_clusters(plan: MirrorPlan, target: str, target_topics: TargetTopics) -> None:
-    """What can be known before anything runs. Raises `MirrorError`, `ConnectionFailedError`."""
+    """Checks what can be known before anything runs.
+
+    Raises `MirrorError`, `ConnectionFailedError`.
+    """
     if not plan.prefix:
         check_different(plan.source, target)
     counts = partition_counts(plan.source)

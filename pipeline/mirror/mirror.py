@@ -1,4 +1,4 @@
-"""One mirror: what it reads, and what it makes of a batch before the sink writes it."""
+"""One mirror: its source, and what happens to a batch before the sink writes it."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ BATCH_RECORDS_DEFAULT: Final = 500_000
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class MirrorPlan:
-    """What was asked for."""
+    """The parameters of a mirror."""
 
     source: str
     """Bootstrap servers."""
     topics: tuple[str, ...]
     pattern: str | None = None
-    """Java's regular expression; topics that match later are mirrored, too."""
+    """A Java regular expression; topics that match later are mirrored, too."""
     prefix: str = ""
-    """Before the topics' names in the target."""
+    """Prepended to the topics' names in the target."""
     checkpoint: str
-    """A directory, as Spark reads it."""
+    """A directory, in Spark's notation."""
     batch_records: int = BATCH_RECORDS_DEFAULT
     starting_offsets: str = "earliest"
     fails_on_data_loss: bool = True
@@ -37,12 +37,12 @@ class MirrorPlan:
     source_options: Mapping[str, str] = field(default_factory=dict)
 
     def needed(self, offsets: Offsets) -> dict[str, int]:
-        """How many partitions each topic of the target must have."""
+        """The number of partitions that each topic of the target must have."""
         return {self.prefix + topic: max(parts) + 1 for topic, parts in offsets.items()}
 
 
 def read_source(session: SparkSession, plan: MirrorPlan) -> DataFrame:
-    """The records of all topics, as they come."""
+    """The records of all topics, as they arrive."""
     topics = (
         {"subscribePattern": plan.pattern}
         if plan.pattern is not None
@@ -54,7 +54,7 @@ def read_source(session: SparkSession, plan: MirrorPlan) -> DataFrame:
         "includeHeaders": "true",
         "failOnDataLoss": str(plan.fails_on_data_loss).lower(),
         "maxOffsetsPerTrigger": str(plan.batch_records),
-        # What a transaction has given up was never said.
+        # Records of aborted transactions are left out.
         "kafka.isolation.level": "read_committed",
         **topics,
         **plan.source_options,
@@ -63,7 +63,7 @@ def read_source(session: SparkSession, plan: MirrorPlan) -> DataFrame:
 
 
 def write_stream(frame: DataFrame, plan: MirrorPlan) -> DataStreamWriter:
-    """Everything but the sink."""
+    """Configures everything but the sink."""
     writer = frame.writeStream.option("checkpointLocation", plan.checkpoint)
     if plan.once:
         return writer.trigger(availableNow=True)
@@ -71,10 +71,10 @@ def write_stream(frame: DataFrame, plan: MirrorPlan) -> DataStreamWriter:
 
 
 class Preparation:
-    """Makes the rows of a batch ready for the sink."""
+    """Prepares the rows of a batch for the sink."""
 
     def __init__(self, plan: MirrorPlan, ensure: Callable[[Mapping[str, int]], None]) -> None:
-        """`ensure` sees to the target's topics and how many partitions they have."""
+        """`ensure` creates or extends the target's topics."""
         self._plan = plan
         self._ensure = ensure
 

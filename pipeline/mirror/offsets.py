@@ -1,7 +1,8 @@
-"""Offsets of Spark's Kafka source: what its checkpoint and its reports say of a batch.
+"""Offsets of Spark's Kafka source, from its checkpoint and its progress reports.
 
-Both are JSON: `{"orders": {"0": 120, "1": 97}}`, half-open ends. The checkpoint's file `offsets/<batch>`
-is written before the batch runs and never changed, so it says the same to every attempt at it.
+Both are JSON: `{"orders": {"0": 120, "1": 97}}`, half-open ends. The checkpoint's file
+`offsets/<batch>` is written before the batch runs and never changed, so every attempt at the batch
+reads the same.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ Offsets = Mapping[str, Mapping[int, int]]
 
 
 def parse_offsets(value: Any) -> Offsets:
-    """Of a report, where it is JSON in JSON in some versions of Spark."""
+    """The offsets of a progress report, where some versions of Spark nest JSON in JSON."""
     found = json.loads(value) if isinstance(value, str) else value
     return {
         topic: {int(partition): int(offset) for partition, offset in parts.items()}
@@ -34,14 +35,14 @@ def read_batch_offsets(session: SparkSession, checkpoint: str, batch_id: int) ->
 
 
 def parse_batch_offsets(text: str) -> Offsets:
-    """A file `offsets/<batch>`: the version, Spark's metadata, the offsets of the one source."""
+    """Parses a file `offsets/<batch>`: version, Spark's metadata, offsets of the one source."""
     _, _, *sources = text.splitlines()
     (source,) = sources
     return parse_offsets(source)
 
 
 def lag_of(progress: Any) -> dict[str, int]:
-    """What waits in each partition, by a report of Spark's."""
+    """The lag of each partition, from a progress report of Spark's."""
     (source,) = progress["sources"]
     latest, reached = parse_offsets(source["latestOffset"]), parse_offsets(source["endOffset"])
     return {

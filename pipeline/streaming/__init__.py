@@ -1,1 +1,1 @@
-"""What every stream of ours needs: a run that can be stopped, figures, a line on the terminal, metrics."""
+"""Common parts of all streams: a run that can be stopped, figures, progress line, metrics."""

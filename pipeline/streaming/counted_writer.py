@@ -1,4 +1,4 @@
-"""Writes batches through the sink, and counts what they were."""
+"""Writes batches through the sink, and counts their records."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pipeline.streaming.figures import BatchFigures, Figures
 
 
 class Written(Protocol):
-    """What a sink says of one Spark partition."""
+    """The sink's report on one Spark partition."""
 
     @property
     def rows(self) -> int: ...
@@ -24,14 +24,14 @@ WriteBatch = Callable[[DataFrame, int], Sequence[Written]]
 
 
 class CountedWriter:
-    """Of one run."""
+    """The writer of one run."""
 
     def __init__(self, write: WriteBatch, figures: Figures) -> None:
         self._write = write
         self._figures = figures
 
     def write(self, rows: DataFrame, batch_id: int) -> None:
-        """Raises what the sink raises."""
+        """Writes a batch; raises what the sink raises."""
         observation = Observation()
         counted = rows.observe(observation, f.sum(_size(rows)).alias("bytes"))
         written = self._write(counted, batch_id)

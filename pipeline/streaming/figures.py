@@ -1,7 +1,7 @@
-"""How far a stream came: counted here, shown by `terminal.py` and `metrics.py`.
+"""A stream's progress: counted here, shown by `terminal.py` and `metrics.py`.
 
-What was written is counted batch by batch, once the sink has all acknowledgements; how much waits
-comes from Spark's progress reports.
+Records are counted batch by batch, once the sink has all acknowledgements; the lag comes from
+Spark's progress reports.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ _RATE_WINDOW_S = 10.0
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class BatchFigures:
-    """One batch that is written."""
+    """One written batch."""
 
     batch_id: int
     records: int
     bytes: int
-    """Of keys and values."""
+    """Bytes of keys and values."""
     repeats: int
     """Records that an earlier attempt had stored already."""
 
 
 @dataclass(slots=True)
 class Figures:
-    """Of one run. Spark's thread adds batches, the main thread reads."""
+    """The figures of one run. Spark's thread adds batches, the main thread reads."""
 
     started_at: float = field(default_factory=time.monotonic)
     records: int = 0
@@ -37,11 +37,11 @@ class Figures:
     batches: int = 0
     batch_id: int = -1
     lag: Mapping[str, int] = field(default_factory=dict)
-    """What waits in the source, by its parts; empty where it is not known."""
+    """Lag by part of the source; empty if unknown."""
     lag_unit: str = "records"
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _recent: list[tuple[float, int]] = field(default_factory=list)
-    """When batches ended, and how many records there were by then."""
+    """When batches ended, and the number of records by then."""
 
     def add(self, batch: BatchFigures) -> None:
         with self._lock:
@@ -62,7 +62,7 @@ class Figures:
 
     @property
     def records_per_s(self) -> float:
-        """Over the last seconds, or since the last batch but one where batches take longer."""
+        """Over the last seconds, or since the last batch but one if batches take longer."""
         now = time.monotonic()
         with self._lock:
             old = [one for one in self._recent if one[0] < now - _RATE_WINDOW_S]

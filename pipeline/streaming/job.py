@@ -1,4 +1,4 @@
-"""What every command with a stream does beside it: progress, metrics, signals, one line at the end."""
+"""The parts that every stream command shares: progress, metrics, signals, one line at the end."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Job:
     line: ProgressLine = field(init=False)
 
     def run(self, work: Callable[[Job, CountedWriter], None], write: WriteBatch) -> None:
-        """Returns when the work is done or was stopped; raises `typer.Exit` where it failed."""
+        """Returns when the work is done or was stopped; raises `typer.Exit` if it failed."""
         self.line = ProgressLine(self.name, self.figures)
         with ExitStack() as stack:
             stack.enter_context(self.stop)
@@ -60,7 +60,7 @@ def fail(reason: str) -> NoReturn:
 
 
 def pairs(texts: list[str] | None, option: str) -> Mapping[str, str]:
-    """Of NAME=VALUE. Raises `typer.BadParameter`."""
+    """Parses NAME=VALUE texts. Raises `typer.BadParameter`."""
     found = [text.partition("=") for text in texts or []]
     wrong = [name for name, separator, _ in found if not separator or not name]
     if wrong:

@@ -21,10 +21,10 @@ _COUNTERS: Final = (
 
 
 class FiguresCollector(Collector):
-    """Reads the figures when it is asked."""
+    """Reads the figures on every scrape."""
 
     def __init__(self, kind: str, name: str, figures: Figures) -> None:
-        """`kind`: the job, `mirror` or `ingest`; `name`: which one."""
+        """`kind`: the job, `mirror` or `ingest`; `name`: its name."""
         self._prefix = f"echoless_{kind}"
         self._name = name
         self._figures = figures
@@ -47,10 +47,10 @@ class FiguresCollector(Collector):
 
 
 class MetricsServer:
-    """Use it in a `with` block."""
+    """The HTTP server. Use it in a `with` block."""
 
     def __init__(self, listen: str, collector: Collector) -> None:
-        """`listen`: HOST:PORT, port 0 takes a free one. Raises `ValueError` and `OSError`."""
+        """`listen`: HOST:PORT; port 0 takes a free one. Raises `ValueError` and `OSError`."""
         (address,) = parse_addresses(listen)
         registry = CollectorRegistry()
         registry.register(collector)

@@ -1,4 +1,4 @@
-"""Where a stream keeps what it must find again: its checkpoint, and the sink's ledger beside it."""
+"""Locations of a stream's persistent state: its checkpoint, and the sink's ledger beside it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _LEDGER: Final = "echoless-ledger"
 
 
 def location(text: str) -> str:
-    """A URI as it is, a path as an absolute one: tasks may have another working directory."""
+    """A URI unchanged, a path made absolute: tasks may have another working directory."""
     return text if "://" in text or text.startswith("file:") else str(Path(text).absolute())
 
 

@@ -21,11 +21,11 @@ from pipeline.streaming.stop_request import StopRequest
 TICK_S: Final = 1
 
 Prepare = Callable[[DataFrame, int], DataFrame]
-"""Makes rows for the sink of what the source gave."""
+"""Turns the source's rows into rows for the sink."""
 
 
 class StreamError(Exception):
-    """A run ended by an error; the message is fit for the terminal."""
+    """A run ended with an error; the message is fit for the terminal."""
 
 
 class _StoppedError(Exception):
@@ -45,7 +45,10 @@ class StreamRun:
         on_tick: Callable[[], None],
         lag_of: Callable[[Any], dict[str, int]],
     ) -> None:
-        """`on_tick`: called about once a second. `lag_of`: what waits, by a report of Spark's."""
+        """`on_tick`: called about once a second.
+
+        `lag_of`: the lag, from a progress report of Spark's.
+        """
         self._prepare = prepare
         self._writer = writer
         self._stop = stop
@@ -60,7 +63,7 @@ class StreamRun:
         except (
             PySparkException,
             Py4JJavaError,
-        ) as error:  # the latter where Spark has no name for it
+        ) as error:  # the latter if Spark has no class for it
             raise StreamError(explain(error)) from error
         try:
             self._wait(query)
@@ -73,7 +76,7 @@ class StreamRun:
         self._look(query)
 
     def write_batch(self, frame: DataFrame, batch_id: int) -> None:
-        """Spark calls this, in a thread of its own."""
+        """Called by Spark, in its own thread."""
         if self._stop.is_made:
             raise _StoppedError("asked to stop")
         self._writer.write(self._prepare(frame, batch_id), batch_id)

@@ -1,4 +1,4 @@
-"""The session of a stream: with Spark's Kafka connector where it reads or is compared with Kafka."""
+"""The session of a stream: with Spark's Kafka connector if Kafka is the source."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Asking a run to stop: the first SIGINT or SIGTERM, or a call.
+"""A request to stop a run: the first SIGINT or SIGTERM, or a call.
 
-The batch that is being written ends, and no other begins. The second signal ends the process at once,
-which does no harm: the sink takes the batch up again.
+The current batch is finished, and no other begins. A second signal ends the process at once, which
+is safe: the sink resumes the batch.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 class StopRequest:
-    """Use it in a `with` block; signals are taken where that is in the main thread."""
+    """Use it in a `with` block; signals are handled if that is in the main thread."""
 
     def __init__(self) -> None:
         self._event = threading.Event()
@@ -26,11 +26,11 @@ class StopRequest:
         return self._event.is_set()
 
     def make(self) -> None:
-        """From any thread."""
+        """Makes the request; callable from any thread."""
         self._event.set()
 
     def wait(self, timeout_s: float) -> bool:
-        """Whether it was made by then."""
+        """Waits; returns whether the request was made by then."""
         return self._event.wait(timeout_s)
 
     def __enter__(self) -> Self:

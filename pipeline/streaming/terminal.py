@@ -1,4 +1,4 @@
-"""Progress on the terminal: one line that changes; plain lines where no person watches."""
+"""Progress on the terminal: one changing line, or plain lines if the output is not a terminal."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class ProgressLine:
             self._live.stop()
 
     def update(self) -> None:
-        """Call it often; it prints plain lines now and then only."""
+        """Updates the line; call it often. Plain lines are printed only now and then."""
         if self._live is not None:
             self._live.update(Text(self.text()), refresh=True)
         elif time.monotonic() - self._shown_at >= _PLAIN_EVERY_S:
@@ -61,7 +61,7 @@ class ProgressLine:
 
 
 def summary(title: str, figures: Figures) -> str:
-    """What a run has done, in one line."""
+    """A run's outcome in one line."""
     rate = figures.records / max(figures.elapsed_s, 0.001)
     found = f", {figures.repeats:,} of them were stored already" if figures.repeats else ""
     lag = figures.lag_total
