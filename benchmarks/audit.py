@@ -2,10 +2,10 @@
 
     python -m benchmarks.audit [--records 50000000] [--cores 1 2] [--directory DIR] [--keep]
 
-Two replicas of one topic are written by the real log, with one damage in each of five partitions: a
-repeated batch, a lost one, two in the wrong order, a flipped bit, and one batch that differs between
-the replicas. Then `python -m pipeline audit` runs on both with each number of cores, Spark's start
-included. What it finds must be the five damages and nothing else.
+Two replicas of one topic are written by the real log, with one fault in each of five partitions: a
+repeated batch, a lost one, two in the wrong order, a flipped bit, and one batch that differs
+between the replicas. Then `python -m pipeline audit` runs on both with each number of cores,
+including Spark's start. It must find the five faults and nothing else.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def main() -> None:
 
 
 def write(replicas: list[Path], records: int) -> None:
-    """Both replicas, damaged."""
+    """Writes both replicas, with faults."""
     begin = time.perf_counter()
     directory = LogDirectory.open(
         str(replicas[0]),
@@ -97,7 +97,7 @@ def write(replicas: list[Path], records: int) -> None:
 
 
 def fill(log: Log, partition: int, records: int) -> None:
-    """Batches of many producers in turn; one damage in the middle of the first partitions."""
+    """Appends batches of many producers in turn; one fault amid each of the first partitions."""
     batches = damaged(partition, numbered(partition, records))
     while some := list(islice(batches, WRITTEN_AT_ONCE)):
         offset, data = log.log_end_offset, bytearray()
@@ -141,7 +141,7 @@ def template(count: int) -> tuple[BatchHeader, bytes]:
 def damaged(
     partition: int, batches: Iterator[tuple[BatchHeader, bytes]]
 ) -> Iterator[tuple[BatchHeader, bytes]]:
-    """Does one damage to the 1000th batch of the first three partitions."""
+    """The same batches, with one fault at the 1000th of each of the first three partitions."""
     yield from islice(batches, 1000)
     batch = next(batches)
     if partition == REORDERING:
@@ -162,7 +162,7 @@ def damaged(
 def exchanged(
     later: tuple[BatchHeader, bytes], earlier: tuple[BatchHeader, bytes]
 ) -> tuple[BatchHeader, bytes]:
-    """The later of two batches in a row, which is about to be written first."""
+    """The later of two consecutive batches, changed to be written first."""
     assert later[0].base_sequence == increment(earlier[0].base_sequence, earlier[0].record_count)
     return later
 
@@ -172,7 +172,7 @@ def first_segment(replica: Path, partition: int) -> Path:
 
 
 def change_batch(segment: Path, *, reseal: bool) -> None:
-    """Flips one bit in the records of the 1000th batch; `reseal` makes its checksum right again."""
+    """Flips one bit in the records of the 1000th batch; `reseal` corrects its checksum."""
     with segment.open("r+b") as file:
         data = file.read(10_000_000)
         position, header = next(islice(walk(data), 1000, None))
@@ -185,7 +185,7 @@ def change_batch(segment: Path, *, reseal: bool) -> None:
 
 
 def measure(replicas: list[Path], cores: int, tables: Path) -> None:
-    """One audit; prints its time and rate, and fails where it found anything else."""
+    """One audit; prints its time and rate, and fails if it found anything else."""
     shutil.rmtree(tables, ignore_errors=True)
     size = sum(path.stat().st_size for replica in replicas for path in replica.rglob("*.log"))
     begin = time.perf_counter()

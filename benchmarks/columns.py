@@ -2,7 +2,7 @@
 
     python -m benchmarks.columns [--rounds N] [--rows N]
 
-The same columns, in chunks of 10,000 rows as Spark hands them over, go both ways in one process. *encode*
+The same columns, in chunks of 10,000 rows as Spark hands them over, take both paths in one process. *encode*
 ends with numbered batches and *partition* with the partition of each key, both by the processor's time;
 *send* ends with the last acknowledgement of a broker of Echoless, by the clock.
 """

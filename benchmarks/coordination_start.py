@@ -1,9 +1,9 @@
-"""What coordination adds to a broker's start: how long each step takes, on a new tree and on a full one.
+"""The cost of coordination at a broker's start: the time of each step, on a new and a full tree.
 
     python -m benchmarks.coordination_start [PARTITIONS]
 
-Steps are those of the broker, in its order; the best of several starts counts, since the question is
-what the code costs. CPU time is shown beside it, for machines that are busy with other things.
+Steps are those of the broker, in its order; the best of several starts counts, since the question
+is the cost of the code. CPU time is shown beside it, for machines that are busy with other things.
 """
 
 from __future__ import annotations
@@ -55,12 +55,12 @@ class Laps:
 
 
 async def open_tree(path: str) -> EmbeddedNodeTree:
-    """Opening is synchronous; measured like the other steps."""
+    """Opens the tree; synchronous, but measured like the other steps."""
     return EmbeddedNodeTree.open(path)
 
 
 async def start(path: str, laps: Laps, partitions: int = 0) -> None:
-    """One start of a broker; `partitions`: it creates a topic of so many before it stops."""
+    """One start of a broker; it creates a topic of this many `partitions` before it stops."""
     tree = await laps.measure("open", open_tree(path))
     await laps.measure("cluster id", read_or_create_cluster_id(tree))
     registry = TopicRegistry(tree, rng=Random(0))

@@ -1,9 +1,9 @@
-"""What de-duplication costs: the same load with idempotence and without, on the same broker.
+"""The cost of de-duplication: the same load with idempotence and without, on the same broker.
 
     python -m benchmarks.deduplication_cost [--rounds N] [--seconds S]
 
-Two views. *client*: acknowledged batches/s of librdkafka. *broker*: CPU microseconds that the broker
-spends on one batch (user and system), which leaves the client's own cost of idempotence out.
+Two views. *client*: acknowledged batches/s of librdkafka. *broker*: CPU microseconds that the
+broker spends on one batch (user and system), which leaves the client's own cost of idempotence out.
 """
 
 from __future__ import annotations

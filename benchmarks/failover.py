@@ -6,14 +6,14 @@
 Three brokers and a real ZooKeeper; one partition with three replicas, min.insync.replicas 2; one
 idempotent librdkafka producer, acks=all, 200 records/s. Each round ends the leader, waits until
 records are acknowledged again, starts it again and waits until all replicas are in sync. The parts,
-by the clock of the machine:
+by the machine's clock:
 
     expiry     SIGKILL to ZooKeeper's line that the broker's session has expired
-    election   to the moment at which ZooKeeper stored the state node with the new leader
-    leading    to the new leader's line that it leads
-    client     to the first record that it acknowledged
+    election   until ZooKeeper stored the state node with the new leader
+    leading    until the new leader's line that it leads
+    client     until the first record that it acknowledged
 
-With `--end stop` the leader is asked to leave (SIGTERM); it hands over first, and there is no expiry.
+With `--end stop` the leader gets SIGTERM; it hands over first, and there is no expiry.
 """
 
 from __future__ import annotations
@@ -46,19 +46,19 @@ CLIENTS: Final[dict[str, dict[str, Any]]] = {
         "topic.metadata.refresh.interval.ms": 200,
     },
 }
-"""librdkafka as it comes, and one that asks more often who leads.
+"""librdkafka's defaults, and a configuration that asks more often who leads.
 
-By itself it asks again once a second while the leader is down. When the answer then names another
-leader, it also lacks the dead broker, and librdkafka (2.16) gives that broker up after it has moved
+By default it asks again once a second while the leader is down. If the answer then names another
+leader, it also lacks the dead broker, and librdkafka (2.16) removes that broker after it has moved
 the partition away from it, takes the partition back from the new leader in doing so, and asks once
 more a second later. Its periodic refresh, 5 minutes by default, finds the new leader at any time.
 """
 _EXPIRING = re.compile(
     r"^.*?(\d\d:\d\d:\d\d[.,]\d{3}) .*Expiring session 0x([0-9a-f]+)", re.MULTILINE
 )
-"""The time of the day, by the machine's own zone."""
+"""The time of day, in the machine's time zone."""
 _QUIET_ACKNOWLEDGEMENTS: Final = 200
-"""A round begins after so many records of the last one's new leader, and ends after so many."""
+"""A round begins after this many records from the last one's new leader, and ends after as many."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -107,7 +107,7 @@ class Failover:
         elected = self._elected_at()
         leading = self._leading_at()
         if not is_kill:
-            # Nothing fails before the leadership has moved: the gap is all there is to measure.
+            # Nothing fails before the leadership has moved: the gap is all that can be measured.
             return {
                 "total": acknowledged - before,
                 "expiry": 0.0,
@@ -141,7 +141,7 @@ class Failover:
         return datetime.datetime.fromisoformat(f"{today} {moment.replace(',', '.')}").timestamp()
 
     def _elected_at(self) -> float:
-        """The last write of the state: the election's, which took the old leader out of the ISR too."""
+        """The last write of the state: the election's, which also removed the old leader from the ISR."""
         _, stat = self._tree.get(f"/brokers/topics/{TOPIC}/partitions/0/state")
         return float(stat.mtime) / 1000
 

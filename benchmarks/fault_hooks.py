@@ -1,11 +1,11 @@
-"""What the possibility of faults costs a broker that has no rule: CPU time per produce request.
+"""The cost of fault injection for a broker without rules: CPU time per produce request.
 
     python -m benchmarks.fault_hooks [--rounds N] [--count N]
 
 Brokers in this process take the same frames in turn, without a client and without sockets, so that
-nothing is measured but their own work: two as they are, two whose files are not watched and whose
-connections write as if no answer ever came in pieces (`_Bypassed`). Small batches, where a fixed
-cost weighs most. `os`: answered at once; `commit`: answered after a flush by another thread,
+only their own work is measured: two unchanged, two whose files are not watched and whose
+connections write as if no answer ever came in pieces (`_Bypassed`). Batches are small, so that a
+fixed cost weighs most. `os`: answered at once; `commit`: answered after a flush by another thread,
 whose time does not count.
 """
 
@@ -41,11 +41,11 @@ _VALUE = bytes(900)
 _IN_FLIGHT = 5
 _PRODUCER_ID = 7
 _MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
-"""Files in memory: the disk's own time is not the question."""
+"""Files in memory: disk time is not the question."""
 
 
 class _Bypassed(Faults):
-    """Leaves the broker's files and peers as they are."""
+    """Leaves the broker's files and peers unwrapped."""
 
     def __init__(self, broker: Broker, environment: Environment) -> None:
         super().__init__(broker, environment)
@@ -53,7 +53,7 @@ class _Bypassed(Faults):
 
 
 class _ConnectionBefore(Connection):
-    """Flushes as before answers could come in pieces."""
+    """Flushes as it did before answers could come in pieces."""
 
     def _flush_slots(self) -> None:
         slots = self._slots
@@ -65,7 +65,7 @@ class _ConnectionBefore(Connection):
 
 
 class _Transport(asyncio.Transport):
-    """Takes everything, and counts it."""
+    """Accepts everything, and counts it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -78,7 +78,7 @@ class _Transport(asyncio.Transport):
         self.has_answered.set()
 
     async def answered(self, unanswered_max: int) -> None:
-        """Returns once no more than so many requests wait for their answer."""
+        """Returns once no more than this many requests wait for their answer."""
         while self.unanswered > unanswered_max:
             self.has_answered.clear()
             await self.has_answered.wait()
@@ -189,14 +189,14 @@ def main() -> None:
 def measure(
     runner: asyncio.Runner, directory: Path, log_flush: LogFlush, rounds: int, count: int
 ) -> list[dict[str, float]]:
-    """CPU microseconds per request of two brokers of each kind, turn and turn about."""
+    """CPU microseconds per request of two brokers of each kind, taking turns."""
     candidates = {
         name: _Candidate(directory / name, log_flush, has_hooks=name.startswith("hooks"))
         for name in ("hooks-1", "bypassed-1", "hooks-2", "bypassed-2")
     }
     for candidate in candidates.values():
         runner.run(candidate.start())
-        runner.run(candidate.cpu_per_request(count))  # warm
+        runner.run(candidate.cpu_per_request(count))  # warm up
     order, figures = list(candidates), []
     shuffle = random.Random(1).shuffle
     for _ in range(rounds):
@@ -210,7 +210,7 @@ def measure(
 
 
 def report(name: str, rounds: list[dict[str, float]]) -> None:
-    """The medians, and the median ratio of a round; of both kinds mixed, what is noise."""
+    """The medians, and the median ratio of a round; the ratio within one kind is the noise."""
     for kind in ("hooks", "bypassed"):
         found = statistics.median(one[f"{kind}-{n}"] for one in rounds for n in (1, 2))
         print(f"{name:8} {kind:9} {found:8.2f} us CPU/request")

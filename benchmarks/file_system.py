@@ -1,4 +1,4 @@
-"""Large batches against what the file system takes, in one run.
+"""Large batches compared with the file system's own throughput, in one run.
 
     python -m benchmarks.file_system [--rounds N] [--megabytes M]
 

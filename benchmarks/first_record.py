@@ -1,7 +1,7 @@
-"""One idempotent record, from connecting to the acknowledgement, as quickly as a client can.
+"""One idempotent record, from connecting to the acknowledgement, as fast as a client can be.
 
-A raw connection, so that only the broker's time is measured: a new topic is asked for until it has
-a leader, a producer id is asked for until there is one, and sequence 0 is sent with acks=all.
+A raw connection, so that only the broker's time is measured: a new topic is requested until it has
+a leader, a producer id until there is one, and sequence 0 is sent with acks=all.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The load: one idempotent librdkafka producer, the same for every broker that is measured.
+"""The load: one idempotent librdkafka producer, the same for every broker under test.
 
-One record is one batch (or `records_per_batch` of them), so the batch size is what is varied.
-Run as a program in a process of its own, so that no run inherits another's client:
+One record is one batch (or `records_per_batch` of them are), so the batch size is what varies. Run
+as a program in a separate process, so that no run inherits another's client:
 
     python -m benchmarks.load throughput --bootstrap H:P --topic T --batch-bytes N --seconds S
     python -m benchmarks.load latency    --bootstrap H:P --topic T --batch-bytes N --seconds S --rate R
@@ -25,7 +25,7 @@ _RECORD_BYTES_MAX = 16_384
 
 
 def producer(arguments: argparse.Namespace, **settings: Any) -> Producer:
-    """librdkafka as a user would set it, but for the batch size that is measured."""
+    """librdkafka with a user's settings, except for the batch size under test."""
     return Producer(
         {
             "bootstrap.servers": arguments.bootstrap,
@@ -91,7 +91,7 @@ def throughput(arguments: argparse.Namespace) -> dict[str, float]:
 
 
 def latency(arguments: argparse.Namespace) -> dict[str, float]:
-    """One record at a time at a steady, low rate: from `produce` to the delivery report."""
+    """One record at a time at a steady, low rate: the time from `produce` to the delivery report."""
     client = producer(arguments, **{"linger.ms": 0})
     payload = os.urandom(arguments.batch_bytes)
     took: list[float] = []

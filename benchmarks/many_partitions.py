@@ -1,12 +1,12 @@
-"""A topic of many partitions: creating, deleting and starting with it, and who has to wait meanwhile.
+"""A topic of many partitions: the time to create, delete and start with it, and who waits meanwhile.
 
     python -m benchmarks.many_partitions [--partitions 1000 6000] [--rounds N] [--only echoless|kafka]
 
-Echoless and Apache Kafka in one run, in turn, each on fresh data. While the topic is created, asked about
-and deleted, one idempotent librdkafka producer sends 200 records/s to another topic; its longest wait for
-an acknowledgement, and the median, are given for each step. Then a broker with the topic, one record in
-each partition, is stopped and started, and killed and started; a start takes until a record of that
-producer is acknowledged, with a new client that tries all the time.
+Echoless and Apache Kafka in one run, taking turns, each on fresh data. While the topic is created,
+listed and deleted, one idempotent librdkafka producer sends 200 records/s to another topic; its
+longest wait for an acknowledgement, and the median, are given for each step. Then a broker with the
+topic, one record in each partition, is stopped and started, and killed and started; a start lasts
+until a record of that producer is acknowledged, with a new client that tries all the time.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Figures = dict[str, float]
 
 
 class Waits:
-    """A producer that sends at an even rate, and how long each record waited."""
+    """A producer that sends at an even rate, and each record's wait."""
 
     def __init__(self, address: str) -> None:
         self._waits: list[float] = []
@@ -104,13 +104,13 @@ def delete(admin: AdminClient, topic: str) -> None:
 
 
 def create_until_used(address: str, admin: AdminClient, partitions: int) -> None:
-    """Until the last partition has taken a record."""
+    """Creates the topic; returns when the last partition has taken a record."""
     create(admin, MANY, partitions)
     send(address, MANY, [partitions - 1])
 
 
 def send(address: str, topic: str, partitions: Any) -> None:
-    """One record to each of the partitions."""
+    """Sends one record to each of the partitions."""
     client = Producer(
         {
             "bootstrap.servers": address,
@@ -128,7 +128,7 @@ def send(address: str, topic: str, partitions: Any) -> None:
 
 
 def list_topics(admin: AdminClient) -> None:
-    """The metadata of everything, several times."""
+    """Fetches the metadata of everything, several times."""
     for _ in range(_METADATA_ROUNDS):
         admin.list_topics(timeout=_TIMEOUT_S)
 

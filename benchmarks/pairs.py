@@ -1,6 +1,6 @@
 """Two candidates measured in turn, several rounds, and the medians compared.
 
-Turn and turn about (A B, B A, A B ...), because this machine's speed drifts by more than most
+The order alternates (A B, B A, A B ...), because this machine's speed drifts by more than most
 differences; the ratio is taken round by round before its median is.
 """
 
@@ -27,7 +27,7 @@ class Pair:
 
 
 def run_load(kind: str, bootstrap: str, topic: str, **options: object) -> dict[str, float]:
-    """One run of `benchmarks.load`, in a process of its own."""
+    """One run of `benchmarks.load`, in a separate process."""
     command = [sys.executable, "-m", "benchmarks.load", kind]
     command += ["--bootstrap", bootstrap, "--topic", topic]
     for name, value in options.items():
@@ -41,7 +41,7 @@ def run_load(kind: str, bootstrap: str, topic: str, **options: object) -> dict[s
 def in_turn(
     rounds: int, first: Callable[[], Mapping[str, float]], second: Callable[[], Mapping[str, float]]
 ) -> dict[str, Pair]:
-    """Runs both `rounds` times, alternating who begins; one `Pair` per figure they report."""
+    """Runs both `rounds` times, alternating the order; returns one `Pair` per figure they report."""
     firsts: list[Mapping[str, float]] = []
     seconds: list[Mapping[str, float]] = []
     for number in range(rounds):

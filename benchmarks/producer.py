@@ -1,10 +1,10 @@
-"""Our producer beside librdkafka: the same records to the same broker of Echoless.
+"""Our producer compared with librdkafka: the same records to the same Echoless broker.
 
     python -m benchmarks.producer [--rounds N] [--records N]
 
-Both are idempotent, wait for all replicas, keep five batches in flight for a partition and end a batch at
-the same size. Two figures: records/s from the first record to the last acknowledgement, and microseconds of
-the client's processor time for a record, all of its threads together.
+Both are idempotent, wait for all replicas, keep five batches in flight for a partition and end a
+batch at the same size. Two figures: records/s from the first record to the last acknowledgement,
+and microseconds of the client's processor time per record, over all of its threads.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from client.settings import Settings
 from tests.support.echoless import Echoless
 
 LOADS = ((1, 100, 65_536), (12, 100, 65_536), (12, 100, 1_500), (1, 1000, 65_536))
-"""Partitions, bytes of a value, bytes of a batch."""
+"""Partitions, value size and batch size in bytes."""
 Load = tuple[int, int, int]
 
 

@@ -1,10 +1,10 @@
-"""What a producer id costs: resident bytes at a million of them, and time per step of an append.
+"""The cost of a producer id: resident bytes at a million of them, and time per step of an append.
 
     python -m benchmarks.producer_memory [--producers 1000000] [--window 5]
 
-Memory is the growth of the resident set of this fresh process (`/proc/self/statm`) while it puts
-that many producers with full windows, divided by their number; the snapshot comes after. Times
-are this process's processor time, the best of several rounds, the loop's own cost included.
+Memory is the growth of the resident set of this fresh process (`/proc/self/statm`) while it stores
+that many producers with full windows, divided by their number; the snapshot comes after. Times are
+this process's processor time, the best of several rounds, including the loop's own cost.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def resident_bytes() -> int:
 
 
 def full_entry(producer_id: int, window: int) -> ProducerEntry:
-    """A producer's entry with its whole window; no number in it is a small one."""
+    """A producer's entry with its whole window and realistically large numbers."""
     base_offset = 10**9 + producer_id * window * 10
     batches = tuple(
         BatchMetadata(
@@ -65,7 +65,7 @@ def _seconds(run: Callable[[], object]) -> float:
 
 
 def append(states: ProducerStates, headers: list[BatchHeader]) -> None:
-    """What a leader does for each batch, the write left out."""
+    """The leader's work for each batch, except the write."""
     for header in headers:
         entry = states.get(header.producer_id)
         if type(decide(entry, header, RULES)) is not Append:
@@ -99,7 +99,7 @@ def measure_memory(producers: int, window: int) -> ProducerStates:
 
 
 def measure_table(states: ProducerStates, producers: int) -> None:
-    """Times get and put of producers that have long been idle, spread over all of them."""
+    """Times get and put of long-idle producers, spread over all of them."""
     step = 7919
     ids = [number * step % producers for number in range(100_000)]
     entry = full_entry(0, states.window)
@@ -117,7 +117,7 @@ def measure_table(states: ProducerStates, producers: int) -> None:
 
 
 def measure_steps() -> None:
-    """Times each step of one busy producer's append alone."""
+    """Times each step of one busy producer's append separately."""
     states = ProducerStates()
     entry, header = full_entry(7, 5), header_at(7, 1041)
     states.put(7, entry)
@@ -146,7 +146,7 @@ def measure_snapshot(states: ProducerStates) -> None:
 
 
 def measure_sweeps(states: ProducerStates) -> None:
-    """Prints what the rare passes over all producers take."""
+    """Prints the cost of the rare passes over all producers."""
     start = time.process_time()
     states.reconfigure(window=states.window + 1)
     widened = time.process_time()
@@ -158,7 +158,7 @@ def measure_sweeps(states: ProducerStates) -> None:
 
 
 def main() -> None:
-    """Memory first, while the process is fresh."""
+    """Measures memory first, while the process is fresh."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--producers", type=int, default=1_000_000)
     parser.add_argument("--window", type=int, default=5)

@@ -25,7 +25,7 @@ async def send_batches(
 ) -> float:
     """Seconds from the first request to the last acknowledgement.
 
-    `topic` is one that exists; None: a new one.
+    `topic` must exist; None creates a new one.
     """
     connection = await RawConnection.open(address)
     try:

@@ -40,7 +40,7 @@ def main() -> None:
 
 
 def measure(broker: Echoless, gigabytes: float) -> None:
-    """Fills, kills at once, starts; stops cleanly, starts; prints both."""
+    """Fills, kills at once, starts; stops cleanly, starts; prints both times."""
     broker.start()
     asyncio.run(fill(broker.kafka_address, int(gigabytes * 1000)))
     broker.kill()
@@ -58,7 +58,7 @@ def measure(broker: Echoless, gigabytes: float) -> None:
 
 
 async def fill(address: str, batches: int) -> None:
-    """Batches into one partition, a hundred at a time so that the client stays small."""
+    """Sends batches to one partition, a hundred at a time so that the client stays small."""
     connection = await RawConnection.open(address)
     await create_topic(connection, _TOPIC, 1)
     await connection.close()

@@ -1,14 +1,15 @@
-"""What two followers cost, whether they keep up, and Apache Kafka with the same three brokers.
+"""The cost of two followers, whether they keep up, and Apache Kafka with the same three brokers.
 
     python -m benchmarks.replication [cost] [keeping-up] [catching-up] [versus-kafka]
                                      [--rounds N] [--seconds S]
 
-cost          one replica against three, on the same cluster, at acks=1 and acks=all
-keeping-up    at acks=1 nobody waits for the followers: how far are they behind when the load ends?
-catching-up   a follower that missed a gigabyte: how fast does it fetch, against the leader's own pace?
-versus-kafka  three replicas, acks=all, idempotent: Echoless with ZooKeeper against Kafka with KRaft
+cost          one replica against three, on the same cluster, at acks=1 and acks=all keeping-up
+at acks=1 no one waits for the followers: how far do they lag when the load ends? catching-up   a
+follower that missed a gigabyte: how fast does it fetch, against the leader's own pace? versus-kafka
+three replicas, acks=all, idempotent: Echoless with ZooKeeper against Kafka with KRaft
 
-Client, brokers and ZooKeeper share one machine, so a replica costs processor time, not only waiting.
+Client, brokers and ZooKeeper share one machine, so a replica costs processor time, not only
+waiting.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ def cost(rounds: int, seconds: float) -> dict[str, Pair]:
 def replicas_in_turn(
     cluster: Cluster, rounds: int, seconds: float, options: dict[str, Any]
 ) -> dict[str, Pair]:
-    """Three replicas first, one second; each run on a topic of its own, deleted when it is over."""
+    """Three replicas first, one second; each run on a separate topic, deleted afterwards."""
     numbers = iter(range(2 * rounds))
 
     def run(replicas: int) -> dict[str, float]:
@@ -114,7 +115,7 @@ def isr_of(cluster: Cluster, topic: str) -> frozenset[int]:
 
 
 def catching_up(rounds: int, _seconds: float) -> dict[str, Pair]:
-    """MB/s of a follower that was away, against MB/s of the client that wrote what it missed."""
+    """MB/s of a follower that was away, compared with MB/s of the client that wrote what it missed."""
     pairs: list[tuple[float, float]] = []
     with cluster_of_three() as cluster:
         for number in range(rounds):

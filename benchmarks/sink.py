@@ -1,10 +1,10 @@
-"""The exactly-once sink or Spark's own Kafka sink: how many records a second, on the same broker?
+"""The exactly-once sink or Spark's own Kafka sink: how many records per second, on the same broker?
 
     python -m benchmarks.sink [--records 1000000] [--rounds 5] [--targets echoless apache-kafka]
 
-One Spark (`local[2]`) writes the same Parquet rows of 100 bytes as a job, through each sink in turn, to a
-new topic of three partitions each time; both read the rows alike. Spark's part of it, the reading alone,
-is measured too: rows written to Spark's sink `noop`.
+One Spark (`local[2]`) writes the same Parquet rows of 100 bytes as a job, through each sink in
+turn, to a new topic of three partitions each time; both read the rows alike. Spark's share, the
+reading alone, is measured too: rows written to Spark's sink `noop`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tests.support.echoless import Echoless
 
 PARTITIONS = 3
 SETTINGS = {
-    # One file is one Spark partition.
+    # One file becomes one Spark partition.
     "spark.sql.files.maxPartitionBytes": "16777216",
     "spark.sql.files.openCostInBytes": "16777216",
     "spark.driver.memory": "2g",
@@ -57,7 +57,7 @@ def main() -> None:
 
 
 def compare(rows: Any, directory: Path, target: str, records: int, rounds: int) -> None:
-    """Both sinks in turn on one broker, after a round that does not count."""
+    """Runs both sinks in turn on one broker, after a round that does not count."""
     broker = ApacheKafka(directory / target) if target == "apache-kafka" else None
     server = broker or Echoless(directory / target)
     server.start()

@@ -14,7 +14,7 @@ def accept_loss(
     data_dir: Annotated[str, typer.Argument(help="The data directory of a stopped broker.")],
     partition: Annotated[str, typer.Argument(metavar="TOPIC-PARTITION", help="Such as orders-0.")],
 ) -> None:
-    """Accept that a partition has lost records; a start is refused without that."""
+    """Accept that a partition has lost records; without that, the broker refuses to start."""
     with data_directory(data_dir, "echoless accept-loss") as (fs, path):
         accept(fs, path, parse_partition(partition))
     typer.echo(f"the next start opens {partition} with what is left of it, and cuts the rest off")

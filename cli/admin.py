@@ -1,4 +1,4 @@
-"""What commands need of a broker's admin port."""
+"""Access to a broker's admin port, for commands."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def admin_port(address: str) -> Iterator[Admin]:
-    """The port at `HOST:PORT`. What it answers with an error is raised as `CommandError`."""
+    """The port at `HOST:PORT`. Its errors are raised as `CommandError`."""
     from testkit.admin import Admin, AdminError
 
     check_admin_address(address)
@@ -25,7 +25,7 @@ def admin_port(address: str) -> Iterator[Admin]:
 
 
 def check_admin_address(address: str) -> None:
-    """Raises `CommandError` for what is no address."""
+    """Raises `CommandError` for an invalid address."""
     from broker.config.values import parse_address
 
     try:

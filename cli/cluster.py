@@ -1,4 +1,4 @@
-"""What commands need of a running cluster: its metadata, and a connection to each leader.
+"""Access to a running cluster, for commands: its metadata, and a connection to each leader.
 
 Imports kio through `client.connection`; commands import this file when they run.
 """
@@ -49,7 +49,7 @@ class Cluster:
         raise CommandError(str(failure)) from failure
 
     def request(self, api: str, fields: Mapping[str, Any]) -> Any:
-        """Asks the broker that the command started from."""
+        """Sends a request to the broker that the command was given."""
         return _asked(self._bootstrap, api, fields)
 
     def metadata(self, topics: Sequence[str] | None = None) -> Any:
@@ -70,7 +70,7 @@ class Cluster:
     def ask_leaders(
         self, api: str, topics: Sequence[Any], fields_for: Callable[[_ByTopic], Mapping[str, Any]]
     ) -> list[Any]:
-        """Asks each leader for its partitions of `topics` (from `metadata`); all the answers.
+        """Asks each leader for its partitions of `topics` (from `metadata`); returns all the answers.
 
         `fields_for` makes a request of {topic: [partition, ...]}. Partitions without a leader are
         left out.

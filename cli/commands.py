@@ -1,4 +1,4 @@
-"""All subcommands but `serve`'s own parsing: one file each, put together here."""
+"""All subcommands except `serve`'s own parsing: one file each, assembled here."""
 
 from __future__ import annotations
 

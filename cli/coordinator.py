@@ -24,11 +24,11 @@ def catch_up(
         str, typer.Option(help="As for serve: embedded, or zookeeper://HOST:PORT,.../CHROOT.")
     ] = "embedded",
 ) -> None:
-    """Raise producer ids and leader epochs in the coordinator to what a data directory proves.
+    """Raise producer ids and leader epochs in the coordinator to those that a data directory proves.
 
-    A broker that finds an old copy refuses to start. With no newer copy at hand, run this for the data
-    directory of every broker while all of them are stopped. What the coordinator has forgotten
-    otherwise (topics, configurations, who is in sync) does not come back.
+    A broker that finds an old copy refuses to start. If there is no newer copy, run this for the
+    data directory of every broker while all of them are stopped. Everything else that the
+    coordinator has lost (topics, configurations, in-sync replicas) does not come back.
     """
     from broker.cluster.catching_up import catch_up_coordinator
     from broker.tree.node_tree import CoordinationError

@@ -1,7 +1,7 @@
-"""Files of a data directory, opened for reading only and without a broker.
+"""Files of a data directory, opened read-only and without a broker.
 
 `storage/` opens segments for writing; a command that inspects a directory must not be able to
-change it, nor need the right to. Index files are read here entry by entry, so that a wrong one can
+change it, nor need permission to. Index files are read here entry by entry, so that a wrong one can
 be shown and compared.
 """
 
@@ -27,10 +27,10 @@ _FILES: Final = OsFileSystem()
 
 
 class ReadOnlyFile:
-    """A `storage` file whose changing half is closed. Use it in a `with` block."""
+    """A `storage` file whose writing methods are disabled. Use it in a `with` block."""
 
     def __init__(self, path: str) -> None:
-        """Raises `StorageError` when the file cannot be read."""
+        """Raises `StorageError` if the file cannot be read."""
         self.path = path
         try:
             self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -39,7 +39,7 @@ class ReadOnlyFile:
         self.size = os.fstat(self._descriptor).st_size
 
     def read(self, position: int, size: int) -> bytes:
-        """At most `size` bytes from `position` on; fewer only at the end of the file."""
+        """At most `size` bytes from `position`; fewer only at the end of the file."""
         try:
             return os.pread(self._descriptor, size, position)
         except OSError as error:
@@ -77,7 +77,7 @@ class OffsetEntry(NamedTuple):
 
 
 class TimeEntry(NamedTuple):
-    """An entry of `.timeindex`: up to the batch that ends with `offset` nothing is newer."""
+    """An entry of `.timeindex`: nothing up to the batch that ends with `offset` is newer."""
 
     timestamp: int
     offset: int
@@ -118,7 +118,7 @@ def offset_files(directory: str, suffix: str) -> list[tuple[int, str]]:
 
 
 def refuse_if_in_use(data_dir: str) -> None:
-    """Raises `CommandError` when a broker has the directory open. Leaves the lock as it is."""
+    """Raises `CommandError` if a broker has the directory open. Leaves the lock as it is."""
     path = paths.join(data_dir, paths.LOCK)
     try:
         with Path(path).open(encoding="utf-8") as lock:

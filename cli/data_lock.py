@@ -13,7 +13,7 @@ from storage.os_file_system import OsFileSystem
 
 @contextmanager
 def data_directory(data_dir: str, command: str) -> Iterator[tuple[OsFileSystem, str]]:
-    """The file system and the path of a directory that no broker has open, and none can open now.
+    """The file system and the path of a directory, locked so that no broker can have it open.
 
     A `StorageError` in the block becomes a `CommandError`.
     """
@@ -33,7 +33,7 @@ def data_directory(data_dir: str, command: str) -> Iterator[tuple[OsFileSystem, 
 
 
 def parse_partition(text: str) -> tuple[str, int]:
-    """`TOPIC-PARTITION`. Raises `CommandError`."""
+    """Parses `TOPIC-PARTITION`. Raises `CommandError`."""
     key = paths.parse_partition_directory(text)
     if key is None:
         raise CommandError(f"{text!r} is no partition; write TOPIC-PARTITION, such as orders-0")

@@ -1,6 +1,6 @@
-"""Decisions as a table that grows: each row is printed when its decision comes.
+"""Decisions as a table that grows: each row is printed when its decision arrives.
 
-So the columns have fixed widths, and what does not fit is folded within its column.
+So the columns have fixed widths, and longer text is folded within its column.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def _fault(event: Event) -> list[Text]:
 
 
 def _origin(event: Event) -> list[Text]:
-    """When and who: client id or address, and the connection."""
+    """Time and origin: client id or address, and the connection."""
     moment = datetime.datetime.fromtimestamp(event["time_ms"] / 1000, tz=datetime.UTC)
     client = event["client_id"] or event["address"]
     connection = f" #{event['connection_id']}" if event["connection_id"] else ""
@@ -114,7 +114,7 @@ def _batch(batch: Event) -> list[Text]:
 
 
 def _explanation(event: Event) -> Text:
-    """The window, and why it was not simply appended."""
+    """The window, and the reason unless it was simply appended."""
     words = Text()
     if event["window"] is not None:
         ranges = " ".join(f"{first}-{last}" for first, last in event["window"])

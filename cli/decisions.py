@@ -30,7 +30,7 @@ def decisions(  # noqa: PLR0917 - typer makes options of them
         bool, typer.Option("--json", help="Print one JSON object a line instead of a table.")
     ] = False,
 ) -> None:
-    """Show each batch with its verdict, the reason and the window it was judged by."""
+    """Show each batch with its verdict, the reason and the window against which it was judged."""
     from cli.admin import admin_port
     from cli.decision_table import print_growing_table
 
@@ -44,11 +44,11 @@ def decisions(  # noqa: PLR0917 - typer makes options of them
                 else _latest(port, last, selection)
             )
         except KeyboardInterrupt:
-            return  # how following ends
+            return  # the way to end following
 
 
 def _latest(port: Admin, last: int, selection: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
-    """Decisions and faults of the past, oldest first, as they would have been followed."""
+    """Decisions and faults of the past, oldest first, as following would have shown them."""
     answer = port.get("/decisions", n=max(last, 1), **selection)
     events = [{"event": "decision", **one} for one in answer["decisions"]]
     events += [{"event": "fault", **one} for one in answer["faults"]]

@@ -1,7 +1,7 @@
 """`echoless demo`: why idempotence matters, in a few seconds and without any set-up.
 
 A broker on free ports, a fault rule that loses acknowledgements, and a real producer that sends the
-same records twice over: once without and once with idempotence.
+same records twice: once without and once with idempotence.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from testkit.faults import Faults, Rule
 
 _SEED: Final = 2
-"""Of the dice that lose acknowledgements; with it one is lost early, even in a short run."""
+"""Seed of the losses; with it one acknowledgement is lost early, even in a short run."""
 _RUNS = {"without idempotence": False, "with idempotence": True}
 
 
@@ -79,7 +79,7 @@ def _play(records: int, lose_every: int, progress: Progress) -> list[Outcome]:
 
 
 def _losses(faults: Faults, lose_every: int) -> AbstractContextManager[Rule | None]:
-    """As when the network breaks between the append and the producer's reading of the answer."""
+    """Loses answers as if the network broke between the append and the producer's read."""
     if not lose_every:
         return nullcontext()
     return faults.rule(

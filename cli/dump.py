@@ -1,4 +1,4 @@
-"""`echoless dump`: what stands in the files of a partition, byte for byte, without a broker."""
+"""`echoless dump`: the contents of a partition's files, byte for byte, without a broker."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _FILES = OsFileSystem()
 
 
 class FileDump(NamedTuple):
-    """What one file holds; `problem` says where it is damaged, empty where it is not."""
+    """The contents of one file; `problem` describes the damage, empty if there is none."""
 
     path: str
     rows: Rows

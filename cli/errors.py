@@ -1,7 +1,7 @@
-"""The one exception that a command ends with."""
+"""The one exception that ends a command."""
 
 from __future__ import annotations
 
 
 class CommandError(Exception):
-    """The command cannot do what it was asked to. One line: what is wrong, and what to do."""
+    """The command cannot do what was requested. One line: what is wrong, and what to do."""

@@ -21,7 +21,7 @@ _PAGE: Final = "/faults"
 _WHOLE_NUMBER: Final = re.compile(r"-?\d+")
 _RANGE: Final = re.compile(r"(\d+)-(\d+)")
 _TEXTS: Final = frozenset({"topic", "client_id", "api", "path"})
-"""Fields whose values are texts even where they look like numbers."""
+"""Fields whose values are texts even if they look like numbers."""
 _COLUMNS: Final = ("name", "match", "schedule", "action", "seen", "hits", "exhausted")
 
 
@@ -60,7 +60,7 @@ def add(  # noqa: PLR0917 - typer makes options of them
     admin: AdminAddress = ADMIN_DEFAULT,
     as_json: Json = False,
 ) -> None:
-    """Add a rule, or those of a file."""
+    """Add a rule, or all rules of a file."""
     from cli.admin import admin_port
 
     if (file is None) == (not action):
@@ -109,7 +109,7 @@ def clear(admin: AdminAddress = ADMIN_DEFAULT, as_json: Json = False) -> None:
 
 
 def _fields(pairs: Iterable[str]) -> dict[str, Any]:
-    """`FIELD=VALUE` as the JSON of a rule has it."""
+    """`FIELD=VALUE` pairs as the JSON of a rule."""
     fields: dict[str, Any] = {}
     for pair in pairs:
         name, separator, text = pair.partition("=")

@@ -1,7 +1,7 @@
-"""The rows that `echoless dump` shows of a `.log` file.
+"""The rows that `echoless dump` shows for a `.log` file.
 
-A batch whose CRC is wrong is shown as such, and reading continues after it; a header that cannot
-be right ends the file, since no one knows where the next batch would start.
+A batch with a wrong CRC is shown as such, and reading continues after it; an impossible header ends
+the file, since the start of the next batch is unknown.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _VALUE_SHOWN_MAX: Final = 120
 
 
 def batch_rows(path: str) -> Iterator[dict[str, Any]]:
-    """One row per batch. Raises `CorruptLogError` where the file cannot be read on."""
+    """Yields one row per batch. Raises `CorruptLogError` if the rest of the file cannot be read."""
     with ReadOnlyFile(path) as file:
         for position, header in read_headers(file, 0, REPLAY_BYTES):
             is_right = compute_crc(file.read(position, header.size)) == header.crc
@@ -49,7 +49,7 @@ def _batch_row(position: int, header: BatchHeader, *, is_crc_right: bool) -> dic
 
 
 def record_rows(path: str) -> Iterator[dict[str, Any]]:
-    """One row per record. Raises `CorruptLogError` where a batch cannot be read."""
+    """Yields one row per record. Raises `CorruptLogError` if a batch cannot be read."""
     with ReadOnlyFile(path) as file:
         for position, header in read_headers(file, 0, REPLAY_BYTES):
             batch = file.read(position, header.size)
@@ -72,7 +72,7 @@ def _record_row(record: Record) -> dict[str, Any]:
 
 
 def _text(data: bytes | None) -> str | None:
-    """Bytes as text where they are text, in Python's notation where not, cut at 120 characters."""
+    """Bytes as text if they are text, else in Python's notation, cut at 120 characters."""
     if data is None:
         return None
     try:
@@ -88,7 +88,7 @@ def _codec_name(codec_id: int) -> str:
 
 
 def _flags(header: BatchHeader) -> str:
-    """What the attribute bits say besides the codec."""
+    """The attribute bits other than the codec."""
     named = {
         "log-append-time": header.is_log_append_time,
         "transactional": header.is_transactional,

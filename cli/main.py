@@ -1,4 +1,4 @@
-"""The `echoless` command: which subcommands there are, and how they fail.
+"""The `echoless` command: its subcommands, and how they fail.
 
 `serve` goes straight to the broker, before anything that a server does not need is imported; all
 other commands are typer's. Exit codes: 0 done, 1 failed (one line on standard error), 2 wrong
@@ -34,7 +34,7 @@ def _run_command(arguments: list[str]) -> int:
         sys.stderr.write(f"echoless: {error}\n")
         return FAILED
     except BrokenPipeError:
-        # The reader of our output has seen enough; it does not want the rest of the buffer.
+        # The reader has closed the pipe; it does not want the rest of the buffer.
         sys.stdout = None
         return FAILED
     return 0

@@ -1,7 +1,7 @@
-"""How commands show what they found: a table for people, JSON for machines.
+"""How commands show their results: a table for people, JSON for machines.
 
-What a command found goes to standard output, everything else to standard error, so that
-`--json | jq` always works.
+Results go to standard output, everything else to standard error, so that `--json | jq` always
+works.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def print_json(value: Any) -> None:
 
 
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """A title and a table, its numbers to the right; text from outside is never markup."""
+    """Prints a title and a table, numbers aligned right; text from outside is never markup."""
     rows = [list(row) for row in rows]
     out = console()
     out.print(title, style="bold", soft_wrap=True)
@@ -38,13 +38,13 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]
 
 
 def console(*, stderr: bool = False) -> Console:
-    """A console without markup; wide enough for scripts where there is no terminal."""
+    """A console without markup; wide enough for scripts if there is no terminal."""
     width = None if sys.stdout.isatty() or stderr else 200
     return Console(stderr=stderr, markup=False, highlight=False, emoji=False, width=width)
 
 
 def time_text(timestamp_ms: int) -> str:
-    """A timestamp in UTC; `-` where there is none."""
+    """A timestamp in UTC; `-` if there is none."""
     if timestamp_ms < 0:
         return "-"
     try:

@@ -1,4 +1,4 @@
-"""`echoless producers`: what the leaders of a topic know of its producers (DescribeProducers)."""
+"""`echoless producers`: the producers that a topic's leaders remember (DescribeProducers)."""
 
 from __future__ import annotations
 

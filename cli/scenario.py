@@ -46,7 +46,10 @@ def run_scenario(
     svg: Annotated[Path | None, typer.Option(help="Write the sequence diagram here.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Play one scenario: the steps, the verdict and the diagram. Status 1 where it ends otherwise."""
+    """Play one scenario: the steps, the verdict and the diagram.
+
+    Status 1 if the outcome is not the expected one.
+    """
     from testkit.sequence_diagram import render_mermaid, render_svg
 
     run = _play(name, client)
@@ -118,7 +121,7 @@ def _document(run: Any) -> dict[str, Any]:
 
 
 def _limitation(run: Any) -> str | None:
-    """Why a client is known to end this one otherwise."""
+    """Why a client's known outcome of this scenario differs."""
     from testkit.scenarios.parts import LIMITATIONS
 
     known = LIMITATIONS.get((run.scenario, run.client))

@@ -1,4 +1,4 @@
-"""`echoless strays`: logs that a broker set aside at its start, or that an operator sets aside.
+"""`echoless strays`: logs set aside by the broker at start, or by an operator.
 
 The broker has to be stopped: the commands take the data directory's lock.
 """
@@ -29,7 +29,7 @@ Name = Annotated[str, typer.Argument(metavar="STRAY", help="A name that `strays 
 
 @app.command("list")
 def list_(data_dir: DataDir, as_json: Json = False) -> None:
-    """List what was set aside, and why."""
+    """List the logs that were set aside, and why."""
     problems: list[StorageError] = []
     with data_directory(data_dir, "echoless strays list") as (fs, path):
         found = strays.find_strays(fs, path, problems.append)
@@ -86,7 +86,7 @@ def set_aside(
     data_dir: DataDir,
     partition: Annotated[str, typer.Argument(metavar="TOPIC-PARTITION", help="Such as orders-0.")],
 ) -> None:
-    """Set a partition's log aside that keeps the broker from starting."""
+    """Set aside a partition's log that keeps the broker from starting."""
     with data_directory(data_dir, "echoless strays set-aside") as (fs, path):
         key = parse_partition(partition)
         stray = strays.set_aside_unopened(fs, path, key, "by command", _now_ms())
@@ -95,7 +95,7 @@ def set_aside(
 
 @app.command()
 def delete(data_dir: DataDir, name: Name) -> None:
-    """Delete what was set aside, for good."""
+    """Delete a log that was set aside, for good."""
     with data_directory(data_dir, "echoless strays delete") as (fs, path):
         stray = strays.read_stray(fs, path, name)
         strays.delete(fs, path, stray)

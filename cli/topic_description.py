@@ -1,4 +1,4 @@
-"""What `echoless topics describe` shows: metadata, offsets and overrides put together."""
+"""The output of `echoless topics describe`: metadata, offsets and overrides combined."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def describe_topics(cluster: Cluster, topics: Any) -> list[dict[str, Any]]:
 
 
 def _offsets(cluster: Cluster, topics: Any, timestamp: int) -> dict[tuple[str, int], int]:
-    """(topic, partition) -> the offset that ListOffsets gives for the special timestamp."""
+    """(topic, partition) -> the offset that ListOffsets returns for the special timestamp."""
 
     def fields_for(partitions: dict[str, list[int]]) -> dict[str, Any]:
         listed = [

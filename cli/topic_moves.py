@@ -1,4 +1,4 @@
-"""`echoless topics reassign` and `echoless topics elect-leaders`: who holds partitions, who leads them."""
+"""`echoless topics reassign` and `echoless topics elect-leaders`: moves of replicas and leadership."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from cli.cluster import Cluster
 
 _TIMEOUT_MS = 8_000
-"""Shorter than the connection's own, so that the broker says what it waits for."""
+"""Shorter than the connection's own, so that the broker can say what it is waiting for."""
 _PREFERRED, _UNCLEAN = 0, 1
 
 OneTopic = Annotated[str | None, typer.Argument(metavar="[TOPIC]", help="Without: all topics.")]
@@ -42,7 +42,7 @@ def reassign(  # noqa: PLR0917 - typer makes options of them
     bootstrap_server: BootstrapServer = BOOTSTRAP_DEFAULT,
     as_json: Json = False,
 ) -> None:
-    """Move partitions to other brokers; without an option, show which are on their way."""
+    """Move partitions to other brokers; without an option, show the moves in progress."""
     from cli.cluster import Cluster
 
     if (replicas is not None) + (replace is not None) + cancel > 1:
@@ -137,7 +137,7 @@ def _staying(
     partitions: Sequence[int] | None,
     moving: Sequence[Mapping[str, Any]],
 ) -> dict[str, dict[int, list[int]]]:
-    """The replicas of every partition, without those that will go anyway."""
+    """The replicas of every partition, without those being removed."""
     removing = {(one["topic"], one["partition"]): one["removing"] for one in moving}
     return {
         str(one.name): {
@@ -156,7 +156,7 @@ def _staying(
 def _replaced(
     assignments: Mapping[str, Mapping[int, list[int]]], old: int, new: int
 ) -> dict[str, dict[int, list[int]]]:
-    """Where the old broker holds a replica: the same replicas with the new one in its place."""
+    """The assignments that contain the old broker, with the new one in its place."""
     return {
         topic: {
             partition: [new if replica == old else replica for replica in replicas]
@@ -191,7 +191,7 @@ def _alter(cluster: Cluster, targets: Mapping[str, Mapping[int, list[int] | None
 def _moving(
     cluster: Cluster, topic: str | None, partitions: Sequence[int] | None
 ) -> list[dict[str, Any]]:
-    """What is on its way, with what is in sync of it."""
+    """The moves in progress, with their in-sync replicas."""
     answer = cluster.request(
         "list_partition_reassignments", {"timeout": _TIMEOUT_MS, "topics": None}
     )

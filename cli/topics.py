@@ -118,7 +118,7 @@ def alter(
     ] = None,
     bootstrap_server: BootstrapServer = BOOTSTRAP_DEFAULT,
 ) -> None:
-    """Change the overrides of a topic, or add partitions to it."""
+    """Change a topic's overrides, or add partitions to it."""
     from cli.cluster import Cluster
 
     changes = [{"name": n, "config_operation": _SET, "value": v} for n, v in _pairs(config).items()]

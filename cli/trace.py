@@ -1,6 +1,6 @@
 """`echoless trace`: a recorded run as a sequence diagram.
 
-Records from now on, or reads what `echoless decisions --json` or `--record` has written.
+Records from now on, or reads the output of `echoless decisions --json` or `--record`.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def trace(  # noqa: PLR0917 - typer makes options of them
 def _record(
     addresses: list[str], seconds: float | None, last: int, selection: dict[str, Any]
 ) -> list[Event]:
-    """Everything until the time is over, Ctrl-C is pressed or the brokers have ended."""
+    """Records until the time is over, Ctrl-C is pressed or the brokers have exited."""
     from cli.admin import check_admin_address
     from testkit.admin import AdminError
     from testkit.recorder import Recorder
@@ -110,7 +110,7 @@ def _event(file: Path, number: int, line: str) -> Event:
 
 
 def _chosen(events: list[Event], selection: dict[str, Any]) -> list[Event]:
-    """As the broker chooses: an event without a batch concerns everybody."""
+    """The selected events, by the broker's rule: an event without a batch concerns everyone."""
     wanted = {name: value for name, value in selection.items() if value is not None}
 
     def fits(batch: Event) -> bool:

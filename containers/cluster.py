@@ -1,4 +1,4 @@
-"""The cluster of docker-compose.yml, under a project name of its own: `up`, `down`, its brokers."""
+"""The cluster of docker-compose.yml, under a separate project name: `up`, `down`, its brokers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ANSWER_TIMEOUT_S: Final = 10.0
 
 
 class Cluster:
-    """ZooKeeper and three brokers. Nothing of another project is touched, but its ports are needed."""
+    """ZooKeeper and three brokers. Touches no other project, but needs its ports."""
 
     network = f"{_PROJECT}_default"
 
@@ -33,18 +33,18 @@ class Cluster:
             self.wait_for_broker(number)
 
     def stop(self) -> None:
-        """Stops all containers, ZooKeeper among them, and keeps them."""
+        """Stops all containers, including ZooKeeper, and keeps them."""
         compose("--project-name", _PROJECT, "stop")
 
     def down(self, *options: str) -> None:
         """Removes containers and network; with `--volumes` the data, too."""
         for broker in self.brokers.values():
-            if broker.is_paused():  # which cannot be stopped
+            if broker.is_paused():  # a paused container cannot be stopped
                 broker.unpause()
         compose("--project-name", _PROJECT, "down", *options)
 
     def revive(self) -> None:
-        """Lets every broker go on that a failed test has left paused or stopped."""
+        """Resumes every broker that a failed test left paused or stopped."""
         for broker in self.brokers.values():
             if broker.is_paused():
                 broker.unpause()
@@ -52,17 +52,17 @@ class Cluster:
                 broker.start()
 
     def wait_for_broker(self, number: int) -> None:
-        """Until this broker is healthy and tells of all three."""
+        """Waits until this broker is healthy and lists all three."""
         wait_until(self.brokers[number].is_healthy, f"broker {number} is healthy")
         wait_until(lambda: self._brokers_seen_by(number) == list(BROKER_IDS), "three brokers")
 
     def leader(self, topic: str, partition: int = 0) -> int:
-        """The id of the broker that leads, as a client on the host is told; -1: nobody."""
+        """The id of the leader, as a client on the host sees it; -1 if there is none."""
         leader: int = self._partition(topic, partition).leader
         return leader
 
     def wait_for_in_sync(self, topic: str, count: int) -> None:
-        """Until every partition of the topic has so many in-sync replicas and a leader."""
+        """Waits until every partition of the topic has this many in-sync replicas and a leader."""
 
         def are_in_sync() -> bool:
             partitions = self._metadata(topic).topics[topic].partitions.values()
@@ -71,11 +71,11 @@ class Cluster:
         wait_until(are_in_sync, f"{topic} has {count} in-sync replicas")
 
     def native_address(self, number: int) -> str:
-        """Where a test producer on the host reaches the native port of one broker."""
+        """The address of one broker's native port for a test producer on the host."""
         return self.brokers[number].port(9093)
 
     def run_inside(self, script: bytes, *arguments: str) -> str:
-        """Runs a Python script in a container of the same network; returns what it printed."""
+        """Runs a Python script in a container of the same network; returns its output."""
         options = ("--rm", "--interactive", "--network", self.network, "--entrypoint", "python3")
         return podman("run", *options, "echoless", "-", *arguments, stdin=script)
 

@@ -1,4 +1,4 @@
-"""Containers that tests ask for, and their end."""
+"""Containers for tests, and their cleanup."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from containers.podman import Container, podman
 from containers.waiting import wait_until
 
 FAILED = pytest.StashKey[bool]()
-"""Set on a test that has failed, for the fixtures that show more then."""
+"""Set on a failed test, for fixtures that then show more."""
 _PREFIX = "echoless-test-single"
 
 
@@ -19,7 +19,7 @@ _PREFIX = "echoless-test-single"
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Lets fixtures know, at their end, whether the test failed."""
+    """Tells fixtures, at teardown, whether the test failed."""
     report = yield
     if call.when == "call":
         item.stash[FAILED] = report.failed
@@ -33,7 +33,7 @@ def run_broker() -> Iterator[Callable[..., Container]]:
 
     def run(*options: str) -> Container:
         container = Container(f"{_PREFIX}-{len(started)}")
-        container.remove()  # of a run that was cut off
+        container.remove()  # left by a run that was cut off
         started.append(container)
         ports = [option for port in (9092, 9093, 8080) for option in ("-p", f"127.0.0.1::{port}")]
         podman("run", "--detach", "--name", container.name, *ports, *options, ECHOLESS)

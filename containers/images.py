@@ -1,10 +1,10 @@
-"""The images that the tests run: `python -m containers.images` makes what is not there.
+"""The images that the tests run: `python -m containers.images` makes the missing ones.
 
-`echoless` is always built, from the Dockerfile as it stands. What it and the compose file start from is
-pulled; where nothing can be pulled, stand-ins are made and get the same names: debootstrap makes
+`echoless` is always built, from the current Dockerfile. The base images of it and of the compose
+file are pulled; if that is impossible, stand-ins are made and get the same names: debootstrap makes
 `debian:12-slim`, and `containers/zookeeper/` on top of it `zookeeper:3.9`.
 
-This machine's way to Python packages (pip's configuration, its certificates) is mounted while an
+This machine's access to Python packages (pip's configuration, its certificates) is mounted while an
 image is built, and written into none.
 """
 
@@ -43,7 +43,7 @@ _SLIM: Final = tuple(f"/usr/share/{name}" for name in ("doc", "info", "locale", 
 
 
 def main() -> int:
-    """Makes everything, or takes the stand-ins away with `--remove`."""
+    """Makes everything, or removes the stand-ins with `--remove`."""
     if sys.argv[1:] == ["--remove"]:
         _remove()
         return 0
@@ -118,7 +118,7 @@ def _make_zookeeper() -> None:
 
 
 def _build(image: str, context: Path, *options: str) -> None:
-    """Docker's format: the other has no health checks. What it replaces is taken away."""
+    """Builds in Docker's format: the other has no health checks. The replaced image is removed."""
     replaced = _ids(image)
     CACHE.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=CACHE) as name:
@@ -130,7 +130,7 @@ def _build(image: str, context: Path, *options: str) -> None:
 
 
 def _ids(image: str) -> list[str]:
-    """None or one."""
+    """The ids of the image: none or one."""
     return podman("images", "--quiet", "--no-trunc", image).split()
 
 
@@ -152,7 +152,7 @@ def _pip_mounts(directory: Path) -> list[str]:
 
 
 def _pip_settings() -> dict[str, str]:
-    """Name -> value; what the environment says comes last, and so wins."""
+    """Name -> value; the environment comes last, and so wins."""
     command = [sys.executable, "-m", "pip", "config", "list"]
     listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     settings = {}
@@ -172,7 +172,7 @@ def _run(command: list[str]) -> None:
 
 
 def _remove() -> None:
-    """Takes away what `main` made: `echoless` and the stand-ins, but nothing that was pulled."""
+    """Removes what `main` made: `echoless` and the stand-ins, but nothing that was pulled."""
     made = podman("images", "--quiet", "--filter", f"label={STAND_IN}").split()
     for image in dict.fromkeys([ECHOLESS, *made]):
         podman("image", "rm", "--force", image)

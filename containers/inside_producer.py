@@ -1,4 +1,4 @@
-"""A real producer of its own (aiokafka), run in a container of the brokers' network.
+"""A real producer (aiokafka), run in a separate container of the brokers' network.
 
     python3 - BOOTSTRAP TOPIC COUNT < inside_producer.py
 
@@ -14,7 +14,7 @@ from aiokafka import AIOKafkaProducer
 
 
 async def main(bootstrap: str, topic: str, count: int) -> None:
-    """Ends with an exception where a record is not acknowledged."""
+    """Sends; ends with an exception if a record is not acknowledged."""
     producer = AIOKafkaProducer(bootstrap_servers=bootstrap, enable_idempotence=True, acks="all")
     async with producer:
         sends = [await producer.send(topic, str(number).encode()) for number in range(count)]

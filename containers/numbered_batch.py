@@ -1,4 +1,4 @@
-"""A batch with exact numbers on the native port, sent as often as wanted: is a repeat recognised?"""
+"""A batch with exact numbers on the native port, sent as often as needed: is a repeat recognised?"""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.support.native_client import NativeConnection
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NumberedBatch:
-    """Three records of one producer, whoever sends them and however often."""
+    """Three records of one producer, the same in every request."""
 
     topic: str
     producer_id: int
@@ -41,7 +41,7 @@ def new_producer_id(native_address: str) -> int:
 
 
 def create_topic(native_address: str, topic: str) -> None:
-    """With the broker's default numbers of partitions and replicas; fine when it is there."""
+    """Creates it with the broker's default numbers of partitions and replicas, unless it exists."""
     _call(native_address, "metadata", topics=[topic], may_create=True)
 
 

@@ -1,4 +1,4 @@
-"""Podman, as this machine can run it: its command line, and one container of it."""
+"""Podman, as this machine can run it: its command line, and a single container."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ default_ulimits = ["nofile=1024:1024", "nproc=1024:1024"]
 
 
 class PodmanError(Exception):
-    """A command failed; the message holds it and the end of what it said."""
+    """A command failed; the message holds it and the end of its output."""
 
 
 def podman(*arguments: str, stdin: bytes | None = None) -> str:
-    """Runs podman, and returns what it printed. Raises `PodmanError`."""
+    """Runs podman, and returns its output. Raises `PodmanError`."""
     return run(["podman", *arguments], stdin=stdin)
 
 
@@ -57,7 +57,10 @@ def run(command: list[str], *, stdin: bytes | None = None) -> str:
 
 
 def environment() -> Mapping[str, str]:
-    """Without systemd there are no timers for health checks: the tests call for them themselves."""
+    """Podman's environment.
+
+    Without systemd there are no health-check timers: the tests run the checks.
+    """
     changed = {}
     if not Path("/run/systemd/system").exists():
         changed["DISABLE_HC_SYSTEMD"] = "true"
@@ -67,7 +70,7 @@ def environment() -> Mapping[str, str]:
 
 
 def fit_to_this_machine(image: str) -> None:
-    """Tries a container; where the default limits are not allowed, lower ones are set for all."""
+    """Tries a container; if the default limits are not allowed, sets lower ones for all."""
     try:
         podman("run", "--rm", image, "true")
     except PodmanError:
@@ -77,7 +80,7 @@ def fit_to_this_machine(image: str) -> None:
 
 
 class Container:
-    """One container by its name."""
+    """One container, by name."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -86,11 +89,11 @@ class Container:
         podman("start", self.name)
 
     def stop(self) -> None:
-        """SIGTERM; SIGKILL after ten seconds."""
+        """Sends SIGTERM, and SIGKILL after ten seconds."""
         podman("stop", "--time", "10", self.name)
 
     def kill(self) -> None:
-        """SIGKILL, as in a crash."""
+        """Sends SIGKILL, as in a crash."""
         podman("kill", "--signal", "KILL", self.name)
         podman("wait", self.name)
 
@@ -101,7 +104,7 @@ class Container:
         podman("unpause", self.name)
 
     def remove(self) -> None:
-        """With its anonymous volumes, running or not; fine when it is not there."""
+        """Removes it with its anonymous volumes, running or not, if it exists."""
         podman("rm", "--force", "--volumes", "--ignore", self.name)
 
     def exec(self, *command: str) -> str:
@@ -112,7 +115,7 @@ class Container:
         self.exec("bash", "-c", f"kill -{name} $(cat /proc/1/task/1/children)")
 
     def log(self) -> str:
-        """What the broker said on both outputs."""
+        """The broker's output, both streams."""
         command = ["podman", "logs", self.name]
         done = subprocess.run(command, capture_output=True, env=environment(), check=True)
         return (done.stdout + done.stderr).decode(errors="replace")
@@ -128,12 +131,12 @@ class Container:
         return int(self._inspected["RestartCount"])
 
     def is_paused(self) -> bool:
-        """False as well when there is no such container."""
+        """Whether it is paused; also False if there is no such container."""
         arguments = ("--format", "{{.Names}}", "--filter", "status=paused")
         return self.name in podman("ps", "--all", *arguments).split()
 
     def is_healthy(self) -> bool:
-        """What the image's health check says now."""
+        """The current result of the image's health check."""
         try:
             podman("healthcheck", "run", self.name)
         except PodmanError:
@@ -152,5 +155,5 @@ class Container:
 
 @functools.cache
 def image_size(image: str) -> int:
-    """Bytes on disk, of all layers."""
+    """Size on disk of all layers, in bytes."""
     return int(podman("image", "inspect", "--format", "{{.Size}}", image))

@@ -39,8 +39,8 @@ class Sender:
                 "enable.idempotence": True,
                 "linger.ms": 1,
                 "message.timeout.ms": _DELIVERY_TIMEOUT_MS,
-                # A paused broker's connections stay open: so long the client waits before it asks
-                # who else leads. Its default is a minute.
+                # A paused broker's connections stay open: this is how long the client waits before
+                # it asks who else leads. Its default is a minute.
                 "socket.timeout.ms": _SOCKET_TIMEOUT_MS,
             }
         )
@@ -49,12 +49,12 @@ class Sender:
         self._thread.start()
 
     def wait_for(self, more: int) -> None:
-        """Until so many more records are acknowledged."""
+        """Waits until this many more records are acknowledged."""
         wanted = self.acknowledged + more
         wait_until(lambda: self.acknowledged >= wanted, f"{more} more records acknowledged")
 
     def finish(self) -> list[str]:
-        """Stops; returns the values that were sent, each of which is now acknowledged."""
+        """Stops; returns the values that were sent, all of them acknowledged by now."""
         self._stopping.set()
         self._thread.join()
         left = self._producer.flush(_DELIVERY_TIMEOUT_MS / 1000)
@@ -64,7 +64,7 @@ class Sender:
         return [str(number) for number in range(self.sent)]
 
     def abandon(self) -> None:
-        """Stops without waiting for an acknowledgement; fine after `finish`."""
+        """Stops without waiting for acknowledgements; does nothing after `finish`."""
         self._stopping.set()
         self._thread.join()
         self._producer.purge()
@@ -85,7 +85,7 @@ class Sender:
 
 
 def read_all(bootstrap: str, topic: str) -> list[Record]:
-    """Every record of every partition up to its high watermark, a partition after the other."""
+    """Every record up to the high watermark, partition by partition."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": _NO_GROUP})
     try:
         partitions = consumer.list_topics(topic, timeout=_ANSWER_TIMEOUT_S).topics[topic].partitions

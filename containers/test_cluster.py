@@ -1,4 +1,4 @@
-"""The cluster of docker-compose.yml: brokers killed, paused, stopped and started anew under load."""
+"""The cluster of docker-compose.yml: brokers killed, paused, stopped and restarted under load."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _INSIDE_PRODUCER = Path(__file__).parent / "inside_producer.py"
 
 @pytest.fixture(scope="module")
 def running() -> Iterator[Cluster]:
-    """One cluster for this file; it and its volumes are gone afterwards, also those of a broken run."""
+    """One cluster for this file, removed with its volumes afterwards, as are those of a broken run."""
     cluster = Cluster()
     cluster.down("--volumes")
     try:
@@ -48,7 +48,7 @@ def cluster(running: Cluster, request: pytest.FixtureRequest) -> Iterator[Cluste
 
 @pytest.fixture
 def topic(cluster: Cluster, request: pytest.FixtureRequest) -> str:
-    """A topic of one partition on all brokers, which two must have before a record is acknowledged."""
+    """A topic of one partition on all brokers, two of which must have a record to acknowledge it."""
     name = request.node.name.removeprefix("test_")
     client = AdminClient({"bootstrap.servers": BOOTSTRAP})
     client.create_topics([NewTopic(name, 1, 3)])[name].result(timeout=30)
@@ -58,7 +58,7 @@ def topic(cluster: Cluster, request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def sender(topic: str) -> Iterator[Sender]:
-    """A producer that has already been acknowledged some records, and goes on."""
+    """A producer with some records acknowledged already, still sending."""
     sender = Sender(BOOTSTRAP, topic)
     sender.wait_for(RECORDS)
     yield sender
@@ -66,7 +66,7 @@ def sender(topic: str) -> Iterator[Sender]:
 
 
 def test_clients_on_both_sides(cluster: Cluster, topic: str) -> None:
-    """Who comes from the host and who comes from inside are each told addresses of their own side."""
+    """Clients on the host and inside the network are each given addresses of their own side."""
     script = _INSIDE_PRODUCER.read_bytes()
     acknowledged = cluster.run_inside(script, BOOTSTRAP_INSIDE, topic, str(RECORDS))
     assert acknowledged == str(RECORDS)
@@ -102,7 +102,7 @@ def test_new_leader_knows_the_producers(cluster: Cluster, topic: str) -> None:
 
 
 def test_paused_leader(cluster: Cluster, topic: str, sender: Sender) -> None:
-    """The leader stands still until another leads, and wakes up: it acknowledges nothing more."""
+    """A leader paused until another one leads acknowledges nothing more after it resumes."""
     leader = cluster.leader(topic)
     cluster.brokers[leader].pause()
     sender.wait_for(RECORDS)

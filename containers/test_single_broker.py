@@ -1,4 +1,4 @@
-"""One container, as somebody starts it who tests a producer: `podman run -p 9092:9092 echoless`."""
+"""A single container, as a user starts it to test a producer: `podman run -p 9092:9092 echoless`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def volume() -> Iterator[str]:
 
 
 def test_producer_on_the_host(run_broker: RunBroker) -> None:
-    """With the image's defaults a client of the published port is led to where it can connect.
+    """With the image's defaults a client of the published port gets an address it can reach.
 
     The advertised address is 127.0.0.1:9092, so the port has to be published under its own number.
     """
@@ -69,7 +69,7 @@ def test_signals_reach_the_broker(run_broker: RunBroker) -> None:
 
 
 def test_signal_before_the_broker_listens(run_broker: RunBroker) -> None:
-    """A container that is stopped at once does not wait for SIGKILL: process 1 hands signals on."""
+    """A container that is stopped at once does not wait for SIGKILL: process 1 forwards signals."""
     broker = run_broker()
     broker.stop()
     begun = time.monotonic()
@@ -103,7 +103,7 @@ def test_repeat_is_known_after_a_crash_in_a_new_container(
 
 
 def test_health_is_the_brokers_own(run_broker: RunBroker) -> None:
-    """A broker that answers nothing is unhealthy, and healthy again when it goes on."""
+    """A broker that answers nothing is unhealthy, and healthy again when it resumes."""
     broker = run_broker()
     assert broker.is_healthy()
     broker.signal_process("STOP")
@@ -113,7 +113,7 @@ def test_health_is_the_brokers_own(run_broker: RunBroker) -> None:
 
 
 def test_command_runs_in_the_container(run_broker: RunBroker) -> None:
-    """`podman exec NAME echoless ...` asks the broker beside it."""
+    """`podman exec NAME echoless ...` talks to the broker in the same container."""
     broker = run_broker()
     broker.exec("echoless", "topics", "create", "t")
     assert "t" in broker.exec("echoless", "topics", "list").split()

@@ -1,4 +1,4 @@
-"""Waiting for what a container does in its own time."""
+"""Waits for things that a container does in its own time."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _POLL_INTERVAL_S: Final = 0.2
 
 
 def wait_until(condition: Callable[[], bool], what: str, timeout_s: float = 60.0) -> None:
-    """Asks until it holds; an AssertionError says what did not happen."""
+    """Polls until it holds; an AssertionError names what did not happen."""
     deadline = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < deadline, f"{what}: not within {timeout_s:.0f} s"

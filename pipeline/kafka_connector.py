@@ -33,7 +33,7 @@ class ConnectorError(Exception):
 
 
 def jars_directory() -> Path:
-    """Where jars are looked for and fetched to: the variable's, the tree's or the user's."""
+    """The directory of the jars, also when fetching them: the variable's, the tree's or the user's."""
     if JARS_VARIABLE in os.environ:
         return Path(os.environ[JARS_VARIABLE])
     in_tree = (_TREE / "pyproject.toml").exists()

@@ -1,4 +1,4 @@
-"""What a test of a producer needs: a broker in a process, faults, decisions, scenarios, clients.
+"""Tools for testing a producer: a broker in a process, faults, decisions, scenarios, clients.
 
 Sees a broker only from outside: as a process, over HTTP and its two ports.
 """

@@ -1,6 +1,7 @@
 """A broker's admin port for tests: JSON over HTTP, and the stream of decisions.
 
-Standard library only, and one connection a request: nothing to close. `docs/admin.md` has the paths.
+Standard library only, and one connection per request: nothing to close. `docs/admin.md` has the
+paths.
 """
 
 from __future__ import annotations
@@ -15,16 +16,16 @@ _TIMEOUT_S: Final = 10.0
 
 
 class AdminError(Exception):
-    """The broker refused, or did not answer. Names the URL and says what came back."""
+    """The broker refused, or did not answer. Names the URL and the response."""
 
     def __init__(self, url: str, said: str, status: int | None = None) -> None:
         super().__init__(f"{url}: {said}")
         self.status = status
-        """The HTTP status; None where there was no answer."""
+        """The HTTP status; None without an answer."""
 
 
 class Admin:
-    """The admin port at `address` (`host:port`). Thread-safe: it keeps nothing."""
+    """The admin port at `address` (`host:port`). Thread-safe: it is stateless."""
 
     def __init__(self, address: str, *, timeout_s: float = _TIMEOUT_S) -> None:
         self.address = address
@@ -43,9 +44,9 @@ class Admin:
     def follow_decisions(
         self, *, timeout_s: float | None = None, **query: object
     ) -> Iterator[dict[str, Any]]:
-        """Each decision and fault as it happens, after those that are remembered.
+        """Yields each decision and fault as it happens, after the remembered ones.
 
-        Ends with the broker. Raises `AdminError` where nothing came for `timeout_s` seconds.
+        Ends with the broker. Raises `AdminError` if nothing came for `timeout_s` seconds.
         """
         path = _with_query("/decisions", {"follow": "true", **query})
         connection = http.client.HTTPConnection(self.address, timeout=timeout_s)
@@ -89,7 +90,7 @@ def _with_query(path: str, query: dict[str, object]) -> str:
 
 
 def _reason(answer: http.client.HTTPResponse) -> str:
-    """The broker's own words where it sent some."""
+    """The broker's own error message, if it sent one."""
     text = answer.read().decode(errors="replace")
     try:
         return f"{answer.status}: {json.loads(text)['error']}"

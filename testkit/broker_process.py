@@ -1,4 +1,4 @@
-"""A broker in a process of its own, as a user starts it: on free ports, gone when the block ends.
+"""A broker in its own process, as a user starts it: on free ports, stopped when the block ends.
 
     with BrokerProcess({"num_partitions": "3"}) as broker:
         broker.bootstrap_servers; broker.kill(); broker.start()
@@ -31,7 +31,7 @@ _LOG_LINES_SHOWN: Final = 20
 
 
 class BrokerStartError(Exception):
-    """The broker ended, or stayed silent, before its ready line. Carries the end of its log."""
+    """The broker exited, or stayed silent, before its ready line. Carries the end of its log."""
 
 
 class BrokerProcess:
@@ -46,13 +46,13 @@ class BrokerProcess:
         arguments: Sequence[str] = (),
         addresses: tuple[str, str, str] = (ANY_PORT, ANY_PORT, ANY_PORT),
     ) -> None:
-        """Without `data_dir` the data is in a temporary directory and goes with the block.
+        """Without `data_dir` the data is in a temporary directory, deleted with the block.
 
         `settings` are configuration names and values; `addresses` are those to listen on, for the
-        Kafka protocol, the native one and HTTP. Rules for faults may be set on any of them.
+        Kafka protocol, the native one and HTTP. Any of them may be subject to fault rules.
         """
         self.bootstrap_servers, self.native, self.admin = addresses
-        """`host:port`; the real ports are known once it has started."""
+        """`host:port`; the real ports are known after the start."""
         self._settings = {"allow_faults": "true", **(settings or {})}
         self._arguments = list(arguments)
         if faults_file is not None:
@@ -101,21 +101,21 @@ class BrokerProcess:
         )
 
     def stop(self) -> int:
-        """SIGTERM, and SIGKILL where that is not enough; returns the exit status."""
+        """Sends SIGTERM, then SIGKILL if that is not enough; returns the exit status."""
         return self._end(signal.SIGTERM)
 
     def kill(self) -> None:
-        """SIGKILL, as in a crash: what the operating system was given survives."""
+        """Sends SIGKILL, as in a crash: data handed to the operating system survives."""
         self._end(signal.SIGKILL)
 
     def wait_for_end(self, timeout_s: float = 30.0) -> int:
-        """Waits until the process ended by itself (a fault may crash it); its exit status."""
+        """Waits until the process exits by itself (a fault may crash it); returns its exit status."""
         assert self._process is not None, "not running"
         self._process.wait(timeout_s)
         return self._end(signal.SIGKILL)
 
     def log_tail(self) -> str:
-        """The last lines of what it logged, over all starts."""
+        """The last lines of its log, over all starts."""
         text = self.log_path.read_text(errors="replace") if self.log_path.exists() else ""
         return "\n".join(text.splitlines()[-_LOG_LINES_SHOWN:])
 

@@ -1,6 +1,6 @@
-"""A broker for one test or one session, as the pytest plugin hands it out (`docs/testing.md`).
+"""A broker for one test or one session, as the pytest plugin provides it (`docs/testing.md`).
 
-Also without pytest:
+It works without pytest, too:
 
     with Echoless() as echoless:
         with echoless.faults.drop_responses(times=1):
@@ -29,7 +29,7 @@ _NS_PER_MS: Final = 1_000_000
 
 
 class Echoless:
-    """A running broker, its faults, and what became of the records. Blocking."""
+    """A running broker, its faults, and the outcome of the records. Blocking."""
 
     def __init__(self, settings: Mapping[str, str] | None = None) -> None:
         self.broker = BrokerProcess(settings)
@@ -47,7 +47,7 @@ class Echoless:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self.broker.kill()  # its data goes with it: nothing is worth a clean stop
+        self.broker.kill()  # its data is deleted anyway: a clean stop is not worth the time
         self.broker.__exit__(exc_type, exc, traceback)
 
     @property
@@ -71,21 +71,21 @@ class Echoless:
         return Faults(self.admin)
 
     def topic(self, name: str | None = None, *, partitions: int = 1, **configs: str) -> str:
-        """A new topic; its name is made up where none is given. `_` stands for `.` in configs."""
+        """Creates a topic; its name is generated if none is given. `_` stands for `.` in configs."""
         name = name or f"topic-{next(self._names)}"
         self.native.create_topic(name, partitions, 1, **configs)
         return name
 
     def records(self, topic: str) -> list[StoredRecord]:
-        """Everything that the topic holds, partition by partition, by offset."""
+        """Everything that the topic holds, partition by partition, in offset order."""
         return read_topic(self.admin, self.native, topic)
 
     def record(self, **selection: object) -> Recorder:
-        """Follows the decisions for the length of a block, with the window before each append."""
+        """Follows the decisions for the duration of a block, with the window before each append."""
         return Recorder([self.broker.admin], last=0, **selection)
 
     def events(self, **selection: object) -> list[dict[str, Any]]:
-        """Decisions and faults of this test, oldest first, as far as the broker remembers them."""
+        """Decisions and faults of this test, oldest first, as far back as the broker remembers."""
         answer = self.admin.get("/decisions", n=_EVENTS_MAX, **selection)
         events = [{"event": "decision", **one} for one in answer["decisions"]]
         events += [{"event": "fault", **one} for one in answer["faults"]]
@@ -93,15 +93,15 @@ class Echoless:
         return [event for event in events if event["time_ms"] >= self._from_ms]
 
     def begin_test(self) -> None:
-        """Leaves what has happened so far out of `events`."""
+        """Excludes everything up to now from `events`."""
         self._from_ms = time.time_ns() // _NS_PER_MS
 
     def assert_exactly_once(
         self, topic: str, sent: Iterable[Sent], *, ordered: bool = True
     ) -> None:
-        """Raises `AssertionError` that tells which records are lost, doubled or out of order.
+        """Raises `AssertionError` listing the records that are lost, duplicated or out of order.
 
-        `sent`: values, or pairs of key and value, in the order of sending. `ordered=False` where
+        `sent`: values, or pairs of key and value, in the order of sending. `ordered=False` if
         several producers wrote to the same partition.
         """
         __tracebackhide__ = True

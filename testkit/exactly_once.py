@@ -1,8 +1,8 @@
-"""Whether what was sent is stored once: sent and stored records compared, and the difference told.
+"""Compares sent and stored records: is each stored once, and if not, what differs?
 
-Pure. Records are compared as key and value, or by the value alone where only values are given. A
-record that was sent twice on purpose has to be stored twice. Order holds within a partition, and is
-judged by the records whose content was sent only once: the others cannot be told apart.
+Pure. Records are compared as key and value, or by value alone if only values are given. A record
+that was sent twice on purpose has to be stored twice. Order is checked within a partition, and only
+for records whose content was sent once: the others cannot be told apart.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ Sent = Text | tuple[Text, Text]
 """A value, or a key and a value; text is compared as UTF-8."""
 
 Content = tuple[bytes | None, bytes | None]
-"""Key and value; the key is None where only values are compared."""
+"""Key and value; the key is None if only values are compared."""
 
 _SHOWN_MAX: Final = 10
 _SEQUENCES: Final = 2**31
 
 
 class Difference(NamedTuple):
-    """What is not as it should be. Empty: stored exactly once, in order."""
+    """The differences. All empty: stored exactly once, in order."""
 
     sent: int
     stored: int
     lost: list[Content]
     """Each as often as it is missing."""
     doubled: dict[Content, list[StoredRecord]]
-    """All copies of what is stored more often than it was sent."""
+    """All copies of each record that is stored more often than it was sent."""
     unexpected: list[StoredRecord]
-    """Never sent at all."""
+    """Records that were never sent."""
     out_of_order: list[tuple[StoredRecord, StoredRecord]]
-    """Neighbours in their partition, of which the second was sent before the first."""
+    """Neighbours in a partition of which the second was sent before the first."""
 
     def __bool__(self) -> bool:
         return bool(self.lost or self.doubled or self.unexpected or self.out_of_order)
@@ -45,7 +45,10 @@ class Difference(NamedTuple):
 def compare(
     sent: Iterable[Sent], stored: Sequence[StoredRecord], *, ordered: bool = True
 ) -> Difference:
-    """What became of `sent`. Raises `TypeError` where pairs and plain values are mixed."""
+    """The difference between `sent` and `stored`.
+
+    Raises `TypeError` for a mix of pairs and plain values.
+    """
     contents, has_keys = _contents(sent)
     expected = Counter(contents)
     copies: defaultdict[Content, list[StoredRecord]] = defaultdict(list)
@@ -77,7 +80,7 @@ def _out_of_order(
     for record in stored:
         content = _content(record, has_keys=has_keys)
         if content not in position or content in seen:
-            continue  # a second copy is doubled, not out of order
+            continue  # a second copy counts as doubled, not as out of order
         seen.add(content)
         index = position[content]
         before = latest.get(record.partition)
@@ -105,7 +108,7 @@ def _bytes(text: Text) -> bytes | None:
     return text.encode() if isinstance(text, str) else text
 
 
-# In words
+# Descriptions
 
 
 def describe(topic: str, difference: Difference, decisions: Sequence[Mapping[str, Any]]) -> str:
@@ -151,7 +154,7 @@ def _shown(content: Content) -> str:
 
 
 def _places(copies: Sequence[StoredRecord], appends: Sequence[Mapping[str, Any]]) -> str:
-    """Where the copies stand, each with the decision that stored it, as far as there is one."""
+    """The offsets of the copies, each with the decision that stored it, if it is known."""
     lines, undecided = [], []
     for copy in copies:
         place = f"{copy.partition}:{copy.offset}"
@@ -170,7 +173,7 @@ def _places(copies: Sequence[StoredRecord], appends: Sequence[Mapping[str, Any]]
 
 
 def _position(record: StoredRecord, append: Mapping[str, Any]) -> int | None:
-    """The record's place in the batch; None where it belongs to another one."""
+    """The record's index in the batch; None if it belongs to another one."""
     position: int = record.offset - append["base_offset"]
     last = (append["last_sequence"] - append["base_sequence"]) % _SEQUENCES
     is_in_it = append["partition"] == record.partition and 0 <= position <= last

@@ -1,11 +1,11 @@
-"""Faults as context managers: a rule that goes when the block ends.
+"""Faults as context managers: a rule that is removed when the block ends.
 
     faults = Faults(Admin(broker.admin))
     with faults.rule("drop_response", match={"api": "produce", "topic": "orders"}, times=2) as lost:
         producer.send(...)
         lost.wait_for_hits(2)
 
-What can be matched and done: `docs/faults.md`.
+The possible matches and actions: `docs/faults.md`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _WAIT_S: Final = 30.0
 
 
 class Rule:
-    """One rule that the broker holds, or has held: its count stays to be asked after its block."""
+    """A rule of the broker, present or past; its count can still be read after its block."""
 
     def __init__(self, faults: Faults, name: str) -> None:
         self.name = name
@@ -38,7 +38,7 @@ class Rule:
         return int(self.document()["hits"])
 
     def document(self) -> dict[str, Any]:
-        """The rule as the broker shows it. Raises `LookupError` where it holds none of the name."""
+        """The rule as the broker shows it. Raises `LookupError` if it has none of this name."""
         if self._at_its_end is not None:
             return self._at_its_end
         for rule in self._faults.rules():
@@ -47,7 +47,7 @@ class Rule:
         raise LookupError(f"the broker holds no rule {self.name}")
 
     def end(self) -> None:
-        """Removes it; the broker may have gone, or have forgotten it."""
+        """Removes it; the broker may have exited, or have forgotten it."""
         try:
             self._at_its_end = self._faults.remove(self.name)
         except AdminError as error:
@@ -70,7 +70,7 @@ class Faults:
         self._admin = admin
 
     def rules(self) -> list[dict[str, Any]]:
-        """All of them with their counts, in the order in which they are asked."""
+        """All of them with their counts, in the order in which they are evaluated."""
         rules: list[dict[str, Any]] = self._admin.get(_PAGE)["rules"]
         return rules
 
@@ -82,14 +82,14 @@ class Faults:
         match: Mapping[str, Any] | None = None,
         **schedule: Any,
     ) -> Rule:
-        """A rule that stays. `schedule`: skip, times, probability, seed, duration_ms."""
+        """Adds a permanent rule. `schedule`: skip, times, probability, seed, duration_ms."""
         action = action if isinstance(action, str) else dict(action)
         rule = {"name": name, "match": dict(match or {}), "schedule": schedule, "action": action}
         added = self._admin.post(_PAGE, {field: value for field, value in rule.items() if value})
         return Rule(self, str(added["rules"][0]["name"]))
 
     def remove(self, name: str) -> dict[str, Any]:
-        """Removes one rule, and returns it as it was at its end."""
+        """Removes one rule, and returns its final state."""
         (rule,) = self._admin.delete(f"{_PAGE}/{quote(name, safe='')}")["rules"]
         return dict(rule)
 
@@ -106,7 +106,7 @@ class Faults:
         match: Mapping[str, Any] | None = None,
         **schedule: Any,
     ) -> Iterator[Rule]:
-        """A rule for the length of a block; the broker may have ended by then."""
+        """Adds a rule for the duration of a block; the broker may have exited by then."""
         rule = self.add(action, name=name, match=match, **schedule)
         try:
             yield rule
@@ -115,7 +115,7 @@ class Faults:
 
     @contextmanager
     def drop_responses(self, *, times: int | None = None, **match: Any) -> Iterator[Rule]:
-        """Produce requests are processed, and their answers lost."""
+        """Loses the answers to produce requests, which are processed."""
         schedule: dict[str, Any] = {} if times is None else {"times": times}
         wanted = {"api": "produce", **match}
         with self.rule("drop_response", match=wanted, **schedule) as rule:
@@ -123,7 +123,7 @@ class Faults:
 
     @contextmanager
     def drop_requests(self, *, times: int | None = None, **match: Any) -> Iterator[Rule]:
-        """Produce requests are lost on their way: nothing is processed, nothing answered."""
+        """Loses produce requests in transit: nothing is processed, nothing answered."""
         schedule: dict[str, Any] = {} if times is None else {"times": times}
         wanted = {"api": "produce", **match}
         with self.rule("drop_request", match=wanted, **schedule) as rule:

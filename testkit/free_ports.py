@@ -12,7 +12,7 @@ _ATTEMPTS: Final = 200
 
 
 def free_address() -> str:
-    """`127.0.0.1` with a port that no one listens on."""
+    """`127.0.0.1` with a free port."""
     for port in random.SystemRandom().sample(_PORTS, _ATTEMPTS):
         with socket.socket() as probe:
             try:

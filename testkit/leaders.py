@@ -1,4 +1,4 @@
-"""Partition leaders and producer ids: asked of any broker that answers, over the Kafka protocol."""
+"""Partition leaders and producer ids, from any broker that answers, over the Kafka protocol."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ _TRANSACTION_TIMEOUT_MS: Final = 2**31 - 1
 
 
 class NoLeaderError(Exception):
-    """No broker answered, or none knows a leader at the moment. Asking again may help."""
+    """No broker answered, or none knows a leader at the moment. Retrying may help."""
 
 
 class Leaders:
-    """What the brokers at `bootstrap_servers` said, until it is forgotten. Blocking."""
+    """Cached answers of the brokers at `bootstrap_servers`. Blocking."""
 
     def __init__(self, bootstrap_servers: str) -> None:
         self._bootstrap = parse_addresses(bootstrap_servers)
         self._known: dict[tuple[str, int], str] = {}
 
     def forget(self) -> None:
-        """Asks again at the next question."""
+        """Clears the cache."""
         self._known.clear()
 
     def address(self, topic: str, partition: int) -> str:

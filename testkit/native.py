@@ -1,6 +1,6 @@
 """A broker's native port for tests: one msgpack message, one answer (`docs/native.md`).
 
-Each call opens a connection of its own, so there is nothing to close, and no state.
+Each call opens its own connection, so there is nothing to close, and no state.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Native:
     def create_topic(
         self, topic: str, partitions: int = 1, replicas: int = 1, **configs: str
     ) -> None:
-        """Returns when its partitions take records; `_` stands for `.` in the names of configs."""
+        """Returns when its partitions accept records; `_` stands for `.` in the names of configs."""
         self.call(
             "create_topic",
             topic=topic,
@@ -65,9 +65,9 @@ class Native:
         )
 
     def values(self, topic: str, partition: int, first_offset: int = 0) -> list[bytes]:
-        """Every committed record's value from an offset on, in the order of the log.
+        """Every committed record's value from an offset on, in log order.
 
-        To be asked of the leader.
+        Only the leader answers.
         """
         found: list[bytes] = []
         end, offset = first_offset + 1, first_offset

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 _MARKER: Final = "echoless"
 _TRACES: Final = "--echoless-traces"
 _LIVE: Final = pytest.StashKey[list["Echoless"]]()
-"""The brokers that are running, for the report of a test that fails."""
+"""The running brokers, for the report of a test that fails."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """What can be set on the command line and in the ini file."""
+    """The options of the command line and the ini file."""
     group = parser.getgroup("echoless")
     group.addoption(
         _TRACES, metavar="DIR", help="Draw the run of each failed test that used a broker."
@@ -33,7 +33,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Makes the marker known to `--strict-markers`."""
+    """Registers the marker for `--strict-markers`."""
     config.stash[_LIVE] = []
     config.addinivalue_line(
         "markers", f"{_MARKER}(**settings): configuration of the broker of the fixture echoless"
@@ -42,7 +42,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture
 def echoless(request: pytest.FixtureRequest) -> Iterator[Echoless]:
-    """A broker of this test's own, on free ports; settings by `@pytest.mark.echoless(...)`."""
+    """A separate broker for this test, on free ports; settings by `@pytest.mark.echoless(...)`."""
     marked: dict[str, Any] = {}
     for marker in reversed(list(request.node.iter_markers(_MARKER))):
         if marker.args:
@@ -75,7 +75,7 @@ def _settings(config: pytest.Config) -> dict[str, str]:
 
 
 def _text(value: object) -> str:
-    """A setting as the broker reads it: `true`, not `True`."""
+    """A setting in the broker's notation: `true`, not `True`."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -84,7 +84,7 @@ def _text(value: object) -> str:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_setup(item: pytest.Item) -> Generator[None, None, None]:
-    """A broker that earlier tests have used begins a new page."""
+    """Starts a new page of events for a broker that earlier tests have used."""
     for broker in item.config.stash[_LIVE]:
         broker.begin_test()
     return (yield)
@@ -94,7 +94,7 @@ def pytest_runtest_setup(item: pytest.Item) -> Generator[None, None, None]:
 def pytest_runtest_makereport(
     item: pytest.Item,
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """A failed test shows what its brokers decided, and what they said."""
+    """Adds to a failed test's report what its brokers decided and logged."""
     report = yield
     if report.when == "call" and report.failed:
         for broker in item.config.stash[_LIVE]:

@@ -1,11 +1,11 @@
-"""Records what one or several brokers decide while a block runs.
+"""Records the decisions of one or several brokers while a block runs.
 
     with Recorder([broker.admin]) as recorder:
         ...
     Path("run.svg").write_text(render_svg(recorder.events))
 
-It follows from before the block's first line until everything that happened in the block has
-arrived. What happened before is left out, unless `last` asks for it.
+Recording starts before the block's first line and ends when everything that happened in the block
+has arrived. Earlier events are left out, unless `last` requests them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _CONNECT_S: Final = 10.0
 
 
 class Recorder:
-    """Follows every broker in a thread of its own; `events` are in the order of their arrival."""
+    """Follows every broker in its own thread; `events` are in order of arrival."""
 
     def __init__(self, addresses: Sequence[str], *, last: int = 0, **selection: object) -> None:
         """`addresses` are admin ports; `selection`: producer_id, topic, partition."""
@@ -43,7 +43,7 @@ class Recorder:
 
     @property
     def events(self) -> list[Event]:
-        """What has arrived so far; may be read while it goes on."""
+        """The events so far; may be read while recording continues."""
         with self._changed:
             return list(self._events)
 
@@ -53,16 +53,16 @@ class Recorder:
         return not any(stream.is_alive for stream in self._streams)
 
     def note(self, text: str, broker_id: int | None = None) -> None:
-        """Something to be shown between the decisions."""
+        """Adds a note to be shown between the decisions."""
         note: Event = {"event": "note", "time_ms": time.time_ns() // 1_000_000, "text": text}
         self._take(note if broker_id is None else {**note, "broker_id": broker_id})
 
     def __enter__(self) -> Self:
-        """Raises `AdminError` where a broker does not answer."""
+        """Starts recording. Raises `AdminError` if a broker does not answer."""
         try:
             for stream in self._streams:
                 stream.connect()
-                if not self._has_past:  # it will never be told of what has happened by now
+                if not self._has_past:  # it will never report events from before now
                     stream.seen = _latest_number(stream.address, self._selection)
                 stream.start()
         except BaseException:
@@ -82,7 +82,7 @@ class Recorder:
             self._close()
 
     def settle(self) -> None:
-        """Waits until everything that has happened by now has arrived, from brokers that live."""
+        """Waits until everything that has happened so far has arrived from the running brokers."""
         for stream in self._streams:
             has_arrived = partial(stream.has_seen, _latest_number(stream.address, self._selection))
             with self._changed:
@@ -117,7 +117,7 @@ class _Stream:
         self._thread: threading.Thread | None = None
 
     def connect(self) -> None:
-        """Returns when the broker has begun to answer: what happens from now on will arrive."""
+        """Returns when the broker has begun to answer: later events will arrive."""
         url = f"http://{self.address}{self._path}"
         try:
             self._connection.request("GET", self._path)
@@ -131,14 +131,14 @@ class _Stream:
         self._answer = answer
 
     def start(self) -> None:
-        """Begins to read, once it is connected."""
+        """Starts reading, once connected."""
         assert self._answer is not None, "not connected"
         self.is_alive = True
         self._thread = threading.Thread(target=self._read, args=[self._answer], daemon=True)
         self._thread.start()
 
     def has_seen(self, number: int) -> bool:
-        """Whether the event of that number has arrived, or none will any more."""
+        """Whether the event with that number has arrived, or none will any more."""
         return self.seen >= number or not self.is_alive
 
     def close(self) -> None:
@@ -162,14 +162,14 @@ class _Stream:
                 self.seen = event.get("number", self.seen)
                 self._take(event)
         except (OSError, ValueError, http.client.HTTPException):
-            pass  # it was killed, perhaps within a line
+            pass  # it was killed, perhaps in the middle of a line
         finally:
             self.is_alive = False
             self._take(None)
 
 
 def _latest_number(address: str, selection: dict[str, Any]) -> int:
-    """Of what has happened so far; 0 where the broker has gone."""
+    """The number of the latest event so far; 0 if the broker has exited."""
     try:
         answer = Admin(address).get("/decisions", n=1, **selection)
     except AdminError:

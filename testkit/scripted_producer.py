@@ -1,8 +1,8 @@
-"""A producer that sends exactly what the caller asks for: ids, epochs and sequences, over the Kafka protocol.
+"""A producer that sends exactly the ids, epochs and sequences it is given, over the Kafka protocol.
 
     producer = ScriptedProducer.open(broker.bootstrap_servers)
     a = Batch("orders", 0, producer_id=4000, producer_epoch=0, base_sequence=114, values=...)
-    producer.send(a); producer.send(b)             # both are under way
+    producer.send(a); producer.send(b)             # both are in flight
     batch, answer = producer.receive(timeout_s=1)  # whichever is answered first
 
 It checks nothing, repeats nothing and follows no leader. Answers are matched by their correlation
@@ -30,7 +30,7 @@ _NO_TIMESTAMP: Final = -1
 
 
 class Batch(NamedTuple):
-    """One batch as it shall be sent; the last sequence follows from the number of its records."""
+    """One batch as it is to be sent; the last sequence follows from the number of its records."""
 
     topic: str
     partition: int
@@ -45,11 +45,11 @@ class Batch(NamedTuple):
 
 
 class NoAnswerError(Exception):
-    """No answer came in time, or the connection ended: what was sent may be stored or not."""
+    """No answer came in time, or the connection ended: the batch may be stored or not."""
 
 
 class ScriptedProducer:
-    """One connection to one broker, with any number of batches under way."""
+    """One connection to one broker, with any number of batches in flight."""
 
     def __init__(self, sock: socket.socket, address: str) -> None:
         self.address = address
@@ -89,11 +89,11 @@ class ScriptedProducer:
 
     @property
     def under_way(self) -> list[Batch]:
-        """What was sent and not answered, in the order of sending."""
+        """The batches sent and not answered, in the order of sending."""
         return list(self._under_way.values())
 
     def receive(self, *, timeout_s: float) -> tuple[Batch, Answer]:
-        """The next answer, and what it answers. Raises `NoAnswerError`."""
+        """The next answer, and the batch it answers. Raises `NoAnswerError`."""
         deadline = time.monotonic() + timeout_s
         try:
             size = answer_size(self._take(LENGTH.size, deadline))
@@ -109,7 +109,7 @@ class ScriptedProducer:
         self._socket.close()
 
     def _take(self, size: int, deadline: float) -> bytes:
-        """`size` bytes off the stream; what has come of a frame stays there when time is over."""
+        """`size` bytes off the stream; a partial frame stays there when the time is over."""
         while len(self._received) < size:
             left = deadline - time.monotonic()
             if left <= 0:

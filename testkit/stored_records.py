@@ -1,4 +1,4 @@
-"""What a topic holds, read back over a broker's native port."""
+"""The contents of a topic, read back over a broker's native port."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class StoredRecord(NamedTuple):
 
 
 def read_topic(admin: Admin, native: Native, topic: str) -> list[StoredRecord]:
-    """Every committed record, partition by partition, by offset; none where there is no such topic.
+    """Every committed record, by partition and offset; none if there is no such topic.
 
-    Both ports are those of one broker, which has to lead the topic's partitions.
+    Both ports belong to one broker, which has to lead the topic's partitions.
     """
     topics = {one["name"]: one["partitions"] for one in admin.get("/topics")["topics"]}
     return [

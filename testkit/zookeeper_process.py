@@ -1,7 +1,6 @@
-"""A ZooKeeper server of its own, out of the jars that PySpark brings; ready after a second.
+"""A separate ZooKeeper server, from the jars that PySpark includes; ready after a second.
 
-with ZooKeeperProcess() as zookeeper:
-zookeeper.address
+with ZooKeeperProcess() as zookeeper: zookeeper.address
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ _JARS: Final = (
     *("zookeeper-", "slf4j-api-", "metrics-core-", "snappy-java-", "netty-", "log4j-"),
     *("jackson-", "commons-"),
 )
-"""What the server loads, of the hundreds in PySpark: a short class path starts sooner."""
+"""The jars the server needs, of the hundreds in PySpark: a short class path starts sooner."""
 _JVM: Final = (
     *("-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"),
     "-Dzookeeper.forceSync=no",
@@ -35,7 +34,7 @@ _ASK_AGAIN_S: Final = 0.02
 
 
 class ZooKeeperError(Exception):
-    """There is no ZooKeeper to be had; the message says what is missing."""
+    """No ZooKeeper can be started; the message says what is missing."""
 
 
 class ZooKeeperProcess:

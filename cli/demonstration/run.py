@@ -1,11 +1,11 @@
 # mypy: disable-error-code="no-untyped-call"
 # aiokafka has no annotations.
-"""One run of the demo: a real producer sends numbered records, and what was stored is counted.
+"""One run of the demo: a real producer sends numbered records, and the stored ones are counted.
 
 Record `n` holds the number `n`, and goes to partition `n % partitions`, so the stored numbers of a
-partition tell everything: a number twice is a duplicate, an acknowledged one that is missing is
-lost, one that stands behind a greater one is out of order. The producer and the consumer are
-aiokafka's, not ours. Imports aiokafka: 200 ms.
+partition show everything: a number twice is a duplicate, an acknowledged one that is missing is
+lost, one after a greater one is out of order. The producer and the consumer are aiokafka's, not
+ours. Imports aiokafka: 200 ms.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _READ_TIMEOUT_S: Final = 10
 
 @dataclass(slots=True, kw_only=True)
 class Outcome:
-    """What one run sent and what became of it, in records."""
+    """The outcome of one run, in records."""
 
     idempotence: bool
     sent: int
@@ -39,7 +39,7 @@ class Outcome:
     lost: int
     out_of_order: int
     acknowledgements_lost: int = 0
-    """Answers to the producer that never came; filled in by whoever loses them."""
+    """Answers that never reached the producer; filled in by the caller, which loses them."""
 
 
 async def run(
@@ -50,8 +50,8 @@ async def run(
     idempotence: bool,
     advance: Callable[[int], None],
 ) -> Outcome:
-    """Sends `count` records to `topic`; `advance` is told of the progress."""
-    # A cut connection is what this is about; aiokafka would log every one of them.
+    """Sends `count` records to `topic`; `advance` is notified of the progress."""
+    # Cut connections are the point here; aiokafka would log every one of them.
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
     acknowledged = await _produce(
         bootstrap_servers, topic, count, idempotence=idempotence, advance=advance
@@ -66,7 +66,7 @@ def judge(
     acknowledged: set[int],
     stored: dict[int, list[int]],
 ) -> Outcome:
-    """Compares what was acknowledged with the numbers that each partition holds."""
+    """Compares the acknowledged numbers with those that each partition holds."""
     numbers = [number for partition in stored.values() for number in partition]
     return Outcome(
         idempotence=idempotence,
@@ -80,7 +80,7 @@ def judge(
 
 
 def _count_out_of_order(numbers: Iterable[int]) -> int:
-    """Numbers that stand behind a greater one; repeats are duplicates and count as such only."""
+    """Numbers after a greater one; repeats count as duplicates only."""
     seen: set[int] = set()
     greatest, count = -1, 0
     for number in numbers:
@@ -94,7 +94,7 @@ def _count_out_of_order(numbers: Iterable[int]) -> int:
 async def _produce(
     address: str, topic: str, count: int, *, idempotence: bool, advance: Callable[[int], None]
 ) -> set[int]:
-    """Returns the numbers that were acknowledged."""
+    """Sends; returns the acknowledged numbers."""
     producer = AIOKafkaProducer(
         bootstrap_servers=address,
         acks="all",
@@ -139,4 +139,4 @@ async def _consume(address: str, topic: str) -> dict[int, list[int]]:
 
 
 DemoError = KafkaError
-"""What a run raises when the producer or the consumer cannot go on."""
+"""Raised if the producer or the consumer cannot continue."""

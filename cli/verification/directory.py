@@ -116,7 +116,7 @@ def _check_missing(
     recovery_points: dict[tuple[str, int], int],
     findings: Findings,
 ) -> None:
-    """Names logs that were set aside, and flushed ones that are gone without that."""
+    """Reports logs that were set aside, and flushed ones that are missing otherwise."""
     strays = find_strays(_FILES, data_dir, lambda error: findings.problem(error.path, error))
     for stray in strays:
         findings.note(paths.join(data_dir, stray.name), f"is set aside: {stray.reason}")

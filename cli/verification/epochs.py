@@ -1,4 +1,4 @@
-"""Whether the leader epochs in the batches never decrease and agree with the checkpoint file."""
+"""Checks that leader epochs in the batches never decrease and agree with the checkpoint file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class EpochCheck:
     def __init__(
         self, directory: str, log_start_offset: int, written_below: float, findings: Findings
     ) -> None:
-        """`written_below`: what the file says of offsets from here on is not final yet."""
+        """`written_below`: the file's entries for offsets from here on are not final yet."""
         self._path = paths.join(directory, paths.LEADER_EPOCH_CHECKPOINT)
         self._log_start_offset = log_start_offset
         self._written_below = written_below
@@ -34,7 +34,7 @@ class EpochCheck:
         self._starts = [entry.start_offset for entry in entries]
 
     def see(self, place: str, header: BatchHeader) -> None:
-        """Takes in the next batch of the log; `place` names file and position."""
+        """Checks the next batch of the log; `place` names file and position."""
         epoch = header.partition_leader_epoch
         if epoch < self._latest:
             self._findings.problem(place, f"leader epoch {epoch} comes after {self._latest}")

@@ -1,4 +1,4 @@
-"""What a verification found wrong, and what it found worth saying."""
+"""The findings of a verification: problems, and notes worth reporting."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Whether the two index files of a segment say what its batches say.
+"""Checks that the two index files of a segment agree with its batches.
 
-Fed with every batch of the segment in order; an entry is checked when its batch comes by.
+Fed with every batch of the segment in order; an entry is checked at its batch.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class IndexCheck:
 
     def __init__(self, directory: str, base_offset: int) -> None:
         self.faults: list[tuple[str, str]] = []
-        """File and what is wrong with it; only the first fault of each file."""
+        """File and fault; only the first fault of each file."""
         self._offset_path = paths.offset_file(directory, base_offset, paths.OFFSET_INDEX)
         self._time_path = paths.offset_file(directory, base_offset, paths.TIME_INDEX)
         self._offsets: deque[OffsetEntry] = deque()
@@ -38,7 +38,7 @@ class IndexCheck:
             self._fault(self._time_path, str(error))
 
     def see(self, position: int, header: BatchHeader) -> None:
-        """Takes in the next batch of the segment."""
+        """Checks the next batch of the segment."""
         self._newest = max(self._newest, header.max_timestamp)
         if self._offsets and self._offsets[0].position <= position:
             entry = self._offsets.popleft()
@@ -59,12 +59,12 @@ class IndexCheck:
                 self._times.clear()
 
     def give_up(self) -> None:
-        """A batch is damaged: what the remaining entries should say is not known."""
+        """Stops after a damaged batch: the correct values of the remaining entries are unknown."""
         self._offsets.clear()
         self._times.clear()
 
     def finish(self) -> None:
-        """The segment has ended."""
+        """Checks what is left at the end of the segment."""
         for path, left in ((self._offset_path, self._offsets), (self._time_path, self._times)):
             if left:
                 self._fault(path, f"{left[0]} points behind the end of the segment")

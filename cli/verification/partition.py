@@ -29,19 +29,19 @@ _FILES = OsFileSystem()
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class Promises:
-    """What the data directory says of a partition's log."""
+    """The data directory's promises about a partition's log."""
 
     recovery_point: int
     high_watermark: int
     log_start_offset: int
     was_clean: bool
     is_start_known: bool = True
-    """A checkpoint has the log start: no segment above it may be missing."""
+    """Whether a checkpoint has the log start, so that no segment above it may be missing."""
 
 
 @dataclass(slots=True, kw_only=True)
 class PartitionSummary:
-    """What was read of one partition."""
+    """The amounts read from one partition."""
 
     partition: str
     segments: int = 0

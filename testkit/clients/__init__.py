@@ -1,1 +1,1 @@
-"""Producers that play in scenarios: real clients in processes of their own, and a scripted one."""
+"""Producers for scenarios: real clients in separate processes, and a scripted one."""

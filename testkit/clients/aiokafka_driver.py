@@ -25,7 +25,7 @@ class Driver:
     def __init__(self) -> None:
         self._producer: Any = None
         self._opening = 0
-        """Counts the producers: what an earlier one still reports is not said."""
+        """Counts the producers: late reports of an earlier one are ignored."""
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def open(self, words: list[str]) -> None:
@@ -42,7 +42,7 @@ class Driver:
         say("opened")
 
     def send(self, words: list[str]) -> None:
-        """In a task of its own, which hands over all records before anything else runs."""
+        """Runs in its own task, which hands over all records before anything else runs."""
         self._keep(self._send(self._opening, read_records(words)))
 
     def close(self) -> None:
@@ -79,13 +79,13 @@ class Driver:
 
 
 async def _stop(producer: Any) -> None:
-    """It would wait for answers that never come."""
+    """Closes the producer, which would otherwise wait for answers that never come."""
     with contextlib.suppress(TimeoutError, KafkaError):
         await asyncio.wait_for(producer.stop(), _STOP_TIMEOUT_S)
 
 
 async def main() -> None:
-    """Until the end of the input."""
+    """Runs until the end of the input."""
     logging.disable(logging.CRITICAL)
     say("ready", client="aiokafka", version=aiokafka.__version__)
     driver = Driver()

@@ -1,8 +1,8 @@
-"""Builds the drivers of other languages, each once for its sources, with that language's own tools.
+"""Builds the drivers in other languages, once per source version, with each language's tools.
 
-What is built stays in `~/.cache/echoless/clients` (or `$XDG_CACHE_HOME`), in a directory named after
-the digest of its sources, so that two versions of Echoless do not disturb each other. Building asks
-Maven Central, npm's registry and Go's module proxy through `mvn`, `npm` and `go`.
+Results are kept in `~/.cache/echoless/clients` (or `$XDG_CACHE_HOME`), in a directory named after
+the digest of the sources, so that two versions of Echoless do not disturb each other. Building
+queries Maven Central, npm's registry and Go's module proxy through `mvn`, `npm` and `go`.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ _DIGITS: Final = 12
 
 
 class BuildError(Exception):
-    """A driver could not be built; the message has the command and the end of what it printed."""
+    """A driver could not be built; the message has the command and the end of its output."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Build:
-    """One driver that has to be built. `variant` tells apart what has the same sources."""
+    """One driver that has to be built. `variant` distinguishes builds of the same sources."""
 
     name: str
     language: str
     variant: str
     tools: tuple[str, ...]
-    """Programs that the building needs."""
+    """Programs needed for the build."""
     steps: Callable[[Path, Path], None]
-    """From the directory of the sources into the one given."""
+    """Builds from the source directory into the given one."""
 
     @property
     def directory(self) -> Path:
-        """Where it is, or will be."""
+        """The directory of the build, existing or not."""
         cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
         digest = _digest(_SOURCES / self.language, self.variant)
         return cache / "echoless" / "clients" / f"{self.name}-{digest}"
@@ -50,7 +50,10 @@ class Build:
         return self.directory.is_dir()
 
     def make(self) -> None:
-        """Builds it beside its place and moves it there, whole. Raises `BuildError`."""
+        """Builds in a temporary directory and moves the result into place, whole.
+
+        Raises `BuildError`.
+        """
         for tool in self.tools:
             if shutil.which(tool) is None:
                 raise BuildError(f"{self.name}: `{tool}` is not installed")

@@ -1,6 +1,6 @@
-"""What a scenario asks of a producer, and what it keeps of its answers.
+"""The interface of a producer in a scenario, and the record of its deliveries.
 
-A record's value is its number in decimal, so that what was stored can be counted.
+A record's value is its number in decimal, so that stored records can be counted.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Protocol
 
 REQUEST_TIMEOUT_MS: Final = 1000
-"""How long a producer waits for an answer before it sends again; no client takes less."""
+"""How long a producer waits for an answer before it retries; no client accepts less."""
 WAIT_S: Final = 20.0
 
 
 class Place(NamedTuple):
-    """The place a record was sent to."""
+    """The partition and offset of a record."""
 
     topic: str
     partition: int
@@ -26,27 +26,27 @@ class Place(NamedTuple):
 class Acknowledgement(NamedTuple):
     place: Place
     offset: int
-    """-1: the broker did not say."""
+    """-1 if the broker did not say."""
 
 
 @dataclass(slots=True)
 class Deliveries:
-    """What one producer was given, and what became of it, over all its openings."""
+    """Records given to one producer, and their outcomes, over all its openings."""
 
     sent: list[Place] = field(default_factory=list)
     acknowledged: list[Acknowledgement] = field(default_factory=list)
     failed: list[tuple[Place, str]] = field(default_factory=list)
     fatal: str | None = None
-    """Why the producer cannot go on; it takes no further record."""
+    """Why the producer cannot continue; it takes no further record."""
 
     @property
     def open_count(self) -> int:
-        """Records of which nothing is known yet."""
+        """Records without an outcome so far."""
         return len(self.sent) - len(self.acknowledged) - len(self.failed)
 
     @property
     def failures(self) -> dict[str, int]:
-        """Error names and how many records failed with each."""
+        """Error names and the number of records that failed with each."""
         return dict(Counter(error for _, error in self.failed))
 
 
@@ -58,27 +58,27 @@ class Client(Protocol):
     batches_under_way: int
     """How many batches of one partition it sends without waiting for an answer."""
     goes_on_behind_a_lost_answer: bool
-    """Whether it finds the request of an answer by its id, not by the order of the answers.
+    """Whether it matches answers to requests by id, not by order.
 
-    It then goes on using a connection in which an answer is overdue.
+    It then continues to use a connection on which an answer is overdue.
     """
 
     def open(self, bootstrap_servers: str) -> None:
-        """A new producer, with a producer id of its own once it sends."""
+        """Opens a new producer, which gets its own producer id when it sends."""
         ...
 
     def send(self, topic: str, partition: int, numbers: Sequence[int]) -> None:
-        """Hands over records that shall make one batch; does not wait for an answer."""
+        """Hands over records that are to form one batch; does not wait for an answer."""
         ...
 
     def wait(self, timeout_s: float = WAIT_S) -> None:
-        """Until everything sent was acknowledged or failed. Raises `TimeoutError`."""
+        """Waits until everything sent was acknowledged or has failed. Raises `TimeoutError`."""
         ...
 
     def close(self) -> None:
-        """The producer ends; what is under way is given up."""
+        """Closes the producer; requests in flight are abandoned."""
         ...
 
     def end(self) -> None:
-        """Frees what the client holds beyond its producer."""
+        """Frees everything that the client holds besides its producer."""
         ...

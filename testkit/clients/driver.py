@@ -1,4 +1,4 @@
-"""A real client as a `Client`: its driver's process, spoken to by lines (README.md beside this file)."""
+"""A real client as a `Client`: its driver's process, driven by lines (README.md in this directory)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _END_TIMEOUT_S: Final = 5.0
 
 
 class DriverError(Exception):
-    """The driver ended, or was silent where it must speak. Carries what it said."""
+    """The driver exited, or was silent when it had to speak. Carries its output."""
 
 
 class Driver:
@@ -60,7 +60,7 @@ class Driver:
         self.version = str(self._await("ready", _START_TIMEOUT_S)["version"])
 
     def open(self, bootstrap_servers: str) -> None:
-        """A new producer. Closes the one before."""
+        """Opens a new producer. Closes the one before."""
         if self._is_open:
             self.close()
         options = {
@@ -83,7 +83,7 @@ class Driver:
             self._take(self._next(deadline))
 
     def poll(self) -> None:
-        """Takes what the client has said by now, without waiting."""
+        """Takes the client's output so far, without waiting."""
         while not self._events.empty():
             self._take(self._next(0.0))
 
@@ -100,7 +100,7 @@ class Driver:
         self.deliveries.failed += [(place, "CLOSED") for place in given_up]
 
     def end(self) -> None:
-        """The process ends with its input."""
+        """Ends the process by closing its input."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         try:
@@ -120,7 +120,7 @@ class Driver:
             raise DriverError(f"{self.name}: {words[0]}: {error}") from error
 
     def _await(self, event: str, timeout_s: float) -> dict[str, Any]:
-        """The next event of that kind; what comes before it is taken as usual."""
+        """The next event of that kind; earlier ones are handled as usual."""
         deadline = time.monotonic() + timeout_s
         while (found := self._next(deadline))["event"] != event:
             self._take(found)

@@ -15,12 +15,12 @@ _POLL_S = 0.05
 
 
 class Driver:
-    """The producer, and a thread that asks it for delivery reports."""
+    """The producer, and a thread that polls it for delivery reports."""
 
     def __init__(self) -> None:
         self._producer: Any = None
         self._opening = 0
-        """Counts the producers: what an earlier one still reports is not said."""
+        """Counts the producers: late reports of an earlier one are ignored."""
         threading.Thread(target=self._poll, daemon=True).start()
 
     def open(self, words: list[str]) -> None:
@@ -87,7 +87,7 @@ class Driver:
 
 
 def main() -> None:
-    """Until the end of the input."""
+    """Runs until the end of the input."""
     say("ready", client="librdkafka", version=confluent_kafka.libversion()[0])
     driver = Driver()
     for line in sys.stdin:

@@ -1,4 +1,4 @@
-"""The drivers' side of the line protocol, for the clients of Python: README.md beside this file."""
+"""The drivers' side of the line protocol, for Python clients: README.md in this directory."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Records(NamedTuple):
 
 
 def say(event: str, **fields: Any) -> None:
-    """One line of output, from any thread."""
+    """Prints one line, from any thread."""
     line = json.dumps({"event": event, **fields})
     with _OUTPUT:
         sys.stdout.write(line + "\n")
@@ -38,7 +38,7 @@ def say(event: str, **fields: Any) -> None:
 def say_done(
     records: Records, number: int, *, offset: int | None = None, error: str | None = None
 ) -> None:
-    """What became of one record."""
+    """Reports the outcome of one record."""
     place = {"topic": records.topic, "partition": records.partition, "number": number}
     if error is None:
         say("acked", **place, offset=-1 if offset is None or offset < 0 else offset)

@@ -1,4 +1,4 @@
-"""The real clients by name: how the driver of each is started, and what must be there for it."""
+"""The real clients by name: how the driver of each is started, and what it requires."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _JVM: Final = (
 )
 _PIPELINED: Final = 5
 _NEXT_ONLY: Final = 2
-"""librdkafka 2.16 may have five, and was seen to send no third one while the first is unanswered."""
+"""librdkafka 2.16 allows five, but was seen to send no third one while the first is unanswered."""
 _ONE_BY_ONE: Final = 1
 
 
@@ -27,17 +27,17 @@ class Program:
 
     name: str
     client: str
-    """What it is called by its makers."""
+    """The name its makers use."""
     batches_under_way: int
     """How many batches of a partition it sends before the first of them is answered."""
     goes_on_behind_a_lost_answer: bool = False
     """See `Client`."""
     build: Build | None = None
     module: str = ""
-    """A Python module that must be there instead of something built."""
+    """A Python module that must be installed, instead of a build."""
 
     def command(self) -> list[str]:
-        """The driver, built if need be. Raises `BuildError` where it cannot be had."""
+        """The driver's command, built if need be. Raises `BuildError` if that is impossible."""
         if self.module:
             if importlib.util.find_spec(self.module) is None:
                 raise BuildError(f"{self.name}: the Python module {self.module} is not installed")
@@ -77,7 +77,7 @@ PROGRAMS: Final = {
         ),
         Program(name="franz-go", client="franz-go", batches_under_way=_PIPELINED, build=build.GO),
         Program(
-            # Two sends at a time would get the same sequences: it counts what was acknowledged.
+            # Two concurrent sends would get the same sequences: it counts acknowledged ones.
             name="kafkajs",
             client="kafkajs",
             batches_under_way=_ONE_BY_ONE,

@@ -1,8 +1,9 @@
-"""The scripted producer as a client: every batch as it was given, up to six under way.
+"""The scripted producer as a client: every batch as it was given, up to six in flight.
 
-It does what the protocol asks of a producer and no more, in rounds: it waits for the answers to all
-that is under way; what was not acknowledged is sent again, in order and with the same numbers, over a
-new connection where one was missing. So it shows what the broker does, not what a client hides.
+It does what the protocol requires of a producer and no more, in rounds: it waits for the answers to
+everything in flight; batches that were not acknowledged are resent, in order and with the same
+numbers, over a new connection if an answer was missing. So it shows what the broker does, not what
+a client hides.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ from testkit.scripted_producer import Batch, NoAnswerError, ScriptedProducer
 
 _BACK_OFF_S: Final = 0.05
 _EPOCH_BUMPED: Final = frozenset({Meaning.UNKNOWN_PRODUCER})
-"""Answers after which it goes on under its next epoch, from sequence 0."""
+"""Answers after which it continues under its next epoch, from sequence 0."""
 _SENT_AGAIN: Final = frozenset({Meaning.AGAIN, Meaning.AGAIN_ELSEWHERE, Meaning.OUT_OF_ORDER})
 
 
 class Scripted:
-    """`identity` and `sequences` can be set: to resume a producer, or to pretend to be one."""
+    """A producer whose `identity` and `sequences` can be set, to resume or to impersonate another."""
 
     name: str = "scripted"
     batches_under_way: int = 6
@@ -46,16 +47,16 @@ class Scripted:
         self._leaders: Leaders | None = None
         self._connections: dict[str, ScriptedProducer] = {}
         self._open: list[Batch] = []
-        """Sent and not acknowledged, oldest first."""
+        """Batches sent and not acknowledged, oldest first."""
 
     def open(self, bootstrap_servers: str) -> None:
-        """A producer with a new id; `identity` set afterwards makes it another's."""
+        """Opens a producer with a new id; setting `identity` afterwards makes it another's."""
         self._leaders = Leaders(bootstrap_servers)
         self.sequences = {}
         self.identity = None
 
     def send(self, topic: str, partition: int, numbers: Sequence[int]) -> None:
-        """One batch, on its way at once."""
+        """Sends one batch at once."""
         if self.identity is None:
             self.identity = self._leaders_known().init_producer_id(), 0
         where = topic, partition
@@ -68,7 +69,7 @@ class Scripted:
         self._transmit(batch)
 
     def wait(self, timeout_s: float = WAIT_S) -> None:
-        """Rounds of answers and repeats until nothing is open."""
+        """Repeats rounds of answers and resends until nothing is open."""
         deadline = time.monotonic() + timeout_s
         while True:
             wishes = self._collect()
@@ -79,7 +80,7 @@ class Scripted:
             if wishes & _EPOCH_BUMPED:
                 self._bump_epoch()
             elif wishes:
-                # A timeout was a wait of its own; an answer may come again at once.
+                # A timeout was itself a wait; an answer may be repeated at once.
                 time.sleep(_BACK_OFF_S)
             self._send_again()
 
@@ -97,7 +98,7 @@ class Scripted:
         return self._leaders
 
     def _collect(self) -> set[Meaning]:
-        """Reads every answer that comes in time; what the others ask for."""
+        """Reads every answer that comes in time; returns what the others call for."""
         wishes: set[Meaning] = set()
         deadline = time.monotonic() + self._timeout_s
         for connection in list(self._connections.values()):
@@ -130,7 +131,7 @@ class Scripted:
         ]
 
     def _bump_epoch(self) -> None:
-        """The same id under its next epoch: every open batch is numbered from 0 on."""
+        """Continues with the same id under its next epoch: every open batch is renumbered from 0."""
         assert self.identity is not None
         producer_id, epoch = self.identity
         self.identity = producer_id, epoch + 1
@@ -149,7 +150,7 @@ class Scripted:
             self._transmit(batch)
 
     def _transmit(self, batch: Batch) -> None:
-        """To the leader as far as it is known; a failure is as good as a lost request."""
+        """Sends to the leader, if it is known; a failure counts as a lost request."""
         try:
             address = self._leaders_known().address(batch.topic, batch.partition)
             connection = self._connections.get(address)

@@ -13,7 +13,7 @@ _PAGE: Final = Path(__file__).parents[2] / "docs" / "scenarios.md"
 
 
 def main() -> int:
-    """Prints the table; the status is 1 where a scenario did not end as it must."""
+    """Prints the table; returns 1 if a scenario did not end as it must."""
     runs = play_all()
     if sys.argv[1:] == ["--write-docs"]:
         _PAGE.write_text(render_page(runs))

@@ -1,4 +1,4 @@
-"""Every scenario by its name, in the order in which they are read."""
+"""Every scenario by name, in reading order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scenarios in which brokers die: one that comes back, and a cluster that goes on without it."""
+"""Scenarios in which brokers die: one that comes back, and a cluster that continues without it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from testkit.scenarios.stage import Stage
 
 _TWO_BROKERS: Final = {"default_replication_factor": "2", "producer_id_block_size": "10"}
 _SEGMENT_BYTES: Final = "1500"
-"""A new segment begins between A and E, and with it a snapshot of the producers is written."""
+"""Small enough that a new segment begins between A and E, and with it a producer snapshot is
+written.
+"""
 _IDS_EACH: Final = 100
 
 
@@ -55,7 +57,7 @@ def _play_follower_promoted(stage: Stage) -> None:
 
 
 def _play_promoted_by_log(stage: Stage) -> None:
-    """Without state transfer: the follower has every batch, and knows the producer from them."""
+    """Plays without state transfer: the follower learns the producer from the batches themselves."""
     stage.create_topic("-by-log")
     stage.begin()
     leader = stage.leader()
@@ -69,7 +71,7 @@ def _play_promoted_by_log(stage: Stage) -> None:
 
 
 def _play_promoted_by_transfer(stage: Stage) -> None:
-    """With it: the records are deleted, so that a fresh follower cannot learn from them."""
+    """Plays with it: the records are deleted, so that a fresh follower cannot learn from them."""
     stage.create_topic("-by-transfer")
     stage.begin()
     stage.send(A, B, C)
@@ -94,7 +96,7 @@ def _play_promoted_by_transfer(stage: Stage) -> None:
 
 
 def _require_answer_to_deleted(stage: Stage) -> None:
-    """C again, word for word: only the transferred state can tell that it is a repeat."""
+    """Resends C, byte for byte: only the transferred state can show that it is a repeat."""
     producer = stage.scripted
     assert producer is not None
     where = stage.topic, 0
@@ -131,7 +133,7 @@ def _take_ids(native: Native) -> list[int]:
 
 
 def _require_repeats(stage: Stage) -> None:
-    """That the last answers to what was sent before the crash came from the window."""
+    """Requires that the last answers to batches sent before the crash came from the window."""
     last: dict[int, Any] = {}
     for one in stage.decisions():
         if one["topic"] == stage.topic:

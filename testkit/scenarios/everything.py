@@ -1,8 +1,8 @@
-"""Every scenario by every client that has a part in it, several at a time: a minute and a half.
+"""Every scenario with every client that has a part in it, several at a time: a minute and a half.
 
-Waiting for timeouts and sessions is most of it, so that four plays at a time need less than two
+Most of it is waiting for timeouts and sessions, so that four plays at a time need less than two
 processors. A client plays its single-broker scenarios one after the other on one broker; each
-scenario of several brokers has a cluster on which the clients follow each other.
+scenario with several brokers has a cluster on which the clients follow each other.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from testkit.scenarios.servers import Servers
 _AT_A_TIME: Final = 4
 
 Runs = Mapping[tuple[str, str], Run]
-"""By scenario and client."""
+"""Runs by scenario and client."""
 
 
 def play_all(clients: Iterable[str] = CLIENTS) -> Runs:
-    """Raises `BuildError` where a client cannot be had."""
+    """Plays everything. Raises `BuildError` if a client is unavailable."""
     names = list(clients)
     alone = [one for one in SCENARIOS.values() if one.brokers == 1]
     together = [one for one in SCENARIOS.values() if one.brokers > 1]
@@ -38,7 +38,7 @@ def play_all(clients: Iterable[str] = CLIENTS) -> Runs:
 
 
 def _play(scenarios: Sequence[Scenario], clients: Sequence[str]) -> list[Run]:
-    """Brokers with the same settings serve one scenario after the other."""
+    """Plays scenarios with the same broker settings one after the other."""
     runs = []
     with ExitStack() as stack:
         players = {name: new_client(name) for name in clients}

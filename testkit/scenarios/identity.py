@@ -1,4 +1,4 @@
-"""Scenarios of who the producer is: restarted, elsewhere, fenced, forgotten; with one broker."""
+"""Scenarios of a producer's identity: restarted, elsewhere, fenced, forgotten; one broker."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from testkit.scenarios.verdict import Outcome
 
 _EXPIRATION_MS: Final = "400"
 _NEWER_EPOCHS: Final = 9
-"""How far the second producer's epoch is ahead, so that a client that bumps its own stays behind."""
+"""The second producer's lead in epochs, so that a client that bumps its own stays behind."""
 
 
 def _play_producer_restarted(stage: Stage) -> None:

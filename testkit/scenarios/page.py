@@ -1,4 +1,4 @@
-"""`docs/scenarios.md`: what each scenario shows, its diagram, and what every client came to."""
+"""`docs/scenarios.md`: what each scenario shows, its diagram, and each client's outcome."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def render_page(runs: Runs) -> str:
 
 
 def render_verdicts(runs: Runs) -> str:
-    """The table of every client, and the reasons behind what stands out."""
+    """The table of all clients, and the reasons for unusual outcomes."""
     notes: dict[str, int] = {}
     rows = [f"| scenario | {' | '.join(CLIENTS)} |"]
     rows.append("|---" * (len(CLIENTS) + 1) + "|")
@@ -72,12 +72,12 @@ def render_verdicts(runs: Runs) -> str:
 
 
 def read_verdicts(page: str) -> str:
-    """What `render_verdicts` has written into the page."""
+    """The part of the page that `render_verdicts` wrote."""
     return page.partition(BEGIN)[2].partition(END)[0].strip("\n") + "\n"
 
 
 def _versions(runs: Runs) -> str:
-    """Outside of what a test compares: a newer client may do the same."""
+    """The clients' versions, outside the part that a test compares: a newer client may do the same."""
     found = {one.client: one.version for one in runs.values() if one.version}
     return f"Seen with {', '.join(f'{name} {found[name]}' for name in CLIENTS if name in found)}."
 
@@ -110,7 +110,7 @@ def _section(scenario: Scenario, run: Run) -> str:
 
 
 def _diagrams(run: Run) -> str:
-    """One for each topic of the story."""
+    """One diagram for each topic of the story."""
     topics = dict.fromkeys(event["topic"] for event in run.events if event["event"] == "decision")
     diagrams = []
     for topic in topics:

@@ -1,4 +1,4 @@
-"""Which client can play which part, and where one is known to end otherwise; with the reasons."""
+"""Which client can play which part, and which known outcomes differ; with the reasons."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ONE_BATCH: Final = (
 
 
 class Limitation(NamedTuple):
-    """How a client is known to end a scenario, where that is not what Echoless would have it."""
+    """A client's known outcome of a scenario, if it differs from the one Echoless aims for."""
 
     outcome: Outcome
     is_fatal: bool
@@ -63,7 +63,7 @@ LIMITATIONS: Final[dict[tuple[str, str], Limitation]] = {
 
 
 def expected(scenario: Scenario, client: str) -> tuple[Outcome, bool]:
-    """The outcome, and whether the client is done with afterwards."""
+    """The outcome, and whether the client is unusable afterwards."""
     limitation = LIMITATIONS.get((scenario.name, client))
     if limitation is None:
         return scenario.expected, False

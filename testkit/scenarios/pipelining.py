@@ -1,4 +1,4 @@
-"""Scenarios of several batches under way on one partition, with one broker."""
+"""Scenarios with several batches in flight on one partition, with one broker."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from testkit.scenarios.stage import Stage
 
 _ELSEWHERE: Final = "NOT_LEADER_OR_FOLLOWER"
 _BOTH_SENT_MS: Final = 300
-"""Longer than it takes to hand two more batches over."""
+"""Longer than it takes to hand over two more batches."""
 
 
 def _play_success(stage: Stage) -> None:
@@ -57,7 +57,7 @@ def _play_pipelined_failure(stage: Stage) -> None:
     stage.begin()
     stage.say(f"{A}, {B} and {C} are under way; B is answered with {_ELSEWHERE}")
     with (
-        # Answers keep their order: C is on its way before the producer hears of B.
+        # Answers keep their order: C is sent before the producer learns of B.
         stage.fault({"type": "delay_response", "ms": _BOTH_SENT_MS}, A, times=1),
         stage.fault({"type": "error", "code": _ELSEWHERE}, B, times=1),
     ):
@@ -99,7 +99,7 @@ def _play_window_missed(stage: Stage) -> None:
 
 
 def _play_small_window(stage: Stage) -> None:
-    """No client has six batches under way; with a window of one, five miss it as well."""
+    """Plays with a window of one: no client has six batches in flight, and five exceed it as well."""
     stage.create_topic(producer_state_batches_to_retain="1")
     stage.begin()
     stage.say("a window of 1, five batches under way, all answers lost")
@@ -109,7 +109,7 @@ def _play_small_window(stage: Stage) -> None:
 
 
 def _require_answer(stage: Stage, span: Span, error: str | None) -> None:
-    """That the last decision on the batch was this, and no new append."""
+    """Requires that the last decision on the batch was this one, and no new append."""
     about = [
         one
         for one in stage.decisions()

@@ -1,4 +1,4 @@
-"""What brokers decided and which faults struck while a scenario plays, over kills and restarts."""
+"""Records decisions and faults while a scenario plays, over kills and restarts."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ Event = dict[str, Any]
 
 
 _LAST: Final = 1000
-"""A broker that has just started may have decided something before it could be asked."""
+"""A broker that has just started may have decided something before it could be queried."""
 
 
 class PlayRecorder:
-    """One `Recorder` for each start of a broker, and the scenario's own words."""
+    """One `Recorder` for each start of a broker, and the scenario's own notes."""
 
     def __init__(self) -> None:
         self._recorders: list[Recorder] = []
@@ -26,17 +26,17 @@ class PlayRecorder:
         self._stack = ExitStack()
 
     def follow(self, address: str) -> None:
-        """Everything that the broker at the admin address decides from now on, until it ends."""
+        """Records every decision of the broker at the admin address from now on, until it exits."""
         self._recorders.append(self._stack.enter_context(Recorder([address], last=_LAST)))
 
     def note(self, text: str, topic: str) -> None:
-        """A step of the scenario, between what happened before it and what comes."""
+        """Adds a step of the scenario between the events before and after it."""
         self.settle()
         now_ms = time.time_ns() // 1_000_000
         self._notes.append({"event": "note", "time_ms": now_ms, "text": text, "topic": topic})
 
     def leave_out(self, topic: str) -> None:
-        """What was recorded about the topic up to now is no part of the story."""
+        """Excludes the events about the topic so far from the story."""
         self.settle()
         self._left_out += self.events({topic})
 
@@ -50,18 +50,18 @@ class PlayRecorder:
         self._stack.close()
 
     def events(self, topics: set[str]) -> list[Event]:
-        """In the order of their times, as far as they are about the topics."""
+        """The events about the topics, ordered by time."""
         found = [event for recorder in self._recorders for event in recorder.events]
         found = sorted(self._notes + found, key=lambda event: int(event["time_ms"]))
         return about(found, topics)
 
     def story(self, topics: set[str]) -> list[Event]:
-        """The same without what is left out."""
+        """The same without the excluded ones."""
         return [event for event in self.events(topics) if event not in self._left_out]
 
 
 def about(events: Iterable[Event], topics: set[str]) -> list[Event]:
-    """Those of the topics, and those of no topic."""
+    """Events about the topics, and events without a topic."""
     return [event for event in events if _is_about(event, topics)]
 
 

@@ -16,7 +16,7 @@ from testkit.scenarios.verdict import Verdict, judge
 
 
 class Run(NamedTuple):
-    """What was seen."""
+    """The result of a run."""
 
     scenario: str
     client: str
@@ -24,18 +24,18 @@ class Run(NamedTuple):
     steps: list[str]
     verdict: Verdict
     events: list[dict[str, Any]]
-    """Decisions, faults and notes, in the order of their times."""
+    """Decisions, faults and notes, ordered by time."""
     problem: str | None
-    """Why this is not what must hold; None where it is."""
+    """Why the required outcome was missed; None if it was not."""
 
 
 def new_client(name: str) -> Client:
-    """Raises `BuildError` where the client cannot be had, `KeyError` where there is none."""
+    """A client. Raises `BuildError` if it is unavailable, `KeyError` if there is none of this name."""
     return Scripted() if name == SCRIPTED else Driver(PROGRAMS[name])
 
 
 def run(scenario: Scenario, client: Client, servers: Servers, *, topic: str | None = None) -> Run:
-    """Plays on brokers that run. The client is left closed, and can play again."""
+    """Plays on running brokers. The client is left closed, and can play again."""
     client.deliveries = type(client.deliveries)()
     stage = Stage(servers, client, topic or scenario.name)
     try:
@@ -58,7 +58,7 @@ def run(scenario: Scenario, client: Client, servers: Servers, *, topic: str | No
 
 
 def _play(scenario: Scenario, stage: Stage) -> str | None:
-    """What went wrong."""
+    """Plays; returns what went wrong, or None."""
     try:
         scenario.play(stage)
     except (ScenarioFailedError, TimeoutError) as error:
@@ -67,7 +67,7 @@ def _play(scenario: Scenario, stage: Stage) -> str | None:
 
 
 def _start_all(stage: Stage) -> None:
-    """A play that failed may have left a broker dead."""
+    """Starts brokers that an earlier failed play may have left dead."""
     for broker_id, broker in stage.servers.brokers.items():
         if not broker.is_running:
             stage.start(broker_id)

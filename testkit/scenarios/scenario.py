@@ -1,4 +1,4 @@
-"""What a scenario is: a name, what it shows, and the play itself."""
+"""A scenario: a name, what it shows, and the play itself."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ class Scenario:
     shows: str
     """One sentence."""
     faults: str
-    """What goes wrong, in words."""
+    """The faults, in words."""
     holds: str
-    """What must hold at the end."""
+    """The promise that must hold at the end."""
     play: Callable[[Stage], None]
     brokers: int = 1
     settings: Mapping[str, str] = field(default_factory=dict)
-    """Of the brokers."""
+    """Settings of the brokers."""
     expected: Outcome = Outcome.ONCE

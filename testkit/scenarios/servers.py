@@ -1,4 +1,4 @@
-"""The brokers that a scenario plays on: one, or several that share a ZooKeeper."""
+"""The brokers of a scenario: one, or several that share a ZooKeeper."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from testkit.free_ports import free_address
 from testkit.zookeeper_process import ZooKeeperProcess
 
 _SESSION_TIMEOUT_MS: Final = "1000"
-"""How long it takes until another broker leads what a killed one led."""
+"""Time until another broker takes over the partitions of a killed one."""
 
 
 class Servers:
-    """Brokers 1 to `count`. Use it in a `with` block; everything is gone at its end."""
+    """Brokers 1 to `count`. Use it in a `with` block; everything is deleted at its end."""
 
     def __init__(self, count: int = 1, settings: Mapping[str, str] | None = None) -> None:
         self.brokers: dict[int, BrokerProcess] = {}
@@ -43,7 +43,7 @@ class Servers:
         return ",".join(broker.bootstrap_servers for broker in self.brokers.values())
 
     def _member(self, broker_id: int, zookeeper: str) -> BrokerProcess:
-        """Its ports are fixed: the others remember them while it is down."""
+        """One broker. Its ports are fixed: the others remember them while it is down."""
         return BrokerProcess(
             {"zookeeper_session_timeout_ms": _SESSION_TIMEOUT_MS, **self._settings},
             arguments=[

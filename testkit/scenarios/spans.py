@@ -18,7 +18,7 @@ class Span(NamedTuple):
 
     @property
     def sequences(self) -> str:
-        """As a fault rule matches them."""
+        """The sequences as a fault rule matches them."""
         return f"{self.first}-{self.last}"
 
     def __str__(self) -> str:
@@ -26,7 +26,7 @@ class Span(NamedTuple):
 
 
 PRELUDE: Final = Span("0-113", 0, 113)
-"""What the producer has stored before the story begins, so that A begins at 114."""
+"""Records stored before the story begins, so that A begins at 114."""
 A: Final = Span("A", 114, 120)
 B: Final = Span("B", 121, 124)
 C: Final = Span("C", 125, 132)

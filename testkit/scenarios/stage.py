@@ -1,7 +1,8 @@
-"""What a scenario plays on: brokers, one producer, faults, and a record of what happens.
+"""The stage of a scenario: brokers, one producer, faults, and a record of events.
 
-A play says what it does (`say`), sends batches, sets faults, kills brokers, and states what must hold
-(`require`). It knows nothing of the kind of producer but whether it sends several batches at a time.
+A play narrates its steps (`say`), sends batches, sets faults, kills brokers, and states what must
+hold (`require`). All it knows about the kind of producer is whether it sends several batches at a
+time.
 """
 
 from __future__ import annotations
@@ -22,18 +23,23 @@ from testkit.scenarios.servers import Servers
 from testkit.scenarios.spans import PRELUDE, Span
 
 _ON_ITS_WAY_S: Final = 0.5
-"""How long the next batch waits until the broker has seen the last one; then they may be merged."""
+"""How long the next batch waits until the broker has seen the last one; after that they may be
+merged.
+"""
 _WINDOW: Final = 5
 _WAIT_S: Final = 30.0
 _ASK_AGAIN_S: Final = 0.02
 
 
 class ScenarioFailedError(Exception):
-    """What must hold did not; says what, and what was seen instead."""
+    """A requirement was not met; says which, and what was seen instead."""
 
 
 class Stage:
-    """One play of one scenario. `topic` is made by the first `create_topic`, others after it."""
+    """One play of one scenario.
+
+    `topic` is set by the first `create_topic` and changed by later ones.
+    """
 
     def __init__(self, servers: Servers, client: Client, name: str) -> None:
         self.servers = servers
@@ -44,7 +50,7 @@ class Stage:
         self.recorder = PlayRecorder()
         self._waiting: list[Span] = []
         self.deleted: dict[tuple[str, int], list[int]] = {}
-        """Numbers that were stored and then deleted on purpose."""
+        """Numbers of records that were stored and then deleted on purpose."""
         for broker in servers.brokers.values():
             self.recorder.follow(broker.admin)
 
@@ -60,21 +66,21 @@ class Stage:
 
     @property
     def fills_window(self) -> bool:
-        """Whether it has as many batches under way as a broker remembers."""
+        """Whether it has as many batches in flight as a broker remembers."""
         return self.client.batches_under_way >= _WINDOW
 
     def say(self, text: str) -> None:
-        """A step of the story."""
+        """Narrates a step of the story."""
         self.steps.append(text)
         self.recorder.note(text, self.topic)
 
     def require(self, what: str, *, holds: bool, seen: object = "") -> None:
-        """Raises `ScenarioFailedError` where it does not hold."""
+        """Raises `ScenarioFailedError` unless it holds."""
         if not holds:
             raise ScenarioFailedError(f"not so: {what}" + (f"; seen: {seen}" if seen else ""))
 
     def create_topic(self, suffix: str = "", *, partitions: int = 1, **configs: str) -> str:
-        """A topic with a replica on every broker; sends go there from now on."""
+        """Creates a topic with a replica on every broker; later sends go there."""
         name = self.topic.removesuffix(suffix) + suffix
         replicas = len(self.servers.brokers)
         Native(self.broker().native).create_topic(name, partitions, replicas, **configs)
@@ -86,21 +92,21 @@ class Stage:
     # --- the producer
 
     def open(self) -> None:
-        """A producer with an id of its own."""
+        """Opens a producer with its own id."""
         self.client.open(self.servers.bootstrap_servers)
 
     def begin(self) -> None:
-        """A new producer that has stored records 0 to 113, so that batch A begins at 114."""
+        """Opens a producer that has stored records 0 to 113, so that batch A begins at 114."""
         self.open()
         self.send(PRELUDE)
         self.wait()
         self.recorder.leave_out(self.topic)
 
     def send(self, *spans: Span, partition: int = 0) -> None:
-        """Batch by batch without waiting, or one by one where the client cannot do otherwise."""
+        """Sends batch by batch without waiting, or one by one if the client cannot do otherwise."""
         for span in spans:
             if not self.is_pipelined:
-                self.client.wait()  # what was sent unanswered before
+                self.client.wait()  # earlier batches sent unanswered
             self.client.send(self.topic, partition, span.numbers)
             if not self.is_pipelined:
                 self.client.wait()
@@ -108,7 +114,7 @@ class Stage:
                 self._await_sight(span)
 
     def send_unanswered(self, *spans: Span) -> None:
-        """Batches whose answers do not come; returns when the leader's log has them.
+        """Sends batches whose answers do not come; returns when the leader's log has them.
 
         A producer that does not fill the window sends the first; the others wait with it.
         """
@@ -134,7 +140,7 @@ class Stage:
         return any(batch.get("last_sequence") == span.last for batch in batches)
 
     def wait(self) -> None:
-        """Until the producer knows what became of everything."""
+        """Waits until the producer knows every outcome."""
         self.client.wait()
         waiting, self._waiting = self._waiting, []
         self.send(*waiting)
@@ -142,11 +148,11 @@ class Stage:
     # --- the brokers
 
     def broker(self) -> BrokerProcess:
-        """Any that runs."""
+        """Any running broker."""
         return next(one for one in self.servers.brokers.values() if one.is_running)
 
     def leader(self) -> int:
-        """Of partition 0 of the topic, by its own account."""
+        """The leader of partition 0 of the topic, by its own account."""
         found: int = self.wait_until("somebody leads", self._find_leader)
         return found
 
@@ -155,7 +161,7 @@ class Stage:
         return [] if row is None else list(row["isr"])
 
     def partition_row(self) -> dict[str, Any] | None:
-        """What the leader says of partition 0 of the topic; None where nobody leads it."""
+        """The leader's description of partition 0 of the topic; None without a leader."""
         leader = self._find_leader()
         return None if leader == 0 else self._row(leader)
 
@@ -164,18 +170,18 @@ class Stage:
         return 0 if row is None else int(row["log_end_offset"])
 
     def kill(self, broker_id: int) -> None:
-        """SIGKILL."""
+        """Sends SIGKILL."""
         self.recorder.settle()
         self.servers.brokers[broker_id].kill()
 
     def start(self, broker_id: int) -> None:
-        """The same broker again, on the same ports and data."""
+        """Starts the same broker again, on the same ports and data."""
         broker = self.servers.brokers[broker_id]
         broker.start()
         self.recorder.follow(broker.admin)
 
     def wait_until(self, what: str, condition: Callable[[], Any]) -> Any:
-        """What the condition gives, once it is true."""
+        """Waits until the condition holds; returns its value."""
         deadline = time.monotonic() + _WAIT_S
         while not (found := condition()):
             if time.monotonic() > deadline:
@@ -186,12 +192,12 @@ class Stage:
     # --- faults
 
     def faults(self) -> Faults:
-        """Those of the topic's leader."""
+        """The faults of the topic's leader."""
         return Faults(Admin(self.servers.brokers[self.leader()].admin))
 
     @contextmanager
     def fault(self, action: str | dict[str, Any], *spans: Span, **schedule: Any) -> Iterator[Rule]:
-        """One rule for each of the batches, or for every produce request; the first is given."""
+        """Sets one rule for each of the batches, or for every produce request; yields the first."""
         faults = self.faults()
         match = {"api": "produce", "topic": self.topic}
         matches = [{**match, "base_sequence": span.sequences} for span in spans] or [match]
@@ -204,22 +210,22 @@ class Stage:
 
     @contextmanager
     def lost_answers(self, *spans: Span, **schedule: Any) -> Iterator[Rule]:
-        """The batches are stored; the producer does not hear of it the first time."""
+        """Loses the first answer to each batch: it is stored, but the producer is not notified."""
         with self.fault(self._lossy("drop_response"), *spans, **{"times": 1, **schedule}) as rule:
             yield rule
 
     @contextmanager
     def lost_requests(self, *spans: Span) -> Iterator[Rule]:
-        """The batches do not arrive the first time."""
+        """Loses the batches' first requests in transit."""
         with self.fault(self._lossy("drop_request"), *spans, times=1) as rule:
             yield rule
 
     def _lossy(self, action: str) -> dict[str, Any]:
-        """Most clients take an answer without the one before it for a broken broker."""
+        """The action, keeping the order that most clients require of answers."""
         later = "send" if self.client.goes_on_behind_a_lost_answer else "wait"
         return {"type": action, "later": later}
 
-    # --- what became of it
+    # --- outcomes
 
     def decisions(self) -> list[dict[str, Any]]:
         """Every decision on the play's topics so far, oldest first."""
@@ -228,7 +234,7 @@ class Stage:
         return [event for event in events if event["event"] == "decision"]
 
     def stored(self) -> dict[tuple[str, int], list[int]]:
-        """By topic and partition, what the log holds, behind what was deleted on purpose."""
+        """By topic and partition, the log's contents, after those deleted on purpose."""
         found = {}
         for topic in self.topics:
             self.topic = topic
@@ -241,7 +247,7 @@ class Stage:
         return found
 
     def _find_leader(self) -> int:
-        """0 where nobody leads."""
+        """The id of the leader; 0 if there is none."""
         for broker_id, broker in self.servers.brokers.items():
             row = self._row(broker_id) if broker.is_running else None
             if row is not None and row["leader"] == broker_id:
@@ -252,7 +258,7 @@ class Stage:
         try:
             topics = Admin(self.servers.brokers[broker_id].admin).get("/topics")["topics"]
         except AdminError:
-            return None  # it is about to end
+            return None  # it is about to exit
         for topic in topics:
             if topic["name"] == self.topic:
                 return next((row for row in topic["partitions"] if row["partition"] == 0), None)

@@ -1,4 +1,4 @@
-"""What a scenario's run came to: what was sent and acknowledged against what the log has. Pure."""
+"""The outcome of a scenario's run: records sent and acknowledged compared with the log. Pure."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import NamedTuple
 from testkit.clients.client import Deliveries
 
 Stored = Mapping[tuple[str, int], Sequence[int]]
-"""By topic and partition: the numbers of its records, in the order of the log."""
+"""By topic and partition: the numbers of its records, in log order."""
 
 
 class Outcome(enum.Enum):
-    """In one phrase. The first that fits, from the worst on."""
+    """The outcome in one phrase. The first one that applies, from the worst on."""
 
     LOST = "acknowledged, and not stored"
     OUT_OF_ORDER = "stored out of order"
@@ -24,24 +24,24 @@ class Outcome(enum.Enum):
 
 
 class Verdict(NamedTuple):
-    """Counts of records, but for the last three."""
+    """Counts of records, except for the last three."""
 
     sent: int
     acknowledged: int
     stored: int
     lost: int
-    """Acknowledged, and not in the log."""
+    """Acknowledged, but not in the log."""
     duplicates: int
     out_of_order: int
     """After a greater number of their partition; repeats count as duplicates only."""
     failures: dict[str, int]
-    """What the client gave up, by the name of the error."""
+    """Records that the client gave up, by the name of the error."""
     fatal: str | None
     outcome: Outcome
 
 
 def judge(deliveries: Deliveries, stored: Stored) -> Verdict:
-    """Compares one producer's account with the log. A number twice in a topic is a duplicate."""
+    """Compares one producer's deliveries with the log. A number twice in a topic is a duplicate."""
     copies = Counter((topic, number) for (topic, _), found in stored.items() for number in found)
     acknowledged = {(ack.place.topic, ack.place.number) for ack in deliveries.acknowledged}
     lost = sum(record not in copies for record in acknowledged)

@@ -3,8 +3,8 @@
     events = list(Admin(broker.admin).follow_decisions(...))
     Path("run.svg").write_text(render_svg(events))
 
-An event is a line of `/decisions?follow=true`, or a note of one's own:
-`{"event": "note", "time_ms": ..., "text": "the producer restarts"}`.
+An event is a line of `/decisions?follow=true`, or a note added by the caller: `{"event": "note",
+"time_ms": ..., "text": "the producer restarts"}`.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ _LABELS_MAX: Final = 3
 """Batches of one request that are named on its arrow."""
 _SLANT: Final = 12
 _LOST_AT: Final = 0.62
-"""How far a lost message came."""
+"""How far a lost message got."""
 _CROSS: Final = 6
 _LABEL_GAP: Final = 14
 
@@ -33,7 +33,7 @@ Ends = tuple[float, float]
 def draw_request(
     canvas: Canvas, exchange: Exchange, diagram: Diagram, ends: Ends, y: float
 ) -> None:
-    """From the producer, at `y` + 22, down to the broker or to where it was lost."""
+    """Draws it from the producer, at `y` + 22, down to the broker or to where it was lost."""
     _draw_request_label(canvas, exchange, diagram, sum(ends) / 2, y)
     if exchange.request is Fate.ARRIVED:
         _draw_arrow(canvas, ends, y + 22, "arrow", "tip")
@@ -47,7 +47,7 @@ def draw_request(
 
 
 def draw_answer(canvas: Canvas, exchange: Exchange, ends: Ends, y: float) -> None:
-    """From the broker, at `y`, down to the producer or to where it was lost."""
+    """Draws it from the broker, at `y`, down to the producer or to where it was lost."""
     text = answer_text(exchange)
     classes = "number small over" if is_success(exchange) else "number small refused over"
     is_lost = exchange.response is not Fate.ARRIVED
@@ -61,7 +61,7 @@ def draw_answer(canvas: Canvas, exchange: Exchange, ends: Ends, y: float) -> Non
 
 
 def request_label_width(exchange: Exchange, diagram: Diagram) -> float:
-    """Of what stands above the request's arrow."""
+    """Width of the text above the request's arrow."""
     widths = [_sent_width(one, diagram) for one in exchange.sent[:_LABELS_MAX]]
     rest = len(exchange.sent) - _LABELS_MAX
     if rest > 0:
@@ -93,7 +93,7 @@ def _rest_text(count: int) -> str:
 
 
 def _words(sent: Sent, diagram: Diagram) -> list[tuple[str, str]]:
-    """What is written about a batch on its arrow, each with its classes."""
+    """The text about a batch on its arrow, each word with its classes."""
     words = [
         (range_text(sent.batch.base_sequence, sent.batch.last_sequence), "number"),
         (place_text(sent, diagram), "number small dim"),
@@ -125,7 +125,7 @@ def _draw_arrow(canvas: Canvas, ends: Ends, y: float, line: str, tip: str) -> No
 
 
 def _draw_lost(canvas: Canvas, ends: Ends, y: float, line: str, text: str) -> None:
-    """As far as it came, a cross, and faintly where it should have gone."""
+    """Draws the line as far as it got, a cross, and faintly the rest of its way."""
     start, end = ends
     x, cross_y = start + (end - start) * _LOST_AT, y + _SLANT * _LOST_AT
     canvas.line(start, y, x, cross_y, line)

@@ -1,7 +1,7 @@
-"""SVG elements, collected in the order of drawing. Knows nothing of diagrams.
+"""SVG elements, collected in drawing order. Knows nothing of diagrams.
 
-Sizes are in pixels. Widths of text are estimated, for nothing here can measure a font: monospace
-text is 0.6 of its size wide in every usual font, other text is taken for wider than it mostly is.
+Sizes are in pixels. Text widths are estimated, for nothing here can measure a font: monospace text
+is 0.6 of its size wide in every usual font, other text is assumed wider than it mostly is.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _CAPITAL: Final = 0.7
 
 
 def text_width(text: str, size: float = 12, *, is_number: bool = False) -> float:
-    """About how wide the text will be."""
+    """The approximate width of the text."""
     if is_number:
         return len(text) * size * _MONOSPACE
     capitals = sum(character.isupper() for character in text)
@@ -28,7 +28,7 @@ class Canvas:
     def __init__(self) -> None:
         self._elements: list[str] = []
         self.width = 0.0
-        """How far to the right the drawing goes."""
+        """The right edge of the drawing."""
 
     def text(
         self, x: float, y: float, text: str, classes: str = "", *, anchor: str = "start"
@@ -38,7 +38,7 @@ class Canvas:
         self._add(f'<text x="{_n(x)}" y="{_n(y)}"{_class(classes)}{where}>{escape(text)}</text>')
 
     def fitted_text(self, x: float, y: float, text: str, classes: str, width: float) -> None:
-        """Text that is exactly as wide as told, in whatever font."""
+        """Text with exactly this width, in whatever font."""
         self._add(
             f'<text x="{_n(x)}" y="{_n(y)}"{_class(classes)} textLength="{_n(width)}" '
             f'lengthAdjust="spacingAndGlyphs">{escape(text)}</text>'
@@ -65,7 +65,7 @@ class Canvas:
         self._add(f'<circle cx="{_n(x)}" cy="{_n(y)}" r="{_n(radius)}"{_class(classes)}/>')
 
     def reach(self, x: float) -> None:
-        """The picture goes at least this far to the right."""
+        """Extends the picture at least this far to the right."""
         self.width = max(self.width, x)
 
     def document(self, height: float, *, title: str, description: str, style: str) -> str:

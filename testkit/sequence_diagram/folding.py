@@ -1,4 +1,4 @@
-"""Long runs in which nothing happened but appends, told in one step."""
+"""Long runs of nothing but appends, folded into one step."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 from testkit.sequence_diagram.steps import Exchange, Fate, Folded, Step, Verdict
 
 KEPT: Final = 3
-"""Exchanges that stay in full at either end of a folded run."""
+"""Exchanges that stay unfolded at either end of a folded run."""
 _RUN_MIN: Final = 2 * KEPT + 3
 
 

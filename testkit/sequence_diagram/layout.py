@@ -1,4 +1,4 @@
-"""Layout: the columns of a picture, and how high each exchange is."""
+"""Layout: the columns of a picture, and the height of each exchange."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from testkit.sequence_diagram.wording import answer_text, fate_text, has_answer
 _TIME_WIDTH: Final = 84
 _LINE_GAP: Final = 34
 _REACH_MIN: Final = 250
-"""From the last producer to the first broker."""
+"""Distance from the last producer to the first broker, at least."""
 _VERDICT_GAP: Final = 26
 
 
@@ -23,11 +23,11 @@ class Columns:
     """Horizontal positions."""
 
     time: float
-    """Where times end."""
+    """Right edge of the times."""
     producers: list[float]
     brokers: list[float]
     verdicts: float
-    """Where what was decided begins."""
+    """Left edge of the verdicts."""
 
     def exchange_height(self, exchange: Exchange) -> float:
         arrows = 90 if has_answer(exchange) else 60
@@ -51,12 +51,12 @@ def arrange(diagram: Diagram) -> Columns:
 
 
 def head_width(line: Line) -> float:
-    """Of the box with a line's name."""
+    """Width of the box with a line's name."""
     return max(text_width(line.name, 13), text_width(line.detail, 11), 70) + 24
 
 
 def _stand(lines: list[Line], start: float) -> tuple[list[float], float]:
-    """The middle of each line's head, side by side, and where the last head ends."""
+    """The middle of each line's head, side by side, and the right edge of the last one."""
     middles = []
     x = start
     for line in lines:
@@ -67,7 +67,7 @@ def _stand(lines: list[Line], start: float) -> tuple[list[float], float]:
 
 
 def _label_width(exchange: Exchange, diagram: Diagram) -> float:
-    """The widest of what stands above and below the arrows."""
+    """The widest of the texts above and below the arrows."""
     return max(
         request_label_width(exchange, diagram),
         text_width(answer_text(exchange), 11, is_number=True),

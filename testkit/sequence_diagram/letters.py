@@ -1,4 +1,4 @@
-"""Short names for batches: A, B, C ... in the order in which the recording met them."""
+"""Short names for batches: A, B, C ... in order of first appearance."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _Numbers = tuple[str, int, int, int, int]
 
 
 class Letters:
-    """Gives each batch its letter, counts its attempts, and finds it again in windows."""
+    """Gives each batch its letter, counts its attempts, and recognises it in windows."""
 
     def __init__(self) -> None:
         self._by_batch: dict[Batch, str] = {}
@@ -22,9 +22,9 @@ class Letters:
         self._stored: dict[_Numbers, str] = {}
 
     def of(self, batch: Batch) -> str:
-        """Its letter; a new one where it has none yet. A new epoch makes another batch.
+        """Its letter; a new one if it has none yet. A new epoch makes it another batch.
 
-        Without a producer id nobody can tell whether it has been here before: no letter.
+        A batch without a producer id cannot be recognised: it gets no letter.
         """
         if batch.producer_id < 0:
             return NO_LETTER
@@ -38,11 +38,11 @@ class Letters:
         return attempt
 
     def store(self, batch: Batch) -> None:
-        """Notes that it has been appended: windows mean this one."""
+        """Notes that it has been appended, so that windows refer to it."""
         self._stored[_numbers(batch, batch.base_sequence, batch.last_sequence)] = self.of(batch)
 
     def remembered(self, batch: Batch, sequences: tuple[int, int]) -> Remembered:
-        """An item of the window that `batch` was judged by."""
+        """An item of the window against which `batch` was judged."""
         return Remembered(self._stored.get(_numbers(batch, *sequences), ""), *sequences)
 
 

@@ -1,7 +1,7 @@
-"""Which life of its broker an event belongs to.
+"""The life of its broker to which an event belongs.
 
-A broker that starts again counts its events and its connections from 1 again: a number that does not
-grow tells a new life, and connections are the same only within one.
+A restarted broker counts its events and its connections from 1 again: a number that does not grow
+marks a new life, and connections are the same only within one.
 """
 
 from __future__ import annotations

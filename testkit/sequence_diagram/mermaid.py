@@ -1,7 +1,7 @@
-"""A diagram as Mermaid text, which GitHub and most documentation tools draw by themselves.
+"""A diagram as Mermaid text, which GitHub and most documentation tools render themselves.
 
-Text from outside (client ids, topics, rule names) is made harmless: Mermaid gives a meaning to `#`
-and `;` and to angle brackets, which its entity codes take away.
+Text from outside (client ids, topics, rule names) is escaped: Mermaid gives a meaning to `#` and
+`;` and to angle brackets, which its entity codes remove.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _ENTITIES: Final = {"#": "#35;", ";": "#59;", "<": "#lt;", ">": "#gt;", "\n": " 
 
 
 def render(diagram: Diagram) -> str:
-    """The text, ending with a line end; without the fence that Markdown puts around it."""
+    """The text, ending with a newline; without the fence that Markdown puts around it."""
     lines = ["sequenceDiagram"]
     lines += [f"{_INDENT}participant {name}" for name in _participants(diagram)]
     for step in diagram.steps:
@@ -102,7 +102,7 @@ def _verdict(sent: Sent, *, is_named: bool) -> str:
 
 
 def _log(diagram: Diagram) -> str:
-    """What the recording saw appended, partition by partition."""
+    """The batches that the recording saw appended, partition by partition."""
     lines = []
     for topic, partition in diagram.partitions:
         stored = [one for one in diagram.stored if one.batch[:2] == (topic, partition)]

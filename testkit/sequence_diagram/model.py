@@ -1,10 +1,9 @@
 """From recorded events to a diagram. Pure: the same events make the same diagram.
 
 An event is one line of `/decisions?follow=true`: a decision or a fault, as `docs/admin.md` has it.
-Whoever records may add `{"event": "note", "time_ms": ..., "text": ...}`. Decisions and faults about
-one request are one exchange: they share broker, connection and correlation id. Where the
-correlation id says nothing (0, on the native port), a fault belongs to the exchange that has its
-batches.
+The recorder may add `{"event": "note", "time_ms": ..., "text": ...}`. Decisions and faults about
+one request form one exchange: they share broker, connection and correlation id. If the correlation
+id says nothing (0, on the native port), a fault belongs to the exchange that has its batches.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ _RESPONSE_FATES: Final = {
     "crash": Fate.BROKEN,
 }
 _SILENCING: Final = {"drop_request", "drop_response"}
-"""Answers keep their order: what stands behind a lost one waits, unless the rule says otherwise."""
+"""Answers keep their order: those after a lost one wait, unless the rule says otherwise."""
 _NEVER_JUDGED: Final = {"drop_request", "close_before", "error"}
 
 
@@ -63,7 +62,7 @@ class _Builder:
         self._latest: dict[tuple[Connection, int], Exchange] = {}
         """The latest exchange of each connection and correlation id."""
         self._silent: set[Connection] = set()
-        """In which no answer arrives any more."""
+        """Connections on which no answer arrives any more."""
 
     def build(self) -> Diagram:
         for event in self._events:
@@ -86,7 +85,7 @@ class _Builder:
     def _all_sent(self) -> Iterable[Sent]:
         return (one for step in self._steps if isinstance(step, Exchange) for one in step.sent)
 
-    # One event each
+    # --- one event each
 
     def _decide(self, event: Event) -> None:
         batch = _batch(event)
@@ -135,7 +134,7 @@ class _Builder:
             )
         )
 
-    # Exchanges
+    # --- exchanges
 
     def _begin(self, event: Event, api: str) -> Exchange:
         exchange = Exchange(

@@ -27,7 +27,7 @@ def hue(letter: str) -> str:
 
 
 def draw_badge(canvas: Canvas, x: float, y: float, letter: str) -> float:
-    """The letter alone, on its hue; returns where the next thing may begin."""
+    """Draws the letter alone, on its hue; returns where the next item may begin."""
     width = badge_width(letter)
     canvas.box(x, y, width, HEIGHT, hue(letter))
     canvas.text(x + width / 2, y + 13, letter, "letter", anchor="middle")
@@ -35,12 +35,12 @@ def draw_badge(canvas: Canvas, x: float, y: float, letter: str) -> float:
 
 
 def badge_width(letter: str) -> float:
-    """Of the letter on its hue."""
+    """Width of a badge."""
     return _TEXT_SIZE + _PADDING + text_width(letter[1:], _TEXT_SIZE, is_number=True)
 
 
 def draw_window(canvas: Canvas, x: float, y: float, sent: Sent) -> float:
-    """The window that the batch was judged by, and what the verdict makes of it; returns the end."""
+    """Draws the window the batch was judged against, and the verdict's effect; returns the end."""
     canvas.text(x, y + 13, "window", "small dim")
     x += text_width("window", _TEXT_SIZE) + 12
     window = sent.window or ()
@@ -67,7 +67,7 @@ def _is_found(sent: Sent, remembered: Remembered) -> bool:
 
 
 def _draw_newcomer(canvas: Canvas, x: float, y: float, sent: Sent, *, has_window: bool) -> float:
-    """The batch itself: behind the window when it was appended, apart from it when refused."""
+    """Draws the batch itself: after the window if it was appended, apart from it if refused."""
     batch = sent.batch
     itself = Remembered(sent.letter, batch.base_sequence, batch.last_sequence)
     if sent.verdict is Verdict.APPENDED:

@@ -1,6 +1,6 @@
-"""Which of the diagram's producer lines a request comes from.
+"""The producer line of the diagram to which a request belongs.
 
-A client is known by its name and by the producer id that it uses: so a client that connects again
+A client is identified by its name and by the producer id that it uses: so a client that reconnects
 after a lost acknowledgement stays on its line, and one that restarts with a new id gets another.
 Two live clients with the same name and id (a zombie and its successor) are told apart by their
 connections, which take turns: first one, then the other, then the first again.
@@ -15,7 +15,7 @@ from testkit.sequence_diagram.lives import Connection, Event, connection_of
 from testkit.sequence_diagram.steps import Line
 
 _Identity = tuple[str, int]
-"""Client id (or address) and producer id; -1 for a request that carries none."""
+"""Client id (or address) and producer id; -1 for a request without one."""
 
 NO_PRODUCER: Final = -1
 
@@ -31,7 +31,7 @@ class ProducerLines:
         self.lines: list[Line] = []
 
     def index(self, event: Event) -> int:
-        """The line of the request that the event is about."""
+        """The line of the request to which the event belongs."""
         identity = self._identity(event)
         connection = connection_of(event) if identity in self._taking_turns else None
         key = identity, connection
@@ -41,7 +41,7 @@ class ProducerLines:
         return self._indexes[key]
 
     def _identity(self, event: Event) -> _Identity:
-        """Of a request without a batch: the one that its connection has shown by others."""
+        """The identity; for a request without a batch, the one shown by others on its connection."""
         identity = _identity(event)
         if identity[1] == NO_PRODUCER:
             return self._by_connection.get(connection_of(event), identity)
@@ -63,7 +63,7 @@ def _identities(requests: Sequence[Event]) -> dict[Connection, _Identity]:
 
 
 def _taking_turns(requests: Sequence[Event]) -> set[_Identity]:
-    """Identities that went back to a connection after they had used another one of that broker."""
+    """Identities that returned to a connection after using another one of that broker."""
     current: dict[tuple[_Identity, int], Connection] = {}
     left: set[tuple[_Identity, Connection]] = set()
     found = set()

@@ -1,4 +1,4 @@
-"""What a sequence diagram shows, as values: lines, and steps between them from top to bottom."""
+"""The contents of a sequence diagram: lines, and steps between them from top to bottom."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ class Batch(NamedTuple):
 
 
 class Verdict(Enum):
-    """What the broker decided; the values are those of `/decisions`."""
+    """The broker's decision; the values are those of `/decisions`."""
 
     APPENDED = "append"
     DUPLICATE = "duplicate"
     DIVERGENT = "divergent_duplicate"
     REJECTED = "reject"
     NOT_JUDGED = ""
-    """The batch never came as far as a decision."""
+    """The batch never reached a decision."""
 
 
 class Remembered(NamedTuple):
-    """A batch in the window, with the letter that the diagram knows it by, if it does."""
+    """A batch in the window, with its letter in the diagram, if it has one."""
 
     letter: str
     base_sequence: int
@@ -39,19 +39,19 @@ class Remembered(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class Sent:
-    """One batch in a request, and what was decided about it."""
+    """One batch in a request, and the decision about it."""
 
     batch: Batch
     letter: str
     attempt: int
-    """1 for the first time that the diagram sees it."""
+    """1 the first time it appears in the diagram."""
     verdict: Verdict = Verdict.NOT_JUDGED
     base_offset: int = -1
     error: str = ""
     """The error's name: `OUT_OF_ORDER_SEQUENCE_NUMBER`."""
     reason: str = ""
     window: tuple[Remembered, ...] | None = None
-    """What it was judged by; None where nobody looked."""
+    """The window against which it was judged; None if it was not judged."""
 
 
 class Fault(NamedTuple):
@@ -63,18 +63,18 @@ class Fault(NamedTuple):
     """The fields of its action: `ms=100`."""
 
     def field(self, name: str) -> str:
-        """One of them; empty where the action has none of that name."""
+        """One of the fields; empty if the action has none of that name."""
         pairs = (item.partition("=") for item in self.detail.split())
         return next((value for found, _, value in pairs if found == name), "")
 
 
 class Fate(Enum):
-    """What became of one of the two messages of an exchange."""
+    """The fate of one of the two messages of an exchange."""
 
     ARRIVED = "arrived"
     LOST = "lost"
     BROKEN = "broken"
-    """The connection closed, before or within it."""
+    """The connection closed, before the message or within it."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -83,7 +83,7 @@ class Exchange:
 
     time_ms: int
     producer: int
-    """An index into the diagram's producers; the same of `broker`."""
+    """An index into the diagram's producers; the same for `broker`."""
     broker: int
     api: str
     sent: list[Sent]
@@ -91,12 +91,12 @@ class Exchange:
     request: Fate = Fate.ARRIVED
     response: Fate = Fate.ARRIVED
     is_behind_a_loss: bool = False
-    """Whether the answer waits for ever behind one that was lost in the same connection."""
+    """Whether the answer is stuck behind one that was lost on the same connection."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Folded:
-    """Exchanges in which nothing happened but appends, told in one step."""
+    """Exchanges in which nothing happened but appends, folded into one step."""
 
     time_ms: int
     producer: int
@@ -104,13 +104,13 @@ class Folded:
     exchanges: int
     batches: int
     base_sequence: int | None
-    """Of the first batch, where all belong to one producer and partition; else None."""
+    """The first batch's, if all belong to one producer and partition; else None."""
     last_sequence: int | None
 
 
 @dataclass(slots=True, kw_only=True)
 class Note:
-    """Something that happened to a broker, or that whoever recorded the run wants to say."""
+    """A remark about a broker, or a note added by the recorder."""
 
     time_ms: int
     broker: int
@@ -122,7 +122,7 @@ Step = Exchange | Folded | Note
 
 
 class Line(NamedTuple):
-    """One who speaks: a vertical line."""
+    """A participant: a vertical line."""
 
     name: str
     detail: str
@@ -147,4 +147,4 @@ class Diagram:
     partitions: list[tuple[str, int]]
     """All topics and partitions that appear, in order."""
     stored: list[Stored]
-    """In the order of appending, over all partitions."""
+    """In append order, over all partitions."""

@@ -1,7 +1,7 @@
-"""How the SVG looks, in the light and in the dark.
+"""The look of the SVG, in light and dark mode.
 
-Colours are written out twice instead of as CSS variables, which not every program that draws SVG
-knows. A batch keeps its hue wherever it appears; green, amber and red are kept for verdicts.
+Colours are written out twice instead of as CSS variables, which not every SVG renderer knows. A
+batch keeps its hue wherever it appears; green, amber and red are reserved for verdicts.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ text.letter, text.solid { fill: $on_hue; }
 
 
 def stylesheet() -> str:
-    """The whole style sheet: light, and dark for whoever prefers it."""
+    """The whole style sheet: light, and dark for viewers who prefer it."""
     colours = Template(_COLOURS)
     dark = f"@media (prefers-color-scheme: dark) {{{colours.substitute(_DARK)}}}"
     return f"{_SHAPES}{colours.substitute(_LIGHT)}{dark}\n"

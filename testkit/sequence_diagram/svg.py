@@ -1,7 +1,7 @@
-"""A diagram as an SVG file: light and dark, without scripts, fonts or anything from elsewhere.
+"""A diagram as an SVG file: light and dark, without scripts, fonts or anything external.
 
-From left to right: the time since the first step, the producers, the brokers, and beside them what
-was decided and the window that it was decided by. At the foot: what the recording saw stored.
+From left to right: the time since the first step, the producers, the brokers, and beside them the
+decisions and the window each was based on. At the bottom: what the recording saw stored.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class _Picture:
         self._canvas.text(x + width / 2, y + 25, text, classes, anchor="middle")
 
     def _draw_log(self, y: float) -> float:
-        """What is stored, partition by partition; returns the height of the whole picture."""
+        """Draws the stored batches by partition; returns the height of the whole picture."""
         if not self._diagram.stored:
             return y + 10
         self._canvas.line(_MARGIN, y, self._canvas.width, y, "rule")
@@ -148,12 +148,12 @@ class _Picture:
         return (columns.producers[step.producer] + columns.brokers[step.broker]) / 2
 
     def _time(self, step: Step) -> str:
-        """Since the first step."""
+        """The time since the first step."""
         passed = step.time_ms - self._diagram.steps[0].time_ms
         return f"+{passed} ms" if passed < 10_000 else f"+{passed / 1000:.1f} s"
 
     def _description(self) -> str:
-        """The run in words, for those who cannot see it."""
+        """The run in words, for screen readers."""
         faults = [fate_text(s) for s in self._diagram.steps if isinstance(s, Exchange) and s.faults]
         stored = " ".join(one.letter for one in self._diagram.stored)
         sentences = [

@@ -62,7 +62,7 @@ def _with(text: str, fate: str) -> str:
 
 
 def _details(sent: Sent) -> str:
-    """Why, and the window, where it was not simply appended."""
+    """The reason and the window, unless it was simply appended."""
     if sent.verdict is Verdict.APPENDED:
         return ""
     reason = f"; {sent.reason}" if sent.verdict is Verdict.REJECTED else ""

@@ -1,4 +1,4 @@
-"""What was decided about each batch of a request, beside the broker's line."""
+"""The decision about each batch of a request, beside the broker's line."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SPACE: Final = 6
 
 
 def draw_verdicts(canvas: Canvas, exchange: Exchange, x: float, y: float) -> None:
-    """One below the other, from the middle of the first line at `y`."""
+    """Draws them one below the other, from the middle of the first line at `y`."""
     judged = _judged(exchange)
     for sent in judged[:SHOWN_MAX]:
         _draw_verdict(canvas, sent, x, y, is_named=len(exchange.sent) > 1)
@@ -27,7 +27,7 @@ def draw_verdicts(canvas: Canvas, exchange: Exchange, x: float, y: float) -> Non
 
 
 def verdicts_height(exchange: Exchange) -> float:
-    """Of all that `draw_verdicts` shows."""
+    """Height of everything that `draw_verdicts` shows."""
     judged = _judged(exchange)
     more = _LINE if len(judged) > SHOWN_MAX else 0
     return sum(_height(sent) for sent in judged[:SHOWN_MAX]) + more

@@ -44,12 +44,12 @@ _ERRORS: Final = {"error", "error_after"}
 
 
 def action_text(action: str) -> str:
-    """What a fault's action did."""
+    """The effect of a fault's action."""
     return _ACTIONS.get(action, action.replace("_", " "))
 
 
 def fault_text(fault: Fault) -> str:
-    """What it did, how, and by which rule: `answer held back 100 ms (slow)`."""
+    """The effect, its details, and the rule: `answer held back 100 ms (slow)`."""
     how = {"ms": f" {fault.field('ms')} ms", "point": f" {fault.field('point').replace('_', ' ')}"}
     details = [text for name, text in how.items() if fault.field(name)]
     return f"{action_text(fault.action)}{''.join(details)} ({fault.rule})"
@@ -80,12 +80,12 @@ def error_text(name: str) -> str:
 
 
 def is_old_repeat(sent: Sent) -> bool:
-    """Whether it was refused only because it was stored long ago: success, to every client."""
+    """Whether it was refused only as an old repeat, which is success to every client."""
     return sent.error == ErrorCode.DUPLICATE_SEQUENCE_NUMBER.name
 
 
 def verdict_text(sent: Sent) -> str:
-    """What was decided: one line."""
+    """The decision in one line."""
     if is_old_repeat(sent):
         return f"stored before, older than the window: {error_text(sent.error)}"
     match sent.verdict:
@@ -102,7 +102,7 @@ def verdict_text(sent: Sent) -> str:
 
 
 def answer_text(exchange: Exchange) -> str:
-    """What the broker answers, or would have."""
+    """The broker's answer, sent or not."""
     actions = {fault.action for fault in exchange.faults}
     if actions & _ERRORS:
         codes = [fault.field("code") for fault in exchange.faults if fault.action in _ERRORS]
@@ -117,16 +117,16 @@ def answer_text(exchange: Exchange) -> str:
 
 
 def is_success(exchange: Exchange) -> bool:
-    """Whether the answer tells the client that everything is stored."""
+    """Whether the answer says that everything is stored."""
     actions = {fault.action for fault in exchange.faults}
     refused = any(one.error and not is_old_repeat(one) for one in exchange.sent)
     return not refused and not actions & _ERRORS
 
 
 def fate_text(exchange: Exchange) -> str:
-    """What befell the request or the answer, with the rules that did it.
+    """The fate of the request or the answer, with the rules that caused it.
 
-    A crash befalls the broker: it has a note of its own.
+    A crash affects the broker: it has its own note.
     """
     fates = [fault_text(fault) for fault in exchange.faults if fault.action != "crash"]
     if exchange.is_behind_a_loss and not fates:
@@ -142,7 +142,7 @@ def has_answer(exchange: Exchange) -> bool:
 
 
 def place_text(sent: Sent, diagram: Diagram) -> str:
-    """The batch's partition, where the diagram has more than one."""
+    """The batch's partition, if the diagram has more than one."""
     if len(diagram.partitions) == 1:
         return ""
     return f"{sent.batch.topic}-{sent.batch.partition}"
@@ -157,7 +157,7 @@ def sent_text(sent: Sent, diagram: Diagram) -> str:
 
 
 def folded_text(folded: Folded) -> str:
-    """What a folded step stands for."""
+    """The contents of a folded step."""
     what = f"{folded.batches} batches appended"
     if folded.base_sequence is None or folded.last_sequence is None:
         return what
