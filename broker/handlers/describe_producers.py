@@ -1,9 +1,9 @@
 """DescribeProducers (61), version 0: who has written to a partition, and how far (KIP-664).
 
 Every producer the replica knows is listed, even one that has expired but has not been swept yet
-(`dedup-spec.md` 6); a follower answers from its own state. Each partition gets a row every time it is
-named, up to a bound: a small request must not produce an answer of arbitrary size. A partition may have a million producers, so a long answer is made of
-frozen states, in a thread. The last timestamp is that of the newest batch; there are no transactions, so
+(`docs/protocol/producer-ids.md`); a follower answers from its own state. Each partition gets a row every
+time it is named, up to a bound: a small request must not produce an answer of arbitrary size. A
+partition may have a million producers, so a long answer is made of frozen states, in a thread. The last timestamp is that of the newest batch; there are no transactions, so
 coordinator epoch and transaction start are -1. The whole window of each producer is available on the
 native port and at `/producers/<topic>/<partition>`.
 """

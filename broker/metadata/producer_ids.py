@@ -1,6 +1,6 @@
 """Producer ids: handed out one at a time from blocks that are claimed in the node tree.
 
-The block node is Kafka's (`dedup-spec.md` 4.1), so brokers of both kinds can share it. A block is
+The block node is Kafka's (`docs/protocol/producer-ids.md`), so brokers of both kinds can share it. A block is
 claimed by read, decide, conditional write; on a lost race from the read again. When the answer to a
 write is lost, another block is claimed: a block that nobody uses costs nothing, an id used twice
 costs records.

@@ -1,6 +1,6 @@
 """The path of one produced batch from either port: validation, de-duplication, append.
 
-First failure wins (`dedup-spec.md` 1.2): known topic, container, acks, leader, in-sync replicas,
+The first failure wins (`docs/protocol/deduplication.md`): known topic, container, acks, leader, in-sync replicas,
 batch validation, records, then the de-duplication decision and the append in one step of the
 partition's log. `acknowledgement.py` decides what the client is told and when.
 
@@ -52,7 +52,7 @@ _HIDES_LOG_START: Final = frozenset(
         ErrorCode.UNKNOWN_TOPIC_ID,
     }
 )
-"""Errors after which Kafka answers log_start_offset -1 (`dedup-spec.md` 5.2)."""
+"""Errors after which Kafka answers log_start_offset -1 (`docs/protocol/produce.md`)."""
 
 TRANSACTIONS_REFUSED: Final = PartitionProduced(
     0,

@@ -1,4 +1,4 @@
-"""What each answer means for the numbers: the table of `dedup-spec.md` 7, row by row."""
+"""The effect of each answer on the numbers, row by row of `docs/protocol/client-reactions.md`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The model by itself: row by row what `dedup-spec.md` 1.3 and the table of differences say."""
+"""The model by itself, row by row of `docs/protocol/deduplication.md` and the named differences."""
 
 from __future__ import annotations
 

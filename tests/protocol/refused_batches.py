@@ -1,7 +1,7 @@
 """Batches that a broker refuses, with the code that it answers and, where it differs, Kafka's.
 
-The rows follow `dedup-spec.md` 5.3 (`CONTAINER`) and 5.4 (`BATCH`, then the records); "Echoless" marks
-our own answers. `test_batch_validation` and `test_record_check` hold our code to them,
+The rows follow `docs/protocol/produce.md`: container checks (`CONTAINER`), then batch checks (`BATCH`, then
+the records); "Echoless" marks our own answers. `test_batch_validation` and `test_record_check` hold our code to them,
 `test_refused_by_kafka` asks a real Apache Kafka.
 """
 

@@ -1,10 +1,10 @@
 """The de-duplication decision, row by row.
 
-`SPECIFICATION` is table 1.3 of `dedup-spec.md` ("Situation (>= 2.5)"), `VERSIONS` the rows of table
-1.8 that the decision makes (retention and expiry are storage's, the container check is
-`batch_validation`'s, ACLs and transactions the broker's), `DIFFERENCES` the rows of `design.md`,
-"Decisions on the protocol"; `test_kafka_*` are the tests of 8.1 and 8.2 that work without
-transactions and without files. `test_dedup_model.py` looks for what no row names.
+`SPECIFICATION` and `VERSIONS` are the tables "The decision" and "Versions" of
+`docs/protocol/deduplication.md` (retention and expiry are tested in `tests/storage`), `DIFFERENCES` the
+rows of `docs/differences.md`, "The decision"; `test_kafka_*` are those of Kafka's own
+`ProducerStateManagerTest` and `UnifiedLogTest` that need neither transactions nor files.
+`test_dedup_model.py` looks for cases that no row names.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ SPECIFICATION = [
 
 @rows(SPECIFICATION)
 def test_situation(row):
-    """Table 1.3, with Echoless' 46 and its `unknown_producer_id` where Kafka differs."""
+    """The decision, with Echoless' 46 and its `unknown_producer_id` where Kafka differs."""
     check(row)
 
 
@@ -174,7 +174,7 @@ VERSIONS = [
 
 @rows(VERSIONS)
 def test_version_row(row):
-    """Table 1.8: where Kafka's versions differ, the answer that Echoless chose."""
+    """Where Kafka's versions differ, the answer that Echoless chose."""
     check(row)
 
 
@@ -283,7 +283,7 @@ DIFFERENCES = [
 
 @rows(DIFFERENCES)
 def test_difference(row):
-    """`design.md`, "Decisions on the protocol": what Echoless answers differently, and how far."""
+    """Echoless answers differently exactly as far as `docs/differences.md` says."""
     check(row)
 
 
@@ -340,7 +340,7 @@ def test_commit_notes_when_the_broker_appended():
 
 
 def test_kafka_basic_id_mapping():
-    """8.1 testBasicIdMapping: 0 and 1 pass, 5 is a gap, epoch + 1 begins at 0, the old epoch ends."""
+    """Kafka's testBasicIdMapping: 0 and 1 pass, 5 is a gap, epoch + 1 begins at 0, the old epoch ends."""
     entry = entry_after(header(0), header(1))
     assert answer(decide(entry, header(1), HELD)) == ("duplicate", 101)
     assert answer(decide(entry, header(5), HELD)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
@@ -350,7 +350,7 @@ def test_kafka_basic_id_mapping():
 
 
 def test_kafka_marker_without_state():
-    """8.1 testAppendTxnMarkerWithNoProducerState: a marker makes an entry without batches."""
+    """Kafka's testAppendTxnMarkerWithNoProducerState: a marker makes an entry without batches."""
     entry = commit(None, header(-1, epoch=5, is_control=True), 0, NOW_MS)
     assert (entry.producer_epoch, entry.last_sequence) == (5, -1)
     assert answer(decide(entry, header(0, epoch=4), HELD)) == 47
@@ -359,14 +359,14 @@ def test_kafka_marker_without_state():
 
 
 def test_kafka_wrap_around():
-    """8.1 testProducerSequenceWrapAround: after the largest comes 0; the window holds both."""
+    """Kafka's testProducerSequenceWrapAround: after the largest comes 0; the window holds both."""
     entry = entry_after(header(SEQUENCE_MAX), header(0))
     assert [batch.base_sequence for batch in entry.batches] == [SEQUENCE_MAX, 0]
     assert entry.last_sequence == 0
 
 
 def test_kafka_wrap_around_inside_a_batch():
-    """8.1 testProducerSequenceWithWrapAroundBatchRecord: sequences and offsets stay right."""
+    """Kafka's testProducerSequenceWithWrapAroundBatchRecord: sequences and offsets stay right."""
     entry = commit(None, header(SEQUENCE_MAX - 10, 21), 2000, NOW_MS)
     (batch,) = entry.batches
     assert (batch.base_sequence, batch.last_sequence) == (SEQUENCE_MAX - 10, 9)
@@ -374,7 +374,7 @@ def test_kafka_wrap_around_inside_a_batch():
 
 
 def test_kafka_replica_accepts_what_its_leader_wrote():
-    """8.1 testAcceptAppendWithoutProducerStateOnReplica, ...WithSequenceGapsOnReplica."""
+    """Kafka's testAcceptAppendWithoutProducerStateOnReplica, ...WithSequenceGapsOnReplica."""
     entry = commit(None, header(16), 0, NOW_MS)
     entry = commit(entry, header(40), 1, NOW_MS)
     assert [batch.base_sequence for batch in entry.batches] == [16, 40]
@@ -382,14 +382,14 @@ def test_kafka_replica_accepts_what_its_leader_wrote():
 
 
 def test_replica_lets_the_epoch_move_back():
-    """`dedup-spec.md` 1.5: a follower accepts a stale epoch and forgets the newer one's window."""
+    """A follower accepts a stale epoch and forgets the newer one's window."""
     entry = entry_after(*singles(0, 4, epoch=3), header(9, epoch=2))
     assert entry.producer_epoch == 2
     assert [batch.base_sequence for batch in entry.batches] == [9]
 
 
 def test_kafka_marker_bumps_the_epoch():
-    """8.1 testControlRecordBumpsProducerEpoch, testOutOfSequenceAfterControlRecordEpochBump."""
+    """Kafka's testControlRecordBumpsProducerEpoch, testOutOfSequenceAfterControlRecordEpochBump."""
     entry = entry_after(*singles(0, 1), header(-1, epoch=1, is_control=True))
     assert (entry.producer_epoch, entry.batches, entry.run_start) == (1, (), NO_SEQUENCE)
     assert answer(decide(entry, header(2, epoch=1), HELD)) == 45
@@ -410,7 +410,7 @@ def test_kafka_marker_of_the_same_epoch_keeps_the_window():
     "batch", [header(0), header(5), header(4), header(9), header(0, epoch=1), header(0, epoch=-1)]
 )
 def test_kafka_deciding_and_committing_change_no_entry(batch):
-    """8.1 testPrepareUpdateDoesNotMutate: nothing visible changes before the write succeeded."""
+    """Kafka's testPrepareUpdateDoesNotMutate: nothing visible changes before the write succeeded."""
     entry = entry_after(*singles(0, 4))
     untouched = dataclasses.replace(copy.deepcopy(entry))
     decide(entry, batch, HELD)
@@ -419,7 +419,7 @@ def test_kafka_deciding_and_committing_change_no_entry(batch):
 
 
 def test_kafka_duplicate_appends():
-    """8.2 testDuplicateAppends: five are remembered; a part of one is no duplicate."""
+    """Kafka's testDuplicateAppends: five are remembered; a part of one is no duplicate."""
     entry = entry_after(*(header(3 * index, 3) for index in range(6)))
     for index in range(1, 6):
         expected = ("duplicate", FIRST_OFFSET + 3 * index)

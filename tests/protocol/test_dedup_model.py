@@ -1,7 +1,7 @@
 """The decision against a naive model that forgets nothing.
 
 The model keeps every batch ever stored, in order, and answers from that list alone, as
-`dedup-spec.md` 1.3 and `design.md` say it; the code under test keeps a window and a run. Besides
+`docs/protocol/deduplication.md` and `docs/differences.md` say it; the code under test keeps a window and a run. Besides
 agreement, three laws are checked for each answer by themselves, so that model and code cannot be
 wrong together:
 

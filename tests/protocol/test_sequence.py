@@ -12,14 +12,14 @@ SEQUENCES = st.integers(0, SEQUENCE_MAX)
 
 
 def kafka_increment(sequence, count):
-    """`dedup-spec.md` 1.1, as int32 arithmetic that must not overflow."""
+    """The arithmetic of `docs/protocol/deduplication.md`, as int32 arithmetic that must not overflow."""
     if sequence > SEQUENCE_MAX - count:
         return count - (SEQUENCE_MAX - sequence) - 1
     return sequence + count
 
 
 def kafka_decrement(sequence, count):
-    """`dedup-spec.md` 1.1."""
+    """The wrap-around of `docs/protocol/deduplication.md`."""
     if sequence < count:
         return SEQUENCE_MAX - (count - sequence) + 1
     return sequence - count

@@ -18,7 +18,7 @@ def test_a_hazard_breaks_no_promise(number: int, scenario: Scenario) -> None:
 
 
 def test_there_is_a_scenario_for_each_hazard() -> None:
-    """The list of `replication.md` has sixteen."""
+    """All sixteen hazards have a scenario."""
     assert sorted(HAZARDS) == list(range(1, 17))
 
 

@@ -34,4 +34,4 @@ HAZARDS: Final[dict[int, tuple[Scenario, ...]]] = {
     15: (isolation.the_session_ends_before_the_write,),
     16: (isolation.messages_come_minutes_late, isolation.a_fetch_of_an_earlier_life),
 }
-"""By the numbers of `replication.md`."""
+"""Numbered; `docs/replication.md` ("What can go wrong") explains each."""
