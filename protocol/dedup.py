@@ -24,9 +24,9 @@ The rules are Kafka 3.9's (`docs/protocol/deduplication.md`) with the difference
 7. anything else (gap, overlap)                                -> Reject 45
 
 Invariant: an entry's window is ordered oldest first, holds batches of `producer_epoch` only, and at
-most as many as the partition retains. Invariant: every sequence from `run_start` to the newest
-batch's last sequence was appended to this partition in this epoch, so a batch inside that range is
-a repeat and nothing else.
+most as many as the partition retains.
+Invariant: every sequence from `run_start` to the newest batch's last sequence was appended to this
+partition in this epoch, so a batch inside that range is a repeat and nothing else.
 
 Knows nothing of files, clocks and maps: times are passed in.
 """

@@ -7,8 +7,9 @@ directly. That buffer grows as bytes arrive: a peer that only announces a large 
 takes no memory. A shell that accounts for memory asks `wanted_bytes` before it calls
 `writable`.
 
-Invariant: `_start <= _end <= len(_buffer)`; bytes before `_start` were handed out. Invariant: the
-buffer of a large frame is at most `GROWTH_MAX` times as large as what has arrived of it.
+Invariant: `_start <= _end <= len(_buffer)`; bytes before `_start` were handed out.
+Invariant: the buffer of a large frame is at most `GROWTH_MAX` times as large as what has arrived of
+it.
 """
 
 from __future__ import annotations

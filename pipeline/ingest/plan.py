@@ -12,8 +12,8 @@
 Each file is created only if it does not exist, so of two concurrent runs one plans, and both write
 the same batches.
 
-Invariant: a file is in one batch only. Invariant: batches are numbered without gaps, and run in
-their order.
+Invariant: a file is in one batch only.
+Invariant: batches are numbered without gaps, and run in their order.
 """
 
 from __future__ import annotations
