@@ -47,6 +47,7 @@ from broker.partitions.held import Partitions
 from broker.partitions.partition import Partition
 from broker.partitions.retention import remove_old_segments
 from broker.partitions.scrubber import Scrubber
+from broker.partitions.topic_deletion import TopicDeletion
 from broker.records.record_thread import RecordThread
 from broker.tree.node_tree import CoordinationError
 from protocol.errors import ErrorCode, KafkaError
@@ -138,6 +139,7 @@ class Broker:
             wall_ms=self.now_ms,
             on_failure=self.fail_storage,
         )
+        self._topic_deletion = TopicDeletion(self.registry, self._partitions)
         self._partitions.set_strays_aside()
         self.partitions = self._partitions.held
         self.membership = self._choose_membership()
@@ -307,6 +309,8 @@ class Broker:
             await self.registry.create_topic(new, validate_only=True)  # other reasons come first
             raise lack
         try:
+            if not validate_only:
+                await self._partitions.until_free(new.name)
             topic = await self.registry.create_topic(new, validate_only=validate_only)
         except KafkaError as error:
             if error.code is ErrorCode.TOPIC_ALREADY_EXISTS and new.name in self.registry.topics:
@@ -343,13 +347,11 @@ class Broker:
             await self._partitions.until_open(topic)
 
     async def delete_topic(self, name: str) -> Topic:
-        """Deletes a topic; its name may be used again when this returns, and files go soon after.
+        """Deletes a topic (`partitions/topic_deletion.py`).
 
         Raises `KafkaError` as `TopicRegistry.delete_topic` does.
         """
-        topic = await self.registry.delete_topic(name)
-        await self._partitions.until_removed(topic)
-        return topic
+        return await self._topic_deletion.delete(name)
 
     def is_coming(self, topic: Topic) -> bool:
         """Whether the topic is new, and clients are not to be told of it yet."""
@@ -487,6 +489,7 @@ class Broker:
         if self._has("producer_ids"):
             await self.producer_ids.close()
         if self._has("_partitions"):
+            await self._topic_deletion.close()
             await self._partitions.close()
         if self._has("logs") and self.logs.failure is None:
             # A log without a role yet keeps what it came with.

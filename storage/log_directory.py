@@ -6,8 +6,8 @@ Opening, in this order (`claim` does 1 and 2, `open_logs` the rest):
 2. Read `meta.properties`, or write it into a new directory.
 3. Remove what a creation that was cut short left behind.
 4. Read the checkpoints. A partition that they know and that has no directory is missed, and the start
-   is refused, unless it was deleted or set aside: those leave the checkpoints now. Then finish the
-   deletions that were cut short. Crash: done again.
+   is refused, unless it was deleted or set aside: those leave the checkpoints now. `leftovers` are the
+   directories of deletions that were cut short. Crash: done again.
 5. Read the clean-shutdown marker, and remove it, durably. Crash: the logs are scanned although that
    was not needed.
 6. Open every log.
@@ -103,6 +103,8 @@ class LogDirectory:
         """What was set aside, now and before, oldest name first."""
         self.damaged: dict[str, Damage] = {}
         """Segments in which the scrubber found damage, by path."""
+        self._leftovers: list[str] = []
+        """Directories of deleted partitions that an earlier run has not removed."""
         self.failure: StorageError | None = None
         """The first disk failure; from then on the directory is offline."""
 
@@ -221,10 +223,7 @@ class LogDirectory:
             self._check_not_missed(key, known.of(key), deleted)
         if gone:
             self._checkpoints.drop(gone)
-        for name in deleted:
-            path = paths.join(self.path, name)
-            logger.info("finishing the deletion of %s", path)
-            self._fs.remove_tree(path)
+        self._leftovers = [paths.join(self.path, name) for name in deleted]
 
     def _check_not_missed(
         self, key: Partition, offsets: PartitionOffsets, deleted: Iterable[str]
@@ -389,6 +388,16 @@ class LogDirectory:
             _checkpoints=self._checkpoints,
             _fs=self._fs,
         )
+
+    def leftovers(self) -> PendingRemoval:
+        """Directories of deleted partitions that an earlier run has renamed and not removed."""
+        if self._leftovers:
+            logger.info(
+                "finishing the deletion of %d partitions, %s first",
+                len(self._leftovers),
+                self._leftovers[0],
+            )
+        return PendingRemoval.of_renamed(self._leftovers, self.path, self._checkpoints, self._fs)
 
     def delete(self, topic: str, partition: int) -> None:
         """Removes a partition and its files at once. Raises `StorageError`."""

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from storage.directory_checkpoints import DirectoryCheckpoints
@@ -42,6 +42,25 @@ class PendingRemoval:
     _checkpoints: DirectoryCheckpoints
     _fs: FileSystem
     _doomed: deque[str] = field(default_factory=deque)
+
+    @classmethod
+    def of_renamed(
+        cls,
+        doomed: Iterable[str],
+        data_dir: str,
+        checkpoints: DirectoryCheckpoints,
+        fs: FileSystem,
+    ) -> PendingRemoval:
+        """Begins at step 3, with directories that an earlier run has renamed."""
+        return cls(
+            logs=(),
+            renames={},
+            partitions=(),
+            _data_dir=data_dir,
+            _checkpoints=checkpoints,
+            _fs=fs,
+            _doomed=deque(doomed),
+        )
 
     def run(self) -> None:
         """Steps 1 and 2. Raises `StorageError`."""

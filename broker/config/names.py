@@ -263,6 +263,9 @@ class Config:
     log_message_timestamp_after_max_ms: int = _setting(
         INT64_MAX, duration(0), "how far a record's timestamp may lie in the future"
     )
+    log_segment_delete_delay_ms: int = _setting(
+        60_000, duration(0), "files of a deleted topic are removed this long after the deletion"
+    )
     log_scrub_bytes_per_second: int = _setting(
         1_048_576,
         size(0, INT32_MAX),

@@ -23,7 +23,9 @@ from storage.log_config import LogConfig
 
 _WITHOUT_EFFECT: Final = {
     "delete.retention.ms": "there is no compaction",
-    "file.delete.delay.ms": "deleted files go at once",
+    "file.delete.delay.ms": (
+        "set the broker's log_segment_delete_delay_ms; segments that retention deletes go at once"
+    ),
     "flush.messages": "the broker's log_flush=commit flushes before each acknowledgement",
     "flush.ms": "the broker's log_flush=commit flushes before each acknowledgement",
     "follower.replication.throttled.replicas": "replication is not throttled",

@@ -9,10 +9,12 @@ Creation and new partitions:
    led; the controller, or a broker alone at its start, gives them their first states.
 
 Deletion:
-1. a node below `/admin/delete_topics`, and the first partitions go;
+1. a node below `/admin/delete_topics` with the topic's id is created, and the first partitions go. From
+   here on the topic counts as gone, and the deletion is answered;
 2. more partitions, and so on;
-3. the last ones, the topic, its configuration, and the node of step 1. While that node is there, the
-   topic counts as gone; after a crash `load` finds it and goes on, and so does a creation.
+3. the last ones, the topic, its configuration, and the node of step 1: at the earliest when the broker that
+   deletes the topic has renamed its directories. After a crash `load` finds the node and goes on, and so
+   does a creation; its id tells that the directories were deleted on purpose.
 
 A node below the topic's is called as its id (`identity_checks`).
 Invariant: a change that was meant for a topic does not hit a later one of the same name.
@@ -22,6 +24,7 @@ Knows nothing of rules (`topic_registry.py`) and of JSON (`node_data.py`).
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
@@ -36,9 +39,11 @@ from broker.metadata.node_data import (
     decode_config,
     decode_partition_state,
     decode_topic,
+    decode_uuid,
     encode_config,
     encode_partition_state,
     encode_topic,
+    encode_uuid,
     partition_path,
     partition_state_path,
     partitions_path,
@@ -67,6 +72,8 @@ OPERATIONS_MAX: Final = 1000
 """In one multi-operation; about 200 bytes each."""
 STATE_CHANGES_MAX: Final = OPERATIONS_MAX // 4
 """In one multi-operation: each may take a check of its topic and two parents beside itself."""
+FIRST_DELETES_MAX: Final = 100
+"""In the operation that deletes a topic: what is answered when it is done should not take long."""
 DELETION_RACES_MAX: Final = 10
 
 
@@ -234,50 +241,84 @@ async def ensure_partition_paths(tree: NodeTree, before: Topic, after: Topic) ->
 
 
 async def begin_deletion(tree: NodeTree, topic: Topic) -> None:
-    """Deletes a topic of exactly this version, or a first part of it. Raises `MultiFailedError`."""
+    """Deletes a topic of exactly this version, and a first part of its nodes.
+
+    One short operation however many partitions there are. Raises `MultiFailedError`.
+    """
+    mark = Create(topic_deletion_path(topic.name), encode_uuid(topic.topic_id).encode())
     begin: list[Operation] = [
         *identity_checks(topic),
         Check(topic_path(topic.name), topic.node_version),
-        Create(topic_deletion_path(topic.name)),
+        mark,
     ]
-    operations = [*begin, *await _delete_operations(tree, topic.name)]
-    await commit(tree, operations[:OPERATIONS_MAX])
+    room = min(OPERATIONS_MAX, FIRST_DELETES_MAX) - len(begin)
+    deletes, _ = await _next_deletes(tree, topic.name, room)
+    await commit(tree, [*begin, *deletes])
 
 
-async def finish_deletions(tree: NodeTree) -> None:
-    """Completes what a crash has left half deleted."""
+async def finish_deletions(tree: NodeTree) -> dict[str, uuid.UUID]:
+    """Completes what a crash has left half deleted; returns the topics' names and ids, if known."""
+    found = {}
     for name in await tree.children(TOPIC_DELETIONS):
+        topic_id = await read_deletion(tree, name)
+        if topic_id is not None:
+            found[name] = topic_id
         await finish_deletion(tree, name)
+    return found
+
+
+async def read_deletion(tree: NodeTree, name: str) -> uuid.UUID | None:
+    """The id of the topic of this name that is being deleted; None if none is, or it is not known."""
+    node = (await tree.read_many([topic_deletion_path(name)]))[0]
+    try:
+        return decode_uuid(node.data.decode()) if node is not None and node.data else None
+    except ValueError:
+        return None
 
 
 async def finish_deletion(tree: NodeTree, name: str) -> None:
-    """Deletes what is left of a topic whose deletion has begun; others may be at it, too.
+    """Deletes what is left of a topic whose deletion has begun. Raises `MultiFailedError`."""
+    while await continue_deletion(tree, name):
+        pass
 
-    Every step depends on the mark of the deletion, so that nothing of a later topic is deleted. Raises
-    `MultiFailedError` after many lost races.
+
+async def continue_deletion(tree: NodeTree, name: str) -> bool:
+    """Deletes the next nodes of a topic whose deletion has begun; returns whether there may be more.
+
+    Others may do the same. Every step depends on the mark of the deletion, so that nothing of a later
+    topic is deleted. Raises `MultiFailedError` after many lost races.
     """
-    mark = Check(topic_deletion_path(name), 0)
-    for attempt in range(1, DELETION_RACES_MAX + 1):
-        if (await tree.read_many([mark.path]))[0] is None:
-            return
+    mark = topic_deletion_path(name)
+    for _ in range(DELETION_RACES_MAX):
+        if (await tree.read_many([mark]))[0] is None:
+            return False
+        deletes, are_last = await _next_deletes(tree, name, OPERATIONS_MAX - 2)
+        last = [Delete(mark)] if are_last else []
         try:
-            await commit_in_chunks(tree, await _delete_operations(tree, name), [mark])
-        except MultiFailedError:
-            if attempt == DELETION_RACES_MAX:
-                raise
+            await commit(tree, [Check(mark, 0), *deletes, *last])
+        except MultiFailedError as error:
+            lost = error
+        else:
+            return not are_last
+    raise lost
 
 
-async def _delete_operations(tree: NodeTree, name: str) -> list[Operation]:
-    """Deletes of all that is there of the topic, children first, the mark of the deletion last."""
-    partitions = await _children(tree, partitions_path(name))
+async def _next_deletes(tree: NodeTree, name: str, count: int) -> tuple[list[Operation], bool]:
+    """The first `count` deletes of what is there of a topic, children first; whether those are all."""
+    partitions = sorted(map(int, await _children(tree, partitions_path(name))))
+    some = partitions[: max((count + 1) // 2, 1)]
     paths: list[str] = []
-    for partition in sorted(int(child) for child in partitions):
+    for partition in some:
         paths += partition_state_path(name, partition), partition_path(name, partition)
-    paths += [f"{topic_path(name)}/{child}" for child in await _children(tree, topic_path(name))]
-    paths += topic_path(name), topic_config_path(name)
+    if len(some) == len(partitions):
+        paths += [
+            f"{topic_path(name)}/{child}" for child in await _children(tree, topic_path(name))
+        ]
+        paths += topic_path(name), topic_config_path(name)
     nodes = await tree.read_many(paths)
     present = [path for path, node in zip(paths, nodes, strict=True) if node is not None]
-    return [Delete(path) for path in [*present, topic_deletion_path(name)]]
+    are_all = len(some) == len(partitions) and len(present) <= count
+    return [Delete(path) for path in present[: max(count, 1)]], are_all
 
 
 async def _children(tree: NodeTree, path: str) -> list[str]:

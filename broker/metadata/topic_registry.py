@@ -73,6 +73,8 @@ class TopicRegistry:
         """Topics by name; read-only for everyone else."""
         self.topics_by_id = self._view.topics_by_id
         """The same topics."""
+        self.deleted: dict[str, uuid.UUID] = {}
+        """Topics whose deletion was cut short before `load`: their logs were deleted on purpose."""
         self._turn = asyncio.Lock()
         """Held during a change, so that this broker never races with itself."""
         self._follower: TopicFollower | None = None
@@ -88,7 +90,7 @@ class TopicRegistry:
         """
         async with self._turn:
             await topic_nodes.ensure_topic_paths(self._tree)
-            await topic_nodes.finish_deletions(self._tree)
+            self.deleted |= await topic_nodes.finish_deletions(self._tree)
             await self._refresh()
 
     async def follow(self) -> None:
@@ -156,8 +158,25 @@ class TopicRegistry:
         return await self._change(new.name, lambda: self._create(new, validate_only))
 
     async def delete_topic(self, name: str) -> Topic:
-        """The topic that was. Raises `KafkaError` UNKNOWN_TOPIC_OR_PARTITION."""
+        """Deletes a topic, durably, and returns what it was; `finish_deletion` deletes its last nodes.
+
+        Raises `KafkaError` UNKNOWN_TOPIC_OR_PARTITION.
+        """
         return await self._change(name, lambda: self._delete(name))
+
+    async def finish_deletion(self, topic: Topic) -> None:
+        """Deletes the nodes that `delete_topic` left; other changes may be made in between.
+
+        Call it when the logs have left their names: until then a restart has to know that they were deleted
+        on purpose. Raises `CoordinationError`; `load` goes on with it.
+        """
+        is_left = True
+        while is_left:
+            async with self._turn:
+                found = await topic_nodes.read_deletion(self._tree, topic.name)
+                is_left = found == topic.topic_id and await topic_nodes.continue_deletion(
+                    self._tree, topic.name
+                )
 
     async def create_partitions(
         self,
@@ -273,7 +292,6 @@ class TopicRegistry:
         topic = self._existing(name)
         await topic_nodes.begin_deletion(self._tree, topic)
         self._view.publish(name, None)
-        await topic_nodes.finish_deletion(self._tree, name)
         return topic
 
     async def _extend(

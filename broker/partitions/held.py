@@ -30,7 +30,7 @@ from broker.partitions.partition import Partition
 from broker.partitions.produce_rules import ProduceRules
 from broker.partitions.removal import Removal
 from broker.partitions.roles import RoleListener
-from broker.partitions.stray_logs import set_strays_aside
+from broker.partitions.stray_logs import finish_deletions, set_strays_aside
 from protocol.errors import ErrorCode, KafkaError
 from storage.file_system import OutOfDescriptorsError, StorageError
 from storage.log_config import LogConfig
@@ -65,7 +65,12 @@ class Partitions:
         self._assigned = Assigned(registry, config.broker_id)
         self._disk = DiskQueue("partitions on disk", self._on_disk_failure)
         self._removal = Removal(
-            logs, self._assigned, self._disk, give_up=self._give_up, on_failure=on_failure
+            logs,
+            self._assigned,
+            self._disk,
+            files_after_s=config.log_segment_delete_delay_ms / 1000,
+            give_up=self._give_up,
+            on_failure=on_failure,
         )
         self._opening = Opening(
             logs,
@@ -134,10 +139,20 @@ class Partitions:
         """Returns when the directories of a deleted topic have left their names."""
         await self._removal.until_removed(topic)
 
+    async def until_free(self, name: str) -> None:
+        """Returns when no deleted topic of this name has directories under it."""
+        await self._removal.until_free(name)
+
     # --- start, session and stop ---
 
     def set_strays_aside(self) -> None:
-        """Sets aside the logs that do not belong here. Raises `StorageError`."""
+        """Sets aside the logs that do not belong here. Raises `StorageError`.
+
+        Logs of topics that were certainly deleted are removed.
+        """
+        deleted = finish_deletions(self._logs, self._registry)
+        if deleted is not None:
+            self._removal.sweep(deleted)
         set_strays_aside(self._logs, self._registry, self._config.broker_id, self._wall_ms())
 
     def listen(self, listener: RoleListener) -> None:
@@ -152,6 +167,7 @@ class Partitions:
         self._fencing = fencing
         self._registry.listen(self._on_topic_event)
         self.set_strays_aside()
+        self._removal.sweep(self._logs.leftovers())
         for name in list(self._registry.topics):
             topic = self._registry.topics.get(name)
             if topic is not None:

@@ -1,16 +1,20 @@
 """Removal of partitions from the disk: of a deleted topic, or of replicas assigned elsewhere.
 
 The directories leave their names in the order of the events (`disk_queue.py`); then the name may be used
-again. The files go later, in a queue of their own, a few at a time. A partition that is wanted again when
-its job runs is left alone.
+again. A partition that is assigned again when its job runs is left alone.
+
+The files go later, as in Kafka (`log_segment_delete_delay_ms`), a few at a time, and never while a partition
+is made or renamed: removing them costs the disk what creating them did, and no one waits for it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import uuid
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -30,6 +34,14 @@ _SWEEP_PAUSE_S: Final = 0.005
 """Pause between two slices of removed directories, so that the disk serves others too."""
 
 
+@dataclass(slots=True, frozen=True)
+class _Leaving:
+    """A deleted topic whose directories still have their names."""
+
+    name: str
+    done: asyncio.Future[None]
+
+
 class Removal:
     """Removes partitions that this broker does not hold any more.
 
@@ -42,6 +54,7 @@ class Removal:
         assigned: Assigned,
         disk: DiskQueue,
         *,
+        files_after_s: float,
         give_up: Callable[[Key, uuid.UUID], None],
         on_failure: Callable[[StorageError], None],
     ) -> None:
@@ -49,13 +62,15 @@ class Removal:
         self._assigned = assigned
         self._disk = disk
         self._give_up = give_up
+        self._files_after_s = files_after_s
         self._sweeper = DiskQueue("removal of files", on_failure)
-        self._topics: dict[uuid.UUID, asyncio.Future[None]] = {}
-        """Deleted topics whose directories still have their names."""
+        self._is_closing = asyncio.Event()
+        self._leaving: dict[uuid.UUID, _Leaving] = {}
 
     def remove_topic(self, topic: Topic) -> None:
         """Removes all partitions of a deleted topic."""
-        self._topics[topic.topic_id] = self.remove(topic.name, topic.topic_id, topic.assignment)
+        done = self.remove(topic.name, topic.topic_id, topic.assignment)
+        self._leaving[topic.topic_id] = _Leaving(topic.name, done)
 
     def remove(
         self, name: str, topic_id: uuid.UUID, indexes: Iterable[int]
@@ -65,15 +80,30 @@ class Removal:
 
     def is_removing(self, topic_id: uuid.UUID) -> bool:
         """Whether the topic was deleted and its directories still have their names."""
-        return topic_id in self._topics
+        return topic_id in self._leaving
 
     async def until_removed(self, topic: Topic) -> None:
         """Returns when the directories of a deleted topic have left their names."""
-        while (removing := self._topics.get(topic.topic_id)) is not None:
-            await asyncio.shield(removing)
+        while (leaving := self._leaving.get(topic.topic_id)) is not None:
+            await asyncio.shield(leaving.done)
+
+    async def until_free(self, name: str) -> None:
+        """Returns when no deleted topic of this name has directories under it."""
+        while leaving := [one.done for one in self._leaving.values() if one.name == name]:
+            await asyncio.shield(leaving[0])
+
+    def sweep(self, pending: PendingRemoval, after_s: float = 0) -> None:
+        """Removes the files of directories that have left their names, once nothing else is to be done."""
+        due_s = asyncio.get_running_loop().time() + after_s
+        self._sweeper.submit(partial(self._sweep, pending, due_s))
+
+    async def swept(self) -> None:
+        """Returns when no files are left to remove."""
+        await self._sweeper.idle()
 
     async def close(self) -> None:
         """Returns when no file is being removed; what is left waits for the next start."""
+        self._is_closing.set()
         await self._sweeper.close()
 
     async def _remove(self, name: str, topic_id: uuid.UUID, indexes: list[int]) -> None:
@@ -96,14 +126,24 @@ class Removal:
                 except OutOfDescriptorsError as error:
                     # Not even a spare one: a topic of the same name must not find these directories.
                     raise StorageError(error.path, "partitions are removed by half") from error
-                logger.info("removed %d partitions of topic %s from the disk", len(keys), name)
-                self._sweeper.submit(partial(self._sweep, pending))
+                logger.info(
+                    "%d partitions of topic %s have left their names, their files go later",
+                    len(keys),
+                    name,
+                )
+                self.sweep(pending, self._files_after_s)
         finally:
-            self._topics.pop(topic_id, None)
+            self._leaving.pop(topic_id, None)
 
-    async def _sweep(self, pending: PendingRemoval) -> None:
+    async def _sweep(self, pending: PendingRemoval, due_s: float) -> None:
         """Removes the files; the next start removes what is left when the broker stops."""
-        while not self._sweeper.is_closing and self._logs.failure is None:
+        await self._pause(due_s - asyncio.get_running_loop().time())
+        while not self._is_closing.is_set() and self._logs.failure is None:
+            await self._disk.idle()
             if not await in_thread(pending.remove_some):
                 return
-            await asyncio.sleep(_SWEEP_PAUSE_S)
+            await self._pause(_SWEEP_PAUSE_S)
+
+    async def _pause(self, seconds: float) -> None:
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(self._is_closing.wait(), seconds)

@@ -1,17 +1,37 @@
 """Logs on disk that this broker should not have, set aside at the start (`storage/strays.py`).
 
 Their topic was deleted while the broker was down, or something is damaged; the broker cannot tell
-which, so it deletes nothing.
+which, so it deletes nothing. Only logs of a topic that the registry names as deleted, by its id, are removed.
 """
 
 from __future__ import annotations
 
+import logging
 import uuid
 
 from broker.metadata.topic_registry import TopicRegistry
 from broker.partitions.assigned import Assigned, Key
 from storage.log_directory import LogDirectory
+from storage.pending_removal import PendingRemoval
 from storage.properties_file import encode_uuid
+
+logger = logging.getLogger(__name__)
+
+
+def finish_deletions(logs: LogDirectory, registry: TopicRegistry) -> PendingRemoval | None:
+    """Takes out the logs of topics whose deletion was cut short after it had become durable.
+
+    Returns the removal of their files, if there are any. Raises `StorageError`.
+    """
+    keys = [
+        key for key, topic_id in logs.topic_ids.items() if registry.deleted.get(key[0]) == topic_id
+    ]
+    if not keys:
+        return None
+    pending = logs.forget(keys)
+    pending.run()
+    logger.info("finished the deletion of %d partitions, %s-%d first", len(keys), *keys[0])
+    return pending
 
 
 def set_strays_aside(

@@ -166,7 +166,7 @@ class Stage:
 
     def do_delete_topic(self, name: str) -> None:
         broker = self._any_broker()
-        self._run(broker, broker.registry.delete_topic(name))
+        self._run(broker, broker.delete_topic(name))
 
     def do_reassign(self, partition: str, *, replicas: str) -> None:
         broker = self._any_broker()

@@ -361,7 +361,7 @@ def recreate(cluster: Cluster, rng: Random) -> Undo:
     services = [m.service for m in cluster.machines.values() if m.service]
     if services:
         service = rng.choice(services)
-        service.process.spawn(service.broker.registry.delete_topic(topic.name))
+        service.process.spawn(service.broker.delete_topic(topic.name))
 
     def undo() -> None:
         cluster.create_topic_somehow(topic)

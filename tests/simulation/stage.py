@@ -228,7 +228,7 @@ class Stage:
         """Deletes the topic and creates it again."""
         service = self.leader.service
         assert service is not None
-        deletion = service.process.spawn(service.broker.registry.delete_topic("t"))
+        deletion = service.process.spawn(service.broker.delete_topic("t"))
         self.until(deletion.done)
         topic = Topic(name="t", partitions=1, replication_factor=self._factor)
         self.until(self.cluster.create_topic_somehow(topic).done)

@@ -531,7 +531,7 @@ async def test_followers_agree_in_the_end(
 async def test_no_node_is_left_of_a_topic(server: MemoryTree, elsewhere: TopicRegistry) -> None:
     """Neither its own nor those that only Echoless makes."""
     await elsewhere.create_topic(NewTopic(name="t", partitions=2))
-    await elsewhere.delete_topic("t")
+    await elsewhere.finish_deletion(await elsewhere.delete_topic("t"))
     tree = server.connect()
     paths = [
         topic_path("t"),

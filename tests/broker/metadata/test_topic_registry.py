@@ -239,8 +239,55 @@ class TestDeletion:
         assert await registry.delete_topic("t") == topic
         assert events == [TopicDeleted(topic)]
         assert registry.topics == registry.topics_by_id == {}
+        await registry.finish_deletion(topic)
         for parent in ("/brokers/topics", "/config/topics", "/admin/delete_topics"):
             assert await tree.children(parent) == []
+
+    async def test_a_deletion_is_one_short_operation_however_large_the_topic(
+        self, registry: TopicRegistry, tree: MemoryNodeTree, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The other nodes go when nobody waits any more, in steps between which others have their turn."""
+        sizes: list[int] = []
+        multi = tree.multi
+
+        async def counting(operations: Sequence[Operation]) -> None:
+            sizes.append(len(operations))
+            await multi(operations)
+
+        topic = await registry.create_topic(
+            NewTopic(name="t", assignment=dict.fromkeys(range(3000), (1,)))
+        )
+        monkeypatch.setattr(tree, "multi", counting)
+        await registry.delete_topic("t")
+        assert sizes == [topic_nodes.FIRST_DELETES_MAX]
+        finishing = asyncio.create_task(registry.finish_deletion(topic))
+        other = await registry.create_topic(NewTopic(name="other"))
+        assert not finishing.done()
+        await finishing
+        assert registry.topics == {"other": other}
+        assert max(sizes) <= topic_nodes.OPERATIONS_MAX
+        assert await tree.children("/brokers/topics") == ["other"]
+
+    async def test_a_restart_knows_what_was_deleted(
+        self, registry: TopicRegistry, server: MemoryTree
+    ) -> None:
+        """Until the deletion is finished; its broker asks when it finds directories of the topic."""
+        topic = await registry.create_topic(NewTopic(name="t", partitions=2))
+        await registry.delete_topic("t")
+        restarted = await load(server.connect())
+        assert restarted.deleted == {"t": topic.topic_id}
+        assert (await load(server.connect())).deleted == {}
+
+    async def test_a_late_end_of_a_deletion_leaves_the_next_one_alone(
+        self, registry: TopicRegistry, server: MemoryTree
+    ) -> None:
+        """It belongs to another topic of the same name."""
+        first = await registry.create_topic(NewTopic(name="t"))
+        await registry.delete_topic("t")
+        second = await registry.create_topic(NewTopic(name="t"))
+        await registry.delete_topic("t")
+        await registry.finish_deletion(first)
+        assert (await load(server.connect())).deleted == {"t": second.topic_id}
 
     async def test_a_topic_of_the_same_name_is_another_one(self, registry: TopicRegistry) -> None:
         """It has an id of its own, and its epochs start again."""
@@ -522,10 +569,15 @@ class CrashingTree(MemoryNodeTree):
             raise CrashError
 
 
+async def delete(registry: TopicRegistry, name: str) -> None:
+    """Deletes a topic and all of its nodes."""
+    await registry.finish_deletion(await registry.delete_topic(name))
+
+
 CHANGES = {
     "create": lambda registry: registry.create_topic(NewTopic(name="t", partitions=8)),
     "extend": lambda registry: registry.create_partitions("old", 9),
-    "delete": lambda registry: registry.delete_topic("old"),
+    "delete": lambda registry: delete(registry, "old"),
     "claim": lambda registry: registry.claim_leadership(1),
 }
 

@@ -97,5 +97,6 @@ async def test_a_deleted_partition_is_lost() -> None:
     """Nothing is kept for a partition that is not held any more."""
     member, recorder = await leading()
     await member.broker.delete_topic("orders")
+    await member.until(lambda: len(recorder.events) == 2)
     assert recorder.events[1:] == [("lost", "orders-0", NO_LEADER)]
     await member.broker.stop()

@@ -86,7 +86,8 @@ async def test_a_damaged_topic_id_is_refused() -> None:
 async def test_the_log_of_an_unknown_topic_is_kept() -> None:
     """The coordinator may have lost it, as an old copy of its file does."""
     host, broker = await filled(STAND_ALONE, "orders", "bills")
-    await broker.delete_topic("bills")
+    deleted = await broker.delete_topic("bills")
+    await broker._partitions.until_removed(deleted)
     assert host.disk.list_directory("/data").count("bills-0") == 0  # by command: deleted
     assert broker.logs.strays == []
     await broker.stop()
@@ -97,3 +98,21 @@ async def test_the_log_of_an_unknown_topic_is_kept() -> None:
     assert stray.key == ("lost", 0)
     assert "no topic lost" in stray.reason
     await broker.stop()
+
+
+@pytest.mark.parametrize("coordinator", [STAND_ALONE, CLUSTER])
+async def test_a_deletion_that_was_answered_is_finished_after_a_kill(coordinator: str) -> None:
+    """The directories had their names still: the tree says that they were deleted, so they are no strays."""
+    host, broker = await filled(coordinator, "orders", "bills")
+    await broker.delete_topic("bills")
+    assert "bills-0" in host.disk.list_directory("/data")
+    await host.restart(is_clean=False)
+    assert host.broker is not None
+    assert host.broker.logs.strays == []
+    assert list(host.broker.partitions) == [("orders", 0)]
+    await host.broker._partitions._removal.swept()
+    assert not [name for name in host.disk.list_directory("/data") if name.startswith("bills")]
+    assert await host.broker.tree.children("/admin/delete_topics") == []
+    await host.broker.create_topic(NewTopic(name="bills", partitions=1, replication_factor=1))
+    assert (await host.led("bills")).log.log_end_offset == 0
+    await host.broker.stop()

@@ -162,24 +162,62 @@ async def test_a_topic_may_be_deleted_and_created_again_while_it_comes(tmp_path:
     assert {one for one in directories(tmp_path) if "-delete" not in one} == {"t-0", "t-1"}
 
 
-async def test_a_deletion_is_answered_when_the_name_may_be_used_again(tmp_path: Path) -> None:
-    """Requests for it are refused from the beginning on."""
+async def test_a_deletion_waits_for_no_directory_and_a_creation_does(tmp_path: Path) -> None:
+    """Requests for the topic are refused at once; the next one of its name finds nothing of it."""
     disk = StuckDisk()
     async with in_process(tmp_path, environment=environment(disk)) as running:
         await running.broker.create_topic(new(2))
         append(running, 0)
         disk.stuck_at = "/t-0"
-        deleting = asyncio.create_task(running.broker.delete_topic("t"))
-        await stuck(disk)
-        assert not deleting.done()
+        await running.broker.delete_topic("t")
         with pytest.raises(KafkaError) as caught:
             append(running, 0)
         assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        await stuck(disk)
+        assert "t-0" in directories(tmp_path)
+        creating = asyncio.create_task(running.broker.create_topic(new(1)))
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert "t" not in running.broker.registry.topics
         disk.go.set()
-        await deleting
-        assert not {"t-0", "t-1"} & directories(tmp_path)
-        await running.broker.create_topic(new(1))
+        await creating
         assert append(running, 0) == 0
+        assert {one for one in directories(tmp_path) if "-delete" not in one} == {"t-0"}
+
+
+async def test_no_node_is_left_of_a_deleted_topic(tmp_path: Path) -> None:
+    """The mark of the deletion stays until the directories have left their names."""
+    disk = StuckDisk()
+    async with in_process(tmp_path, environment=environment(disk)) as running:
+        broker = running.broker
+        await broker.create_topic(new())
+        disk.stuck_at = "/t-0"
+        await broker.delete_topic("t")
+        await stuck(disk)
+        assert await broker.tree.children("/admin/delete_topics") == ["t"]
+        disk.go.set()
+        await asyncio.gather(*broker._topic_deletion._unfinished)
+        for parent in ("/admin/delete_topics", "/brokers/topics", "/config/topics"):
+            assert await broker.tree.children(parent) == []
+
+
+async def test_files_of_a_deleted_topic_go_after_a_while(tmp_path: Path) -> None:
+    """With Kafka's delay, or in the background of the next start."""
+    async with in_process(tmp_path) as running:
+        await running.broker.create_topic(new())
+        topic = await running.broker.delete_topic("t")
+        await running.broker._partitions.until_removed(topic)
+        renamed = directories(tmp_path)
+        assert len(renamed) == PARTITIONS
+    assert directories(tmp_path) == renamed
+    async with in_process(tmp_path, log_segment_delete_delay_ms=0) as running:
+        await running.broker._partitions._removal.swept()
+        assert directories(tmp_path) == set()
+        await running.broker.create_topic(new())
+        topic = await running.broker.delete_topic("t")
+        await running.broker._partitions.until_removed(topic)
+        await running.broker._partitions._removal.swept()
+        assert directories(tmp_path) == set()
 
 
 async def test_a_broker_may_stop_while_a_topic_comes(tmp_path: Path) -> None:
