@@ -1,4 +1,4 @@
-"""How a cluster member registers, and what it gives up before it does.
+"""The registration of a cluster member, and what it gives up before it registers.
 
 1. Wait until the session of this broker's previous epoch has ended.
 2. With an empty disk: refuse if this broker is the last replica in sync.
@@ -13,12 +13,18 @@ A crash after any step: the next start begins again and finds less to give up.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
 from broker.cluster.withdrawal import withdraw
 from broker.config.loading import Config
 from broker.metadata.old_copy import check_leader_epochs
-from broker.metadata.registration import BrokerInfo, await_departure, register_broker
+from broker.metadata.registration import (
+    BrokerInfo,
+    await_departure,
+    register_broker,
+    update_registration,
+)
 from broker.metadata.topic_registry import TopicRegistry
 from broker.tree.node_tree import (
     ConnectionLostError,
@@ -49,6 +55,10 @@ class Joining:
         """`tail_is_safe`: no power failure can have taken anything from these logs."""
         self.unsafe_tails: dict[str, None] = {}
         """Partitions in which no other replica was in sync when the tail was lost, by name."""
+        self.broker_epoch = 0
+        """The session under which this broker is registered."""
+        self._info: BrokerInfo | None = None
+        """The registration, which the next session repeats."""
         self._config = config
         self._tree = tree
         self._registry = registry
@@ -57,11 +67,14 @@ class Joining:
         """Everything this broker ever had in its logs is still there."""
         self._is_new_directory = is_new_directory
 
-    async def register(self, info: BrokerInfo) -> int:
-        """Registers and returns the broker epoch.
+    async def register(self, info: BrokerInfo) -> None:
+        """Registers this broker for the first time. Raises `BrokerIdInUseError`, `CoordinationError`."""
+        self._info = info
+        await self.register_again()
 
-        Raises `BrokerIdInUseError`, `CoordinationError`.
-        """
+    async def register_again(self) -> None:
+        """Registers under the present session. Raises `BrokerIdInUseError`, `CoordinationError`."""
+        info = self._registration()
         wait_s = self._tree.session_timeout_s + OLD_SESSION_MARGIN_S
         await await_departure(self._tree, info.broker_id, wait_s=wait_s)
         await self._registry.load()
@@ -79,7 +92,19 @@ class Joining:
             raise ConnectionLostError("the session ended while it was registered")
         # The next session belongs to the same process, with the same logs.
         self._tail_is_safe, self._is_new_directory = True, False
-        return broker_epoch
+        self.broker_epoch = broker_epoch
+
+    async def announce_departure(self) -> None:
+        """Marks the registration as leaving, in this session and in every later one.
+
+        Raises `CoordinationError`.
+        """
+        self._info = replace(self._registration(), is_leaving=True)
+        await update_registration(self._tree, self._info)
+
+    def _registration(self) -> BrokerInfo:
+        assert self._info is not None, "the broker has not been registered before"
+        return self._info
 
     def _last_in_sync(self, broker_id: int) -> Iterator[str]:
         """Names of the partitions in which only this broker is in sync."""
