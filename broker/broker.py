@@ -18,6 +18,7 @@ import logging
 import math
 import uuid
 from collections.abc import Collection, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from broker.clock import Clock
@@ -42,6 +43,7 @@ from broker.metadata.topic_registry import TopicRegistry
 from broker.metrics import Metrics
 from broker.network.memory_budget import MemoryBudget
 from broker.network.unsent_answers import UNSENT_BYTES_MAX, UnsentAnswers
+from broker.partitions.disk_queue import in_thread
 from broker.partitions.flusher import Flusher
 from broker.partitions.held import Partitions
 from broker.partitions.partition import Partition
@@ -201,7 +203,7 @@ class Broker:
 
     async def _remember_claimed_id(self, last_id: int) -> None:
         try:
-            await asyncio.to_thread(self.logs.save_claimed_id, last_id)
+            await in_thread(partial(self.logs.save_claimed_id, last_id))
         except StorageError as error:
             self.fail_storage(error)
             raise CoordinationError(f"cannot note claimed producer ids: {error}") from error
@@ -446,7 +448,7 @@ class Broker:
                 await asyncio.sleep(0)
             await asyncio.sleep(0)
         # In a thread, because produce requests must not wait for these syncs.
-        await asyncio.to_thread(self.logs.start_checkpoint(self._partitions.high_watermarks()).run)
+        await in_thread(self.logs.start_checkpoint(self._partitions.high_watermarks()).run)
         await remove_old_segments(self.partitions, self.environment.run_all)
         await self._save_clock()
 
@@ -454,7 +456,7 @@ class Broker:
         """Once in a while: what a crash takes of it lets producers expire that much later."""
         reading = self.clock.reading()
         if reading.steady_ms >= self._clock_saved_ms + _CLOCK_SAVED_EVERY_MS:
-            await asyncio.to_thread(self.logs.save_clock, reading)
+            await in_thread(partial(self.logs.save_clock, reading))
             self._clock_saved_ms = reading.steady_ms
 
     # --- stop ---

@@ -24,6 +24,7 @@ from broker.log_lines import configure_logs
 from broker.network.listeners import bind_listeners
 from broker.network.server import DRAIN_S, ListenError, Server, bind, bound_address
 from broker.stop import Stop
+from broker.threads import OutOfThreadsError, start_workers
 from broker.tree.node_tree import CoordinationError
 from storage.file_system import StorageError
 
@@ -62,13 +63,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         return EXIT_BAD_CONFIGURATION
     configure_logs(config.log_format, config.log_level)
     stop = Stop()
-    stop.heed_signals()
+    try:
+        stop.heed_signals()
+        start_workers()
+    except OutOfThreadsError as error:
+        logger.critical("cannot start: %s", error)
+        return EXIT_CANNOT_SERVE
     import uvloop
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         try:
             code = runner.run(_serve(config, rules, stop))
-        except (ListenError, StorageError, CoordinationError) as error:
+        except (ListenError, StorageError, CoordinationError, OutOfThreadsError) as error:
             logger.critical("cannot start: %s", error)
             code = EXIT_CANNOT_SERVE
         stop.end(code)
@@ -96,6 +102,7 @@ async def _serve(config: Config, rules: Sequence[RuleText], stop: Stop) -> int:
     sys.setswitchinterval(_THREAD_SWITCH_INTERVAL_S)
     stop.attach()
     broker = Broker(config, this_machine())
+    broker.record_thread.start()
     try:
         ports = await stop.unless_asked(_start(config, rules, broker))
     except CoordinationError:

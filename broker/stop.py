@@ -24,6 +24,8 @@ import time
 from collections.abc import Coroutine, Iterator
 from typing import Any, Final, TypeVar
 
+from broker.threads import OutOfThreadsError, start_thread
+
 STOP_S: Final = 4.6
 """The time from the signal to the end of the process, which is promised within 5 s."""
 THREADS_S: Final = 0.3
@@ -48,6 +50,7 @@ class Stop:
         self._turn = threading.Lock()
         self._deadline_s: float | None = None
         self._held_for = ""
+        self._has_begun = threading.Event()
         self._released = threading.Event()
         self._has_ended = threading.Event()
         self._exit_code = 0
@@ -55,9 +58,14 @@ class Stop:
     # --- before ---
 
     def heed_signals(self) -> None:
-        """Handles signals from now on. To be called by the main thread before it starts any other."""
+        """Handles signals from now on. To be called by the main thread before it starts any other.
+
+        The thread that keeps the deadline is started too: later there might be none to be had. Raises
+        `OutOfThreadsError`.
+        """
         signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
-        threading.Thread(target=self._take_signals, name="signals", daemon=True).start()
+        start_thread("signals", self._take_signals)
+        start_thread("stop", self._watch)
 
     def attach(self) -> None:
         """Sets `asked` on the running event loop, now or later."""
@@ -96,7 +104,7 @@ class Stop:
             if self._loop is not None:
                 with contextlib.suppress(RuntimeError):  # the loop has ended by itself
                     self._loop.call_soon_threadsafe(self.asked.set)
-        threading.Thread(target=self._watch, name="stop", daemon=True).start()
+        self._has_begun.set()
         return True
 
     def left_s(self, *, reserve_s: float = 0.0) -> float:
@@ -130,6 +138,7 @@ class Stop:
 
     def _watch(self) -> None:
         """Never returns: exits the process, unless that ends first."""
+        self._has_begun.wait()
         self._has_ended.wait(self.left_s())
         is_late = bool(self._held_for)
         while self._held_for:
@@ -140,9 +149,8 @@ class Stop:
         if self._has_ended.is_set():
             time.sleep(THREADS_S)
         # Whatever writes the log may be stuck as well.
-        saying = threading.Thread(target=_say_farewell, name="farewell", daemon=True)
-        saying.start()
-        saying.join(_SAY_S)
+        with contextlib.suppress(OutOfThreadsError):
+            start_thread("farewell", _say_farewell).join(_SAY_S)
         os._exit(self._exit_code)
 
 

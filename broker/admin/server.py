@@ -11,9 +11,11 @@ import asyncio
 import importlib
 import logging
 import socket
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from broker.admin.view import BrokerView
+from broker.threads import BESIDE_THE_LOOP
 
 if TYPE_CHECKING:
     from broker.admin.application import HttpServer
@@ -63,6 +65,7 @@ class AdminServer:
         logger.debug("the admin port answers")
 
     async def _application(self) -> HttpServer:
-        application = await asyncio.to_thread(importlib.import_module, "broker.admin.application")
+        load = partial(importlib.import_module, "broker.admin.application")
+        application = await BESIDE_THE_LOOP.run(load)
         server: HttpServer = await application.serve(self._listener, self._broker)
         return server

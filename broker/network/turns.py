@@ -13,19 +13,17 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, TypeVar
 
 from broker.network.loop_turn import LOOP_TURN
 from broker.network.request import Outcome
+from broker.threads import BESIDE_THE_LOOP
 
 Row = TypeVar("Row")
 Result = TypeVar("Result")
 
 ROWS_PER_TURN: Final = 500
 """How many rows one turn may add: even rows that cost next to nothing take time to encode."""
-_THREAD: Final = ThreadPoolExecutor(max_workers=1, thread_name_prefix="beside-the-loop")
-"""A single thread: each further one would take its share of the interpreter from the event loop."""
 
 
 class ManyRows(dict[str, Any]):
@@ -74,4 +72,4 @@ async def work_in_turns(steps: Iterator[object]) -> None:
 
 async def in_thread(work: Callable[[], Result]) -> Result:
     """Runs `work` beside the event loop, after what was given before: encodes rows, imports modules."""
-    return await asyncio.get_running_loop().run_in_executor(_THREAD, work)
+    return await BESIDE_THE_LOOP.run(work)

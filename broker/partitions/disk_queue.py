@@ -19,6 +19,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from broker.essential_task import essential_task
+from broker.threads import DISK
 from storage.file_system import StorageError
 
 T = TypeVar("T")
@@ -67,5 +68,5 @@ class DiskQueue:
 
 
 async def in_thread(work: Callable[[], T]) -> T:
-    """Runs `work` in a thread of the loop's pool and returns or raises what it does."""
-    return await asyncio.get_running_loop().run_in_executor(None, work)
+    """Runs `work` in a thread and returns or raises what it does."""
+    return await DISK.run(work)

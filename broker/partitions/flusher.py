@@ -14,10 +14,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
+from functools import partial
 from itertools import islice
 from typing import Final
 
 from broker.partitions.partition import Partition
+from broker.threads import DISK
 from storage.disk_work import RunAll, one_by_one
 from storage.file_system import OutOfDescriptorsError, StorageError
 from storage.pending_flush import PendingFlush
@@ -89,7 +91,7 @@ class Flusher:
         pending = [(partition, partition.log.start_flush()) for partition in partitions]
         work = [flush.run for _, flush in pending]
         try:
-            await asyncio.get_running_loop().run_in_executor(None, self._run_all, work)
+            await DISK.run(partial(self._run_all, work))
         except OutOfDescriptorsError:
             _finish(pending)
             raise

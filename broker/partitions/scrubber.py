@@ -12,9 +12,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Final, Protocol
 
 from broker.metrics import Metrics
+from broker.threads import DISK
 from storage.file_system import CorruptLogError, FileSystem, StorageError
 from storage.scrub import ClosedSegment, Damage, SegmentScrub
 
@@ -109,9 +111,9 @@ class Scrubber:
 
     async def _find_damage(self, segment: ClosedSegment) -> CorruptLogError | None:
         """Reads it to its end or first damage. Raises `StorageError` if it cannot be opened."""
-        scrub = await asyncio.to_thread(SegmentScrub, self._fs, segment, PIECE_BYTES)
+        scrub = await DISK.run(partial(SegmentScrub, self._fs, segment, PIECE_BYTES))
         try:
-            while count := await asyncio.to_thread(scrub.step):
+            while count := await DISK.run(scrub.step):
                 self._metrics.scrubbed_bytes_total += count
                 await asyncio.sleep(count / self._bytes_per_s)
         except CorruptLogError as damage:

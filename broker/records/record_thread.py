@@ -9,11 +9,11 @@ time (`produce_turn.py`).
 
 from __future__ import annotations
 
-import asyncio
 import functools
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Final, ParamSpec, TypeVar
+
+from broker.threads import Workers
 
 SWITCH_INTERVAL_S: Final = 0.0005
 """How long the loop waits for the interpreter while the thread works; Python's default is 5 ms."""
@@ -23,10 +23,14 @@ _Result = TypeVar("_Result")
 
 
 class RecordThread:
-    """The thread, started by the first call."""
+    """The thread of one broker."""
 
     def __init__(self) -> None:
-        self._executor: ThreadPoolExecutor | None = None
+        self._thread = Workers("records", 1)
+
+    def start(self) -> None:
+        """Starts the thread; otherwise the first call does. Raises `OutOfThreadsError`."""
+        self._thread.start()
 
     async def run(
         self,
@@ -35,13 +39,8 @@ class RecordThread:
         **kwargs: _Arguments.kwargs,
     ) -> _Result:
         """Returns or raises what `function` does. It must touch nothing that the loop changes."""
-        if self._executor is None:
-            self._executor = ThreadPoolExecutor(1, "records")
-        call = functools.partial(function, *args, **kwargs)
-        return await asyncio.get_running_loop().run_in_executor(self._executor, call)
+        return await self._thread.run(functools.partial(function, *args, **kwargs))
 
     def stop(self) -> None:
         """Drops calls that have not started; their callers are gone."""
-        if self._executor is not None:
-            self._executor.shutdown(wait=False, cancel_futures=True)
-            self._executor = None
+        self._thread.stop()

@@ -12,7 +12,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-import threading
+
+from broker.threads import OutOfThreadsError, start_thread
 
 
 class NameLookups:
@@ -29,12 +30,18 @@ class NameLookups:
         lookup = self._under_way.get(host)
         if lookup is None:
             lookup = self._under_way[host] = asyncio.get_running_loop().create_future()
-            arguments = (asyncio.get_running_loop(), host, lookup)
-            threading.Thread(target=self._look_up, args=arguments, daemon=True).start()
+            self._start(host, lookup)
         found = await asyncio.shield(lookup)  # others may wait for it, too
         if isinstance(found, Exception):
             raise found
         return found
+
+    def _start(self, host: str, lookup: asyncio.Future[list[str] | Exception]) -> None:
+        try:
+            start_thread("name lookup", self._look_up, asyncio.get_running_loop(), host, lookup)
+        except OutOfThreadsError:
+            del self._under_way[host]
+            raise
 
     def _look_up(
         self,

@@ -25,9 +25,10 @@ import asyncio
 import math
 import sqlite3
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Final
 
+from broker.threads import OutOfThreadsError, Workers
 from broker.tree.node_tree import (
     ANY_VERSION,
     NO_OWNER,
@@ -79,7 +80,7 @@ class EmbeddedNodeTree:
         self._watches = Watches()
         self._session_state = SessionState.CONNECTED
         self._is_closed = False
-        self._writer = ThreadPoolExecutor(1, thread_name_prefix="coordination")
+        self._writer = Workers("coordination", 1)
         self._turn = asyncio.Lock()
         """Held from the plan of a change until it is published."""
 
@@ -100,7 +101,13 @@ class EmbeddedNodeTree:
         except (sqlite3.Error, CoordinationError) as error:
             database.close()
             raise CoordinationError(f"cannot read {path}: {error}; {_REMEDY}") from error
-        return cls(path, database, nodes)
+        tree = cls(path, database, nodes)
+        try:
+            tree._writer.start()
+        except OutOfThreadsError as error:
+            database.close()
+            raise CoordinationError(f"cannot open {path}: {error}") from error
+        return tree
 
     @property
     def session_id(self) -> int:
@@ -164,8 +171,8 @@ class EmbeddedNodeTree:
                 return
             self._is_closed = True
             self._lose_session()
-            await asyncio.get_running_loop().run_in_executor(self._writer, self._database.close)
-            self._writer.shutdown()
+            await self._writer.run(self._database.close)
+            self._writer.stop()
 
     async def _change(self, plan: Callable[[], list[Change]]) -> list[Change]:
         """Makes a change. Once begun, it is finished even if the caller is cancelled meanwhile."""
@@ -190,9 +197,8 @@ class EmbeddedNodeTree:
         return node is not None and node.owner == NO_OWNER
 
     async def _store(self, changes: Sequence[Change]) -> None:
-        loop = asyncio.get_running_loop()
         try:
-            await loop.run_in_executor(self._writer, _write_changes, self._database, changes)
+            await self._writer.run(partial(_write_changes, self._database, changes))
         except sqlite3.Error as error:
             if _primary_code(error) == sqlite3.SQLITE_CANTOPEN:
                 raise CoordinationError(

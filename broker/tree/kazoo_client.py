@@ -20,7 +20,6 @@ import contextlib
 import functools
 import logging
 import socket
-import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -33,6 +32,7 @@ from kazoo.protocol.states import Callback, EventType, KazooState, WatchedEvent
 from kazoo.security import CREATOR_ALL_ACL
 
 from broker.config.names import EndpointIdentification
+from broker.threads import OutOfThreadsError, start_thread
 from broker.tree.node_tree import (
     ROOT,
     BadVersionError,
@@ -60,6 +60,7 @@ RESTART_DELAY_S: Final = 1.0
 END_S: Final = 1.0
 """How long the end of a session may take."""
 
+_ENDING: Final = "end of a ZooKeeper session"
 _log = logging.getLogger(__name__)
 
 
@@ -113,6 +114,8 @@ class ZooKeeperClient:
         self._unanswered: dict[asyncio.Future[Any], str] = {}
         """Each future with its path."""
         self._is_ending = False
+        self._is_short_of_threads = False
+        """Whether this was logged, which happens once for each shortage."""
         self._problems = _ProblemLog()
         self._handler = _DirectHandler(config, len(servers.split(",")))
         self._kazoo = _Kazoo(servers, config, self._handler, self._problems, self._thread_ended)
@@ -124,37 +127,40 @@ class ZooKeeperClient:
         return self._problems.last
 
     def start(self) -> None:
-        """Begins to connect; the listener is notified of the outcome."""
-        self._kazoo.start_async()
+        """Begins to connect; the listener is notified of the outcome. Raises `OutOfThreadsError`."""
+        try:
+            self._kazoo.start_async()
+        except RuntimeError as error:
+            raise OutOfThreadsError("ZooKeeper") from error
 
     async def end(self) -> None:
         """Ends the session; a server that does not say so within `END_S` does it after the timeout."""
         self._is_ending = True
         ended = asyncio.Event()
-        self._in_thread(lambda: self._end(ended))
         try:
+            # A daemon, because kazoo waits for its own thread, however long a name lookup takes.
+            start_thread(_ENDING, self._end, ended)
             async with asyncio.timeout(END_S):
                 await ended.wait()
-        except TimeoutError:
+        except (OutOfThreadsError, TimeoutError) as error:
             _log.warning(
                 "ZooKeeper does not confirm the end of the session within %g s (%s): it lasts until "
                 "its timeout",
                 END_S,
-                self.last_problem,
+                self.last_problem if isinstance(error, TimeoutError) else error,
             )
             self.drop_connection()
 
     def expire_session(self) -> None:
         """Ends the session; a new one begins as after any end of kazoo's thread."""
-        self._in_thread(self._kazoo.expire)
+        try:
+            start_thread(_ENDING, self._kazoo.expire)
+        except OutOfThreadsError:
+            self._loop.call_later(RESTART_DELAY_S, self.expire_session)
 
     def _end(self, ended: asyncio.Event) -> None:
         self._kazoo.end()
         self._cross(ended.set)
-
-    def _in_thread(self, function: Callable[[], object]) -> None:
-        """Runs it in a daemon: kazoo waits for its own thread, however long a name lookup takes."""
-        threading.Thread(target=function, name="end of a ZooKeeper session", daemon=True).start()
 
     def drop_connection(self) -> None:
         """Makes kazoo's thread find the connection broken, and open another one."""
@@ -266,8 +272,17 @@ class ZooKeeperClient:
             self._loop.call_later(RESTART_DELAY_S, self._restart)
 
     def _restart(self) -> None:
-        if not self._is_ending:
-            self._kazoo.start_async()
+        if self._is_ending:
+            return
+        try:
+            self.start()
+        except OutOfThreadsError as error:
+            if not self._is_short_of_threads:
+                _log.warning("no connection to ZooKeeper until there is a thread for it: %s", error)
+            self._is_short_of_threads = True
+            self._restart_later()
+        else:
+            self._is_short_of_threads = False
 
 
 def error_in(operations: Sequence[Operation], results: Sequence[Any]) -> CoordinationError | None:

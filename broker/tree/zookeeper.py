@@ -22,6 +22,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from broker.essential_task import reported_task
+from broker.threads import OutOfThreadsError
 from broker.tree.kazoo_client import Listener, Session, ZooKeeperClient, error_in
 from broker.tree.node_tree import (
     ANY_VERSION,
@@ -200,7 +201,12 @@ class ZooKeeperNodeTree:
     # The session
 
     async def _connect(self, timeout_s: float) -> None:
-        self._client.start()
+        try:
+            self._client.start()
+        except OutOfThreadsError as error:
+            raise CoordinationError(
+                f"no session with ZooKeeper at {self._hosts}: {error}"
+            ) from error
         try:
             async with asyncio.timeout(timeout_s):
                 await self._was_connected.wait()

@@ -25,6 +25,18 @@ def test_several_pieces_wait_at_the_same_time() -> None:
     in_threads([lambda: together.wait() and None] * THREADS)
 
 
+def test_every_piece_is_done_without_a_single_new_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A limit of processes makes it slower and nothing else."""
+
+    def refuse(*_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading, "_start_new_thread", refuse)
+    done: list[int] = []
+    in_threads([lambda number=number: done.append(number) for number in range(2 * THREADS)])
+    assert done == list(range(2 * THREADS))
+
+
 @pytest.mark.parametrize("run_all", [one_by_one, in_threads])
 def test_an_error_is_raised_when_nothing_is_at_work_any_more(run_all: RunAll) -> None:
     """The owner may close files then."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import pytest
 
 from broker.metrics import Metrics
+from broker.partitions import scrubber
 from broker.partitions.scrubber import Scrubber
 from storage.file_system import StorageError
 from storage.scrub import Damage
@@ -112,15 +114,15 @@ async def test_a_segment_that_goes_meanwhile_is_no_finding(
     scrubbed: Scrubbed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Retention, deletion and cuts take segments away between two steps."""
-    to_thread = asyncio.to_thread
+    run = scrubber.DISK.run
     scrubbed.flip(scrubbed.one.files(".log")[1], 80)
 
-    async def cut_first(function: object, *arguments: object) -> object:
+    async def cut_first(work: Callable[[], object]) -> object:
         if scrubbed.one.log.log_end_offset > 3:
             scrubbed.one.log.truncate_to(3)
-        return await to_thread(function, *arguments)  # type: ignore[arg-type]
+        return await run(work)
 
-    monkeypatch.setattr(asyncio, "to_thread", cut_first)
+    monkeypatch.setattr(scrubber.DISK, "run", cut_first)
     await scrubbed.scrubber.scrub_due()
     assert scrubbed.damaged == {}
     scrubbed.logs.clear()

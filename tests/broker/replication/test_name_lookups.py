@@ -45,6 +45,11 @@ print("ended")
 """
 
 
+def refuse_threads(*_: object) -> None:
+    """In the place of the interpreter's own, under a limit of processes."""
+    raise RuntimeError("can't start new thread")
+
+
 class Resolver:
     """In the place of `socket.getaddrinfo`; answers names when it is told to."""
 
@@ -117,6 +122,20 @@ async def test_every_address_of_a_host_is_tried(resolver: Resolver) -> None:
     await peers.close()
     await asyncio.gather(call, return_exceptions=True)
     server.close()
+
+
+async def test_a_lookup_without_a_thread_fails_and_the_next_one_does_not(
+    resolver: Resolver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody waits for a thread that was never started."""
+    resolver.may_answer.set()
+    lookups = NameLookups()
+    with monkeypatch.context() as patched:
+        patched.setattr(threading, "_start_new_thread", refuse_threads)
+        with pytest.raises(OSError, match="ulimit -u"):
+            await lookups.addresses("a")
+    async with asyncio.timeout(PATIENCE_S):
+        assert await lookups.addresses("a") == ["127.0.0.1"]
 
 
 def test_a_lookup_that_never_ends_keeps_no_process() -> None:

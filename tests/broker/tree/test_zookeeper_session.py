@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import struct
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
 
 from broker.config.loading import Config
+from broker.tree import kazoo_client
 from broker.tree.lost_replies import commit
 from broker.tree.node_tree import (
     ConnectionLostError,
@@ -273,6 +276,68 @@ async def test_a_senseless_answer_ends_the_connection_and_nothing_else(
         await tree.read("/")
     assert await states.next(2) == [LOST, CONNECTED]
     await tree.create("/a")
+
+
+@pytest.fixture
+def refusals(monkeypatch: pytest.MonkeyPatch) -> Refusals:
+    """Refuses threads as long as it is to, as a limit of processes does."""
+    refusals = Refusals(threading._start_new_thread)  # type: ignore[attr-defined]
+    monkeypatch.setattr(threading, "_start_new_thread", refusals)
+    monkeypatch.setattr(kazoo_client, "RESTART_DELAY_S", 0.01)
+    return refusals
+
+
+class Refusals:
+    """In the place of the interpreter's own start of a thread."""
+
+    def __init__(self, start: Callable[..., object]) -> None:
+        self.is_refusing = False
+        self._start = start
+        self._refused: asyncio.Queue[None] = asyncio.Queue()
+
+    def __call__(self, *args: Any) -> object:
+        if not self.is_refusing:
+            return self._start(*args)
+        self._refused.put_nowait(None)
+        raise RuntimeError("can't start new thread")
+
+    async def next(self, count: int) -> None:
+        async with asyncio.timeout(_PATIENCE_S):
+            for _ in range(count):
+                await self._refused.get()
+
+
+async def test_a_connection_without_a_thread_is_tried_again_and_told_once(
+    proxy: TcpProxy, open_tree: OpenTree, refusals: Refusals, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The session begins when there is a thread again."""
+    tree = await open_tree(proxy.address + "/threadless")
+    states = States(tree)
+    proxy.replace_next_answer(struct.pack(">iiqi", 16, 4711, 1, 0))
+    refusals.is_refusing = True
+    with pytest.raises(ConnectionLostError):
+        await tree.read("/")
+    await refusals.next(3)
+    refusals.is_refusing = False
+    assert await states.next(2) == [LOST, CONNECTED]
+    await tree.create("/a")
+    assert caplog.text.count("until there is a thread for it") == 1
+
+
+async def test_the_end_of_a_session_waits_for_a_thread(
+    zookeeper: ZooKeeper, open_tree: OpenTree, refusals: Refusals
+) -> None:
+    """A session that is to expire does; one that is closed lasts until its timeout."""
+    tree = await open_tree(zookeeper.fresh_hosts())
+    states = States(tree)
+    refusals.is_refusing = True
+    tree.expire_session()
+    await refusals.next(3)
+    refusals.is_refusing = False
+    assert LOST in await states.next(2)
+    refusals.is_refusing = True
+    await tree.close()
+    refusals.is_refusing = False
 
 
 # Answers that are lost
