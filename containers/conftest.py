@@ -9,10 +9,16 @@ import pytest
 from containers.images import ECHOLESS
 from containers.podman import Container, podman
 from containers.waiting import wait_until
+from tests.support.time_limit import TimeLimit
 
 FAILED = pytest.StashKey[bool]()
 """Set on a failed test, for fixtures that then show more."""
 _PREFIX = "echoless-test-single"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Bound the time of each test."""
+    config.pluginmanager.register(TimeLimit(config))
 
 
 @pytest.hookimpl(wrapper=True)

@@ -14,6 +14,7 @@ import uvloop
 from broker import limited_log
 from tests.support.apache_kafka import ApacheKafka, KafkaVersion
 from tests.support.echoless import Echoless
+from tests.support.fresh_seed import seed_line
 from tests.support.time_limit import TimeLimit, TimeLimitExceeded
 from tests.support.zookeeper import ZooKeeper
 from tests.toolchain import require
@@ -49,6 +50,11 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(TimeLimit(config))
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(_FailuresAtOnce(config))
+
+
+def pytest_report_header() -> str:
+    """Name the seed of the histories that are new with each commit."""
+    return seed_line()
 
 
 class _Unretrieved(logging.Handler):

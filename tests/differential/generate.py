@@ -75,7 +75,7 @@ class Generator:
         self._high_start_share = 0.35 if accepts_unknown else 0.06
         kinds = [TopicKind.CREATE_TIME] * 4 + [TopicKind.APPEND_TIME, TopicKind.SMALL]
         self._slots = [_Slot(self._rng.choice(kinds)) for _ in range(self._rng.randint(1, 3))]
-        self._history = History(number=number, slots=[slot.kind for slot in self._slots])
+        self._history = History(seed=seed, number=number, slots=[slot.kind for slot in self._slots])
 
     def generate(self) -> History:
         for half in self._history.halves:

@@ -89,6 +89,7 @@ Step = Produce | Describe | InitProducerId
 class History:
     """`halves[1]` is played after the restart."""
 
+    seed: int
     number: int
     slots: list[TopicKind]
     halves: tuple[list[Step], list[Step]] = field(default_factory=lambda: ([], []))

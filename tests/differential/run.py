@@ -30,7 +30,7 @@ from tests.support.raw_client import (
     wait_for_leaders,
 )
 
-GROUP_SIZE = 250
+_GROUP_SIZE_MAX = 250
 _LANES = 6
 """Connections per broker, each playing one history at a time."""
 _KAFKA_PRODUCE_VERSION_MAX = 11
@@ -145,20 +145,21 @@ class Contest:
         self._is_echoless = is_echoless
         """False: the other broker is a second Kafka, and nothing may differ."""
 
-    def run(self, numbers: Sequence[int]) -> Report:
-        """Plays these histories; each belongs to the group of its number."""
-        for group, members in _groups(numbers):
-            variant = VARIANTS[group % len(VARIANTS)]
-            self._play_group(variant, [self.history(number) for number in members])
+    def run(self, numbers: Sequence[int], seeds: Sequence[int] = ()) -> Report:
+        """Play these histories of the contest's seed and of further `seeds`."""
+        for variant, members in _groups(numbers):
+            wanted = [(seed, number) for seed in (self._seed, *seeds) for number in members]
+            for first in range(0, len(wanted), _GROUP_SIZE_MAX):
+                group = wanted[first : first + _GROUP_SIZE_MAX]
+                self._play_group(variant, [self.history(number, seed) for seed, number in group])
         return self.report
 
-    def history(self, number: int) -> History:
-        """What the seed makes of this number."""
+    def history(self, number: int, seed: int | None = None) -> History:
+        """Make history `number` of the contest's seed, or of another one."""
+        seed = self._seed if seed is None else seed
         accepts_unknown = variant_of(number).accepts_unknown
         now_ms = time.time_ns() // 1_000_000
-        return Generator(
-            self._seed, number, now_ms=now_ms, accepts_unknown=accepts_unknown
-        ).generate()
+        return Generator(seed, number, now_ms=now_ms, accepts_unknown=accepts_unknown).generate()
 
     def play_alone(self, history: History) -> Failure | None:
         """The failure of one history, which need not be the seed's; None if it passes."""
@@ -236,7 +237,12 @@ class Contest:
 
 def variant_of(number: int) -> Variant:
     """The variant that history `number` is played under."""
-    return VARIANTS[number // GROUP_SIZE % len(VARIANTS)]
+    return VARIANTS[number % len(VARIANTS)]
+
+
+def numbers_of_one_variant(count: int) -> Sequence[int]:
+    """Numbers of histories that need one restart in all."""
+    return range(0, count * len(VARIANTS), len(VARIANTS))
 
 
 def summary(report: Report, *, failures_max: int) -> str:
@@ -251,11 +257,11 @@ def summary(report: Report, *, failures_max: int) -> str:
     return "\n".join(lines)
 
 
-def _groups(numbers: Sequence[int]) -> Iterator[tuple[int, list[int]]]:
-    by_group: dict[int, list[int]] = {}
-    for number in numbers:
-        by_group.setdefault(number // GROUP_SIZE, []).append(number)
-    yield from by_group.items()
+def _groups(numbers: Sequence[int]) -> Iterator[tuple[Variant, list[int]]]:
+    for remainder, variant in enumerate(VARIANTS):
+        members = [number for number in numbers if number % len(VARIANTS) == remainder]
+        if members:
+            yield variant, members
 
 
 def _places(history: History, counts: Counter[TopicKind], label: str) -> list[Place]:
@@ -314,7 +320,7 @@ async def _wait_for_leaders(broker: Broker, counts: Counter[TopicKind], label: s
 def _transcript(
     played: _Played, steps: Sequence[Step], done: int, first_half: int, mismatch: MismatchError
 ) -> str:
-    lines = [f"history {played.history.number}: {mismatch}"]
+    lines = [f"history {played.history.number} of seed {played.history.seed}: {mismatch}"]
     for index, (step, kafka, echoless) in enumerate(zip(steps, *played.answers, strict=True)):
         if index == first_half:
             lines.append("  --- restart ---")
