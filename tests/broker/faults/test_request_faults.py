@@ -7,6 +7,7 @@ import contextlib
 
 import pytest
 
+from broker.faults.action import DELAY_MS_MAX
 from broker.faults.dispatcher import FaultyDispatcher
 from broker.handlers.dispatch import KafkaDispatcher
 from tests.broker.faults.lab import TOPIC, Lab, answered, batch, produce, send
@@ -110,14 +111,19 @@ async def test_a_delayed_request_comes_also_when_its_client_has_gone(
 
 
 async def test_a_delayed_response_was_processed_at_once(lab: Lab, kafka: RawConnection) -> None:
-    """Only the answer is late."""
-    lab.add({"type": "delay_response", "ms": 50}, PRODUCE, times=1)
-    began = asyncio.get_running_loop().time()
+    """Only the answer is late: the batch is stored long before it may be answered."""
+    lab.add({"type": "delay_response", "ms": DELAY_MS_MAX}, PRODUCE, times=1)
     send(kafka, batch(0))
     async with expecting_silence(kafka):
         await until(lambda: lab.verdicts() == [(0, "append")])
-        assert asyncio.get_running_loop().time() - began < 0.049 or not lab.hits()
-    assert (await kafka.receive_produce(9))[0].error == 0
+
+
+async def test_a_delayed_response_comes_after_its_delay(lab: Lab, kafka: RawConnection) -> None:
+    """Not before, and it is the answer."""
+    lab.add({"type": "delay_response", "ms": 50}, PRODUCE, times=1)
+    began = asyncio.get_running_loop().time()
+    assert await produce(kafka, batch(0)) == [0]
+    assert asyncio.get_running_loop().time() - began >= 0.049
 
 
 @pytest.mark.parametrize(
@@ -366,16 +372,15 @@ async def test_what_cannot_be_read_ends_the_connection_as_ever(
 
 
 async def test_a_broker_with_held_answers_stops_at_once(lab: Lab, kafka: RawConnection) -> None:
-    """What is held back does not hold up the stop."""
+    """What is held back does not hold up the stop, however long connections may take to drain."""
     lab.add("freeze", {"api": None})
     send(kafka, batch(0))
     lab.add("drop_response", PRODUCE)
     await until(lambda: lab.hits() != [])
-    began = asyncio.get_running_loop().time()
     lab.broker.begin_stop()
     (server, *_) = lab.broker.faults._servers
-    await server.stop()
-    assert asyncio.get_running_loop().time() - began < 2.5  # not the 3 s of a drain
+    async with asyncio.timeout(60):
+        await server.stop(within_s=3600)
 
 
 @pytest.mark.parametrize("action", ["drop_request", "drop_response"])
