@@ -1,5 +1,8 @@
 """The images that the tests run: `python -m containers.images` makes the missing ones.
 
+Exit status 69: this machine cannot have podman, a container, or the base images; the reason is on stderr.
+1: an image cannot be built.
+
 `echoless` is always built, from the current Dockerfile. The base images of it and of the compose
 file are pulled; if that is impossible, stand-ins are made and get the same names: debootstrap makes
 `debian:12-slim`, and `containers/zookeeper/` on top of it `zookeeper:3.9`.
@@ -11,6 +14,7 @@ image is built, and written into none.
 from __future__ import annotations
 
 import ast
+import os
 import shutil
 import subprocess
 import sys
@@ -23,6 +27,7 @@ from typing import Final
 from containers.podman import (
     CACHE,
     REPOSITORY,
+    TIMEOUT_S,
     PodmanError,
     environment,
     fit_to_this_machine,
@@ -51,6 +56,11 @@ def main() -> int:
         _install_programs()
         _have(DEBIAN, _make_debian)
         fit_to_this_machine(DEBIAN)
+        _try_network(DEBIAN)
+    except (ToolError, PodmanError) as error:
+        sys.stderr.write(f"images: containers cannot be run here: {error}\n")
+        return os.EX_UNAVAILABLE
+    try:
         _have(ZOOKEEPER, _make_zookeeper)
         _timed(ECHOLESS, lambda: _build(ECHOLESS, REPOSITORY))
     except (ToolError, PodmanError) as error:
@@ -63,6 +73,12 @@ def _install_programs() -> None:
     program = debian_program("podman", *_PROGRAMS, used_by="the containers")
     if not program.is_present():
         program.prepare()
+
+
+def _try_network(image: str) -> None:
+    """Publish a port, as the tests do, and ask Debian's mirror, as the builds do."""
+    podman("run", "--rm", "--publish", "127.0.0.1::9092", image, "true")
+    podman("run", "--rm", "--network", "host", image, "apt-get", "update", "-q", "--error-on=any")
 
 
 def _have(image: str, make: Callable[[], None]) -> None:
@@ -93,13 +109,20 @@ def _make_debian() -> None:
         excluded = "".join(f"path-exclude {directory}/*\n" for directory in _SLIM)
         (root / "etc/dpkg/dpkg.cfg.d/slim").write_text(excluded)
         archive = subprocess.Popen(["tar", "-C", name, "-c", "."], stdout=subprocess.PIPE)
-        subprocess.run(
-            ["podman", "import", "--quiet", "--change", f"LABEL {STAND_IN}", "-", DEBIAN],
-            stdin=archive.stdout,
-            stdout=subprocess.DEVNULL,
-            env=environment(),
-            check=True,
-        )
+        try:
+            subprocess.run(
+                ["podman", "import", "--quiet", "--change", f"LABEL {STAND_IN}", "-", DEBIAN],
+                stdin=archive.stdout,
+                stdout=subprocess.DEVNULL,
+                env=environment(),
+                check=True,
+                timeout=TIMEOUT_S,
+            )
+        except (OSError, subprocess.SubprocessError) as error:
+            raise PodmanError(f"podman import of {DEBIAN} failed: {error}") from error
+        finally:
+            archive.kill()
+            archive.wait()
 
 
 def _make_zookeeper() -> None:
@@ -165,8 +188,8 @@ def _pip_settings() -> dict[str, str]:
 
 def _run(command: list[str]) -> None:
     try:
-        subprocess.run(command, check=True, capture_output=True, text=True)
-    except (OSError, subprocess.CalledProcessError) as error:
+        subprocess.run(command, check=True, capture_output=True, text=True, timeout=TIMEOUT_S)
+    except (OSError, subprocess.SubprocessError) as error:
         said = getattr(error, "stdout", "") or str(error)
         raise PodmanError(f"{' '.join(command)} failed: {said[-500:]}") from error
 

@@ -14,7 +14,7 @@ REPOSITORY: Final = Path(__file__).parents[1]
 CACHE: Final = REPOSITORY / ".cache" / "containers"
 COMPOSE: Final = REPOSITORY / ".cache" / "podman-compose" / "bin" / "podman-compose"
 
-_TIMEOUT_S: Final = 900
+TIMEOUT_S: Final = 900
 _OWN_CONFIGURATION: Final = CACHE / "containers.conf"
 _LOW_LIMITS: Final = """\
 [engine]
@@ -48,8 +48,10 @@ def run(command: list[str], *, stdin: bytes | None = None) -> str:
             input=stdin,
             env=environment(),
             cwd=REPOSITORY,
-            timeout=_TIMEOUT_S,
+            timeout=TIMEOUT_S,
         )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise PodmanError(f"{' '.join(command)} failed: {error}") from error
     except subprocess.CalledProcessError as error:
         said = (error.stdout + error.stderr).decode(errors="replace").strip().splitlines()
         raise PodmanError("\n".join([f"{' '.join(command)} failed:", *said[-20:]])) from error
