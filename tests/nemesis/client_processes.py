@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from tests.compatibility.programs import REPOSITORY, Program
-from tests.nemesis.judge import NUMBERS_PER_PRODUCER, first_number
 from tests.nemesis.reader import read_rows
+from tests.proofs.judge import NUMBERS_PER_PRODUCER, first_number
 
 END_TIMEOUT_S: Final = 180.0
 _NEVER_MS: Final = 3_600_000

@@ -12,6 +12,8 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from tests.proofs.rounds import rounds
+
 _QUIET_S: Final = (0.5, 2.5)
 _SECOND_FAULT_SHARE: Final = 0.3
 _ONE_WAY_SHARE: Final = 0.4
@@ -74,15 +76,14 @@ def make_plan(
     dice = random.Random(seed)
     possible = [kind for kind in Kind if kind in kinds]
     together = [kind for kind in OF_ONE_BROKER if kind in kinds]
-    while True:
-        for kind in dice.sample(possible, len(possible)):
-            brokers = dice.sample(list(broker_ids), 2)
-            if kind is Kind.FULL_DISK:
-                brokers = [small_disk_id, small_disk_id]
-            second = None
-            if kind in together and dice.random() < _SECOND_FAULT_SHARE:
-                second = _step(dice, dice.choice(together), brokers[::-1], session_timeout_s)
-            yield _step(dice, kind, brokers, session_timeout_s, second)
+    for kind in rounds(dice, possible):
+        brokers = dice.sample(list(broker_ids), 2)
+        if kind is Kind.FULL_DISK:
+            brokers = [small_disk_id, small_disk_id]
+        second = None
+        if kind in together and dice.random() < _SECOND_FAULT_SHARE:
+            second = _step(dice, dice.choice(together), brokers[::-1], session_timeout_s)
+        yield _step(dice, kind, brokers, session_timeout_s, second)
 
 
 def _step(

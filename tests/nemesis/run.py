@@ -20,13 +20,13 @@ from typing import Any, Final
 from tests.compatibility.programs import JAVA, LIBRDKAFKA, REPOSITORY, Program
 from tests.nemesis.client_processes import ReaderProcess, Writer
 from tests.nemesis.faults import CUTS, Faults
-from tests.nemesis.judge import NUMBERS_PER_PRODUCER, Evidence, judge
 from tests.nemesis.network import Network, reason_unavailable
 from tests.nemesis.plan import Kind, make_plan
 from tests.nemesis.replica_logs import first_difference, read_batches, read_numbers
 from tests.nemesis.small_disk import DiskError, SmallDisk
 from tests.nemesis.verdict import Verdict
 from tests.nemesis.watch import Watch
+from tests.proofs.judge import NUMBERS_PER_PRODUCER, Evidence, judge
 from tests.support.cluster import ZOOKEEPER, Cluster
 
 TOPICS: Final = {"two-in-sync": 2, "one-in-sync": 1}
@@ -69,7 +69,7 @@ class Run:
     def __init__(
         self, directory: Path, options: Options, network: Network | None, disk: SmallDisk | None
     ) -> None:
-        self.verdict = Verdict(seed=options.seed, seconds=options.seconds)
+        self.verdict = Verdict(title=f"nemesis, seed {options.seed}, {options.seconds:.0f} s")
         self._options = options
         disks = {} if disk is None else {SMALL_DISK_ID: disk.directory}
         self._cluster = Cluster(

@@ -31,7 +31,7 @@ def main() -> int:
         )
         verdict = run(options)
         verdict.print(console)
-        is_broken |= bool(verdict.failures)
+        is_broken |= not verdict.is_kept
     return int(is_broken)
 
 

@@ -11,6 +11,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from tests.proofs.rounds import rounds
+
 _QUIET_S: Final = (0.1, 0.8)
 _LASTS_S: Final = (0.5, 2.5)
 _SHORT_S: Final = (0.2, 0.8)
@@ -65,9 +67,8 @@ def make_plan(
     """
     dice = random.Random(seed)
     kinds = ON_REQUESTS + ON_A_BROKER + (IN_A_CLUSTER if len(broker_ids) > 1 else ())
-    while True:
-        for kind in dice.sample(kinds, len(kinds)):
-            yield _step(dice, kind, topics, broker_ids, behind_lost)
+    for kind in rounds(dice, kinds):
+        yield _step(dice, kind, topics, broker_ids, behind_lost)
 
 
 def _step(

@@ -20,7 +20,7 @@ from testkit.faults import Faults
 from testkit.native import Native, NativeError
 from testkit.scenarios.recorder import PlayRecorder
 from testkit.scenarios.servers import Servers
-from tests.nemesis.judge import Evidence, Findings, judge
+from tests.proofs.judge import Evidence, Findings, judge
 from tests.soak.plan import ON_REQUESTS, Step, make_plan
 from tests.soak.traffic import PARTITIONS, Traffic
 from tests.soak.verdict import Row, Verdict

@@ -9,7 +9,7 @@ from typing import Final
 from testkit.clients.client import Deliveries
 from testkit.clients.driver import Driver, DriverError
 from testkit.clients.programs import Program
-from tests.nemesis.judge import first_number
+from tests.proofs.judge import first_number
 from tests.soak.limits import STUCK_AFTER_A_FAILURE
 
 PARTITIONS: Final = 2

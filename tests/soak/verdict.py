@@ -1,15 +1,16 @@
-"""What a run ends in: a row for each client, the rules that struck, and whether all is well."""
+"""What a soak ends in: a row for each client, and the rules that struck."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rich.console import Console
 from rich.table import Table
 
-from tests.nemesis.judge import Fault, Findings
+from tests.proofs import verdict
+from tests.proofs.judge import Fault, Findings
 from tests.soak.limits import DUPLICATED, FATAL, GIVEN_UP, KNOWN
 
 
@@ -33,42 +34,45 @@ class Row:
 
 
 @dataclass(slots=True, kw_only=True)
-class Verdict:
-    """Of one kind of brokers. `problems` are in words; any of them breaks the run."""
+class Verdict(verdict.Verdict):
+    """What became of every client's records, with one broker or several."""
 
-    title: str
     rows: list[Row] = field(default_factory=list)
     rules: Counter[str] = field(default_factory=Counter)
     """How many there were, by kind."""
     hits: Counter[str] = field(default_factory=Counter)
     """How often they acted."""
-    problems: list[str] = field(default_factory=list)
     records: list[Path] = field(default_factory=list)
     """What was decided about each client that something became of, for `echoless trace`."""
 
-    @property
-    def failures(self) -> list[str]:
-        """What breaks the run: everything that is no known limitation of a client."""
-        found = [
-            f"{row.client}: {count} {what}"
-            for row in self.rows
-            for what, count in row.counts().items()
-            if (row.client, what) not in KNOWN
-        ]
-        return found + self.problems
+    def figures(self) -> dict[str, int]:
+        counts = Counter({Fault.LOST.value: 0, DUPLICATED: 0, Fault.OUT_OF_ORDER.value: 0})
+        for row in self.rows:
+            counts.update(row.counts())
+        return {
+            "records sent": sum(row.sent for row in self.rows),
+            "acknowledged": sum(row.acknowledged for row in self.rows),
+            **counts,
+            "rules": self.rules.total(),
+            "times that they acted": self.hits.total(),
+        }
 
     @property
     def limitations(self) -> list[str]:
         """What clients did that they are known for."""
-        return [
-            f"{row.client}: {count} {what}: {KNOWN[row.client, what]}"
-            for row in self.rows
-            for what, count in row.counts().items()
-            if (row.client, what) in KNOWN
-        ]
+        return [f"{what}: {KNOWN[row.client, name]}" for row, name, what in self._found(known=True)]
 
-    def print(self, console: Console) -> None:
-        """The two tables, examples, limitations, and the verdict."""
+    def _failures(self) -> list[str]:
+        return [what for _, _, what in self._found(known=False)]
+
+    def _found(self, *, known: bool) -> Iterator[tuple[Row, str, str]]:
+        """Find what should not be and is a known limitation of its client, or is not."""
+        for row in self.rows:
+            for name, count in row.counts().items():
+                if ((row.client, name) in KNOWN) == known:
+                    yield row, name, f"{row.client}: {count} {name}"
+
+    def _tables(self) -> Iterator[Table]:
         names = ("client", "sent", "acknowledged", "stored", Fault.LOST, DUPLICATED)
         table = Table(title=self.title)
         for name in (*names, Fault.OUT_OF_ORDER, GIVEN_UP, FATAL):
@@ -79,18 +83,17 @@ class Verdict:
             shown += [counts.get(name, 0) for name in (Fault.LOST, DUPLICATED)]
             shown += [counts.get(name, 0) for name in (Fault.OUT_OF_ORDER, GIVEN_UP, FATAL)]
             table.add_row(row.client, *(f"{count:,}" for count in shown))
-        console.print(table)
+        yield table
         rules = Table("rule", "set", "hits", title="rules")
         for kind in sorted(self.rules):
             rules.add_row(kind, str(self.rules[kind]), str(self.hits[kind]))
-        console.print(rules)
+        yield rules
+
+    def _lines(self) -> Iterator[str]:
         for row in self.rows:
             for line in [*row.findings.examples[:8], *row.fatal_errors[:3]]:
-                console.print(f"  {row.client}: {line}", markup=False, highlight=False)
+                yield f"{row.client}: {line}"
             if row.given_up:
-                console.print(f"  {row.client}: {row.given_up}", markup=False, highlight=False)
-        for line in self.limitations:
-            console.print(f"known: {line}", markup=False, highlight=False)
-        for path in self.records:
-            console.print(f"  every decision: {path}", markup=False, highlight=False)
-        console.print("kept" if not self.failures else f"BROKEN: {'; '.join(self.failures)}")
+                yield f"{row.client}: {row.given_up}"
+        yield from (f"known: {line}" for line in self.limitations)
+        yield from (f"every decision: {path}" for path in self.records)

@@ -1,22 +1,22 @@
-"""What a run ends in: a table for people, and whether each record was stored once and in order."""
+"""What a proof of the Spark sink ends in."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from rich.console import Console
 from rich.table import Table
 
+from tests.proofs import verdict
 from tests.spark_proofs.judge import Fault
 from tests.spark_proofs.plan import Kind
 
 
 @dataclass(slots=True, kw_only=True)
-class Verdict:
-    """Counts are of records, times seconds. `problems` are in words; any of them is a failure."""
+class Verdict(verdict.Verdict):
+    """Whether the target holds each record of the source once, in order."""
 
-    title: str
     records: int = 0
     stored: int = 0
     findings: Counter[Fault] = field(default_factory=Counter)
@@ -24,37 +24,26 @@ class Verdict:
     observed: dict[str, int] = field(default_factory=dict)
     """What the faults led to: twins, attempts that failed, answers that were lost."""
     seconds: float = 0.0
-    problems: list[str] = field(default_factory=list)
 
-    @property
-    def is_kept(self) -> bool:
-        """Whether the target holds each record of the source once, in order."""
-        return not self.failures
+    def figures(self) -> dict[str, int]:
+        return {
+            "records of the source": self.records,
+            **{fault.value: self.findings[fault] for fault in Fault},
+            "faults": self.inflicted.total(),
+            **self.observed,
+        }
 
-    @property
-    def failures(self) -> list[str]:
-        """Why it does not."""
-        found = [f"{count:,} {fault}" for fault, count in self.findings.items() if count]
-        return found + self.problems
+    def _failures(self) -> list[str]:
+        return [f"{count:,} {fault}" for fault, count in self.findings.items() if count]
 
-    def print(self, console: Console) -> None:
-        """The table, and the problems in words."""
-        table = Table(title=self.title)
-        table.add_column("what")
-        table.add_column("how many", justify="right")
-        table.add_row("records of the source", f"{self.records:,}")
-        table.add_row("stored", f"{self.stored:,}")
-        for fault in Fault:
-            table.add_row(fault.value, f"{self.findings[fault]:,}")
+    def _tables(self) -> Iterator[Table]:
+        table = verdict.two_columns(self.title)
+        verdict.counted(table, {"records of the source": self.records, "stored": self.stored})
+        verdict.counted(table, {fault.value: self.findings[fault] for fault in Fault})
         table.add_section()
-        for kind in Kind:
-            table.add_row(kind.value, f"{self.inflicted[kind]:,}")
+        verdict.counted(table, {kind.value: self.inflicted[kind] for kind in Kind})
         table.add_section()
-        for name, count in self.observed.items():
-            table.add_row(name, f"{count:,}")
+        verdict.counted(table, self.observed)
         table.add_section()
         table.add_row("seconds", f"{self.seconds:,.0f}")
-        console.print(table)
-        for line in self.problems:
-            console.print(f"  {line}", markup=False, highlight=False)
-        console.print("kept" if self.is_kept else f"BROKEN: {'; '.join(self.failures)}")
+        yield table

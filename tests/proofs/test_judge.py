@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tests.nemesis.judge import UNKNOWN_OFFSET, Evidence, Fault, Findings, first_number, judge
+from tests.proofs.judge import UNKNOWN_OFFSET, Evidence, Fault, Findings, first_number, judge
 
 OTHER = first_number(1)
 GOOD: Sequence[int] = [0, OTHER, 1, 2, OTHER + 1, 3]
