@@ -2,7 +2,7 @@
 VENV   := .venv
 PYTHON := $(VENV)/bin/python
 
-.PHONY: serve check test test-containers format clean
+.PHONY: serve check test proof test-containers format clean
 
 serve: $(VENV)/.installed
 	$(VENV)/bin/echoless serve
@@ -16,6 +16,11 @@ check: $(VENV)/.installed-dev
 test: $(VENV)/.installed-dev
 	$(PYTHON) -m tests.toolchain
 	$(PYTHON) -m pytest -n 2 --dist loadfile -ra
+
+MINUTES := 60
+proof: $(VENV)/.installed-dev  # every long proof; the figures go into docs/proofs.md
+	$(PYTHON) -m tests.toolchain
+	$(PYTHON) -m tests.proofs --minutes $(MINUTES)
 
 test-containers: $(VENV)/.installed-dev .cache/podman-compose/.installed
 	$(PYTHON) -m containers.images

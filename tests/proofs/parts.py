@@ -1,0 +1,169 @@
+"""The long proofs, each run for so many seconds from a seed: what was done, and what was found wrong."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from rich.console import Console
+
+from tests.proofs.verdict import Verdict
+
+_JOBS: Final = 2
+_HISTORIES_AT_ONCE: Final = 300
+_SPARK_RECORDS: Final = 240_000
+_CONSOLE: Final = Console(width=120)
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What one proof came to; figures of several runs are added."""
+
+    figures: Counter[str] = field(default_factory=Counter)
+    problems: list[str] = field(default_factory=list)
+
+    def add(self, verdict: Verdict) -> None:
+        verdict.print(_CONSOLE)
+        self.figures.update(verdict.figures())
+        self.problems += [f"{verdict.title}: {failure}" for failure in verdict.failures]
+
+
+def simulation(seconds: float, seed: int) -> Outcome:
+    """Random histories of a whole cluster in one process, with virtual time."""
+    from tests.simulation.many import line, play_many
+
+    outcome = Outcome()
+    for number in _while(seconds):
+        first = seed + number * _HISTORIES_AT_ONCE
+        verdict = play_many(range(first, first + _HISTORIES_AT_ONCE), _JOBS)
+        outcome.problems += map(line, verdict.failures)
+        outcome.figures.update(
+            {
+                "histories": verdict.histories,
+                "histories with a broken promise": len(verdict.failures),
+                "faults": sum(n for name, n in verdict.counts.items() if name.startswith("fault:")),
+                "batches acknowledged": verdict.counts["batches acknowledged"],
+                "of these sent again": verdict.counts["batches sent again"],
+            }
+        )
+    return outcome
+
+
+def oracle(seconds: float, seed: int) -> Outcome:
+    """The same random produce requests to Apache Kafka and to Echoless, every answer compared."""
+    from tests.differential.pair import contest
+
+    outcome = Outcome()
+    with contest(seed) as brokers:
+        for number in _while(seconds):
+            first = number * _HISTORIES_AT_ONCE
+            report = brokers.run(range(first, first + _HISTORIES_AT_ONCE))
+    outcome.figures.update(
+        {
+            "histories": report.histories,
+            "answers compared": report.answers_compared,
+            "answers that differ for a named reason": report.counts.total(),
+            "histories with a difference without a name": len(report.failures),
+        }
+    )
+    outcome.problems += [str(failure) for failure in report.failures]
+    return outcome
+
+
+def nemesis(seconds: float, seed: int) -> Outcome:
+    """Three brokers and ZooKeeper: killed, paused, cut off, out of disk, under real producers."""
+    from tests.nemesis.run import Options, run
+
+    outcome = Outcome()
+    with _directory("nemesis", outcome) as directory:
+        outcome.add(run(directory, Options(seconds=seconds, seed=seed)))
+    return outcome
+
+
+def soak(seconds: float, seed: int) -> Outcome:
+    """Six real clients under fault rules, half of the time with one broker, half with three."""
+    from tests.soak.run import Options, run
+
+    outcome = Outcome()
+    for brokers in (1, 3):
+        outcome.add(run(Options(seconds=seconds / 2, seed=seed, brokers=brokers)))
+    return outcome
+
+
+def spark(seconds: float, seed: int) -> Outcome:
+    """The Spark sink, while tasks, workers, executors, drivers and brokers are killed."""
+    from tests.spark_proofs.plan import SHORT_PLAN, Kind
+    from tests.spark_proofs.query import DATA_SOURCE, FOREACH_BATCH
+    from tests.spark_proofs.run import RunOptions, run
+
+    ways = ((DATA_SOURCE, "echoless"), (FOREACH_BATCH, "apache-kafka"), (DATA_SOURCE, "cluster"))
+    outcome = Outcome()
+    for number in _while(seconds):
+        sink, target = ways[number % len(ways)]
+        options = RunOptions(
+            sink=sink,
+            target=target,
+            seed=seed + number,
+            records=_SPARK_RECORDS,
+            batches=12,
+            counts={**SHORT_PLAN, Kind.KILL_DRIVER: 2, Kind.SPLIT_BRAIN: 1},
+        )
+        with _directory("spark-proofs", outcome) as directory:
+            outcome.add(run(directory, options))
+    return outcome
+
+
+def siege(seconds: float, seed: int) -> Outcome:
+    """Every hostile client at once, beside a producer and a reader that behave."""
+    from tests.hostile.siege.attackers import ATTACKERS
+    from tests.hostile.siege.run import Options, run
+
+    verdict = run(Options(names=list(ATTACKERS), seconds=seconds, seed=seed))
+    print(verdict.text(), flush=True)
+    outcome = Outcome(problems=verdict.problems)
+    outcome.figures["attackers"] = len(verdict.tries)
+    outcome.figures["tries"] = sum(sum(tries.values()) for tries in verdict.tries.values())
+    if verdict.siege is not None:
+        outcome.figures["batches of the good producer"] = verdict.siege.batches
+        outcome.figures["its longest wait, in ms"] = round(verdict.siege.wait_max_s * 1000)
+        outcome.figures["longest turn of the event loop, in ms"] = round(
+            verdict.siege.held_s * 1000
+        )
+    return outcome
+
+
+PARTS: Final[dict[str, tuple[float, Callable[[float, int], Outcome]]]] = {
+    "simulation": (0.25, simulation),
+    "oracle": (0.15, oracle),
+    "nemesis": (0.2, nemesis),
+    "soak": (0.15, soak),
+    "spark": (0.15, spark),
+    "siege": (0.1, siege),
+}
+"""By name: the share of the time, and the proof."""
+
+
+def _while(seconds: float) -> Iterator[int]:
+    """Count from 0 until the time is over; 0 always comes."""
+    end, number = time.monotonic() + seconds, 0
+    while number == 0 or time.monotonic() < end:
+        yield number
+        number += 1
+
+
+@contextlib.contextmanager
+def _directory(name: str, outcome: Outcome) -> Iterator[Path]:
+    """Make a directory for one run; it is kept, and named, if the run finds something wrong."""
+    path, before = Path(tempfile.mkdtemp(prefix=f"{name}-")), len(outcome.problems)
+    yield path
+    if len(outcome.problems) > before:
+        outcome.problems.append(f"every log is in {path}")
+    else:
+        shutil.rmtree(path)
