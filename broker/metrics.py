@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from protocol.record_batch import BatchHeader
-from storage.recovery import RecoveryReport
+from storage.opening import RecoveryReport
 
 
 @dataclass(slots=True)

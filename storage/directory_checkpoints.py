@@ -15,7 +15,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from storage import paths
 from storage.checkpoints import CheckpointError, OffsetCheckpoint
@@ -32,6 +32,9 @@ class PartitionOffsets(NamedTuple):
     recovery_point: int
     high_watermark: int
     log_start: int
+
+
+NO_OFFSETS: Final = PartitionOffsets(0, 0, 0)
 
 
 @dataclass(slots=True, kw_only=True)

@@ -100,6 +100,30 @@ class Durability:
         self._has_new_files = False
         return self._pending
 
+    def start_last_flush(self, segments: Segments, end_offset: int) -> PendingFlush:
+        """The same before the log is closed: the active segment's indexes are written, too."""
+        active = segments.active
+        active.indexes.seal()
+        pending = self.start_flush(segments, end_offset)
+        if active.indexes.need_files:
+            pending.unsaved = [*pending.unsaved, active]
+        return pending
+
+    def is_saved(self, segments: Segments, end_offset: int, loaded_snapshot: int | None) -> bool:
+        """Whether nothing has happened since a clean opening: idle logs must not slow a shutdown.
+
+        `loaded_snapshot` is the offset of the snapshot that was loaded then. A log that has never
+        held anything is made again if it is lost.
+        """
+        active = segments.active.indexes
+        return not end_offset or (
+            self.recovery_point == end_offset == loaded_snapshot
+            and not self._snapshots
+            and self._leader_epochs.unwritten(end_offset) is None
+            and not any(segment.indexes.is_unsaved for segment in segments.closed)
+            and not (active.is_unsaved and active.need_files)
+        )
+
     def finish_flush(self, pending: PendingFlush) -> None:
         """Takes note of what `pending.run` did, or that it failed or was cancelled."""
         if pending is not self._pending:

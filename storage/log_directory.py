@@ -1,26 +1,26 @@
-"""The data directory: who owns it, which logs are in it, and what is known of them between runs.
+"""The data directory: its owner, its logs, and what is kept of them from one run to the next.
 
 Opening, in this order (`claim` does 1 and 2, `open_logs` the rest):
-1. Lock. A second broker is refused and told who holds it; the kernel drops the lock with the
-   process.
+1. Lock the directory. A second broker is refused with the name of the holder; the kernel drops the
+   lock with the process.
 2. Read `meta.properties`, or write it into a new directory.
-3. Remove what a creation that was cut short left behind.
-4. Read the checkpoints. A partition that they know and that has no directory is missed, and the start
-   is refused, unless it was deleted or set aside: those leave the checkpoints now. `leftovers` are the
-   directories of deletions that were cut short. Crash: done again.
-5. Read the clean-shutdown marker, and remove it, durably. Crash: the logs are scanned although that
-   was not needed.
+3. Read the checkpoints, and remove what a creation that was cut short has left
+   (`partition_directories.py`). Crash: done again.
+4. Refuse the start if a partition that the checkpoints know has no directory, unless it was deleted or
+   set aside: such partitions are dropped from the checkpoints now. `leftovers` are the directories of
+   deletions that were cut short. Crash: done again.
+5. Read the clean-shutdown marker, and remove it, durably (`tail_safety.py`). Crash: the logs are
+   scanned although that was not needed.
 6. Open every log.
 7. Once the cluster counts on nothing that may be lost: `vouch_for_tail` writes the boot id. Crash
    or close before: the next start finds the tail as unsafe as this one did.
 
-Closing: close every log, write the checkpoints, write the marker, which says where nobody has vouched
-for the tail. A crash before the last step means a scan at the next start. After a disk failure
-(`failure`) no marker is written, and the boot id goes.
+Closing: close every log, write the checkpoints, write the marker. A crash before the last step means a
+scan at the next start. After a disk failure (`failure`) no marker is written, and the boot id is removed.
 
 Invariant: a start deletes no log; it opens, refuses or sets aside (`strays.py`).
 
-Single owner, as the logs. Called by the broker; knows nothing of topics beyond their names.
+Single owner, as with the logs. Called by the broker; knows nothing of topics beyond their names.
 """
 
 from __future__ import annotations
@@ -28,38 +28,35 @@ from __future__ import annotations
 import contextlib
 import logging
 import uuid
-from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from dataclasses import replace
 from functools import cache, partial
 from itertools import islice
 from typing import Final
 
 from storage import paths
-from storage.accepted_loss import with_remedy
 from storage.clock_checkpoint import ClockReading, last_reading, write_clock
 from storage.directory_checkpoints import (
+    NO_OFFSETS,
     DirectoryCheckpoints,
     PartitionOffsets,
     PendingCheckpoint,
 )
 from storage.disk_work import RunAll, one_by_one
-from storage.file_system import CorruptLogError, FileLock, FileSystem, StorageError
+from storage.file_system import FileLock, FileSystem, StorageError
 from storage.log import Log
 from storage.log_config import LogConfig
-from storage.partition_metadata import read_topic_id, write_topic_id_unsynced
+from storage.meta_properties import claim_directory
+from storage.opening import Opening
+from storage.partition_directories import PartitionDirectories
+from storage.partition_metadata import write_topic_id_unsynced
 from storage.partition_names import PartitionNames
 from storage.pending_flush import PendingFlush
 from storage.pending_removal import PendingRemoval
 from storage.producer_id_checkpoint import read_last_claimed_id, write_last_claimed_id
-from storage.properties_file import encode_uuid, read_properties, write_properties
 from storage.scrub import Damage
-from storage.strays import (
-    Stray,
-    find_strays,
-    forget_restored,
-    is_restored,
-    set_aside,
-    set_aside_unopened,
-)
+from storage.strays import Stray, find_strays, forget_restored, is_restored, set_aside
+from storage.tail_safety import TailSafety
 
 Partition = tuple[str, int]
 
@@ -67,14 +64,6 @@ logger = logging.getLogger(__name__)
 
 _CLOSED_AT_ONCE: Final = 100
 """Logs whose last snapshots are in memory at the same time."""
-_VERSION: Final = "0"
-_META_SEPARATOR: Final = "="
-_TAIL_UNSAFE: Final = b"tail unsafe\n"
-"""In the marker of a clean shutdown: the logs are whole, but may lack what they once had."""
-
-
-class ForeignDirectoryError(StorageError):
-    """The data directory belongs to a broker of another id."""
 
 
 class LogDirectory:
@@ -92,17 +81,11 @@ class LogDirectory:
         self._lock = lock
         self._checkpoints = DirectoryCheckpoints(fs, path)
         self._names = PartitionNames(fs, path)
-        marker = paths.join(path, paths.CLEAN_SHUTDOWN)
-        self.was_clean = fs.exists(marker)
-        """Whether the last shutdown was clean."""
-        was_safe = self.was_clean and not fs.read_bytes(marker)
-        self.tail_is_safe = was_safe or self._is_same_boot()
-        """Whether all that was ever appended here is there: no power failed since."""
-        self._is_vouched_for = self.tail_is_safe
+        self._tail = TailSafety(fs, path)
         self.strays: list[Stray] = []
-        """What was set aside, now and before, oldest name first."""
+        """The logs that were set aside, now and before, by name."""
         self.damaged: dict[str, Damage] = {}
-        """Segments in which the scrubber found damage, by path."""
+        """Segments in which the scrubber has found damage, by path."""
         self._leftovers: list[str] = []
         """Directories of deleted partitions that an earlier run has not removed."""
         self.failure: StorageError | None = None
@@ -139,13 +122,37 @@ class LogDirectory:
         lock = fs.lock(paths.join(path, paths.LOCK), f"broker {broker_id}")
         try:
             is_new = not fs.exists(paths.join(path, paths.META_PROPERTIES))
-            cluster_id = _claim(fs, path, broker_id, cluster_id)
+            cluster_id = claim_directory(fs, path, broker_id, cluster_id)
             directory = cls(fs, path, lock, cluster_id)
         except BaseException:
             lock.release()
             raise
-        directory._is_vouched_for |= is_new  # it never had what it may lack
+        if is_new:
+            directory._tail.note_new_directory()
         return directory
+
+    @property
+    def was_clean(self) -> bool:
+        """Whether the last shutdown was clean."""
+        return self._tail.was_clean
+
+    @property
+    def tail_is_safe(self) -> bool:
+        """Whether all that was ever appended here is there: the power has not failed since."""
+        return self._tail.is_safe
+
+    def vouch_for_tail(self) -> None:
+        """Makes `tail_is_safe` hold at the next start, unless the power fails before it.
+
+        To be called once no one counts on what this start may have found missing: until then a
+        second start must come to the same answer as this one. Raises `StorageError`.
+        """
+        if self.failure is None:
+            self._tail.vouch()
+
+    def doubt_tail(self) -> None:
+        """Withdraws `tail_is_safe`: some of what this broker had is no longer served."""
+        self._tail.doubt()
 
     def open_logs(
         self, now_ms: int, config_for: Callable[[str], LogConfig], *, is_committed: bool = False
@@ -179,33 +186,18 @@ class LogDirectory:
     def _open_logs(
         self, now_ms: int, config_for: Callable[[str], LogConfig], *, is_committed: bool
     ) -> Generator[tuple[int, int], None, None]:
-        known = self._checkpoints.read()
-        names = self._fs.list_directory(self.path)
-        found = {key for name in names if (key := self._adopt(name, known, now_ms))}
+        directories = PartitionDirectories(self._fs, self.path, self._checkpoints)
+        known = directories.known
+        self.topic_ids = found = directories.find(now_ms, is_tail_safe=self._tail.is_safe)
         self.strays = find_strays(self._fs, self.path, _warn)
-        self._forget_deleted(known, found, names)
+        self._leftovers = directories.drop_gone(found, self.strays)
         config_for = cache(config_for)
-        self._fs.remove(paths.join(self.path, paths.CLEAN_SHUTDOWN))
-        self._fs.sync_directory(self.path)
+        self._tail.remove_marker()
         for key in sorted(found):
             yield len(self.logs), len(found)
-            offsets = known.of(key)
-            path = paths.partition_directory(self.path, *key)
-            was_restored = is_restored(self._fs, path)
-            self.logs[key] = self._open_log(
-                key,
-                config_for(key[0]),
-                now_ms,
-                recovery_point=offsets.recovery_point,
-                log_start_offset=offsets.log_start,
-                is_start_known=key in known.log_starts and not was_restored,
-                clean=self.was_clean and not was_restored,
-                is_committed=is_committed and not was_restored,
-                is_tail_safe=self.tail_is_safe and not was_restored,
+            self.logs[key] = self._open_found(
+                key, config_for(key[0]), now_ms, known, is_committed=is_committed
             )
-            if was_restored:
-                logger.warning("%s-%d was restored: %s", *key, _figures(self.logs[key]))
-                forget_restored(self._fs, path)
         for key, high_watermark in known.high_watermarks.items():
             log = self.logs.get(key)
             if log is not None:
@@ -213,126 +205,50 @@ class LogDirectory:
                     max(high_watermark, log.log_start_offset), log.log_end_offset
                 )
 
-    def _forget_deleted(
-        self, known: PendingCheckpoint, found: Collection[Partition], names: Iterable[str]
-    ) -> None:
-        """Step 4. Raises `CorruptLogError`."""
-        deleted = [name for name in names if paths.is_deleted_directory(name)]
-        gone = known.partitions.difference(found)
-        for key in gone:
-            self._check_not_missed(key, known.of(key), deleted)
-        if gone:
-            self._checkpoints.drop(gone)
-        self._leftovers = [paths.join(self.path, name) for name in deleted]
-
-    def _check_not_missed(
-        self, key: Partition, offsets: PartitionOffsets, deleted: Iterable[str]
-    ) -> None:
-        # Until its first flush, which raises the recovery point, a power failure may take it as a whole.
-        is_flushed = offsets.recovery_point or offsets.log_start
-        if not is_flushed or any(paths.is_deleted_from(name, *key) for name in deleted):
-            return
-        if any(stray.accounts_for(key, offsets) for stray in self.strays):
-            return
-        path = paths.partition_directory(self.path, *key)
-        reason = (
-            f"the directory is missing, though the checkpoints know offsets up to {max(offsets)}"
-        )
-        raise with_remedy(CorruptLogError(path, 0, reason), path)
-
-    def _is_same_boot(self) -> bool:
-        boot_id = self._fs.boot_id()
-        return bool(boot_id) and self._read_boot_id() == boot_id
-
-    def _read_boot_id(self) -> str:
-        path = paths.join(self.path, paths.BOOT_ID)
-        if not self._fs.exists(path):
-            return ""
-        return self._fs.read_bytes(path).decode(errors="replace").strip()
-
-    def vouch_for_tail(self) -> None:
-        """From now on `tail_is_safe` holds at the next start, unless the power fails before it.
-
-        To be called once nobody counts on what this start may have found missing: until then a
-        second start must come to the same answer as this one. Raises `StorageError`.
-        """
-        self._is_vouched_for = True
-        boot_id = self._fs.boot_id()
-        if self.failure is None and boot_id and self._read_boot_id() != boot_id:
-            self._fs.write_atomic(paths.join(self.path, paths.BOOT_ID), f"{boot_id}\n".encode())
-
-    def _adopt(self, name: str, known: PendingCheckpoint, now_ms: int) -> Partition | None:
-        """The partition in the directory `name`; removes what is half created."""
-        path = paths.join(self.path, name)
-        key = paths.parse_partition_directory(name)
-        if key is None or not self._fs.is_directory(path):
-            return None
-        try:
-            if not self._fs.exists(paths.join(path, paths.PARTITION_METADATA)):
-                raise CorruptLogError(path, 0, f"there is no {paths.PARTITION_METADATA}")
-            self.topic_ids[key] = read_topic_id(self._fs, path)
-        except StorageError as error:
-            self._give_up_half_created(key, error, known.of(key), now_ms)
-            return None
-        return key
-
-    def _give_up_half_created(
-        self, key: Partition, error: StorageError, offsets: PartitionOffsets, now_ms: int
-    ) -> None:
-        """A partition that no flush covered may be lost in part; of any other `error` is raised.
-
-        Without records there is nothing to keep. Records that were never flushed, of a partition
-        that nobody can name for sure, are set aside.
-        """
-        path = paths.partition_directory(self.path, *key)
-        names = [name for name in self._fs.list_directory(path) if paths.parse_offset_file(name)]
-        has_records = any(self._fs.read_bytes(paths.join(path, name)) for name in names)
-        if offsets.recovery_point or (has_records and self.tail_is_safe):
-            raise CorruptLogError(
-                path,
-                0,
-                f"{error}. Bring the file back, or stop the broker and run: "
-                f"echoless strays set-aside {self.path} {key[0]}-{key[1]}",
-            ) from error
-        if not has_records:
-            logger.warning("removing %s, which was being created: %s", path, error)
-            self._fs.remove_tree(path)
-            return
-        reason = f"the power failed before its first flush: {error}"
-        stray = set_aside_unopened(self._fs, self.path, key, reason, now_ms)
-        logger.error("%s is set aside as %s: %s", path, stray.name, reason)
-
-    def _open_log(
+    def _open_found(
         self,
         key: Partition,
         config: LogConfig,
         now_ms: int,
+        known: PendingCheckpoint,
         *,
-        recovery_point: int = 0,
-        log_start_offset: int = 0,
-        is_start_known: bool = False,
-        clean: bool = False,
-        is_committed: bool = False,
-        is_tail_safe: bool = False,
-        is_new: bool = False,
+        is_committed: bool,
     ) -> Log:
+        opening = self._opening(key, config, now_ms, known.of(key))
+        if is_restored(self._fs, opening.directory):
+            log = Log.open(opening)
+            logger.warning("%s-%d was restored: %s", *key, _figures(log))
+            forget_restored(self._fs, opening.directory)
+            return log
+        return Log.open(
+            replace(
+                opening,
+                is_start_known=key in known.log_starts,
+                clean=self.was_clean,
+                is_committed=is_committed,
+                is_tail_safe=self.tail_is_safe,
+            )
+        )
+
+    def _opening(
+        self,
+        key: Partition,
+        config: LogConfig,
+        now_ms: int,
+        offsets: PartitionOffsets = NO_OFFSETS,
+    ) -> Opening:
         path = paths.partition_directory(self.path, *key)
         make_name_durable = None
-        if not recovery_point:
-            # No flush is known to have made it durable, in this life or in an earlier one.
+        if not offsets.recovery_point:
+            # No flush is known to have made its name durable, in this run or in an earlier one.
             make_name_durable = partial(self._names.sync, path, self._names.made())
-        return Log.open(
-            path,
-            config,
+        return Opening(
+            directory=path,
+            config=config,
             fs=self._fs,
             now_ms=now_ms,
-            recovery_point=recovery_point,
-            log_start_offset=log_start_offset,
-            is_start_known=is_start_known,
-            clean=clean,
-            is_committed=is_committed,
-            is_tail_safe=is_tail_safe,
-            is_new=is_new,
+            recovery_point=offsets.recovery_point,
+            log_start_offset=offsets.log_start,
             kept=self._checkpoints.of_partition(key),
             make_name_durable=make_name_durable,
         )
@@ -353,7 +269,8 @@ class LogDirectory:
         is_new = not self._fs.exists(path)
         self._fs.make_directory(path)
         write_topic_id_unsynced(self._fs, path, topic_id)
-        return self._open_log((topic, partition), config, now_ms, is_new=is_new)
+        opening = self._opening((topic, partition), config, now_ms)
+        return Log.open(replace(opening, is_new=is_new))
 
     def add(self, topic: str, partition: int, topic_id: uuid.UUID, log: Log) -> None:
         """Takes in what `make` made."""
@@ -440,10 +357,6 @@ class LogDirectory:
         self._fs.sync_directory(self.path)
         self._checkpoints.drop(reasons)
 
-    def doubt_tail(self) -> None:
-        """Some of what this broker had is not served any more: it may not count as in sync."""
-        self.tail_is_safe = self._is_vouched_for = False
-
     def start_checkpoint(self, high_watermarks: dict[Partition, int]) -> PendingCheckpoint:
         """Notes the offsets of now; `run` writes them, in another thread where that is better."""
         return self._checkpoints.start(
@@ -464,7 +377,7 @@ class LogDirectory:
         if self.failure is None:
             self.failure = error
             with contextlib.suppress(StorageError):
-                self._fs.remove(paths.join(self.path, paths.BOOT_ID))
+                self._tail.remove_boot_id()
 
     def release(self) -> None:
         """Gives the directory up again, before any log was opened; nothing is written."""
@@ -516,8 +429,7 @@ class LogDirectory:
                 self.checkpoint(high_watermarks)
                 if clock is not None:
                     self.save_clock(clock)
-                marker = b"" if self._is_vouched_for else _TAIL_UNSAFE
-                self._fs.write_atomic(paths.join(self.path, paths.CLEAN_SHUTDOWN), marker)
+                self._tail.write_marker()
         finally:
             self._lock.release()
         if was_online and self.failure is not None:
@@ -564,18 +476,3 @@ def _make_directory(fs: FileSystem, path: str) -> None:
     fs.make_directory(path)
     for one in reversed(missing):
         fs.sync_directory(paths.parent_of(one))
-
-
-def _claim(fs: FileSystem, path: str, broker_id: int, cluster_id: str | None) -> str:
-    """Reads or writes `meta.properties`; returns the cluster id in it."""
-    meta_path = paths.join(path, paths.META_PROPERTIES)
-    if not fs.exists(meta_path):
-        cluster_id = cluster_id or encode_uuid(uuid.uuid4())
-        meta = {"version": _VERSION, "broker.id": str(broker_id), "cluster.id": cluster_id}
-        write_properties(fs, meta_path, meta, _META_SEPARATOR)
-        return cluster_id
-    meta = read_properties(fs, meta_path, _META_SEPARATOR, ("broker.id", "cluster.id"))
-    if meta["broker.id"] != str(broker_id):
-        owner = meta["broker.id"]
-        raise ForeignDirectoryError(meta_path, f"belongs to broker {owner}, not {broker_id}")
-    return meta["cluster.id"]

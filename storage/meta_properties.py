@@ -2,13 +2,42 @@
 
 from __future__ import annotations
 
+import uuid
 from typing import Final
 
 from storage import paths
-from storage.file_system import FileSystem
-from storage.properties_file import PropertiesError, read_properties
+from storage.file_system import FileSystem, StorageError
+from storage.properties_file import (
+    PropertiesError,
+    encode_uuid,
+    read_properties,
+    write_properties,
+)
 
 _SEPARATOR: Final = "="
+_VERSION: Final = "0"
+
+
+class ForeignDirectoryError(StorageError):
+    """The data directory belongs to a broker with another id."""
+
+
+def claim_directory(fs: FileSystem, data_dir: str, broker_id: int, cluster_id: str | None) -> str:
+    """Returns the cluster id of the broker's directory; makes a new one the broker's.
+
+    `cluster_id` is for a new one (default: a random one). Raises `ForeignDirectoryError`.
+    """
+    path = paths.join(data_dir, paths.META_PROPERTIES)
+    if not fs.exists(path):
+        cluster_id = cluster_id or encode_uuid(uuid.uuid4())
+        meta = {"version": _VERSION, "broker.id": str(broker_id), "cluster.id": cluster_id}
+        write_properties(fs, path, meta, _SEPARATOR)
+        return cluster_id
+    meta = read_properties(fs, path, _SEPARATOR, ("broker.id", "cluster.id"))
+    if meta["broker.id"] != str(broker_id):
+        owner = meta["broker.id"]
+        raise ForeignDirectoryError(path, f"belongs to broker {owner}, not {broker_id}")
+    return meta["cluster.id"]
 
 
 def read_cluster_id(fs: FileSystem, data_dir: str) -> str | None:

@@ -21,13 +21,40 @@ Called by `log.py` and
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from protocol.record_batch import Buffer
 from storage import paths
 from storage.file_system import CorruptLogError, FileSystem
 from storage.kept_offsets import KeptOffsets
 from storage.log_config import LogConfig
-from storage.producers.snapshot import SnapshotError, read_snapshot
+from storage.producers.snapshot import (
+    Snapshot,
+    SnapshotError,
+    decode_snapshot,
+    read_snapshot,
+    shift_times,
+)
 from storage.segment import Segment
+
+
+class NewBeginning(NamedTuple):
+    """The producer state below a log that is about to begin."""
+
+    data: Buffer
+    state: Snapshot
+
+
+def snapshot_at(offset: int, snapshot: Buffer, clock_ahead_ms: int) -> NewBeginning:
+    """The leader's snapshot in this broker's time; see `Log.start_anew_at`.
+
+    Raises `SnapshotError` if it is damaged or of another offset.
+    """
+    data = shift_times(snapshot, clock_ahead_ms)
+    state = decode_snapshot(data)
+    if state.offset != offset:
+        raise SnapshotError(f"it is of offset {state.offset}, not {offset}")
+    return NewBeginning(data, state)
 
 
 def decide(fs: FileSystem, directory: str, snapshot: Buffer) -> None:

@@ -93,6 +93,13 @@ class Segments:
         self.active = self._segments[-1]
         return self._forget(segment)
 
+    def begin_with(self, segment: Segment) -> None:
+        """Replaces all segments by this one."""
+        self._segments = [segment]
+        self._bases = [segment.base_offset]
+        self._recent.clear()
+        self.active = segment
+
     def _forget(self, segment: Segment) -> Segment:
         if segment in self._recent:
             self._recent.remove(segment)

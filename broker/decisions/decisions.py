@@ -35,7 +35,7 @@ from broker.network.request import Request
 from protocol.dedup import Duplicate, Reject
 from protocol.errors import ErrorCode
 from protocol.record_batch import BatchHeader
-from storage.log import Appended
+from storage.appended import Appended
 
 if TYPE_CHECKING:
     from broker.partitions.partition import Partition

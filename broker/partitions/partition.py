@@ -34,7 +34,8 @@ from broker.partitions.waiters import Waiters
 from protocol.dedup import Duplicate, Reject
 from protocol.errors import ErrorCode, KafkaError
 from protocol.record_batch import BatchHeader, Buffer
-from storage.log import Appended, Log
+from storage.appended import Appended
+from storage.log import Log
 
 logger = logging.getLogger(__name__)
 

@@ -23,8 +23,9 @@ from protocol.dedup import Duplicate, Reject, UnknownProducerId
 from protocol.headers import RequestHeader
 from protocol.record_batch import read_header
 from protocol.record_check import Opening
-from storage.log import Appended, Log
-from storage.log_config import LogConfig
+from storage.appended import Appended
+from storage.log import Log
+from storage.opening import Opening as LogOpening
 from tests.fakes.memory_file_system import MemoryFileSystem, keep_all
 from tests.fakes.memory_node_tree import MemoryTree
 from tests.storage.log_workload import make_batch
@@ -168,9 +169,9 @@ async def test_a_log_is_opened_with_all_that_its_topic_sets(
     opened = []
     log_open = Log.open
 
-    def open_log(directory: str, config: LogConfig, **options: Any) -> Log:
-        opened.append((directory, config))
-        return log_open(directory, config, **options)
+    def open_log(opening: LogOpening) -> Log:
+        opened.append((opening.directory, opening.config))
+        return log_open(opening)
 
     monkeypatch.setattr(Log, "open", open_log)
     await host.restart(is_clean=True)

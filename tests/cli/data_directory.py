@@ -11,7 +11,8 @@ from pathlib import Path
 from protocol.record_batch import read_header
 from protocol.records import Record, build_batch
 from storage import paths
-from storage.log import Appended, Log
+from storage.appended import Appended
+from storage.log import Log
 from storage.log_config import LogConfig
 from storage.log_directory import LogDirectory
 from storage.os_file_system import OsFileSystem

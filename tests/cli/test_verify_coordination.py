@@ -16,7 +16,7 @@ from broker.tree.zookeeper import ZooKeeperNodeTree
 from protocol.dedup import Duplicate, UnknownProducerId
 from protocol.record_batch import read_header
 from storage import paths
-from storage.log import Appended
+from storage.appended import Appended
 from storage.log_config import LogConfig
 from tests.cli.command import Command
 from tests.cli.data_directory import open_directory

@@ -15,8 +15,9 @@ from typing import NamedTuple
 from protocol.dedup import BatchMetadata, Duplicate, ProducerEntry, commit
 from protocol.record_batch import BatchHeader, leader_stamp, read_header
 from protocol.records import Record, build_batch
+from storage.appended import Appended
 from storage.file_system import FileSystem
-from storage.log import Appended, Log
+from storage.log import Log
 from storage.log_config import LogConfig
 from storage.log_directory import LogDirectory
 from storage.producers.snapshot import encode_snapshot

@@ -6,9 +6,11 @@ from dataclasses import dataclass, field
 
 from protocol.dedup import Duplicate, Reject
 from protocol.record_batch import read_header
+from storage.appended import Appended
 from storage.file_system import FileSystem
-from storage.log import Appended, Log
+from storage.log import Log
 from storage.log_config import LogConfig
+from storage.opening import Opening
 from tests.storage.log_workload import make_batch, new_file_system
 
 DIRECTORY = "/data/orders-0"
@@ -37,13 +39,15 @@ class OneLog:
         now_ms: int = NOW_MS,
     ) -> Log:
         self.log = Log.open(
-            DIRECTORY,
-            self.config,
-            fs=self.fs,
-            now_ms=now_ms,
-            recovery_point=recovery_point,
-            log_start_offset=log_start_offset,
-            clean=clean,
+            Opening(
+                directory=DIRECTORY,
+                config=self.config,
+                fs=self.fs,
+                now_ms=now_ms,
+                recovery_point=recovery_point,
+                log_start_offset=log_start_offset,
+                clean=clean,
+            )
         )
         return self.log
 

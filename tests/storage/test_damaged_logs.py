@@ -13,7 +13,9 @@ from protocol.record_batch import leader_stamp, read_header
 from protocol.records import Record, build_batch
 from storage import accepted_loss
 from storage.file_system import CorruptLogError, StorageError
+from storage.log import Log
 from storage.log_directory import LogDirectory
+from storage.opening import Opening
 from storage.whole_batches import whole_batches_after
 from tests.fakes.memory_file_system import MemoryFileSystem, PowerFailure, keep_all, keep_none
 from tests.storage.log_workload import make_batch, new_file_system
@@ -31,13 +33,15 @@ def filled() -> OneLog:
 
 
 def open_damaged(one: OneLog, *, is_committed: bool = False, is_tail_safe: bool = False) -> None:
-    one.log = one.log.open(
-        DIRECTORY,
-        SMALL,
-        fs=one.fs,
-        now_ms=NOW_MS,
-        is_committed=is_committed,
-        is_tail_safe=is_tail_safe,
+    one.log = Log.open(
+        Opening(
+            directory=DIRECTORY,
+            config=SMALL,
+            fs=one.fs,
+            now_ms=NOW_MS,
+            is_committed=is_committed,
+            is_tail_safe=is_tail_safe,
+        )
     )
 
 

@@ -9,7 +9,7 @@ import pytest
 from protocol.dedup import Duplicate, Reject, UnknownProducerId
 from protocol.errors import ErrorCode, KafkaError
 from protocol.record_batch import compute_crc, read_header
-from storage.log import Appended
+from storage.appended import Appended
 from storage.log_config import LogConfig
 from tests.storage.log_workload import (
     facts_of_entries,

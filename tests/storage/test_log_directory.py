@@ -10,7 +10,8 @@ import pytest
 from protocol.record_batch import read_header
 from storage.file_system import CorruptLogError, LockHeldError, StorageError
 from storage.log_config import LogConfig
-from storage.log_directory import ForeignDirectoryError, LogDirectory
+from storage.log_directory import LogDirectory
+from storage.meta_properties import ForeignDirectoryError
 from tests.fakes.memory_file_system import MemoryFileSystem, PowerFailure, keep_all, keep_none
 from tests.storage.log_workload import DATA_DIR, make_batch, new_file_system
 

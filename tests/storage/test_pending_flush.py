@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from storage import log
 from storage.file_system import StorageError
 from storage.log import Log
+from storage.opening import Opening
 from storage.os_file_system import OsFileSystem
 from storage.pending_flush import PendingFlush
 from storage.producers.snapshot import read_snapshot
@@ -23,11 +25,13 @@ def power_cut(one: OneLog) -> Log:
     assert isinstance(fs, MemoryFileSystem)
     survivor = fs.after_power_loss(keep_none)
     return Log.open(
-        DIRECTORY,
-        SMALL,
-        fs=survivor,
-        now_ms=NOW_MS,
-        recovery_point=one.log.recovery_point,
+        Opening(
+            directory=DIRECTORY,
+            config=SMALL,
+            fs=survivor,
+            now_ms=NOW_MS,
+            recovery_point=one.log.recovery_point,
+        )
     )
 
 
@@ -71,7 +75,8 @@ def test_what_a_flush_covers_survives_a_power_failure() -> None:
 def test_the_owner_appends_and_rolls_while_a_flush_runs(tmp_path: Path) -> None:
     """Neither thread waits for the other, and both leave a log that opens cleanly."""
     directory = str(tmp_path)
-    log = Log.open(directory, SMALL, fs=OsFileSystem(), now_ms=NOW_MS)
+    new = Opening(directory=directory, config=SMALL, fs=OsFileSystem(), now_ms=NOW_MS)
+    log = Log.open(new)
     one = OneLog()
     one.log = log
     for first in range(0, 200, 40):
@@ -84,9 +89,7 @@ def test_the_owner_appends_and_rolls_while_a_flush_runs(tmp_path: Path) -> None:
         assert log.recovery_point == first
     expected = read_all(log)
     log.close()
-    again = Log.open(
-        directory, SMALL, fs=OsFileSystem(), now_ms=NOW_MS, recovery_point=200, clean=True
-    )
+    again = Log.open(replace(new, recovery_point=200, clean=True))
     assert read_all(again) == expected
     assert again.recovery.batches_replayed == 0
     again.abandon()

@@ -15,6 +15,7 @@ from protocol.record_batch import read_header
 from storage.file_system import CorruptLogError, StorageError
 from storage.log import Log
 from storage.log_directory import LogDirectory
+from storage.opening import Opening
 from storage.os_file_system import OsFileSystem
 from storage.producers.snapshot import SnapshotError, encode_snapshot
 from storage.producers.state import ProducerStates
@@ -282,7 +283,8 @@ def test_the_real_file_system_replaces_a_log_as_well(tmp_path: Path) -> None:
     """Also one that begins at the same offset, whose open files are removed and made again."""
     directory = str(tmp_path)
     for offset in (0, 5, 5, 3):
-        log = Log.open(directory, SMALL, fs=OsFileSystem(), now_ms=NOW_MS)
+        found = Opening(directory=directory, config=SMALL, fs=OsFileSystem(), now_ms=NOW_MS)
+        log = Log.open(found)
         append(log, range(log.log_end_offset, log.log_end_offset + 10))
         log.producers.clear()
         start_anew(log, offset)
@@ -290,7 +292,7 @@ def test_the_real_file_system_replaces_a_log_as_well(tmp_path: Path) -> None:
         assert sorted(path.suffix for path in tmp_path.iterdir()) == [".log", ".snapshot"]
         log.close()
         for clean in (True, False):
-            log = Log.open(directory, SMALL, fs=OsFileSystem(), now_ms=NOW_MS, clean=clean)
+            log = Log.open(replace(found, clean=clean))
             assert (log.first_offset, log.log_end_offset) == (offset, offset)
             assert dict(log.producers.items()) == KNOWN
             log.abandon()

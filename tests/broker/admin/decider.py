@@ -10,7 +10,7 @@ from protocol.dedup import Reject
 from protocol.errors import ErrorCode
 from protocol.headers import RequestHeader
 from protocol.record_batch import BatchHeader
-from storage.log import Appended
+from storage.appended import Appended
 from tests.broker.admin.fake_broker import FakeBroker
 
 

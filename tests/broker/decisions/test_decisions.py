@@ -18,7 +18,7 @@ from protocol.dedup import BatchMetadata, Duplicate, ProducerEntry, Reject
 from protocol.errors import ErrorCode
 from protocol.headers import RequestHeader
 from protocol.record_batch import BatchHeader
-from storage.log import Appended
+from storage.appended import Appended
 
 _REQUEST = Request(RequestHeader(0, 9, 1, "client", 0), None, Peer(1, "10.0.0.1:5000"))
 _ENTRY = ProducerEntry(0, 0, 0, (BatchMetadata(1, 1, 1, 0, 5), BatchMetadata(3, 3, 1, 0, 5)))

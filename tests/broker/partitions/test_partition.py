@@ -15,7 +15,7 @@ from broker.partitions.produce_rules import ProduceRules
 from protocol.dedup import Duplicate, Reject
 from protocol.errors import ErrorCode, KafkaError
 from protocol.record_batch import read_header
-from storage.log import Appended
+from storage.appended import Appended
 from tests.broker.partitions.fake_fencing import FakeFencing
 from tests.storage.log_workload import make_batch
 from tests.storage.one_log import NOW_MS, OneLog

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from protocol.dedup import Duplicate, Reject
 from protocol.errors import ErrorCode
 from protocol.leases import LEASED_ID_END, LEASED_ID_MIN, is_leased, leased_id
-from storage.log import Appended
+from storage.appended import Appended
 from storage.producers.snapshot import decode_snapshot, encode_snapshot
 from storage.producers.state import ProducerStates
 from tests.storage.one_log import NOW_MS, SMALL, OneLog

@@ -1,0 +1,142 @@
+"""Segments that retention and DeleteRecords have given up, until their files are removed.
+
+Invariant: no segment is removed above the log start on disk, so a start notices missing ones.
+Invariant: once segments were deleted, the producer state as of the first base offset is on disk.
+
+Called by `log.py`, in the owner's thread; `pending_segment_removal.py` removes the files.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+
+from storage.durability import Durability
+from storage.file_system import FileSystem
+from storage.kept_offsets import KeptOffsets
+from storage.leader_epochs import LeaderEpochs
+from storage.pending_segment_removal import PendingSegmentRemoval
+from storage.producers.replay import snapshot_offsets
+from storage.retention import Reason, snapshots_to_remove
+from storage.segments import Segments
+
+
+class OldSegments:
+    """The oldest segments of one log on their way out, and the producer snapshots that go with them."""
+
+    __slots__ = (
+        "_directory",
+        "_durability",
+        "_fs",
+        "_kept",
+        "_leader_epochs",
+        "_reasons",
+        "_segments",
+        "pending",
+    )
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        directory: str,
+        *,
+        segments: Segments,
+        durability: Durability,
+        leader_epochs: LeaderEpochs,
+        kept: KeptOffsets,
+    ) -> None:
+        self._fs = fs
+        self._directory = directory
+        self._segments = segments
+        self._durability = durability
+        self._leader_epochs = leader_epochs
+        self._kept = kept
+        self._reasons: dict[int, Reason] = {}
+        """Why segments, by base offset, were given up, until they are removed."""
+        self.pending: PendingSegmentRemoval | None = None
+        """The removal under way, until it is done."""
+
+    def give_up(self, reasons: Sequence[Reason], high_watermark: int | None) -> int:
+        """Gives up as many as possible of the segments that `reasons` names, oldest first.
+
+        Returns the base offset of the first segment that stays.
+        """
+        count = self._count_removable(len(reasons), high_watermark)
+        bases = self._segments.base_offsets
+        for base, reason in zip(bases[:count], reasons, strict=False):
+            self._reasons.setdefault(base, reason)
+        return bases[count]
+
+    def forget_reasons(self) -> None:
+        """Forgets what was given up: the log has been replaced."""
+        self._reasons.clear()
+
+    def start_removal(
+        self, log_start_offset: int, high_watermark: int | None
+    ) -> PendingSegmentRemoval | None:
+        """Takes the segments below the log start on disk out of the log; see `Log.start_removal`."""
+        if self.pending is not None:
+            return self.pending
+        limit = min(log_start_offset, self._kept.log_start)
+        if self._segments.first.next_offset > limit:
+            return None
+        doomed = sum(segment.next_offset <= limit for segment in self._segments.closed)
+        count = self._count_removable(doomed, high_watermark)
+        if count:
+            self.pending = self._take_out(count, log_start_offset)
+        return self.pending
+
+    def _take_out(self, count: int, log_start_offset: int) -> PendingSegmentRemoval:
+        segments = deque(self._segments.pop_first() for _ in range(count))
+        first_offset = self._segments.first.base_offset
+        self._leader_epochs.truncate_from_start(first_offset)
+        return PendingSegmentRemoval(
+            directory=self._directory,
+            segments=segments,
+            reasons=[
+                self._reasons.pop(segment.base_offset, Reason.LOG_START) for segment in segments
+            ],
+            snapshots=self.needless_snapshots(log_start_offset),
+            first_offset=first_offset,
+            log_start_offset=log_start_offset,
+            _fs=self._fs,
+        )
+
+    def finish_removal(self, pending: PendingSegmentRemoval) -> None:
+        """Takes note of what `pending.run` did, or that it has to run again."""
+        if pending is self.pending and pending.is_done:
+            self.pending = None
+
+    def complete_removal(self) -> None:
+        """Returns when no removal is pending."""
+        if self.pending is not None:
+            self.pending.run()
+            self.finish_removal(self.pending)
+
+    def cancel_removal(self) -> None:
+        """Returns when no removal is running; the next start finds what is left. From any thread."""
+        if self.pending is not None:
+            self.pending.cancel()
+
+    def needless_snapshots(self, log_start_offset: int) -> list[int]:
+        """Offsets of the producer snapshots that no recovery can need."""
+        return snapshots_to_remove(
+            snapshot_offsets(self._fs, self._directory),
+            self._segments.base_offsets,
+            log_start_offset,
+        )
+
+    def _count_removable(self, expired: int, high_watermark: int | None) -> int:
+        """How many of the `expired` oldest segments can go now."""
+        limit = self._durability.recovery_point
+        if high_watermark is not None:
+            limit = min(limit, high_watermark)
+        candidates = self._segments.base_offsets[1 : expired + 1]
+        if not candidates or candidates[0] > limit:
+            return 0
+        saved = set(snapshot_offsets(self._fs, self._directory))
+        saved -= self._durability.unwritten_snapshots
+        counts = range(len(candidates), 0, -1)
+        return next(
+            (c for c in counts if candidates[c - 1] in saved and candidates[c - 1] <= limit), 0
+        )
