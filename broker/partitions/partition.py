@@ -20,13 +20,13 @@ import asyncio
 import logging
 import uuid
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from broker.config.names import Config, LogFlush
 from broker.doubt import changes_state
 from broker.metadata.node_data import NO_LEADER, PartitionState
 from broker.partitions.core.divergence import Divergence, can_compare, find_divergence
-from broker.partitions.core.gap_patience import GAP_CODES, GapPatience
+from broker.partitions.core.gap_patience import GapPatience
 from broker.partitions.core.in_sync_replicas import InSyncReplicas
 from broker.partitions.fencing import Fencing
 from broker.partitions.produce_rules import ProduceRules
@@ -38,8 +38,6 @@ from storage.appended import Appended
 from storage.log import Log
 
 logger = logging.getLogger(__name__)
-
-_NO_RECORDS: Final = b""
 
 
 class ReplicaRead(NamedTuple):
@@ -67,7 +65,7 @@ class Partition:
         fencing: Fencing,
         on_dirty: Callable[[Partition], None],
     ) -> None:
-        """`high_watermark` is the one known when the log was last open."""
+        """`high_watermark`: as it was known when the log was last open."""
         self.topic = topic
         self.index = index
         self.topic_id = topic_id
@@ -81,9 +79,9 @@ class Partition:
         self.high_watermark = min(max(high_watermark, log.log_start_offset), log.log_end_offset)
         self.waiters = Waiters()
         self.in_sync: InSyncReplicas | None = None
-        """What the leader knows of its followers; None unless this broker leads."""
+        """The followers' progress and the ISR; None unless this broker leads."""
         self._gap_patience: GapPatience | None = None
-        """Set while this broker leads after another, or after it refused what it could not take."""
+        """Set while this broker leads after another, or after it rejected a batch it could not accept."""
         self._state_version = -1
         self._fencing = fencing
         self._broker_id = config.broker_id
@@ -143,7 +141,7 @@ class Partition:
 
     @changes_state
     def update(self, state: PartitionState, replicas: tuple[int, ...]) -> None:
-        """Applies what the cluster now says of this partition. Older states change nothing."""
+        """Applies the state that the cluster has given this partition; an older one is ignored."""
         if state.leader_epoch < self.leader_epoch or state.node_version <= self._state_version:
             self._change_replicas(replicas)
             return
@@ -151,7 +149,7 @@ class Partition:
         self.isr = state.isr
         self._change_replicas(replicas)
         if state.leader_epoch > self.leader_epoch:
-            self._take_up(state)
+            self._assume_role(state)
         elif self.in_sync is not None:
             self.in_sync.settle(state.isr)
             self.advance_high_watermark()
@@ -162,7 +160,7 @@ class Partition:
             if self.in_sync is not None:
                 self.in_sync.change_replicas(replicas, _now_s())
 
-    def _take_up(self, state: PartitionState) -> None:
+    def _assume_role(self, state: PartitionState) -> None:
         self._lose_role()
         self.leader_epoch = state.leader_epoch
         if state.leader != self._broker_id:
@@ -170,7 +168,7 @@ class Partition:
         elif state.leader_epoch > self.log.leader_epochs.latest_epoch:
             self.leader_id = self._broker_id
             self._lead()
-        # Else it led that epoch under an earlier session: it has to be given another.
+        # Else it led that epoch under an earlier session: the controller has to begin another one.
 
     def _lead(self) -> None:
         log = self.log
@@ -190,7 +188,7 @@ class Partition:
 
     @changes_state
     def resign(self) -> None:
-        """Gives up its role until `update` assigns one: what was read of the cluster is void.
+        """Gives up the role until `update` assigns one: the states read so far are void.
 
         Requests that wait for the high watermark get NOT_LEADER_OR_FOLLOWER.
         """
@@ -222,22 +220,12 @@ class Partition:
             if not self._flushes_before_commit:
                 self.advance_high_watermark()
         elif isinstance(result, Reject) and self._gap_patience is not None:
-            return self._without_early_gap(result, header, self._gap_patience)
+            entry = self.log.producers.get(header.producer_id)
+            return self._gap_patience.retriable(result, entry, header, _now_s())
         return result
 
-    def _without_early_gap(
-        self, reject: Reject, header: BatchHeader, patience: GapPatience
-    ) -> Reject:
-        """Makes a gap error retriable until this leader can be sure that it is a gap."""
-        if reject.code in GAP_CODES:
-            entry = self.log.producers.get(header.producer_id)
-            if patience.may_be_on_its_way(entry, header, _now_s()):
-                reason = f"{reject.reason}; what is missing may be on its way"
-                return Reject(ErrorCode.NOT_LEADER_OR_FOLLOWER, reason)
-        return reject
-
     def _be_patient(self) -> None:
-        """Is patient from now on: batches sent after a refused one leave no gap once it returns."""
+        """Trusts no gap for a while: a batch that is refused now may return after later ones."""
         if len(self.replicas) > 1:
             self._gap_patience = GapPatience(self.log.log_end_offset)
 
@@ -287,6 +275,17 @@ class Partition:
         """
         self.check_leader(leader_epoch)
         assert self.in_sync is not None
+        self._check_follower(self.in_sync, broker_id, last_epoch)
+        log, batches = self.log, b""
+        diverging = find_divergence(log.leader_epochs, log.log_end_offset, offset, last_epoch)
+        if diverging is None:
+            if bytes_max > 0 or not log.first_offset <= offset <= log.log_end_offset:
+                batches = log.read_for_replica(offset, bytes_max)
+            if self._fencing.registered_epoch(broker_id) == broker_epoch:
+                self._note_fetch(self.in_sync, broker_id, broker_epoch, offset)
+        return ReplicaRead(self.high_watermark, log.log_start_offset, diverging, batches)
+
+    def _check_follower(self, in_sync: InSyncReplicas, broker_id: int, last_epoch: int) -> None:
         if broker_id not in self.replicas:
             raise KafkaError(
                 ErrorCode.REPLICA_NOT_AVAILABLE, f"broker {broker_id} has no replica of {self.name}"
@@ -296,22 +295,14 @@ class Partition:
                 ErrorCode.REPLICA_NOT_AVAILABLE,
                 f"broker {broker_id} leads {self.name} and cannot follow itself",
             )
-        log = self.log
-        if broker_id not in self.in_sync.largest and not can_compare(log.leader_epochs, last_epoch):
+        epochs = self.log.leader_epochs
+        if broker_id not in in_sync.largest and not can_compare(epochs, last_epoch):
             # An in-sync replica has all that is committed, so it agrees up to the log start; and it
             # must not start afresh, because it may have to lead at any time.
             raise KafkaError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
                 f"{self.name}: nothing is left of leader epoch {last_epoch} to compare with",
             )
-        diverging = find_divergence(log.leader_epochs, log.log_end_offset, offset, last_epoch)
-        batches = _NO_RECORDS
-        if diverging is None:
-            if bytes_max > 0 or not log.first_offset <= offset <= log.log_end_offset:
-                batches = log.read_for_replica(offset, bytes_max)
-            if self._fencing.registered_epoch(broker_id) == broker_epoch:
-                self._note_fetch(self.in_sync, broker_id, broker_epoch, offset)
-        return ReplicaRead(self.high_watermark, log.log_start_offset, diverging, batches)
 
     @changes_state
     def _note_fetch(

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from protocol.dedup import ProducerEntry
+from protocol.dedup import ProducerEntry, Reject
 from protocol.errors import ErrorCode
 from protocol.record_batch import BatchHeader
 from protocol.sequence import DISTANCE_MAX, decrement
@@ -36,19 +36,27 @@ class GapPatience:
     """The producers that may have been sending when something was refused, here or elsewhere."""
 
     def __init__(self, since_offset: int) -> None:
-        """What is stored from `since_offset` on was stored afterwards."""
+        """`since_offset`: the log end offset at that time; what lies above was stored afterwards."""
         self._since_offset = since_offset
         self._first_gap_s: dict[int, float] = {}
         """The time of each producer's first gap by producer id, in the order of arrival."""
 
+    def retriable(
+        self, reject: Reject, entry: ProducerEntry | None, header: BatchHeader, now_s: float
+    ) -> Reject:
+        """The rejection, made retriable if it is for a gap and may yet prove to be wrong.
+
+        `entry` is what the log knows of the producer, by which the batch was rejected.
+        """
+        if reject.code in GAP_CODES and self.may_be_on_its_way(entry, header, now_s):
+            reason = f"{reject.reason}; what is missing may be on its way"
+            return Reject(ErrorCode.NOT_LEADER_OR_FOLLOWER, reason)
+        return reject
+
     def may_be_on_its_way(
         self, entry: ProducerEntry | None, header: BatchHeader, now_s: float
     ) -> bool:
-        """Whether what is missing before this batch may still come, so that it is not yet a gap.
-
-        `entry` is what the log knows of the producer, by which the batch was rejected with one of
-        `GAP_CODES`.
-        """
+        """Whether what is missing before this rejected batch may still come: it is no gap yet."""
         if self._has_stored(entry) or not _leaves_gap(entry, header):
             return False
         first_s = self._first_gap_s.setdefault(header.producer_id, now_s)
