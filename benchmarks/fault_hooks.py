@@ -22,12 +22,15 @@ import time
 from pathlib import Path
 from typing import Any
 
+from broker.assembly import new_broker
 from broker.broker import Broker
 from broker.config.loading import Address, Config, LogFlush
+from broker.decisions.decisions import Decisions
 from broker.environment import Environment, this_machine
 from broker.faults.faults import Faults
 from broker.handlers.dispatch import KafkaDispatcher
 from broker.metadata.topic import NewTopic
+from broker.metrics import Metrics
 from broker.network.connection import Connection
 from broker.network.memory_budget import MemoryBudget
 from broker.network.server import Server, bind
@@ -47,8 +50,8 @@ _MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
 class _Bypassed(Faults):
     """Leaves the broker's files and peers unwrapped."""
 
-    def __init__(self, broker: Broker, environment: Environment) -> None:
-        super().__init__(broker, environment)
+    def __init__(self, config: Config, environment: Environment, decisions: Decisions) -> None:
+        super().__init__(config, environment, decisions)
         self.environment = environment
 
 
@@ -102,34 +105,42 @@ class _Transport(asyncio.Transport):
         pass
 
 
+def _without_hooks(config: Config, environment: Environment) -> Broker:
+    metrics = Metrics()
+    decisions = Decisions(metrics)
+    faults = _Bypassed(config, environment, decisions)
+    return Broker(config, environment, metrics=metrics, decisions=decisions, faults=faults)
+
+
 class _Candidate:
     """One broker with one connection, fed by hand."""
 
     def __init__(self, directory: Path, log_flush: LogFlush, *, has_hooks: bool) -> None:
         config = Config(data_dir=str(directory), log_flush=log_flush)
-        self._broker = Broker(config, this_machine())
+        self._broker = new_broker(config, this_machine())
         if not has_hooks:
-            self._broker.faults = _Bypassed(self._broker, this_machine())
-            self._broker.environment = self._broker.faults.environment
+            self._broker = _without_hooks(config, this_machine())
         self._connection_class = Connection if has_hooks else _ConnectionBefore
         self._sequence = 0
         self._transport = _Transport()
 
     async def start(self) -> None:
         await self._broker.start({})
-        await self._broker.create_topic(NewTopic(name=_TOPIC, partitions=1, replication_factor=1))
+        await self._broker.services.topics.create(
+            NewTopic(name=_TOPIC, partitions=1, replication_factor=1)
+        )
         listener = bind("listen", Address("127.0.0.1", 0))
         budget, unsent = MemoryBudget(2**28), UnsentAnswers(UNSENT_BYTES_MAX)
         metrics, config = self._broker.metrics, self._broker.config
         server = Server(
             listener,
-            KafkaDispatcher(self._broker),
+            KafkaDispatcher(self._broker.services),
             config=config,
             budget=budget,
             unsent=unsent,
             metrics=metrics,
         )
-        self._broker.faults.watch([server])
+        self._broker.faults.watch([server], self._broker.services)
         listener.close()
         self._connection = self._connection_class(
             server.dispatch,

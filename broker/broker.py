@@ -1,13 +1,13 @@
-"""The broker: what the handlers of both ports share, and how it starts, fails and stops.
+"""One broker: how it starts, what it does when the disk or the session fails, and how it stops.
 
 Start, in this order, so that a crash at any point leaves nothing half claimed:
 1. take the data directory (lock);
 2. open the coordination tree, agree on the cluster id, load the topics;
 3. open the logs, each with its topic's configuration, recovering what a crash left;
-4. join the cluster (`membership.py`), open the partitions and take up their roles;
-5. claim a block of producer ids. From here on requests can be answered.
+4. join the cluster (`membership.py`), open the partitions and assume their roles;
+5. claim a block of producer ids. From here on requests can be answered, with what `services` offers.
 In a cluster step 2 comes first: a new data directory takes the cluster's id.
-Stop is the reverse. `serve.py` drives both and owns the sockets.
+Stop is the reverse. `serve.py` drives both and owns the sockets; `assembly.py` makes brokers.
 """
 
 from __future__ import annotations
@@ -15,30 +15,27 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import math
-import uuid
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from broker.clock import Clock
+from broker.cluster.agreed_cluster_id import agreed_cluster_id
 from broker.cluster.membership import Membership
 from broker.cluster.metadata_rows import MetadataRows
 from broker.cluster.stand_alone import StandAlone
+from broker.cluster.topics import Topics
 from broker.config.loading import Address, Config, LogFlush
 from broker.config.topic import to_log_config
 from broker.decisions.decisions import Decisions
-from broker.descriptors import descriptor_shares
 from broker.environment import Environment
 from broker.essential_task import essential_task
 from broker.faults.faults import Faults
+from broker.housekeeping import Housekeeping
 from broker.limited_log import LimitedLog
-from broker.metadata.cluster_id import read_or_create_cluster_id
-from broker.metadata.node_data import decode_uuid
 from broker.metadata.old_copy import check_epochs_within
 from broker.metadata.producer_ids import ProducerIds
 from broker.metadata.registration import BrokerInfo, Endpoint
-from broker.metadata.topic import NewTopic, Topic
 from broker.metadata.topic_registry import TopicRegistry
 from broker.metrics import Metrics
 from broker.network.memory_budget import MemoryBudget
@@ -47,15 +44,17 @@ from broker.partitions.disk_queue import in_thread
 from broker.partitions.flusher import Flusher
 from broker.partitions.held import Partitions
 from broker.partitions.partition import Partition
-from broker.partitions.retention import remove_old_segments
 from broker.partitions.scrubber import Scrubber
 from broker.partitions.topic_deletion import TopicDeletion
+from broker.records.fetch import FetchParts
+from broker.records.produce import ProduceParts
 from broker.records.record_thread import RecordThread
+from broker.services import Services
 from broker.tree.node_tree import CoordinationError
 from protocol.errors import ErrorCode, KafkaError
 from storage.file_system import OutOfDescriptorsError, StorageError
 from storage.log_directory import LogDirectory
-from storage.meta_properties import has_partitions, read_cluster_id
+from storage.meta_properties import read_cluster_id
 
 if TYPE_CHECKING:
     from broker.tree.node_tree import NodeTree
@@ -65,8 +64,6 @@ logger = logging.getLogger(__name__)
 limited: Final = LimitedLog(logger)
 
 _FLUSH_INTERVAL_S: Final = 5.0
-_HOUSEKEEPING_INTERVAL_S: Final = 5.0
-_CLOCK_SAVED_EVERY_MS: Final = 60_000
 
 
 class Broker:
@@ -78,28 +75,35 @@ class Broker:
     clock: Clock
     producer_ids: ProducerIds
     tree: NodeTree
+    housekeeping: Housekeeping
+    services: Services
+    """What requests may ask for; complete when `start` returns."""
 
-    def __init__(self, config: Config, environment: Environment) -> None:
+    def __init__(
+        self,
+        config: Config,
+        environment: Environment,
+        *,
+        metrics: Metrics,
+        decisions: Decisions,
+        faults: Faults,
+    ) -> None:
         self.config = config
-        self.faults = Faults(self, environment)
-        self.environment = self.faults.environment
-        self.metrics = Metrics()
+        self.environment = environment
+        self.metrics = metrics
+        self.decisions = decisions
+        self.faults = faults
         self.request_memory = MemoryBudget(config.request_size_max)
         self.unsent_answers = UnsentAnswers(UNSENT_BYTES_MAX)
-        self.decisions = Decisions(self.metrics)
-        self.metadata_rows = MetadataRows(self)
-        self.partitions: dict[tuple[str, int], Partition] = {}
+        self.partitions: Mapping[tuple[str, int], Partition] = {}
         """The replicas on this broker, by topic and index."""
-        self.now_ms = environment.now_ms
-        self.record_thread = RecordThread()
-        self.is_stopping = False
-        """Whoever waits for data is answered with what there is."""
         self.session_lost = asyncio.Event()
-        """Set when the cluster has given this broker up: it must end, and may start again."""
+        """Set when the broker has lost its place in the cluster: it must end, and may start again."""
         self.starting: str | None = "reading the data directory"
         """How far the start is; None once requests are answered."""
+        self._stopping = asyncio.Event()
+        self.record_thread = RecordThread()
         self._is_new_directory = False
-        self._clock_saved_ms = 0
         self._tasks: list[asyncio.Task[None]] = []
         self._flusher = Flusher(
             interval_s=0 if config.log_flush is LogFlush.COMMIT else _FLUSH_INTERVAL_S,
@@ -110,25 +114,27 @@ class Broker:
     # --- start ---
 
     async def start(self, endpoints: Mapping[str, Address]) -> None:
-        """Everything up to the first request; `endpoints`: listener name -> advertised address.
+        """Does everything up to the first request; `endpoints`: listener name -> advertised address.
 
         Raises `StorageError`, `CoordinationError`.
         """
         if self.config.zookeeper_hosts is None:
             self._claim_directory(None)
             self.tree = await self.environment.open_tree(self.config)
-            await self._agree_on_cluster_id(self.logs.cluster_id)
+            self.cluster_id = await self._agreed_cluster_id(self.logs.cluster_id)
         else:
             self.tree = await self.environment.open_tree(self.config)
             own = read_cluster_id(self.environment.file_system, self.config.data_dir)
             self._is_new_directory = own is None
-            await self._agree_on_cluster_id(own)
+            self.cluster_id = await self._agreed_cluster_id(own)
             self._claim_directory(self.cluster_id)
         self.registry = TopicRegistry(
             self.tree, rng=self.environment.rng, new_uuid=self.environment.new_uuid
         )
         await self.registry.load()
-        self.clock = Clock(self.now_ms, self.environment.monotonic_ms, self.logs.last_clock())
+        self.clock = Clock(
+            self.environment.now_ms, self.environment.monotonic_ms, self.logs.last_clock()
+        )
         await self._open_logs()
         self.metrics.recovered(log.recovery for log in self.logs.logs.values())
         await self._refuse_an_old_coordinator()
@@ -138,7 +144,7 @@ class Broker:
             self.registry,
             self._flusher,
             now_ms=self.clock.steady_ms,
-            wall_ms=self.now_ms,
+            wall_ms=self.environment.now_ms,
             on_failure=self.fail_storage,
         )
         self._topic_deletion = TopicDeletion(self.registry, self._partitions)
@@ -147,19 +153,69 @@ class Broker:
         self.membership = self._choose_membership()
         await self.membership.join(self._broker_info(endpoints))
         if self.config.zookeeper_hosts is not None:
-            self.logs.vouch_for_tail()  # no state counts any more on what a power failure took
+            self.logs.vouch_for_tail()  # no partition state relies any more on what a power failure took
         await self._partitions.take_up(self.membership)
         await self.producer_ids.start()
+        self.housekeeping = Housekeeping(
+            self.logs,
+            self._partitions,
+            self.clock,
+            self.metrics,
+            run_all=self.environment.run_all,
+            on_failure=self.fail_storage,
+        )
         self._tasks = [
             essential_task(self._flusher.run(), "flusher"),
-            essential_task(self._housekeeping(), "housekeeping"),
+            essential_task(self.housekeeping.run(), "housekeeping"),
         ]
         if self.config.log_scrub_bytes_per_second:
             self._tasks.append(essential_task(self._scrubber().run(), "scrubber"))
+        self.services = self._new_services()
         self.starting = None
 
+    def _new_services(self) -> Services:
+        return Services(
+            config=self.config,
+            cluster_id=self.cluster_id,
+            cluster=self.membership,
+            registry=self.registry,
+            topics=Topics(
+                self.config,
+                self.registry,
+                self._partitions,
+                self.membership,
+                self._topic_deletion,
+                can_open=self.environment.file_system.can_open,
+            ),
+            partitions=self._partitions,
+            produce=ProduceParts(
+                find=self._partitions.find,
+                fail_storage=self.fail_storage,
+                decisions=self.decisions,
+                metrics=self.metrics,
+                clock=self.clock,
+                thread=self.record_thread,
+            ),
+            fetch=FetchParts(
+                find=self._partitions.find,
+                fail_storage=self.fail_storage,
+                logs=self.logs,
+                metrics=self.metrics,
+                unsent_answers=self.unsent_answers,
+                stopping=self._stopping,
+            ),
+            producer_ids=self.producer_ids,
+            metadata_rows=MetadataRows(self.registry, self._partitions, self.membership),
+            metrics=self.metrics,
+            clock=self.clock,
+            record_thread=self.record_thread,
+            tree=self.tree,
+            fail_storage=self.fail_storage,
+            stopping=self._stopping,
+        )
+
     async def _open_logs(self) -> None:
-        """A log at a time: whoever asks on the admin port meanwhile is told how far it is."""
+        """Opens the logs one at a time, and says on the admin port how many are open."""
         opening = self.logs.opening(
             self.clock.steady_ms(),
             self._log_config,
@@ -190,7 +246,7 @@ class Broker:
         )
 
     async def _refuse_an_old_coordinator(self) -> None:
-        """Before anything is written to the tree, or removed because that does not know it."""
+        """Raises `CoordinationError` before anything is written to the tree, or removed because of it."""
         self.producer_ids = ProducerIds(
             self.tree,
             self.config.broker_id,
@@ -208,30 +264,8 @@ class Broker:
             self.fail_storage(error)
             raise CoordinationError(f"cannot note claimed producer ids: {error}") from error
 
-    async def _agree_on_cluster_id(self, own: str | None) -> None:
-        """The tree's cluster id; the first broker of all makes it, or brings that of its directory.
-
-        A tree that has none knows no topics either: every partition would be removed as a stray.
-        """
-
-        def of_directory() -> uuid.UUID:
-            if own is None:
-                return self.environment.new_uuid()
-            if has_partitions(self.environment.file_system, self.config.data_dir):
-                raise CoordinationError(
-                    f"data_dir {self.config.data_dir} holds partitions of cluster {own}, but the "
-                    f"coordinator knows no cluster: correct its address, or bring its data back; "
-                    f"or give this broker an empty data_dir"
-                )
-            return decode_uuid(own)
-
-        cluster_id = await read_or_create_cluster_id(self.tree, of_directory)
-        if own is not None and cluster_id != own:
-            raise CoordinationError(
-                f"data_dir {self.config.data_dir} belongs to cluster {own}, "
-                f"the coordinator to cluster {cluster_id}; give this broker an empty data_dir"
-            )
-        self.cluster_id = cluster_id
+    async def _agreed_cluster_id(self, own: str | None) -> str:
+        return await agreed_cluster_id(self.tree, self.config, self.environment, own)
 
     def _choose_membership(self) -> Membership:
         if self.config.zookeeper_hosts is None:
@@ -269,7 +303,7 @@ class Broker:
                 name: Endpoint(host=address.host, port=address.port)
                 for name, address in endpoints.items()
             },
-            started_ms=self.now_ms(),
+            started_ms=self.environment.now_ms(),
             rack=self.config.broker_rack,
         )
 
@@ -278,127 +312,10 @@ class Broker:
         known = self.registry.topics.get(topic)
         return to_log_config(self.config, {} if known is None else known.config)
 
-    # --- what handlers ask ---
-
-    @property
-    def live_brokers(self) -> Mapping[int, BrokerInfo]:
-        return self.membership.brokers
-
-    def addresses(self, listener: str) -> dict[int, Address]:
-        """Where clients of this listener reach each broker; those without it are left out."""
-        return {
-            broker_id: Address(endpoint.host, endpoint.port)
-            for broker_id, info in self.membership.brokers_for_clients.items()
-            if (endpoint := info.endpoints.get(listener)) is not None
-        }
-
-    @property
-    def controller_id(self) -> int:
-        return self.membership.controller_id
-
-    def find_partition(self, topic: str | uuid.UUID, index: int) -> Partition:
-        """The partition by topic name or id. Raises `KafkaError` 3, 100, 6 or 56."""
-        return self._partitions.find(topic, index)
-
-    async def create_topic(self, new: NewTopic, *, validate_only: bool = False) -> Topic:
-        """Creates a topic; it is there for the clients of all brokers when this returns.
-
-        Raises `KafkaError` as `TopicRegistry.create_topic` does.
-        """
-        wanted = len(new.assignment or ()) or new.partitions
-        lack = self._lack_of_room(wanted, new.replication_factor)
-        if lack is not None:
-            await self.registry.create_topic(new, validate_only=True)  # other reasons come first
-            raise lack
-        try:
-            if not validate_only:
-                await self._partitions.until_free(new.name)
-            topic = await self.registry.create_topic(new, validate_only=validate_only)
-        except KafkaError as error:
-            if error.code is ErrorCode.TOPIC_ALREADY_EXISTS and new.name in self.registry.topics:
-                await self._partitions.until_open(self.registry.topics[new.name])
-            raise
-        if not validate_only:
-            await self._partitions.until_open(topic)
-            await self.membership.topic_created(topic)
-        return topic
-
-    async def create_partitions(
-        self,
-        name: str,
-        count: int,
-        assignment: Mapping[int, tuple[int, ...]] | None = None,
-        *,
-        validate_only: bool = False,
-    ) -> None:
-        """Extends a topic; the new partitions take records when this returns.
-
-        Raises `KafkaError` as `TopicRegistry.create_partitions` does.
-        """
-        known = self.registry.topics.get(name)
-        if known is not None:
-            added = max(count - known.partition_count, 0)
-            lack = self._lack_of_room(added, known.replication_factor)
-            if lack is not None:
-                await self.registry.create_partitions(name, count, assignment, validate_only=True)
-                raise lack
-        topic = await self.registry.create_partitions(
-            name, count, assignment, validate_only=validate_only
-        )
-        if not validate_only:
-            await self._partitions.until_open(topic)
-
-    async def delete_topic(self, name: str) -> Topic:
-        """Deletes a topic (`partitions/topic_deletion.py`).
-
-        Raises `KafkaError` as `TopicRegistry.delete_topic` does.
-        """
-        return await self._topic_deletion.delete(name)
-
-    def is_coming(self, topic: Topic) -> bool:
-        """Whether the topic is new, and clients are not to be told of it yet."""
-        return self._partitions.is_coming(topic)
-
-    def opening(self, topic: Topic) -> Collection[int]:
-        """The partitions of the topic that do not take records here yet."""
-        return self._partitions.opening(topic)
-
-    async def until_open(self, topic: Topic) -> None:
-        """Returns when this broker's partitions of the topic take records. Raises `KafkaError` 56."""
-        await self._partitions.until_open(topic)
-
-    def _lack_of_room(self, partitions: int, replication_factor: int) -> KafkaError | None:
-        """Why this broker's share of new partitions could not be opened, if that is so."""
-        brokers = max(len(self.membership.brokers), 1)
-        share = math.ceil(partitions * min(max(replication_factor, 1), brokers) / brokers)
-        if self.environment.file_system.can_open(share):
-            return None
-        return KafkaError(
-            ErrorCode.POLICY_VIOLATION,
-            f"{partitions} more partitions need more open files than broker "
-            f"{self.config.broker_id} may have (at most {descriptor_shares().limit} descriptors, "
-            f"connections included): raise its limit (ulimit -n), or delete topics",
-        )
-
-    async def auto_create_topic(self, name: str) -> None:
-        """Creates a topic because a client asked for it; fine when somebody else was faster."""
-        new = NewTopic(
-            name=name,
-            partitions=self.config.num_partitions,
-            replication_factor=self.config.default_replication_factor,
-        )
-        try:
-            await self.create_topic(new)
-        except KafkaError as error:
-            if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
-                raise
-        else:
-            logger.info("created topic %s because a client asked for it", name)
-
     # --- while it runs ---
 
     def fail_storage(self, error: StorageError) -> None:
-        """The disk failed: nothing is acknowledged from now on until a restart."""
+        """Takes the log directory offline: nothing is acknowledged until a restart."""
         if self.logs.failure is not None:
             return
         if isinstance(error, OutOfDescriptorsError):
@@ -411,63 +328,26 @@ class Broker:
         self.membership.storage_failed()
 
     def _warn_of_descriptors(self, error: OutOfDescriptorsError) -> None:
-        """Nothing is in doubt: what was refused may be tried again, and will succeed in time."""
+        """Logs it; nothing is in doubt: what was refused may be tried again, and will succeed in time."""
         self.metrics.descriptors_lacked_total += 1
         message = "no file descriptor is left, what needs one is refused: %s"
         limited.log(logging.ERROR, "", message, error)
 
     def _on_session_lost(self) -> None:
-        """A broker that stands alone ends with its session."""
+        """Ends a stand-alone broker with its session."""
         logger.critical("the session with the coordinator is lost; stopping")
         self._partitions.resign()
         self.session_lost.set()
 
-    async def _housekeeping(self) -> None:
-        """Retention, expiry and checkpoints, every few seconds, a partition at a time."""
-        while True:
-            await asyncio.sleep(_HOUSEKEEPING_INTERVAL_S)
-            try:
-                await self._housekeep()
-            except StorageError as error:
-                self.fail_storage(error)
-                if self.logs.failure is not None:
-                    return
-
-    async def _housekeep(self) -> None:
-        self.clock.observe()
-        self.metrics.wall_clock_steps_total = self.clock.steps_total
-        self._partitions.open_missing()
-        for key, partition in list(self.partitions.items()):
-            if self.partitions.get(key) is not partition:
-                continue  # deleted meanwhile, with its files
-            partition.log.give_up_old_segments(
-                self.clock.trusted_wall_ms(), partition.high_watermark
-            )
-            # A slice at a time, with requests in between.
-            while partition.log.expire_producers(self.clock.steady_ms()):  # noqa: ASYNC110 - no event to wait for
-                await asyncio.sleep(0)
-            await asyncio.sleep(0)
-        # In a thread, because produce requests must not wait for these syncs.
-        await in_thread(self.logs.start_checkpoint(self._partitions.high_watermarks()).run)
-        await remove_old_segments(self.partitions, self.environment.run_all)
-        await self._save_clock()
-
-    async def _save_clock(self) -> None:
-        """Once in a while: what a crash takes of it lets producers expire that much later."""
-        reading = self.clock.reading()
-        if reading.steady_ms >= self._clock_saved_ms + _CLOCK_SAVED_EVERY_MS:
-            await in_thread(partial(self.logs.save_clock, reading))
-            self._clock_saved_ms = reading.steady_ms
-
     # --- stop ---
 
     async def hand_over(self, within_s: float) -> None:
-        """Lets others lead what is led here, while requests are still answered."""
+        """Lets other brokers lead what is led here, while requests are still answered."""
         await self.membership.hand_over(within_s)
 
     def begin_stop(self) -> None:
-        """Lets no fetch wait any longer, so that the connections can be closed soon."""
-        self.is_stopping = True
+        """Ends the wait of every fetch, so that the connections can be closed soon."""
+        self._stopping.set()
         self.faults.stop()
         for partition in self.partitions.values():
             partition.waiters.wake_fetches()
@@ -480,7 +360,7 @@ class Broker:
     async def close_logs(self) -> None:
         """Ends what appends, flushes, writes snapshots and the clean-shutdown marker.
 
-        Also after a start that was cut short. Raises `StorageError`.
+        Works after a start that was cut short, too. Raises `StorageError`.
         """
         for task in self._tasks:
             task.cancel()
@@ -502,7 +382,7 @@ class Broker:
             )
 
     async def end_session(self) -> None:
-        """Of this broker with the coordinator: others see it go."""
+        """Ends this broker's session with the coordinator: other brokers see it leave."""
         if self._has("tree"):
             await self.tree.close()
 

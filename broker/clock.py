@@ -53,7 +53,8 @@ class Clock:
         now_ms = wall_ms()
         self.steps_total = 0
         """Steps of the wall clock since the start."""
-        self._read_wall_ms = wall_ms
+        self.wall_ms = wall_ms
+        """The wall-clock time as it is."""
         self._monotonic_ms = monotonic_ms
         start_ms = now_ms if last is None else last.steady_ms
         self._steady_offset_ms = start_ms - monotonic_ms()
@@ -85,7 +86,7 @@ class Clock:
     def observe(self) -> None:
         """Detects and logs a step of the wall clock since the last call."""
         steady_ms = self.steady_ms()
-        before_ms, self._wall_ahead_ms = self._wall_ahead_ms, self._read_wall_ms() - steady_ms
+        before_ms, self._wall_ahead_ms = self._wall_ahead_ms, self.wall_ms() - steady_ms
         step_ms = self._wall_ahead_ms - before_ms
         if abs(step_ms) > CORRECTION_MS_MAX:
             self.steps_total += 1

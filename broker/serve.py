@@ -10,14 +10,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
-import itertools
 import logging
 import os
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from broker.config.listener_names import NATIVE
 from broker.config.loading import Config, ConfigError, load_config
 from broker.essential_task import ESSENTIAL_TASK, essential_task
 from broker.log_lines import configure_logs
@@ -95,13 +93,13 @@ class _Ports(NamedTuple):
 
 
 async def _serve(config: Config, rules: Sequence[RuleText], stop: Stop) -> int:
-    from broker.broker import Broker
+    from broker.assembly import new_broker
     from broker.environment import this_machine
 
     asyncio.get_running_loop().set_exception_handler(_on_unhandled)
     sys.setswitchinterval(_THREAD_SWITCH_INTERVAL_S)
     stop.attach()
-    broker = Broker(config, this_machine())
+    broker = new_broker(config, this_machine())
     broker.record_thread.start()
     try:
         ports = await stop.unless_asked(_start(config, rules, broker))
@@ -120,9 +118,7 @@ async def _serve(config: Config, rules: Sequence[RuleText], stop: Stop) -> int:
 
 async def _start(config: Config, rules: Sequence[RuleText], broker: Broker) -> _Ports:
     from broker.admin.server import AdminServer
-    from broker.handlers.dispatch import KafkaDispatcher
-    from broker.native.dispatch import NativeDispatcher
-    from broker.network.open_connections import OpenConnections
+    from broker.assembly import new_servers
     from broker.records.record_thread import SWITCH_INTERVAL_S
 
     sys.setswitchinterval(SWITCH_INTERVAL_S)
@@ -137,23 +133,7 @@ async def _start(config: Config, rules: Sequence[RuleText], broker: Broker) -> _
     except BaseException:
         await admin.stop()
         raise
-    kafka, native = KafkaDispatcher(broker), NativeDispatcher(broker)
-    connection_ids, all_open = itertools.count(1), OpenConnections()
-    servers = [
-        Server(
-            one.socket,
-            native if one.name == NATIVE else kafka,
-            listener_name=one.name,
-            config=config,
-            budget=broker.request_memory,
-            unsent=broker.unsent_answers,
-            metrics=broker.metrics,
-            connection_ids=connection_ids,
-            all_open=all_open,
-        )
-        for one in listeners
-    ]
-    broker.faults.watch(servers)
+    servers = new_servers(broker, listeners)
     for server in servers:
         await server.start()
     # Objects that live until the end need not be scanned by every full collection.

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import ast
+import functools
 from pathlib import Path
 
 import pytest
+
+from tests.import_graph import by_room, circles, import_graph
 
 ROOT = Path(__file__).parent.parent
 MAY_IMPORT = {
@@ -27,9 +30,30 @@ ONLY_IN = {
     "pyspark": {"pipeline"},
     "sqlite3": {"broker/tree/embedded.py"},
 }
+BROKER_FLOORS = (
+    ("clock", "descriptors", "doubt", "essential_task", "limited_log", "metrics", "threads"),
+    ("stop",),
+    ("config",),
+    ("log_lines", "network", "tree"),
+    ("metadata",),
+    ("controller", "partitions"),
+    ("decisions", "replication"),
+    ("environment", "records"),
+    ("cluster", "housekeeping"),
+    ("services",),
+    ("handlers",),
+    ("native",),
+    ("faults",),
+    ("admin", "broker"),
+    ("assembly",),
+    ("serve",),
+    ("__main__",),
+)
+"""The rooms of the broker, and its files beside them, from the lowest floor to the highest."""
 
 
-def imports(path: Path) -> set[str]:
+@functools.cache
+def imports(path: Path) -> frozenset[str]:
     """Top-level names of every module that the file imports, lazily or not."""
     names = set()
     for node in ast.walk(ast.parse(path.read_text())):
@@ -37,7 +61,7 @@ def imports(path: Path) -> set[str]:
             names |= {alias.name.split(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
             names.add(node.module.split(".")[0])
-    return names
+    return frozenset(names)
 
 
 def sources(room: str) -> list[Path]:
@@ -75,3 +99,37 @@ def test_storage_knows_no_event_loop():
     """Storage is synchronous; the broker decides which thread runs it."""
     for path in sources("storage"):
         assert not imports(path) & {"asyncio", "socket"}, path
+
+
+@pytest.mark.parametrize("room", MAY_IMPORT)
+def test_no_files_import_each_other_in_a_circle(room):
+    """`python -m tests.import_graph` prints them; imports for type checking only count as well."""
+    assert circles(import_graph(room)) == []
+
+
+def test_the_broker_has_floors_and_each_imports_only_those_below():
+    """A new room of the broker gets its floor in `BROKER_FLOORS`, and in docs/architecture.md."""
+    floors = {f"broker.{name}": floor for floor, row in enumerate(BROKER_FLOORS) for name in row}
+    rooms = by_room(import_graph("broker"))
+    del rooms["broker"]
+    assert rooms.keys() == floors.keys()
+    upward = [
+        f"{room} imports {imported}"
+        for room, all_imported in rooms.items()
+        for imported in sorted(all_imported)
+        if floors[imported] >= floors[room]
+    ]
+    assert upward == []
+
+
+def test_a_circle_is_found_wherever_it_is():
+    """Two circles with a way between them, a file that imports itself through others, and one that does not."""
+    graph = {
+        "a": frozenset({"b"}),
+        "b": frozenset({"a", "c"}),
+        "c": frozenset({"d"}),
+        "d": frozenset({"e"}),
+        "e": frozenset({"c", "f"}),
+        "f": frozenset(),
+    }
+    assert circles(graph) == [["a", "b"], ["c", "d", "e"]]

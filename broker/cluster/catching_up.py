@@ -13,8 +13,8 @@ from broker.config.loading import Config
 from broker.config.topic import to_log_config
 from broker.environment import this_machine
 from broker.metadata.cluster_id import read_or_create_cluster_id
-from broker.metadata.old_copy import catch_up
 from broker.metadata.topic_registry import TopicRegistry
+from broker.metadata.tree_catch_up import catch_up
 from broker.tree.node_tree import CoordinationError, NodeTree
 from storage.log_directory import LogDirectory
 from storage.meta_properties import read_broker_id

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Protocol
 
 from broker.metadata.registration import BrokerInfo
 from broker.partitions.fencing import Fencing
+from broker.partitions.partition import Partition
 
 if TYPE_CHECKING:
     from broker.metadata.topic import Topic
 
 
-class Membership(Fencing, Protocol):
+class Membership(Fencing[Partition], Protocol):
     """The cluster's brokers, and the steps of this one's way in and out of it."""
 
     @property

@@ -12,12 +12,14 @@ from collections.abc import Collection, Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
+from broker.cluster.membership import Membership
 from broker.metadata.node_data import NO_LEADER, PartitionState
+from broker.metadata.topic_registry import TopicRegistry
+from broker.partitions.held import Partitions
 from protocol.errors import ErrorCode
 from protocol.metadata_response import PartitionRow, encode_partitions, encode_topic
 
 if TYPE_CHECKING:
-    from broker.broker import Broker
     from broker.metadata.topic import Topic
 
 PACKED_AT_ONCE: Final = 500
@@ -32,8 +34,12 @@ NEVER_LED: Final = PartitionState(leader=NO_LEADER, leader_epoch=0, isr=())
 class MetadataRows:
     """Packed topics by name and version."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(
+        self, registry: TopicRegistry, partitions: Partitions, cluster: Membership
+    ) -> None:
+        self._registry = registry
+        self._partitions = partitions
+        self._cluster = cluster
         self._kept: dict[tuple[str, int], tuple[Topic, bytes]] = {}
         self._kept_bytes = 0
         self._live: frozenset[int] = frozenset()
@@ -78,7 +84,7 @@ class MetadataRows:
 
     def _keep(self, topic: Topic, version: int, packed: bytes) -> None:
         """Keeps the row, unless partitions are opening: they appear without a new topic version."""
-        if self._broker.opening(topic) or self._broker.registry.topics.get(topic.name) is not topic:
+        if self._partitions.opening(topic) or self._registry.topics.get(topic.name) is not topic:
             return
         _, old = self._kept.pop((topic.name, version), (None, b""))
         self._kept_bytes += len(packed) - len(old)
@@ -88,7 +94,7 @@ class MetadataRows:
         self._kept[topic.name, version] = topic, packed
 
     def _forget_if_brokers_changed(self) -> None:
-        live = frozenset(self._broker.live_brokers)
+        live = frozenset(self._cluster.brokers)
         if live != self._live:
             self._live = live
             self._kept.clear()
@@ -105,7 +111,7 @@ class MetadataRows:
         )
 
     def _rows(self, topic: Topic) -> Iterator[PartitionRow]:
-        return partition_rows(topic, self._broker.opening(topic), self._live)
+        return partition_rows(topic, self._partitions.opening(topic), self._live)
 
 
 def partition_rows(

@@ -19,7 +19,7 @@ from protocol.fetch import PartitionFetched, TopicFetched, encode_fetch_response
 from protocol.produce import PartitionProduced, TopicProduced, encode_produce_response
 
 if TYPE_CHECKING:
-    from broker.broker import Broker
+    from broker.services import Services
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -41,7 +41,7 @@ class Refusal:
                 yield key, refused
 
 
-def _produce(refusal: Refusal, _broker: Broker) -> Answer:
+def _produce(refusal: Refusal, _services: Services) -> Answer:
     code, message = refusal.error.code, refusal.error.message
     topics = [
         TopicProduced(
@@ -52,7 +52,7 @@ def _produce(refusal: Refusal, _broker: Broker) -> Answer:
     return encode_produce_response(refusal.request.version, topics)
 
 
-def _fetch(refusal: Refusal, _broker: Broker) -> Answer:
+def _fetch(refusal: Refusal, _services: Services) -> Answer:
     topics = [
         TopicFetched(key, [PartitionFetched(index, refusal.error.code) for index in indexes])
         for key, indexes in refusal.rows
@@ -60,7 +60,7 @@ def _fetch(refusal: Refusal, _broker: Broker) -> Answer:
     return encode_fetch_response(refusal.request.version, ErrorCode.NONE, topics)
 
 
-def _describe_producers(refusal: Refusal, _broker: Broker) -> Answer:
+def _describe_producers(refusal: Refusal, _services: Services) -> Answer:
     code, message = refusal.error.code, refusal.error.message
     topics = [
         TopicDescribed(key, [PartitionDescribed(index, code, message) for index in indexes])
@@ -69,7 +69,7 @@ def _describe_producers(refusal: Refusal, _broker: Broker) -> Answer:
     return encode_describe_producers_response(topics)
 
 
-def _list_offsets(refusal: Refusal, _broker: Broker) -> Answer:
+def _list_offsets(refusal: Refusal, _services: Services) -> Answer:
     topics = [
         {
             "name": key,
@@ -82,10 +82,10 @@ def _list_offsets(refusal: Refusal, _broker: Broker) -> Answer:
     return {"throttle_time": 0, "topics": topics}
 
 
-def _metadata(refusal: Refusal, broker: Broker) -> Answer:
+def _metadata(refusal: Refusal, services: Services) -> Answer:
     """Includes the brokers, so that clients can still find them."""
     listener = refusal.request.peer.listener
-    answer = metadata.describe(broker, [], may_create=False, listener=listener)
+    answer = metadata.describe(services, [], may_create=False, listener=listener)
     assert isinstance(answer, Mapping)
     topics = [
         {"error_code": refusal.error.code, "name": name, "topic_id": None, "is_internal": False}
@@ -94,7 +94,7 @@ def _metadata(refusal: Refusal, broker: Broker) -> Answer:
     return {**answer, "topics": [{**topic, "partitions": ()} for topic in topics]}
 
 
-def _create_topics(refusal: Refusal, _broker: Broker) -> Answer:
+def _create_topics(refusal: Refusal, _services: Services) -> Answer:
     error = refusal.error
     topics = [
         {
@@ -109,12 +109,12 @@ def _create_topics(refusal: Refusal, _broker: Broker) -> Answer:
     return {"throttle_time": 0, "topics": topics}
 
 
-def _init_producer_id(refusal: Refusal, _broker: Broker) -> Answer:
+def _init_producer_id(refusal: Refusal, _services: Services) -> Answer:
     code = refusal.error.code
     return {"throttle_time": 0, "error_code": code, "producer_id": -1, "producer_epoch": -1}
 
 
-def _find_coordinator(refusal: Refusal, _broker: Broker) -> Answer:
+def _find_coordinator(refusal: Refusal, _services: Services) -> Answer:
     error = refusal.error
     row = {
         "error_code": error.code,
@@ -127,7 +127,7 @@ def _find_coordinator(refusal: Refusal, _broker: Broker) -> Answer:
     return {"throttle_time": 0, "coordinators": [{"key": key, **row} for key in keys], **row}
 
 
-def _offset_fetch(refusal: Refusal, _broker: Broker) -> Answer:
+def _offset_fetch(refusal: Refusal, _services: Services) -> Answer:
     """One error per group; in version 1, which has no such error, one per partition."""
     code = refusal.error.code
     groups = [
@@ -142,7 +142,7 @@ def _offset_fetch(refusal: Refusal, _broker: Broker) -> Answer:
     return {"throttle_time": 0, "error_code": code, "topics": topics, "groups": groups}
 
 
-BUILDERS: Final[Mapping[str, Callable[[Refusal, Broker], Answer]]] = {
+BUILDERS: Final[Mapping[str, Callable[[Refusal, Services], Answer]]] = {
     "produce": _produce,
     "fetch": _fetch,
     "metadata": _metadata,

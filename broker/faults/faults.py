@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 from broker.faults.file_system import FaultyFileSystem
 
 if TYPE_CHECKING:
-    from broker.broker import Broker
+    from broker.config.loading import Config
+    from broker.decisions.decisions import Decisions
     from broker.environment import Environment
     from broker.faults.hits import Hits
     from broker.faults.peers import FaultyPeers
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from broker.faults.rules import Rules
     from broker.network.server import Server
     from broker.replication.peers import Peers
+    from broker.services import Services
+    from broker.tree.node_tree import NodeTree
 
 
 class Faults:
@@ -31,28 +34,37 @@ class Faults:
 
     def __init__(
         self,
-        broker: Broker,
+        config: Config,
         environment: Environment,
+        decisions: Decisions,
         crash: Callable[[Rule], None] | None = None,
     ) -> None:
         """`crash` ends the process; a simulation brings its own."""
-        self._broker = broker
+        self._config = config
+        self._decisions = decisions
         self._crash = crash
         self._rules: Rules | None = None
         self._hits: Hits | None = None
         self._servers: Sequence[Server] = ()
+        self._services: Services | None = None
         self._ports: list[FaultyPort] = []
         self._file_system = FaultyFileSystem(environment.file_system)
         self._peers: FaultyPeers | None = None
         self._open_peers = environment.open_peers
+        self._open_tree = environment.open_tree
+        self._tree: NodeTree | None = None
         self.environment = replace(
-            environment, file_system=self._file_system, open_peers=self._watched_peers
+            environment,
+            file_system=self._file_system,
+            open_peers=self._watched_peers,
+            open_tree=self._watched_tree,
         )
         """The environment as the broker is to see it."""
 
-    def watch(self, servers: Sequence[Server]) -> None:
-        """Sets the ports whose requests the rules apply to."""
+    def watch(self, servers: Sequence[Server], services: Services) -> None:
+        """Sets the ports whose requests the rules apply to, and what these ask."""
         self._servers = servers
+        self._services = services
         if self._rules is not None:
             self._install()
 
@@ -71,7 +83,7 @@ class Faults:
         """Adds all of them or none. Raises `RuleError`, `NameTakenError`."""
         from broker.faults.feasible import check_feasible
 
-        check_feasible(texts, self._broker.config)
+        check_feasible(texts, self._config)
         if self._rules is None:
             self._begin()
         assert self._rules is not None
@@ -99,9 +111,9 @@ class Faults:
         from broker.faults.rules import Rules
 
         # Rules draw their seeds separately, so that they do not change what the broker draws.
-        rng = Random(self._broker.environment.rng.getrandbits(64))  # noqa: S311
+        rng = Random(self.environment.rng.getrandbits(64))  # noqa: S311
         self._rules = Rules(rng, self._install)
-        self._hits = Hits(self._broker.decisions, self._broker.now_ms)
+        self._hits = Hits(self._decisions, self.environment.now_ms)
         self._crash = self._crash or crash
 
     def _install(self) -> None:
@@ -130,12 +142,14 @@ class Faults:
         from broker.faults.request_actions import RequestActions
         from broker.native.dispatch import NativeDispatcher
 
-        ports = []
+        ports: list[FaultyPort] = []
+        services = self._services
+        if services is None:
+            return ports
         for server in self._servers:
             own = server.dispatch
             is_native = isinstance(own, NativeDispatcher)
-            broker = self._broker
-            requests = NativeRequests(broker, own) if is_native else KafkaRequests(broker)
+            requests = NativeRequests(services, own) if is_native else KafkaRequests(services)
             actions = RequestActions(own, requests, crash)
             ports.append(FaultyPort(server, requests, hits, actions))
         return ports
@@ -148,6 +162,10 @@ class Faults:
             self._install()
         return self._peers
 
+    async def _watched_tree(self, config: Config) -> NodeTree:
+        self._tree = await self._open_tree(config)
+        return self._tree
+
     def _act_at_once(self, rules: Sequence[Rule]) -> None:
         """Runs the actions that take place once, when their rule is added."""
         assert self._hits is not None
@@ -155,7 +173,8 @@ class Faults:
             if rule.action.type == "expire_session":
                 rule.turns.take(asyncio.get_running_loop().time())
                 self._hits.on_broker(rule)
-                self._broker.tree.expire_session()
+                assert self._tree is not None
+                self._tree.expire_session()
 
 
 def _shown(rules: Sequence[Rule]) -> list[dict[str, Any]]:

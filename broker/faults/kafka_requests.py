@@ -21,7 +21,7 @@ from protocol.record_batch import Buffer, read_header
 from protocol.registry import Api
 
 if TYPE_CHECKING:
-    from broker.broker import Broker
+    from broker.services import Services
 
 
 class _Inside(NamedTuple):
@@ -36,8 +36,8 @@ class _Inside(NamedTuple):
 class KafkaRequests:
     """`Requests` for one broker."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, services: Services) -> None:
+        self._services = services
 
     def read(self, frame: Frame, peer: Peer) -> ReadRequest | None:
         """None for what the dispatcher will refuse."""
@@ -80,8 +80,8 @@ class KafkaRequests:
 
     def _handle(self, request: ReadRequest, body: Any) -> Outcome:
         inside: _Inside = request.inside
-        self._broker.metrics.requests[inside.api.name] += 1
-        return inside.handle(Request(inside.header, body, request.peer), self._broker)
+        self._services.metrics.requests[inside.api.name] += 1
+        return inside.handle(Request(inside.header, body, request.peer), self._services)
 
     def _refused(self, request: ReadRequest, parts: Sequence[Part], error: KafkaError) -> Answer:
         inside: _Inside = request.inside
@@ -91,7 +91,7 @@ class KafkaRequests:
             is_refused=lambda key, index: self._is_in(parts, key, index),
             topics=list(dict.fromkeys(part.topic for part in parts)),
         )
-        return BUILDERS[inside.api.name](refusal, self._broker)
+        return BUILDERS[inside.api.name](refusal, self._services)
 
     def _framed(self, inside: _Inside, answer: Answer) -> Dispatched:
         return framed(inside.api, inside.header, inside.header.api_version, answer)
@@ -119,12 +119,12 @@ class KafkaRequests:
         """Newer versions name topics by id."""
         if isinstance(key, str):
             return key
-        topic = self._broker.registry.topics_by_id.get(key)  # type: ignore[call-overload]
+        topic = self._services.registry.topics_by_id.get(key)  # type: ignore[call-overload]
         return "" if topic is None else str(topic.name)
 
     def _parts(self, api: str, body: Any) -> Iterator[Part]:
         if api == "metadata" and not body.topics:
-            yield from map(Part, self._broker.registry.topics)
+            yield from map(Part, self._services.registry.topics)
             return
         for key, indexes, records in topics_of(body):
             name = self._name(key)

@@ -19,7 +19,7 @@ from protocol.framing import Frame
 from protocol.native import messages, replication
 
 if TYPE_CHECKING:
-    from broker.broker import Broker
+    from broker.services import Services
 
 _READERS: Final = {
     "replica_fetch": replication.ReplicaFetch.read,
@@ -40,8 +40,8 @@ class _Inside(NamedTuple):
 class NativeRequests:
     """`Requests` for one broker. `process` is the port's own dispatcher."""
 
-    def __init__(self, broker: Broker, process: Dispatch) -> None:
-        self._broker = broker
+    def __init__(self, services: Services, process: Dispatch) -> None:
+        self._services = services
         self._process = process
 
     def read(self, frame: Frame, peer: Peer) -> ReadRequest | None:
@@ -87,7 +87,7 @@ class NativeRequests:
             case messages.Produce():
                 yield with_batch(message.topic, message.partition, message.batch)
             case messages.Metadata():
-                yield from map(Part, message.topics or self._broker.registry.topics)
+                yield from map(Part, message.topics or self._services.registry.topics)
             case replication.ReplicaFetch() | messages.LeasePid():
                 for wanted in message.partitions:
                     yield Part(wanted.topic, wanted.partition)

@@ -1,23 +1,22 @@
 """One port with rules: which rule acts on a request, and which connections ask at all.
 
-While there are rules for requests every connection of the port has a `FaultyDispatcher`; without
-them each has the port's own dispatcher, and nothing of this file runs.
+While there are rules for requests, every connection of the port has a `FaultyDispatcher`; without
+them each has the port's own dispatcher, and nothing in this file runs.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, NamedTuple
 
-from broker.faults.dispatcher import FaultyDispatcher, Plan
 from broker.faults.hits import Hits
 from broker.faults.match import Part
 from broker.faults.request_actions import Hit, RequestActions
-from broker.faults.requests import Dispatch, ReadRequest, Requests
+from broker.faults.requests import Dispatch, ReadRequest, Requests, finished
 from broker.faults.rule import Rule
 from broker.faults.unexpected import report_unexpected
-from broker.network.connection import Buffers, Connection
+from broker.network.connection import Buffers, Connection, Dispatched
 from broker.network.request import Peer
 from broker.network.server import Server
 from protocol.framing import Frame
@@ -26,6 +25,14 @@ _CUT: Final = "cut_replica_link"
 _FREEZE: Final = "freeze"
 _PARTIAL: Final = frozenset({"error", "error_after"})
 """They leave the partitions alone that do not match; all others take the whole request."""
+
+
+class Plan(NamedTuple):
+    """The plan for one request."""
+
+    process: Callable[[], Dispatched]
+    wait: Callable[[], Awaitable[object]] | None = None
+    """What the request has to wait for."""
 
 
 class FaultyPort:
@@ -113,6 +120,56 @@ class FaultyPort:
                 self._hits.on_request(rule, request, parts if is_partial else request.facts.parts)
                 return hit
         return None
+
+
+class FaultyDispatcher:
+    """Asks the rules about every request of one connection, in place of the port's own dispatcher.
+
+    A request that a rule delays or freezes holds up those after it: a connection is processed in order.
+    It is processed when its time comes even if the client has gone by then, like a late packet.
+    """
+
+    def __init__(self, connection: Connection, port: FaultyPort) -> None:
+        self._connection = connection
+        self._port = port
+        self._last: asyncio.Event | None = None
+        """Set when the last waiting request has started processing."""
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether requests wait for their turn, so that no other dispatcher may overtake them."""
+        return self._last is not None
+
+    def __call__(self, frame: Frame, peer: Peer) -> Dispatched:
+        """Raises as the port's own dispatcher does."""
+        if self._last is not None:
+            return self._late(lambda: self._port.plan(frame, peer))
+        plan = self._port.plan(frame, peer)
+        return plan.process() if plan.wait is None else self._late(lambda: plan)
+
+    def _late(self, make_plan: Callable[[], Plan]) -> Awaitable[Buffers | None]:
+        before, begun = self._last, asyncio.Event()
+        self._last = begun
+        task = asyncio.ensure_future(self._in_turn(make_plan, before, begun))
+        self._port.keep(task)
+        return asyncio.shield(task)
+
+    async def _in_turn(
+        self, make_plan: Callable[[], Plan], before: asyncio.Event | None, begun: asyncio.Event
+    ) -> Buffers | None:
+        try:
+            if before is not None:
+                await before.wait()
+            plan = make_plan()
+            if plan.wait is not None:
+                await plan.wait()
+            dispatched = plan.process()
+        finally:
+            begun.set()
+            if self._last is begun:
+                self._last = None
+                self._port.settle(self._connection)
+        return await finished(dispatched)
 
 
 def _pick(rule: Rule, request: ReadRequest) -> Sequence[Part] | None:

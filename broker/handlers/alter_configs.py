@@ -16,21 +16,21 @@ from broker.network.request import Answer, Request
 from protocol.registry import Api
 
 if TYPE_CHECKING:
-    from broker.broker import Broker
+    from broker.services import Services
 
 API = Api(key=33, name="alter_configs", version_min=0, version_max=2, flexible_from=2)
 
 
-async def handle(request: Request, broker: Broker) -> Answer:
+async def handle(request: Request, services: Services) -> Answer:
     """One row per resource, in the order of the request."""
     body = request.body
 
     async def alter(resource: Any) -> None:
         check_alterable(resource.resource_type)
         check_values(resource.configs)
-        topic = find_topic(broker, resource.resource_name)
+        topic = find_topic(services, resource.resource_name)
         overrides = validated({config.name: config.value for config in resource.configs})
         if not body.validate_only:
-            await broker.registry.set_topic_config(topic.name, overrides)
+            await services.registry.set_topic_config(topic.name, overrides)
 
     return {"throttle_time": 0, "responses": await alter_each(body.resources, alter)}

@@ -17,8 +17,8 @@ from protocol.errors import ErrorCode, KafkaError
 from protocol.registry import Api
 
 if TYPE_CHECKING:
-    from broker.broker import Broker
     from broker.metadata.topic import Topic
+    from broker.services import Services
 
 API = Api(
     key=45, name="alter_partition_reassignments", version_min=0, version_max=0, flexible_from=0
@@ -28,12 +28,12 @@ _LOST_RACES_MAX: Final = 10
 """Races lost to ISR changes and other requests before the client is told to try again."""
 
 
-async def handle(request: Request, broker: Broker) -> Answer:
+async def handle(request: Request, services: Services) -> Answer:
     """One row per topic and partition, in the order of the request."""
     responses = [
         {
             "name": topic.name,
-            "partitions": [await _row(broker, topic.name, one) for one in topic.partitions],
+            "partitions": [await _row(services, topic.name, one) for one in topic.partitions],
         }
         for topic in request.body.topics
     ]
@@ -45,22 +45,22 @@ async def handle(request: Request, broker: Broker) -> Answer:
     }
 
 
-async def _row(broker: Broker, topic: str, wanted: Any) -> dict[str, Any]:
+async def _row(services: Services, topic: str, wanted: Any) -> dict[str, Any]:
     row = {"partition_index": wanted.partition_index, "error_code": ErrorCode.NONE}
     replicas = None if wanted.replicas is None else tuple(int(one) for one in wanted.replicas)
     try:
-        await _reassign(broker, topic, wanted.partition_index, replicas)
+        await _reassign(services, topic, wanted.partition_index, replicas)
     except KafkaError as error:
         return {**row, "error_code": error.code, "error_message": error.message or None}
     return {**row, "error_message": None}
 
 
 async def _reassign(
-    broker: Broker, name: str, partition: int, replicas: tuple[int, ...] | None
+    services: Services, name: str, partition: int, replicas: tuple[int, ...] | None
 ) -> None:
     for _ in range(_LOST_RACES_MAX):
         try:
-            await _try_to_reassign(broker, name, partition, replicas)
+            await _try_to_reassign(services, name, partition, replicas)
         except MultiFailedError:
             continue  # decide again from the present state
         except ConnectionLostError as error:
@@ -72,15 +72,15 @@ async def _reassign(
 
 
 async def _try_to_reassign(
-    broker: Broker, name: str, partition: int, replicas: tuple[int, ...] | None
+    services: Services, name: str, partition: int, replicas: tuple[int, ...] | None
 ) -> None:
     from broker.controller.reassignment import origin_of, reassign, still_as_decided
 
-    topic = broker.registry.topics.get(name)
+    topic = services.registry.topics.get(name)
     if topic is None or partition not in topic.assignment:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{name}-{partition} does not exist")
     if replicas is not None:
-        _check_target(broker, topic, partition, replicas)
+        _check_target(services, topic, partition, replicas)
     elif partition not in topic.reassignments:
         raise KafkaError(
             ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, f"{name}-{partition} is not being reassigned"
@@ -88,12 +88,14 @@ async def _try_to_reassign(
     target = origin_of(topic, partition) if replicas is None else replicas
     moved, moving = reassign(topic, partition, target)
     if (moved, moving) != (topic.assignment[partition], topic.reassignments.get(partition)):
-        await broker.registry.change_assignment(
+        await services.registry.change_assignment(
             name, partition, moved, moving, still_as_decided(topic, partition)
         )
 
 
-def _check_target(broker: Broker, topic: Topic, partition: int, replicas: tuple[int, ...]) -> None:
+def _check_target(
+    services: Services, topic: Topic, partition: int, replicas: tuple[int, ...]
+) -> None:
     """Raises `KafkaError` INVALID_REPLICA_ASSIGNMENT."""
     from broker.controller.reassignment import origin_of
 
@@ -102,7 +104,7 @@ def _check_target(broker: Broker, topic: Topic, partition: int, replicas: tuple[
         raise _invalid(f"{shown} are none")
     if len(set(replicas)) != len(replicas):
         raise _invalid(f"{shown} name a broker twice")
-    live = broker.live_brokers
+    live = services.cluster.brokers
     dead = [r for r in replicas if r not in origin_of(topic, partition) and r not in live]
     if dead:
         raise _invalid(f"{shown} add {dead}, alive are {sorted(live)}")

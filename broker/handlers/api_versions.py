@@ -1,4 +1,4 @@
-"""ApiVersions (18), versions 0-4: what this broker serves, derived from the handlers themselves.
+"""ApiVersions (18), versions 0-4: what this broker serves, as the dispatcher declares it.
 
 v0-2: the list. v3 (KIP-511): flexible; the client names its software. v4: no wire change that
 concerns us. A version above 4 is answered with version 0 and UNSUPPORTED_VERSION, so that the
@@ -8,6 +8,7 @@ client can retry with a lower one. Features (KIP-584) are left out: there are no
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from broker.network.request import Answer, Request
@@ -15,39 +16,37 @@ from protocol.errors import ErrorCode
 from protocol.registry import Api
 
 if TYPE_CHECKING:
-    from broker.broker import Broker
+    from broker.services import Services
 
 API = Api(key=18, name="api_versions", version_min=0, version_max=4, flexible_from=3)
 
 _SOFTWARE_NAME: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
-def handle(request: Request, _broker: Broker) -> Answer:
-    """The list of APIs; INVALID_REQUEST for software names that Kafka rejects too."""
-    if request.version >= 3:
-        for name in (request.body.client_software_name, request.body.client_software_version):
-            if not _SOFTWARE_NAME.fullmatch(name):
-                return _answer(ErrorCode.INVALID_REQUEST)
-    return _answer(ErrorCode.NONE)
+class ApiVersions:
+    """Answers with the APIs that the dispatcher serves."""
 
-
-def unsupported_version() -> Answer:
-    """The answer (version 0) to an unsupported version."""
-    return _answer(ErrorCode.UNSUPPORTED_VERSION)
-
-
-def _answer(error_code: ErrorCode) -> dict[str, Any]:
-    from broker.handlers.dispatch import HANDLERS
-
-    return {
-        "error_code": error_code,
-        "throttle_time": 0,
-        "api_keys": [
+    def __init__(self, served: Iterable[Api]) -> None:
+        self._api_keys = [
             {
                 "api_key": api.key,
                 "min_version": api.version_min if api.listed_min is None else api.listed_min,
                 "max_version": api.version_max,
             }
-            for api, _ in sorted(HANDLERS.values(), key=lambda entry: entry[0].key)
-        ],
-    }
+            for api in sorted(served, key=lambda api: api.key)
+        ]
+
+    def handle(self, request: Request, _services: Services) -> Answer:
+        """The list of APIs; INVALID_REQUEST for software names that Kafka rejects too."""
+        if request.version >= 3:
+            for name in (request.body.client_software_name, request.body.client_software_version):
+                if not _SOFTWARE_NAME.fullmatch(name):
+                    return self._answer(ErrorCode.INVALID_REQUEST)
+        return self._answer(ErrorCode.NONE)
+
+    def unsupported_version(self) -> Answer:
+        """The answer (version 0) to an unsupported version."""
+        return self._answer(ErrorCode.UNSUPPORTED_VERSION)
+
+    def _answer(self, error_code: ErrorCode) -> dict[str, Any]:
+        return {"error_code": error_code, "throttle_time": 0, "api_keys": self._api_keys}

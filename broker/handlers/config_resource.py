@@ -16,7 +16,7 @@ from broker.metadata.topic_names import check_topic_name
 from protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from broker.broker import Broker
+    from broker.services import Services
 
 
 class ResourceType(enum.IntEnum):
@@ -39,10 +39,10 @@ def check_type(resource_type: int, served: set[ResourceType]) -> None:
         )
 
 
-def find_topic(broker: Broker, name: str) -> Topic:
+def find_topic(services: Services, name: str) -> Topic:
     """Raises `KafkaError` INVALID_TOPIC_EXCEPTION, UNKNOWN_TOPIC_OR_PARTITION."""
     check_topic_name(name)
-    topic = broker.registry.topics.get(name)
+    topic = services.registry.topics.get(name)
     if topic is None:
         raise KafkaError(
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist."

@@ -17,12 +17,12 @@ from protocol.errors import ErrorCode, KafkaError
 from protocol.registry import Api
 
 if TYPE_CHECKING:
-    from broker.broker import Broker
+    from broker.services import Services
 
 API = Api(key=37, name="create_partitions", version_min=0, version_max=3, flexible_from=2)
 
 
-async def handle(request: Request, broker: Broker) -> Answer:
+async def handle(request: Request, services: Services) -> Answer:
     """One row per name, in the order of the request."""
     body = request.body
     twice = repeated(topic.name for topic in body.topics)
@@ -32,25 +32,25 @@ async def handle(request: Request, broker: Broker) -> Answer:
         if wanted.name in twice:
             error = KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
         else:
-            error = await _extend(broker, wanted, body.validate_only)
+            error = await _extend(services, wanted, body.validate_only)
         rows[wanted.name] = _row(wanted.name, error)
     return {"throttle_time": 0, "results": list(rows.values())}
 
 
-async def _extend(broker: Broker, wanted: Any, validate_only: bool) -> KafkaError | None:
+async def _extend(services: Services, wanted: Any, validate_only: bool) -> KafkaError | None:
     """The error, if any."""
     try:
-        await broker.create_partitions(
-            wanted.name, wanted.count, _assignment(broker, wanted), validate_only=validate_only
+        await services.topics.create_partitions(
+            wanted.name, wanted.count, _assignment(services, wanted), validate_only=validate_only
         )
     except KafkaError as error:
         return error
     return None
 
 
-def _assignment(broker: Broker, wanted: Any) -> dict[int, tuple[int, ...]] | None:
+def _assignment(services: Services, wanted: Any) -> dict[int, tuple[int, ...]] | None:
     """The replicas of the new partitions by number; the client lists them in order, unnumbered."""
-    topic = broker.registry.topics.get(wanted.name)
+    topic = services.registry.topics.get(wanted.name)
     if wanted.assignments is None or topic is None:
         return None
     replicas = (tuple(one.broker_ids) for one in wanted.assignments)

@@ -26,7 +26,7 @@ from protocol.errors import ErrorCode, KafkaError
 from protocol.registry import Api
 
 if TYPE_CHECKING:
-    from broker.broker import Broker
+    from broker.services import Services
 
 API = Api(key=19, name="create_topics", version_min=2, version_max=7, flexible_from=5)
 
@@ -34,7 +34,7 @@ DEFAULT: Final = -1
 """The number of partitions or replicas when the client leaves it to the broker."""
 
 
-async def handle(request: Request, broker: Broker) -> Answer:
+async def handle(request: Request, services: Services) -> Answer:
     """One row per name, in the order of the request."""
     body = request.body
     twice = repeated(topic.name for topic in body.topics)
@@ -44,16 +44,16 @@ async def handle(request: Request, broker: Broker) -> Answer:
             error = KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
             rows[wanted.name] = _failure(wanted.name, error)
         else:
-            rows[wanted.name] = await _row(broker, wanted, body.validate_only)
+            rows[wanted.name] = await _row(services, wanted, body.validate_only)
     return {"throttle_time": 0, "topics": list(rows.values())}
 
 
-async def create(broker: Broker, wanted: NewTopic, *, validate_only: bool) -> Topic:
+async def create(services: Services, wanted: NewTopic, *, validate_only: bool) -> Topic:
     """The new topic. Numbers of `wanted` may be `DEFAULT`; its configuration is checked here.
 
     Raises `KafkaError` as `TopicRegistry.create_topic` does, and INVALID_CONFIG.
     """
-    config = broker.config
+    config = services.config
     new = replace(
         wanted,
         partitions=config.num_partitions if wanted.partitions == DEFAULT else wanted.partitions,
@@ -62,10 +62,10 @@ async def create(broker: Broker, wanted: NewTopic, *, validate_only: bool) -> To
         else wanted.replication_factor,
         config=validated(wanted.config),
     )
-    return await broker.create_topic(new, validate_only=validate_only)
+    return await services.topics.create(new, validate_only=validate_only)
 
 
-async def _row(broker: Broker, wanted: Any, validate_only: bool) -> dict[str, Any]:
+async def _row(services: Services, wanted: Any, validate_only: bool) -> dict[str, Any]:
     try:
         new = NewTopic(
             name=wanted.name,
@@ -74,10 +74,10 @@ async def _row(broker: Broker, wanted: Any, validate_only: bool) -> dict[str, An
             assignment=_assignment(wanted),
             config=_config(wanted.configs),
         )
-        topic = await create(broker, new, validate_only=validate_only)
+        topic = await create(services, new, validate_only=validate_only)
     except KafkaError as error:
         return _failure(wanted.name, error)
-    return _success(broker, topic)
+    return _success(services, topic)
 
 
 def _assignment(wanted: Any) -> Mapping[int, tuple[int, ...]] | None:
@@ -114,7 +114,7 @@ def _config(configs: Sequence[Any]) -> dict[str, str]:
     return {one.name: one.value for one in configs}
 
 
-def _success(broker: Broker, topic: Topic) -> dict[str, Any]:
+def _success(services: Services, topic: Topic) -> dict[str, Any]:
     return {
         "name": topic.name,
         "topic_id": topic.topic_id,
@@ -130,7 +130,7 @@ def _success(broker: Broker, topic: Topic) -> dict[str, Any]:
                 "config_source": entry.source,
                 "is_sensitive": False,
             }
-            for entry in describe_topic(broker.config, topic.config)
+            for entry in describe_topic(services.config, topic.config)
         ],
     }
 

@@ -20,7 +20,7 @@ from protocol.registry import Api
 from storage.file_system import StorageError
 
 if TYPE_CHECKING:
-    from broker.broker import Broker
+    from broker.services import Services
 
 API = Api(key=21, name="delete_records", version_min=0, version_max=2, flexible_from=2)
 
@@ -28,26 +28,26 @@ HIGH_WATERMARK: Final = -1
 _NO_LOW_WATERMARK: Final = -1
 
 
-def handle(request: Request, broker: Broker) -> Outcome:
+def handle(request: Request, services: Services) -> Outcome:
     """One row per partition, in the order of the request."""
-    return partition_rows(request.body.topics, partial(_row, broker))
+    return partition_rows(request.body.topics, partial(_row, services))
 
 
-def _row(broker: Broker, topic: str, wanted: Any) -> dict[str, Any]:
+def _row(services: Services, topic: str, wanted: Any) -> dict[str, Any]:
     index, low_watermark, code = wanted.partition_index, _NO_LOW_WATERMARK, ErrorCode.NONE
     try:
-        low_watermark = _delete(broker, topic, index, wanted.offset)
+        low_watermark = _delete(services, topic, index, wanted.offset)
     except KafkaError as error:
         code = error.code
     except StorageError as error:
-        broker.fail_storage(error)
+        services.fail_storage(error)
         code = ErrorCode.KAFKA_STORAGE_ERROR
     return {"partition_index": index, "low_watermark": low_watermark, "error_code": code}
 
 
-def _delete(broker: Broker, topic: str, index: int, offset: int) -> int:
+def _delete(services: Services, topic: str, index: int, offset: int) -> int:
     """The log start offset afterwards."""
-    partition = broker.find_partition(topic, index)
+    partition = services.partitions.find(topic, index)
     partition.check_leader()
     partition.advance_log_start(partition.high_watermark if offset == HIGH_WATERMARK else offset)
     return partition.log.log_start_offset

@@ -19,7 +19,7 @@ from protocol.errors import ErrorCode, KafkaError
 from protocol.registry import Api
 
 if TYPE_CHECKING:
-    from broker.broker import Broker
+    from broker.services import Services
 
 API = Api(key=20, name="delete_topics", version_min=1, version_max=6, flexible_from=4)
 
@@ -33,30 +33,30 @@ class _Wanted(NamedTuple):
     topic_id: uuid.UUID | None
 
 
-async def handle(request: Request, broker: Broker) -> Answer:
+async def handle(request: Request, services: Services) -> Answer:
     """One row per topic, in the order of the request."""
     body = request.body
     if request.version >= _TOPIC_IDS_FROM:
         wanted = [_Wanted(topic.name, topic.topic_id) for topic in body.topics]
     else:
         wanted = [_Wanted(name, None) for name in body.topic_names]
-    twice = repeated(_name(broker, one) or one for one in wanted)
-    rows = [await _row(broker, one, twice) for one in dict.fromkeys(wanted)]
+    twice = repeated(_name(services, one) or one for one in wanted)
+    rows = [await _row(services, one, twice) for one in dict.fromkeys(wanted)]
     return {"throttle_time": 0, "responses": rows}
 
 
-def _name(broker: Broker, wanted: _Wanted) -> str | None:
+def _name(services: Services, wanted: _Wanted) -> str | None:
     """The topic's name, even if the client gave its id; None for an unknown id."""
     if wanted.name is not None or wanted.topic_id is None:
         return wanted.name
-    topic = broker.registry.topics_by_id.get(wanted.topic_id)
+    topic = services.registry.topics_by_id.get(wanted.topic_id)
     return None if topic is None else topic.name
 
 
-async def _row(broker: Broker, wanted: _Wanted, twice: set[str | _Wanted]) -> dict[str, Any]:
-    name = _name(broker, wanted)
+async def _row(services: Services, wanted: _Wanted, twice: set[str | _Wanted]) -> dict[str, Any]:
+    name = _name(services, wanted)
     try:
-        topic = await broker.delete_topic(_checked(wanted, name, twice))
+        topic = await services.topics.delete(_checked(wanted, name, twice))
     except KafkaError as error:
         return {
             "name": wanted.name,

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from broker.cluster.addresses import client_addresses
 from broker.handlers.authorized_operations import cluster_operations
 from broker.network.request import Answer, Request
 from protocol.errors import ErrorCode, KafkaError
 from protocol.registry import Api
 
 if TYPE_CHECKING:
-    from broker.broker import Broker
+    from broker.services import Services
 
 API = Api(key=60, name="describe_cluster", version_min=0, version_max=1, flexible_from=0)
 
@@ -22,7 +23,7 @@ _BROKER_ENDPOINT: Final = 1
 _CONTROLLER_ENDPOINT: Final = 2
 
 
-def handle(request: Request, broker: Broker) -> Answer:
+def handle(request: Request, services: Services) -> Answer:
     """The cluster; MISMATCHED_ENDPOINT_TYPE or UNSUPPORTED_ENDPOINT_TYPE for other endpoints."""
     code, message = ErrorCode.NONE, None
     try:
@@ -36,11 +37,13 @@ def handle(request: Request, broker: Broker) -> Answer:
         "error_code": code,
         "error_message": message,
         "endpoint_type": _BROKER_ENDPOINT,
-        "cluster_id": broker.cluster_id,
-        "controller_id": broker.controller_id,
+        "cluster_id": services.cluster_id,
+        "controller_id": services.cluster.controller_id,
         "brokers": [
             {"broker_id": broker_id, "host": address.host, "port": address.port}
-            for broker_id, address in broker.addresses(request.peer.listener).items()
+            for broker_id, address in client_addresses(
+                services.cluster, request.peer.listener
+            ).items()
         ]
         if code is ErrorCode.NONE
         else (),

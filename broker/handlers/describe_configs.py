@@ -28,28 +28,28 @@ from protocol.errors import ErrorCode, KafkaError
 from protocol.registry import Api
 
 if TYPE_CHECKING:
-    from broker.broker import Broker
+    from broker.services import Services
 
 API = Api(key=32, name="describe_configs", version_min=1, version_max=4, flexible_from=4)
 
 
-def handle(request: Request, broker: Broker) -> Outcome:
+def handle(request: Request, services: Services) -> Outcome:
     """One row per resource, in the order of the request."""
     body = request.body
     twice = listed_twice(body.resources)
-    rows = (_row(body, broker, resource, twice) for resource in body.resources)
+    rows = (_row(body, services, resource, twice) for resource in body.resources)
     return in_turns(rows, lambda found: {"throttle_time": 0, "results": found})
 
 
 def _row(
-    body: Any, broker: Broker, resource: Any, twice: Collection[tuple[int, str]]
+    body: Any, services: Services, resource: Any, twice: Collection[tuple[int, str]]
 ) -> dict[str, Any]:
     wanted = resource.configuration_keys
     entries: Iterable[ConfigEntry] = ()
     code, message = ErrorCode.NONE, ""
     try:
         check_once(resource, twice)
-        entries = _entries(broker, resource)
+        entries = _entries(services, resource)
     except KafkaError as error:
         code, message = error.code, error.message
     return {
@@ -63,21 +63,21 @@ def _row(
     }
 
 
-def _entries(broker: Broker, resource: Any) -> list[ConfigEntry]:
+def _entries(services: Services, resource: Any) -> list[ConfigEntry]:
     """Raises `KafkaError`."""
     name = resource.resource_name
     check_type(resource.resource_type, {ResourceType.TOPIC, ResourceType.BROKER})
     if resource.resource_type == ResourceType.TOPIC:
-        return describe_topic(broker.config, find_topic(broker, name).config)
+        return describe_topic(services.config, find_topic(services, name).config)
     if not name:
         return []
-    own = str(broker.config.broker_id)
+    own = str(services.config.broker_id)
     if name != own:
         raise KafkaError(
             ErrorCode.INVALID_REQUEST,
             f"Unexpected broker id, expected {own} or empty string, but received {name}",
         )
-    return describe_broker(broker.config)
+    return describe_broker(services.config)
 
 
 def _config(body: Any, entry: ConfigEntry) -> dict[str, Any]:

@@ -28,7 +28,7 @@ from protocol.errors import ErrorCode, KafkaError
 from protocol.registry import Api
 
 if TYPE_CHECKING:
-    from broker.broker import Broker
+    from broker.services import Services
 
 Key = tuple[str, int]
 
@@ -42,36 +42,38 @@ PRODUCERS_AT_ONCE: Final = 500
 """Producers that are told in one go, in about a millisecond; more are encoded in a thread."""
 
 
-def handle(request: Request, broker: Broker) -> Outcome:
+def handle(request: Request, services: Services) -> Outcome:
     """One row per topic and partition, in the order of the request."""
     topics = request.body.topics
     asked = [(topic.name, index) for topic in topics for index in topic.partition_indexes]
-    if len(asked) > ROWS_PER_TURN or _count(asked, broker) > PRODUCERS_AT_ONCE:
-        return _later(topics, asked, broker)
-    return _encode(topics, list(_rows(asked, broker, is_frozen=False)))
+    if len(asked) > ROWS_PER_TURN or _count(asked, services) > PRODUCERS_AT_ONCE:
+        return _later(topics, asked, services)
+    return _encode(topics, list(_rows(asked, services, is_frozen=False)))
 
 
-async def _later(topics: Sequence[Any], asked: Sequence[Key], broker: Broker) -> bytes:
+async def _later(topics: Sequence[Any], asked: Sequence[Key], services: Services) -> bytes:
     """Each row as it is in its turn; appends go on while they are encoded."""
     rows: list[PartitionDescribed] = []
-    await work_in_turns(map(rows.append, _rows(asked, broker, is_frozen=True)))
+    await work_in_turns(map(rows.append, _rows(asked, services, is_frozen=True)))
     return await in_thread(partial(_encode, topics, rows))
 
 
-def _count(asked: Iterable[Key], broker: Broker) -> int:
-    held = (broker.partitions.get(key) for key in asked)
+def _count(asked: Iterable[Key], services: Services) -> int:
+    held = (services.partitions.held.get(key) for key in asked)
     return sum(len(partition.log.producers) for partition in held if partition is not None)
 
 
-def _rows(asked: Iterable[Key], broker: Broker, *, is_frozen: bool) -> Iterator[PartitionDescribed]:
+def _rows(
+    asked: Iterable[Key], services: Services, *, is_frozen: bool
+) -> Iterator[PartitionDescribed]:
     seen: set[Key] = set()
     left = REPEATED_PRODUCERS_MAX
     for key in asked:
         if key in seen:
-            left -= _count([key], broker)
+            left -= _count([key], services)
         is_refused = key in seen and left < 0
         seen.add(key)
-        yield _refused_repeat(*key) if is_refused else _row(broker, *key, is_frozen=is_frozen)
+        yield _refused_repeat(*key) if is_refused else _row(services, *key, is_frozen=is_frozen)
 
 
 def _encode(topics: Iterable[Any], rows: Iterable[PartitionDescribed]) -> bytes:
@@ -84,19 +86,23 @@ def _encode(topics: Iterable[Any], rows: Iterable[PartitionDescribed]) -> bytes:
     )
 
 
-def find_replica(broker: Broker, topic: str, index: int) -> Partition:
+def find_replica(services: Services, topic: str, index: int) -> Partition:
     """The partition, regardless of its leader.
 
     Raises `KafkaError` INVALID_TOPIC_EXCEPTION, UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR;
     NOT_LEADER_OR_FOLLOWER if only other brokers hold it.
     """
     check_topic_name(topic)
-    known = broker.registry.topics.get(topic)
-    if known is not None and index in known.assignment and (topic, index) not in broker.partitions:
+    known = services.registry.topics.get(topic)
+    if (
+        known is not None
+        and index in known.assignment
+        and (topic, index) not in services.partitions.held
+    ):
         raise KafkaError(
             ErrorCode.NOT_LEADER_OR_FOLLOWER, f"this broker holds no replica of {topic}-{index}"
         )
-    return broker.find_partition(topic, index)
+    return services.partitions.find(topic, index)
 
 
 def _refused_repeat(topic: str, index: int) -> PartitionDescribed:
@@ -107,9 +113,9 @@ def _refused_repeat(topic: str, index: int) -> PartitionDescribed:
     )
 
 
-def _row(broker: Broker, topic: str, index: int, *, is_frozen: bool) -> PartitionDescribed:
+def _row(services: Services, topic: str, index: int, *, is_frozen: bool) -> PartitionDescribed:
     try:
-        producers = find_replica(broker, topic, index).log.producers
+        producers = find_replica(services, topic, index).log.producers
     except KafkaError as error:
         return PartitionDescribed(index, error.code, error.message or None)
     told = producers.freeze() if is_frozen else producers

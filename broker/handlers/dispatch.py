@@ -59,9 +59,9 @@ from protocol.headers import (
 from protocol.registry import Api
 
 if TYPE_CHECKING:
-    from broker.broker import Broker
+    from broker.services import Services
 
-Handler = Callable[[Request, "Broker"], Outcome]
+Handler = Callable[[Request, "Services"], Outcome]
 
 _MODULES: Final = (
     produce,
@@ -71,7 +71,6 @@ _MODULES: Final = (
     offset_fetch,
     find_coordinator,
     sasl_handshake,
-    api_versions,
     create_topics,
     delete_topics,
     delete_records,
@@ -87,23 +86,26 @@ _MODULES: Final = (
     describe_cluster,
     describe_producers,
 )
+_API_VERSIONS: Final = api_versions.ApiVersions(
+    [api_versions.API, *(module.API for module in _MODULES)]
+)
 HANDLERS: Final[Mapping[int, tuple[Api, Handler]]] = {
     module.API.key: (module.API, module.handle) for module in _MODULES
-}
+} | {api_versions.API.key: (api_versions.API, _API_VERSIONS.handle)}
 
 
 class KafkaDispatcher:
     """Answers the frames of all connections on the Kafka port."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, services: Services) -> None:
+        self._services = services
 
     def __call__(self, frame: Frame, peer: Peer) -> Dispatched:
         """Raises `DecodeError` or `CloseConnectionError` if the connection has to be closed."""
         header = read_request_header(frame)
         api, handle = self._route(header)
         if api is api_versions.API and not api.serves(header.api_version):
-            return _framed_soon(api, header, 0, api_versions.unsupported_version())
+            return _framed_soon(api, header, 0, _API_VERSIONS.unsupported_version())
         if peer.importing or not api.can_decode(header.api_version):
             peer.importing += 1
             return self._when_imported(api, handle, header, frame, peer)
@@ -124,8 +126,8 @@ class KafkaDispatcher:
         if api.is_flexible(header.api_version):
             position = skip_tagged_fields(frame, position)
         body = api.decode_request(header.api_version, frame, position)
-        self._broker.metrics.requests[api.name] += 1
-        outcome = handle(Request(header, body, peer), self._broker)
+        self._services.metrics.requests[api.name] += 1
+        outcome = handle(Request(header, body, peer), self._services)
         if not isinstance(outcome, bytes) and isinstance(outcome, Awaitable):
             answer = framed_later(api, header, outcome)
             return NeedsNoFrame(answer) if isinstance(outcome, NeedsNoFrame) else answer

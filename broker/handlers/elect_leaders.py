@@ -24,8 +24,8 @@ from protocol.errors import ErrorCode, KafkaError
 from protocol.registry import Api
 
 if TYPE_CHECKING:
-    from broker.broker import Broker
     from broker.controller.elections import ElectionType
+    from broker.services import Services
 
 API = Api(key=43, name="elect_leaders", version_min=0, version_max=2, flexible_from=2)
 
@@ -34,48 +34,50 @@ _Outcomes = dict[_PartitionKey, KafkaError | None]
 _NEVER_LED = PartitionState(leader=NO_LEADER, leader_epoch=-1, isr=())
 
 
-async def handle(request: Request, broker: Broker) -> Answer:
+async def handle(request: Request, services: Services) -> Answer:
     """One row per topic and partition, in the order of the request."""
     from broker.controller.elections import ElectionType
 
     body = request.body
-    wanted = _wanted(broker, body.topic_partitions)
+    wanted = _wanted(services, body.topic_partitions)
     try:
         election_type = ElectionType(getattr(body, "election_type", ElectionType.PREFERRED))
     except ValueError as error:
         refusal = KafkaError(ErrorCode.INVALID_REQUEST, str(error))
         return _answer(ErrorCode.INVALID_REQUEST, dict.fromkeys(wanted, refusal))
-    outcomes: _Outcomes = {key: _obstacle(broker, key, election_type) for key in wanted}
+    outcomes: _Outcomes = {key: _obstacle(services, key, election_type) for key in wanted}
     possible = [key for key, error in outcomes.items() if error is None]
     if possible:
         timeout_s = body.timeout.total_seconds()
-        outcomes |= await _hold(broker, dict.fromkeys(possible, election_type), timeout_s)
+        outcomes |= await _hold(services, dict.fromkeys(possible, election_type), timeout_s)
     if body.topic_partitions is None:
         outcomes = {key: error for key, error in outcomes.items() if not _is_needless(error)}
     return _answer(ErrorCode.NONE, outcomes)
 
 
-def _wanted(broker: Broker, topic_partitions: Any) -> list[_PartitionKey]:
+def _wanted(services: Services, topic_partitions: Any) -> list[_PartitionKey]:
     if topic_partitions is None:
-        topics = broker.registry.topics.values()
+        topics = services.registry.topics.values()
         return [(topic.name, partition) for topic in topics for partition in topic.assignment]
     return [
         (topic.topic, partition) for topic in topic_partitions for partition in topic.partitions
     ]
 
 
-def _obstacle(broker: Broker, key: _PartitionKey, election_type: ElectionType) -> KafkaError | None:
+def _obstacle(
+    services: Services, key: _PartitionKey, election_type: ElectionType
+) -> KafkaError | None:
     """Why no election can be held; None if one can."""
     from broker.controller.elections import ElectionType
 
     name, partition = key
-    topic = broker.registry.topics.get(name)
+    topic = services.registry.topics.get(name)
     if topic is None or partition not in topic.assignment:
         return KafkaError(
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{name}-{partition} does not exist"
         )
     replicas, state = topic.assignment[partition], topic.states.get(partition, _NEVER_LED)
-    staying = {one for one, info in broker.live_brokers.items() if not info.is_leaving}
+    staying = {one for one, info in services.cluster.brokers.items() if not info.is_leaving}
     if election_type is ElectionType.PREFERRED:
         return _obstacle_to_preferred(replicas[0], state, staying)
     return _obstacle_to_unclean(replicas, state, staying)
@@ -107,23 +109,23 @@ def _obstacle_to_unclean(
 
 
 async def _hold(
-    broker: Broker, elections: Mapping[_PartitionKey, ElectionType], timeout_s: float
+    services: Services, elections: Mapping[_PartitionKey, ElectionType], timeout_s: float
 ) -> _Outcomes:
     """Asks the controller, and waits until every partition has its intended leader."""
     from broker.controller.election_requests import ask
 
     def obstacles() -> _Outcomes:
-        return {key: _obstacle(broker, key, elections[key]) for key in elections}
+        return {key: _obstacle(services, key, elections[key]) for key in elections}
 
     def look(_: object = None) -> None:
         if all(map(_is_needless, obstacles().values())):
             is_held.set()
 
     is_held = asyncio.Event()
-    cancel = broker.registry.listen(look)
+    cancel = services.registry.listen(look)
     try:
         async with asyncio.timeout(timeout_s):
-            await ask(broker.tree, elections)
+            await ask(services.tree, elections)
             look()
             await is_held.wait()
     except (CoordinationError, TimeoutError):

@@ -12,12 +12,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from broker.cluster.addresses import client_addresses
 from broker.network.request import Answer, Request
 from protocol.errors import ErrorCode
 from protocol.registry import Api
 
 if TYPE_CHECKING:
-    from broker.broker import Broker
+    from broker.services import Services
 
 API = Api(key=10, name="find_coordinator", version_min=0, version_max=4, flexible_from=3)
 
@@ -31,19 +32,19 @@ _REFUSED = {
 _UNKNOWN = ErrorCode.INVALID_REQUEST, "this kind of coordinator is not known"
 
 
-def handle(request: Request, broker: Broker) -> Answer:
+def handle(request: Request, services: Services) -> Answer:
     """The same answer for every key: this broker, or the reason why not."""
     body = request.body
-    found = coordinator(getattr(body, "key_type", _GROUP), broker, request.peer.listener)
+    found = coordinator(getattr(body, "key_type", _GROUP), services, request.peer.listener)
     keys = getattr(body, "coordinator_keys", ())
     return {"throttle_time": 0, "coordinators": [{"key": key, **found} for key in keys], **found}
 
 
-def coordinator(key_type: int, broker: Broker, listener: str) -> dict[str, Any]:
+def coordinator(key_type: int, services: Services, listener: str) -> dict[str, Any]:
     """The coordinator of keys of this type, for a client of this listener."""
-    broker_id = broker.config.broker_id
-    is_there = broker_id in broker.live_brokers
-    address = broker.addresses(listener).get(broker_id) if is_there else None
+    broker_id = services.config.broker_id
+    is_there = broker_id in services.cluster.brokers
+    address = client_addresses(services.cluster, listener).get(broker_id) if is_there else None
     if key_type == _GROUP and address is not None:
         found = {"node_id": broker_id, "host": address.host, "port": address.port}
         return {"error_code": ErrorCode.NONE, "error_message": None, **found}

@@ -21,7 +21,7 @@ from protocol.errors import ErrorCode, KafkaError
 from protocol.registry import Api
 
 if TYPE_CHECKING:
-    from broker.broker import Broker
+    from broker.services import Services
 
 _THROTTLES: Final = frozenset(
     {
@@ -36,7 +36,7 @@ _THROTTLES: Final = frozenset(
 API = Api(key=44, name="incremental_alter_configs", version_min=0, version_max=1, flexible_from=1)
 
 
-async def handle(request: Request, broker: Broker) -> Answer:
+async def handle(request: Request, services: Services) -> Answer:
     """One row per resource, in the order of the request."""
     body = request.body
 
@@ -49,11 +49,11 @@ async def handle(request: Request, broker: Broker) -> Answer:
         if resource.configs and not changes:
             return
         check_alterable(resource.resource_type)
-        topic = find_topic(broker, resource.resource_name)
+        topic = find_topic(services, resource.resource_name)
         if body.validate_only:
             altered(topic.config, changes)
         else:
-            await broker.registry.alter_topic_config(
+            await services.registry.alter_topic_config(
                 topic.name, lambda overrides: altered(overrides, changes)
             )
 

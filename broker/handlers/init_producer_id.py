@@ -12,19 +12,19 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any
 
-from broker.metadata.producer_ids import ProducerIdBlockError
+from broker.metadata.producer_ids import ProducerIdBlockError, ProducerIds
 from broker.network.request import Answer, Outcome, Request
 from protocol.errors import ErrorCode, KafkaError
 from protocol.registry import Api
 from protocol.sequence import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 if TYPE_CHECKING:
-    from broker.broker import Broker
+    from broker.services import Services
 
 API = Api(key=22, name="init_producer_id", version_min=0, version_max=5, flexible_from=2)
 
 
-def handle(request: Request, broker: Broker) -> Outcome:
+def handle(request: Request, services: Services) -> Outcome:
     """The next producer id; waits only while the next block is still being claimed."""
     body = request.body
     producer_id = getattr(body, "producer_id", NO_PRODUCER_ID)
@@ -35,23 +35,23 @@ def handle(request: Request, broker: Broker) -> Outcome:
         producer_epoch == NO_PRODUCER_EPOCH
     ):
         return _answer(ErrorCode.INVALID_REQUEST)
-    issued = next_producer_id(broker)
+    issued = next_producer_id(services.producer_ids)
     return _answer(ErrorCode.NONE, issued, 0) if isinstance(issued, int) else _answer_later(issued)
 
 
-def next_producer_id(broker: Broker) -> int | Awaitable[int]:
+def next_producer_id(producer_ids: ProducerIds) -> int | Awaitable[int]:
     """A producer id that was never used before, for either port.
 
     Awaiting it raises `KafkaError`: COORDINATOR_LOAD_IN_PROGRESS while no block can be claimed,
     UNKNOWN_SERVER_ERROR when none ever can.
     """
-    ready = broker.producer_ids.next_producer_id()
-    return _wait_for_block(broker) if ready is None else ready
+    ready = producer_ids.next_producer_id()
+    return _wait_for_block(producer_ids) if ready is None else ready
 
 
-async def _wait_for_block(broker: Broker) -> int:
+async def _wait_for_block(producer_ids: ProducerIds) -> int:
     try:
-        return await broker.producer_ids.wait_for_producer_id()
+        return await producer_ids.wait_for_producer_id()
     except ProducerIdBlockError as error:
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from error
 

@@ -25,7 +25,7 @@ from storage.file_system import StorageError
 from storage.time_lookup import Found, LookUp
 
 if TYPE_CHECKING:
-    from broker.broker import Broker
+    from broker.services import Services
 
 API = Api(key=2, name="list_offsets", version_min=1, version_max=9, flexible_from=6)
 
@@ -51,25 +51,25 @@ _LookUpResult = Found | KafkaError | StorageError
 _LookedUp = Mapping[_Place, _LookUpResult]
 
 
-def handle(request: Request, broker: Broker) -> Outcome:
+def handle(request: Request, services: Services) -> Outcome:
     """One row per requested partition."""
     topics = request.body.topics
     if any(_is_looked_up(row.timestamp) for topic in topics for row in topic.partitions):
-        return _handle_later(request, broker)
-    return _rows(request, broker, {})
+        return _handle_later(request, services)
+    return _rows(request, services, {})
 
 
-async def _handle_later(request: Request, broker: Broker) -> Answer:
+async def _handle_later(request: Request, services: Services) -> Answer:
     """Searches batches first, which may wait for a thread; the rest is the same as without."""
     topics = request.body.topics
     repeated = _listed_twice(topics)
     looked_up = {
-        (topic.name, row.partition_index): await _look_up(broker, topic.name, row)
+        (topic.name, row.partition_index): await _look_up(services, topic.name, row)
         for topic in topics
         for row in topic.partitions
         if _is_looked_up(row.timestamp) and (topic.name, row.partition_index) not in repeated
     }
-    outcome = _rows(request, broker, looked_up)
+    outcome = _rows(request, services, looked_up)
     return await outcome if isinstance(outcome, Awaitable) else outcome
 
 
@@ -77,7 +77,7 @@ def _is_looked_up(timestamp: int) -> bool:
     return timestamp >= 0 or timestamp == MAX_TIMESTAMP
 
 
-def _rows(request: Request, broker: Broker, looked_up: _LookedUp) -> Outcome:
+def _rows(request: Request, services: Services, looked_up: _LookedUp) -> Outcome:
     version, repeated = request.version, _listed_twice(request.body.topics)
     read_committed = getattr(request.body, "isolation_level", 0) == _READ_COMMITTED
 
@@ -86,7 +86,7 @@ def _rows(request: Request, broker: Broker, looked_up: _LookedUp) -> Outcome:
             index = wanted.partition_index
             return {"partition_index": index, "error_code": ErrorCode.INVALID_REQUEST}
         found = looked_up.get((topic, wanted.partition_index))
-        return _partition(broker, version, topic, wanted, found, read_committed=read_committed)
+        return _partition(services, version, topic, wanted, found, read_committed=read_committed)
 
     return partition_rows(request.body.topics, row)
 
@@ -99,7 +99,7 @@ def _listed_twice(topics: Sequence[Any]) -> frozenset[tuple[str, int]]:
 
 
 def _partition(
-    broker: Broker,
+    services: Services,
     version: int,
     topic: str,
     wanted: Any,
@@ -110,7 +110,7 @@ def _partition(
     """One row of the answer; `found` is the result of a look-up."""
     index = wanted.partition_index
     try:
-        partition = broker.find_partition(topic, index)
+        partition = services.partitions.find(topic, index)
         partition.check_leader(getattr(wanted, "current_leader_epoch", -1))
         _check_high_watermark(partition, version, wanted.timestamp)
         end = partition.visible_end(read_committed=read_committed)
@@ -118,7 +118,7 @@ def _partition(
     except KafkaError as error:
         return {"partition_index": index, "error_code": error.code}
     except StorageError as error:
-        broker.fail_storage(error)
+        services.fail_storage(error)
         return {"partition_index": index, "error_code": ErrorCode.KAFKA_STORAGE_ERROR}
     return {
         "partition_index": index,
@@ -160,19 +160,19 @@ def _offset(
     return found
 
 
-async def _look_up(broker: Broker, topic: str, wanted: Any) -> _LookUpResult:
+async def _look_up(services: Services, topic: str, wanted: Any) -> _LookUpResult:
     """The result, or the error to refuse the row with."""
     try:
-        partition = broker.find_partition(topic, wanted.partition_index)
+        partition = services.partitions.find(topic, wanted.partition_index)
         partition.check_leader(getattr(wanted, "current_leader_epoch", -1))
         log, timestamp = partition.log, wanted.timestamp
         look_up = log.max_timestamp() if timestamp < 0 else log.offset_at_timestamp(timestamp)
-        return await _opened(broker, partition, look_up)
+        return await _opened(services, partition, look_up)
     except (KafkaError, StorageError) as error:
         return error
 
 
-async def _opened(broker: Broker, partition: Partition, look_up: LookUp) -> Found:
+async def _opened(services: Services, partition: Partition, look_up: LookUp) -> Found:
     """Performs a look-up; a batch that cannot be opened quickly is opened in a thread.
 
     Raises `KafkaError` CORRUPT_MESSAGE for a stored batch that cannot be opened.
@@ -186,7 +186,7 @@ async def _opened(broker: Broker, partition: Partition, look_up: LookUp) -> Foun
                 found = first_record_since(*wanted)
                 await asyncio.sleep(0)  # a request may ask for thousands of partitions
             else:
-                found = await broker.record_thread.run(first_record_since, *wanted)
+                found = await services.record_thread.run(first_record_since, *wanted)
             wanted = look_up.send(found)
     except StopIteration as end:
         answer: Found = end.value

@@ -14,19 +14,19 @@ from protocol.errors import ErrorCode
 from protocol.registry import Api
 
 if TYPE_CHECKING:
-    from broker.broker import Broker
     from broker.metadata.topic import Topic
+    from broker.services import Services
 
 API = Api(
     key=46, name="list_partition_reassignments", version_min=0, version_max=0, flexible_from=0
 )
 
 
-def handle(request: Request, broker: Broker) -> Answer:
+def handle(request: Request, services: Services) -> Answer:
     """The topics in the order of the request; all of them if none is named."""
     topics = [
         {"name": topic.name, "partitions": rows}
-        for topic, partitions in _wanted(request.body.topics, broker)
+        for topic, partitions in _wanted(request.body.topics, services)
         if (rows := [_row(topic, one) for one in topic.reassignments if one in partitions])
     ]
     return {
@@ -37,8 +37,8 @@ def handle(request: Request, broker: Broker) -> Answer:
     }
 
 
-def _wanted(topics: Any, broker: Broker) -> Iterator[tuple[Topic, set[int]]]:
-    known = broker.registry.topics
+def _wanted(topics: Any, services: Services) -> Iterator[tuple[Topic, set[int]]]:
+    known = services.registry.topics
     if topics is None:
         yield from ((topic, set(topic.assignment)) for topic in known.values())
         return

@@ -13,6 +13,7 @@ import uuid
 from collections.abc import Awaitable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from broker.cluster.addresses import client_addresses
 from broker.cluster.metadata_rows import PACKED_AT_ONCE, partition_rows
 from broker.handlers.authorized_operations import cluster_operations, topic_operations
 from broker.metadata.topic_names import check_topic_name
@@ -27,8 +28,8 @@ from protocol.metadata_response import (
 from protocol.registry import Api
 
 if TYPE_CHECKING:
-    from broker.broker import Broker
     from broker.metadata.topic import Topic
+    from broker.services import Services
 
 API = Api(key=3, name="metadata", version_min=0, version_max=12, flexible_from=9)
 
@@ -65,7 +66,7 @@ class _Asked(NamedTuple):
 Found = list["Topic | MissingTopic"]
 
 
-def handle(request: Request, broker: Broker) -> Outcome:
+def handle(request: Request, services: Services) -> Outcome:
     """Answers at once unless a topic has to be created or a lot has to be packed."""
     body = request.body
     wants_all = body.topics is None or (request.version == 0 and not body.topics)
@@ -80,13 +81,13 @@ def handle(request: Request, broker: Broker) -> Outcome:
     if request.version < _TOPIC_IDS_FROM and any(
         topic.name is None or topic.topic_id is not None for topic in wanted or ()
     ):
-        return _packed(broker, _refused(wanted or ()), asked)
-    found = _find_all(broker, wanted, may_create=may_create)
+        return _packed(services, _refused(wanted or ()), asked)
+    found = _find_all(services, wanted, may_create=may_create)
     if not isinstance(found, list):
-        return _packed_later(broker, found, asked)
-    if broker.metadata_rows.count_missing(_topics(found), asked.version) <= PACKED_AT_ONCE:
-        return _packed(broker, found, asked)
-    return _packed_in_slices(broker, found, asked)
+        return _packed_later(services, found, asked)
+    if services.metadata_rows.count_missing(_topics(found), asked.version) <= PACKED_AT_ONCE:
+        return _packed(services, found, asked)
+    return _packed_in_slices(services, found, asked)
 
 
 def _wanted(topic: Any) -> WantedTopic:
@@ -110,28 +111,28 @@ def _topics(found: Found) -> Iterator[Topic]:
     return (one for one in found if not isinstance(one, MissingTopic))
 
 
-async def _packed_later(broker: Broker, found: Awaitable[Found], asked: _Asked) -> Answer:
-    return await _packed_in_slices(broker, await found, asked)
+async def _packed_later(services: Services, found: Awaitable[Found], asked: _Asked) -> Answer:
+    return await _packed_in_slices(services, await found, asked)
 
 
-async def _packed_in_slices(broker: Broker, found: Found, asked: _Asked) -> Answer:
-    await broker.metadata_rows.prepare(_topics(found), asked.version)
-    return _packed(broker, found, asked)
+async def _packed_in_slices(services: Services, found: Found, asked: _Asked) -> Answer:
+    await services.metadata_rows.prepare(_topics(found), asked.version)
+    return _packed(services, found, asked)
 
 
-def _packed(broker: Broker, found: Found, asked: _Asked) -> bytes:
+def _packed(services: Services, found: Found, asked: _Asked) -> bytes:
     """The body of the answer; operations are reported for any topic with a name, known or not."""
     return encode_metadata_response(
         asked.version,
         brokers=[
             BrokerRow(broker_id, address.host, address.port)
-            for broker_id, address in broker.addresses(asked.listener).items()
+            for broker_id, address in client_addresses(services.cluster, asked.listener).items()
         ],
-        cluster_id=broker.cluster_id,
-        controller_id=broker.controller_id,
+        cluster_id=services.cluster_id,
+        controller_id=services.cluster.controller_id,
         topics=[
             (
-                _packed_topic(broker, one, asked.version),
+                _packed_topic(services, one, asked.version),
                 topic_operations(asked=asked.of_topics and bool(one.name)),
             )
             for one in found
@@ -140,7 +141,7 @@ def _packed(broker: Broker, found: Found, asked: _Asked) -> bytes:
     )
 
 
-def _packed_topic(broker: Broker, topic: Topic | MissingTopic, version: int) -> bytes:
+def _packed_topic(services: Services, topic: Topic | MissingTopic, version: int) -> bytes:
     if isinstance(topic, MissingTopic):
         return encode_topic(
             version,
@@ -150,80 +151,82 @@ def _packed_topic(broker: Broker, topic: Topic | MissingTopic, version: int) -> 
             partition_count=0,
             partitions=(),
         )
-    return broker.metadata_rows.packed(topic, version)
+    return services.metadata_rows.packed(topic, version)
 
 
 def describe(
-    broker: Broker, wanted: Sequence[WantedTopic] | None, *, may_create: bool, listener: str
+    services: Services, wanted: Sequence[WantedTopic] | None, *, may_create: bool, listener: str
 ) -> dict[str, Any] | Awaitable[dict[str, Any]]:
     """The answer as plain values; None means all topics. Addresses are those of `listener`."""
-    found = _find_all(broker, wanted, may_create=may_create)
+    found = _find_all(services, wanted, may_create=may_create)
     if isinstance(found, list):
-        return _answer(broker, listener, found)
-    return _answer_later(broker, listener, found)
+        return _answer(services, listener, found)
+    return _answer_later(services, listener, found)
 
 
-async def _answer_later(broker: Broker, listener: str, found: Awaitable[Found]) -> dict[str, Any]:
-    return _answer(broker, listener, await found)
+async def _answer_later(
+    services: Services, listener: str, found: Awaitable[Found]
+) -> dict[str, Any]:
+    return _answer(services, listener, await found)
 
 
 def _find_all(
-    broker: Broker, wanted: Sequence[WantedTopic] | None, *, may_create: bool
+    services: Services, wanted: Sequence[WantedTopic] | None, *, may_create: bool
 ) -> Found | Awaitable[Found]:
     """The requested topics; None means all."""
     if wanted is None:
-        topics = broker.registry.topics.values()
-        return [topic for topic in topics if not broker.is_coming(topic)]
+        topics = services.registry.topics.values()
+        return [topic for topic in topics if not services.partitions.is_coming(topic)]
     # Each once: thousands of mentions must not become thousands of rows.
     wanted = list(dict.fromkeys(map(_id_first, wanted)))
     missing = [
-        topic.name for topic in wanted if topic.name is not None and _find(broker, topic) is None
+        topic.name for topic in wanted if topic.name is not None and _find(services, topic) is None
     ]
-    if missing and may_create and broker.config.auto_create_topics_enable:
-        return _create_and_find(broker, wanted, missing)
-    return [_find_or_say_why(broker, topic, {}) for topic in wanted]
+    if missing and may_create and services.config.auto_create_topics_enable:
+        return _create_and_find(services, wanted, missing)
+    return [_find_or_say_why(services, topic, {}) for topic in wanted]
 
 
 async def _create_and_find(
-    broker: Broker, wanted: Sequence[WantedTopic], missing: list[str]
+    services: Services, wanted: Sequence[WantedTopic], missing: list[str]
 ) -> Found:
     failures: dict[str, KafkaError] = {}
     for name in dict.fromkeys(missing):
         try:
-            await broker.auto_create_topic(name)
+            await services.topics.auto_create(name)
         except KafkaError as error:
-            failures[name] = _for_clients(broker, error)
-    return [_find_or_say_why(broker, topic, failures) for topic in wanted]
+            failures[name] = _for_clients(services, error)
+    return [_find_or_say_why(services, topic, failures) for topic in wanted]
 
 
-def _for_clients(broker: Broker, error: KafkaError) -> KafkaError:
+def _for_clients(services: Services, error: KafkaError) -> KafkaError:
     """The error for a client whose requested topic could not be created.
 
     A cluster that is just starting has too few brokers for the default replication factor, but not
     for long: code 38 would make the client give up, 5 makes it ask again.
     """
     is_starting = error.code is ErrorCode.INVALID_REPLICATION_FACTOR
-    if is_starting and broker.config.zookeeper_hosts is not None:
+    if is_starting and services.config.zookeeper_hosts is not None:
         return KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, error.message)
     return error
 
 
-def _find(broker: Broker, wanted: WantedTopic) -> Topic | None:
+def _find(services: Services, wanted: WantedTopic) -> Topic | None:
     """The topic, or None if it does not exist yet."""
     topic: Topic | None
     if wanted.name is not None:
-        topic = broker.registry.topics.get(wanted.name)
+        topic = services.registry.topics.get(wanted.name)
     elif wanted.topic_id is not None:
-        topic = broker.registry.topics_by_id.get(wanted.topic_id)
+        topic = services.registry.topics_by_id.get(wanted.topic_id)
     else:
         topic = None
-    return None if topic is None or broker.is_coming(topic) else topic
+    return None if topic is None or services.partitions.is_coming(topic) else topic
 
 
 def _find_or_say_why(
-    broker: Broker, wanted: WantedTopic, failures: dict[str, KafkaError]
+    services: Services, wanted: WantedTopic, failures: dict[str, KafkaError]
 ) -> Topic | MissingTopic:
-    topic, name = _find(broker, wanted), wanted.name
+    topic, name = _find(services, wanted), wanted.name
     if topic is not None:
         return topic
     if name is None:
@@ -240,10 +243,12 @@ def _missing_code(name: str) -> ErrorCode:
     return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def _topic(broker: Broker, topic: Topic | MissingTopic) -> dict[str, Any]:
+def _topic(services: Services, topic: Topic | MissingTopic) -> dict[str, Any]:
     partitions: Iterable[PartitionRow] = ()
     if not isinstance(topic, MissingTopic):
-        partitions = partition_rows(topic, broker.opening(topic), broker.live_brokers)
+        partitions = partition_rows(
+            topic, services.partitions.opening(topic), services.cluster.brokers
+        )
     return {
         "error_code": topic.code if isinstance(topic, MissingTopic) else ErrorCode.NONE,
         "name": topic.name,
@@ -264,14 +269,14 @@ def _topic(broker: Broker, topic: Topic | MissingTopic) -> dict[str, Any]:
     }
 
 
-def _answer(broker: Broker, listener: str, found: Found) -> dict[str, Any]:
+def _answer(services: Services, listener: str, found: Found) -> dict[str, Any]:
     return {
         "throttle_time": 0,
         "brokers": [
             {"node_id": broker_id, "host": address.host, "port": address.port}
-            for broker_id, address in broker.addresses(listener).items()
+            for broker_id, address in client_addresses(services.cluster, listener).items()
         ],
-        "cluster_id": broker.cluster_id,
-        "controller_id": broker.controller_id,
-        "topics": [_topic(broker, one) for one in found],
+        "cluster_id": services.cluster_id,
+        "controller_id": services.cluster.controller_id,
+        "topics": [_topic(services, one) for one in found],
     }

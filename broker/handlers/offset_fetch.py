@@ -17,14 +17,14 @@ from protocol.errors import ErrorCode
 from protocol.registry import Api
 
 if TYPE_CHECKING:
-    from broker.broker import Broker
+    from broker.services import Services
 
 API = Api(key=9, name="offset_fetch", version_min=1, version_max=8, flexible_from=6)
 
 _GROUPS_FROM = 8
 
 
-def handle(request: Request, _broker: Broker) -> Answer:
+def handle(request: Request, _services: Services) -> Answer:
     """Offset -1, "none", for every partition named."""
     body = request.body
     if request.version < _GROUPS_FROM:

@@ -19,20 +19,20 @@ from protocol.errors import ErrorCode, KafkaError
 from protocol.registry import Api
 
 if TYPE_CHECKING:
-    from broker.broker import Broker
+    from broker.services import Services
 
 API = Api(key=23, name="offset_for_leader_epoch", version_min=2, version_max=4, flexible_from=4)
 
 
-def handle(request: Request, broker: Broker) -> Outcome:
+def handle(request: Request, services: Services) -> Outcome:
     """One row per partition, in the order of the request."""
-    return partition_rows(request.body.topics, partial(_row, broker), name="topic")
+    return partition_rows(request.body.topics, partial(_row, services), name="topic")
 
 
-def _row(broker: Broker, topic: str, wanted: Any) -> dict[str, Any]:
+def _row(services: Services, topic: str, wanted: Any) -> dict[str, Any]:
     index = wanted.partition
     try:
-        partition = broker.find_partition(topic, index)
+        partition = services.partitions.find(topic, index)
         partition.check_leader(wanted.current_leader_epoch)
     except KafkaError as error:
         return {"partition": index, "error_code": error.code}

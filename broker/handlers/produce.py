@@ -35,7 +35,7 @@ from protocol.record_check import Opening
 from protocol.registry import Api
 
 if TYPE_CHECKING:
-    from broker.broker import Broker
+    from broker.services import Services
 
 API = Api(
     key=0,
@@ -52,13 +52,15 @@ _Rows = list[tuple[str | uuid.UUID, dict[int, PartitionProduced | Stored | Unope
 """The outcome for each partition, by topic."""
 
 
-def handle(request: Request, broker: Broker) -> Outcome:
+def handle(request: Request, services: Services) -> Outcome:
     """Appends every batch at once; then waits only if the acknowledgement has to.
 
     A batch that takes long to open waits for a thread, and this connection's next requests wait for it.
     """
     body: ProduceRequest = request.body
-    write = Write(broker, request, body.acks, broker.now_ms(), broker.clock.steady_ms(), Opening())
+    parts = services.produce
+    clock = parts.clock
+    write = Write(parts, request, body.acks, clock.wall_ms(), clock.steady_ms(), Opening())
     if request.peer.appending is not None:
         appended = in_turn(request.peer, lambda: _append_later(write, None))
         return _acknowledge_later(write, appended)

@@ -9,11 +9,11 @@ from protocol.errors import ErrorCode
 from protocol.registry import Api
 
 if TYPE_CHECKING:
-    from broker.broker import Broker
+    from broker.services import Services
 
 API = Api(key=17, name="sasl_handshake", version_min=0, version_max=1, flexible_from=2)
 
 
-def handle(_request: Request, _broker: Broker) -> Answer:
+def handle(_request: Request, _services: Services) -> Answer:
     """UNSUPPORTED_SASL_MECHANISM with an empty list of mechanisms."""
     return {"error_code": ErrorCode.UNSUPPORTED_SASL_MECHANISM, "mechanisms": ()}

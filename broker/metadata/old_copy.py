@@ -5,19 +5,18 @@ pass for repeats and are acknowledged without being stored; and it lets a leader
 things in a data directory prove that there was a newer tree: the last producer id that a broker on it has
 claimed, and the leader epochs in its logs. While the tree says less nothing may be served.
 
-`catch_up` raises the tree to what a directory proves, for an operator who has no newer copy.
+`tree_catch_up.py` raises the tree to what a directory proves, for an operator who has no newer copy.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from broker.metadata.node_data import NO_LEADER, PartitionState
-from broker.metadata.topic import StateChange, Topic
-from broker.tree.node_tree import CoordinationError, NodeTree
+from broker.metadata.node_data import PartitionState
+from broker.metadata.topic import Topic
+from broker.tree.node_tree import CoordinationError
 
 if TYPE_CHECKING:
     from broker.metadata.topic_registry import TopicRegistry
@@ -87,30 +86,3 @@ async def check_epochs_within(registry: TopicRegistry, logs: LogDirectory) -> No
         await asyncio.sleep(LAG_PAUSE_S)
         await registry.load()
     check_leader_epochs(registry.topics, logs)
-
-
-async def catch_up(tree: NodeTree, registry: TopicRegistry, logs: LogDirectory) -> list[str]:
-    """Raises the tree to what `logs` proves; returns a line for each change. Raises `CoordinationError`.
-
-    For a broker that does not run, with the registry loaded.
-    """
-    from broker.metadata.producer_ids import PATH, raise_block
-
-    done = []
-    last_id = logs.last_claimed_id()
-    if await raise_block(tree, last_id):
-        done.append(f"{PATH}: the next producer id is above {last_id}")
-    changes = [_raised(one) for one in old_epochs(registry.topics, logs)]
-    await registry.change_states(changes)
-    done += [
-        f"{one.topic}-{one.partition}: leader epoch {one.after.leader_epoch}" for one in changes
-    ]
-    return done
-
-
-def _raised(old: OldEpoch) -> StateChange:
-    before = old.state
-    if before is None:
-        raise OldCopyError(f"{old.topic}-{old.partition} has no state in the coordinator")
-    after = replace(before, leader=NO_LEADER, leader_epoch=old.log_epoch + 1)
-    return StateChange(old.topic, old.partition, before, after)

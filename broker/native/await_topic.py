@@ -15,43 +15,43 @@ from protocol.errors import ErrorCode, KafkaError
 from protocol.native.replication import AwaitTopic
 
 if TYPE_CHECKING:
-    from broker.broker import Broker
+    from broker.services import Services
 
 
-async def handle(message: AwaitTopic, _peer: Peer, broker: Broker) -> dict[str, Any]:
+async def handle(message: AwaitTopic, _peer: Peer, services: Services) -> dict[str, Any]:
     """Returns no fields. Raises `KafkaError` REQUEST_TIMED_OUT."""
     changed = asyncio.Event()
-    cancel = broker.registry.listen(lambda _: changed.set())
+    cancel = services.registry.listen(lambda _: changed.set())
     try:
         async with asyncio.timeout(message.timeout_ms / 1000):
-            while not _is_ready(broker, message):
-                topic = broker.registry.topics_by_id.get(message.topic_id)
-                if topic is not None and broker.opening(topic):
-                    await broker.until_open(topic)
+            while not _is_ready(services, message):
+                topic = services.registry.topics_by_id.get(message.topic_id)
+                if topic is not None and services.partitions.opening(topic):
+                    await services.partitions.until_open(topic)
                     continue
                 await changed.wait()
                 changed.clear()
     except TimeoutError:
         raise KafkaError(
             ErrorCode.REQUEST_TIMED_OUT,
-            f"broker {broker.config.broker_id} does not have all of topic {message.topic!r} yet",
+            f"broker {services.config.broker_id} does not have all of topic {message.topic!r} yet",
         ) from None
     finally:
         cancel()
     return {}
 
 
-def _is_ready(broker: Broker, message: AwaitTopic) -> bool:
+def _is_ready(services: Services, message: AwaitTopic) -> bool:
     """Whether every partition has a leader, and those led by this broker accept records."""
-    topic = broker.registry.topics_by_id.get(message.topic_id)
+    topic = services.registry.topics_by_id.get(message.topic_id)
     if topic is None:
         return False
     for index, replicas in topic.assignment.items():
         state = topic.states.get(index)
         if state is None or state.leader == NO_LEADER:
             return False
-        if broker.config.broker_id in replicas:
-            partition = broker.partitions.get((topic.name, index))
+        if services.config.broker_id in replicas:
+            partition = services.partitions.held.get((topic.name, index))
             if partition is None or partition.topic_id != topic.topic_id:
                 return False
             if partition.leader_epoch < state.leader_epoch:

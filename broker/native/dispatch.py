@@ -17,15 +17,15 @@ from broker.network.turns import in_thread
 from protocol.framing import Frame
 
 if TYPE_CHECKING:
-    from broker.broker import Broker
     from broker.native.exchange import Exchange
+    from broker.services import Services
 
 
 class NativeDispatcher:
     """Answers the frames of all connections on the native port."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, services: Services) -> None:
+        self._services = services
         self._exchange: Exchange | None = None
 
     def __call__(self, frame: Frame, peer: Peer) -> Dispatched:
@@ -39,6 +39,6 @@ class NativeDispatcher:
         module = await in_thread(partial(importlib.import_module, "broker.native.exchange"))
         peer.importing -= 1
         if self._exchange is None:
-            self._exchange = module.Exchange(self._broker)
+            self._exchange = module.Exchange(self._services)
         dispatched = self._exchange.answer(frame, peer)
         return await dispatched if isinstance(dispatched, Awaitable) else dispatched

@@ -4,7 +4,7 @@ Every answer has the `type` and `correlation_id` of its message, and an `error` 
 message and whether to retry; code 0 is success. A message that cannot be decoded, or whose type is
 unknown, gets an answer of type `error`, and the connection stays open: its framing is still intact.
 
-`HANDLERS` lists the messages. Each handler takes the message, the peer and the broker, and returns
+`HANDLERS` lists the messages. Each handler takes the message, the peer and the services, and returns
 fields, at once or later; a `KafkaError` that it raises becomes the error.
 """
 
@@ -35,10 +35,10 @@ from protocol.native.codec import encode_message, locate_fields
 from protocol.native.fields import Fields
 
 if TYPE_CHECKING:
-    from broker.broker import Broker
+    from broker.services import Services
 
 AnswerFields = Mapping[str, Any] | NoResponse
-Handler = Callable[[Any, Peer, "Broker"], AnswerFields | Awaitable[AnswerFields]]
+Handler = Callable[[Any, Peer, "Services"], AnswerFields | Awaitable[AnswerFields]]
 
 Handlers = Mapping[str, tuple[Callable[[Fields], Any], Handler]]
 
@@ -65,8 +65,8 @@ _UINT64_MAX: Final = 2**64 - 1
 class Exchange:
     """Answers messages for one broker."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, services: Services) -> None:
+        self._services = services
         replica_fetch = (replication.ReplicaFetch.read, ReplicaFetches().handle)
         self.handlers: Handlers = {**HANDLERS, "replica_fetch": replica_fetch}
 
@@ -76,8 +76,8 @@ class Exchange:
         try:
             fields = read_head(frame, head, self.handlers)
             read, handle = self.handlers[head["type"]]
-            self._broker.metrics.requests[f"native_{head['type']}"] += 1
-            outcome = handle(read(fields), peer, self._broker)
+            self._services.metrics.requests[f"native_{head['type']}"] += 1
+            outcome = handle(read(fields), peer, self._services)
         except KafkaError as error:
             return framed(head, failure(error))
         if isinstance(outcome, Awaitable):

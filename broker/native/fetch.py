@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-from broker.handlers import fetch
 from broker.native.failure import failure
 from broker.network.request import Peer
+from broker.records import fetch
 from protocol.errors import DecodeError, ErrorCode, KafkaError
 from protocol.fetch import PartitionFetched, TopicFetched
 from protocol.native.messages import Fetch
@@ -21,7 +21,7 @@ from protocol.record_check import is_quickly_opened
 from protocol.records import Record, iterate_records
 
 if TYPE_CHECKING:
-    from broker.broker import Broker
+    from broker.services import Services
 
 DECODED_BYTES_MAX: Final = 16 * 1024 * 1024
 """The decoded size up to which the records of a batch are returned; a larger batch must be fetched raw."""
@@ -32,12 +32,12 @@ DECODED_AT_ONCE_BYTES: Final = 16 * 1024
 
 
 def handle(
-    message: Fetch, peer: Peer, broker: Broker
+    message: Fetch, peer: Peer, services: Services
 ) -> dict[str, Any] | Awaitable[dict[str, Any]]:
     """The available records, at once or after a wait."""
     wanted = fetch.WantedPartition(message.partition, message.offset, message.bytes_max)
     fetched = fetch.fetch(
-        broker,
+        services.fetch,
         fetch.Fetch(
             topics=[(message.topic, [wanted])],
             min_bytes=message.min_bytes,
@@ -47,19 +47,19 @@ def handle(
         peer,
     )
     if isinstance(fetched, list):
-        return _answer(message, fetched, broker)
-    return _later(message, fetched, broker)
+        return _answer(message, fetched, services)
+    return _later(message, fetched, services)
 
 
 async def _later(
-    message: Fetch, fetched: Awaitable[list[TopicFetched]], broker: Broker
+    message: Fetch, fetched: Awaitable[list[TopicFetched]], services: Services
 ) -> dict[str, Any]:
-    answer = _answer(message, await fetched, broker)
+    answer = _answer(message, await fetched, services)
     return await answer if isinstance(answer, Awaitable) else answer
 
 
 def _answer(
-    message: Fetch, topics: list[TopicFetched], broker: Broker
+    message: Fetch, topics: list[TopicFetched], services: Services
 ) -> dict[str, Any] | Awaitable[dict[str, Any]]:
     """Raises `KafkaError` if the records cannot be decoded."""
     fetched = topics[0].partitions[0]
@@ -75,13 +75,13 @@ def _answer(
         is_quickly_opened(header) for _, header in walk(fetched.records)
     ):
         return answer | _decoded(message, fetched.records)
-    return _decoded_in_thread(message, fetched.records, answer, broker)
+    return _decoded_in_thread(message, fetched.records, answer, services)
 
 
 async def _decoded_in_thread(
-    message: Fetch, batches: bytes, answer: dict[str, Any], broker: Broker
+    message: Fetch, batches: bytes, answer: dict[str, Any], services: Services
 ) -> dict[str, Any]:
-    return answer | await broker.record_thread.run(_decoded, message, batches)
+    return answer | await services.record_thread.run(_decoded, message, batches)
 
 
 def _raw(message: Fetch, fetched: PartitionFetched) -> dict[str, Any]:

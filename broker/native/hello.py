@@ -9,12 +9,12 @@ from protocol.errors import ErrorCode, KafkaError
 from protocol.native.messages import VERSION_MAX, VERSION_MIN, Hello
 
 if TYPE_CHECKING:
-    from broker.broker import Broker
+    from broker.services import Services
 
 _CLIENT_ID_LENGTH_MAX = 255
 
 
-def handle(message: Hello, peer: Peer, broker: Broker) -> dict[str, Any]:
+def handle(message: Hello, peer: Peer, services: Services) -> dict[str, Any]:
     """The version to be used from here on. Raises `KafkaError` UNSUPPORTED_VERSION."""
     if not VERSION_MIN <= message.version <= VERSION_MAX:
         raise KafkaError(
@@ -26,6 +26,6 @@ def handle(message: Hello, peer: Peer, broker: Broker) -> dict[str, Any]:
         "version": message.version,
         "version_min": VERSION_MIN,
         "version_max": VERSION_MAX,
-        "broker_id": broker.config.broker_id,
-        "cluster_id": broker.cluster_id,
+        "broker_id": services.config.broker_id,
+        "cluster_id": services.cluster_id,
     }

@@ -10,14 +10,14 @@ from broker.network.request import Peer
 from protocol.native.messages import InitProducerId
 
 if TYPE_CHECKING:
-    from broker.broker import Broker
+    from broker.services import Services
 
 
 def handle(
-    _message: InitProducerId, _peer: Peer, broker: Broker
+    _message: InitProducerId, _peer: Peer, services: Services
 ) -> dict[str, Any] | Awaitable[dict[str, Any]]:
     """Waits only while the next block is still being claimed."""
-    producer_id = next_producer_id(broker)
+    producer_id = next_producer_id(services.producer_ids)
     if isinstance(producer_id, int):
         return _answer(producer_id)
     return _answer_later(producer_id)

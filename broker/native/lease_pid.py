@@ -21,7 +21,7 @@ from protocol.native.messages import LeasePid, LeaseWanted
 from protocol.sequence import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
 
 if TYPE_CHECKING:
-    from broker.broker import Broker
+    from broker.services import Services
 
 _NO_LEASE: Final[Mapping[str, Any]] = {
     "pid": NO_PRODUCER_ID,
@@ -31,33 +31,33 @@ _NO_LEASE: Final[Mapping[str, Any]] = {
 }
 
 
-async def handle(message: LeasePid, _peer: Peer, broker: Broker) -> dict[str, Any]:
+async def handle(message: LeasePid, _peer: Peer, services: Services) -> dict[str, Any]:
     """The one lease, or one row for each partition in the order of the message."""
-    lease_ms = broker.config.producer_lease_ms
+    lease_ms = services.config.producer_lease_ms
     times = {"lease_ms": lease_ms, "retention_ms": lease_retention_ms(lease_ms)}
     if message.is_single:
-        return {**times, **await _lease(broker, message.partitions[0])}
+        return {**times, **await _lease(services, message.partitions[0])}
     rows = [
         {
             **wanted._asdict(),
-            **await _row(broker, wanted),
+            **await _row(services, wanted),
         }  # one after the other, so that the ids are in order
         for wanted in message.partitions
     ]
     return {**times, "partitions": rows}
 
 
-async def _row(broker: Broker, wanted: LeaseWanted) -> dict[str, Any]:
+async def _row(services: Services, wanted: LeaseWanted) -> dict[str, Any]:
     try:
-        return {**SUCCESS, **await _lease(broker, wanted)}
+        return {**SUCCESS, **await _lease(services, wanted)}
     except KafkaError as error:
         return {**failure(error), **_NO_LEASE}
 
 
-async def _lease(broker: Broker, wanted: LeaseWanted) -> dict[str, Any]:
+async def _lease(services: Services, wanted: LeaseWanted) -> dict[str, Any]:
     """Raises `KafkaError` if there is no such partition, or as InitProducerId does."""
-    _check_partition(broker, wanted)
-    issued = next_producer_id(broker)
+    _check_partition(services, wanted)
+    issued = next_producer_id(services.producer_ids)
     number = issued if isinstance(issued, int) else await issued
     if number >= LEASED_ID_MIN:
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{number} is too large for a lease")
@@ -65,13 +65,13 @@ async def _lease(broker: Broker, wanted: LeaseWanted) -> dict[str, Any]:
         "pid": leased_id(number),
         "generation": 0,
         "sequence_number": 0,
-        "expire_ms": broker.environment.now_ms() + broker.config.producer_lease_ms,
+        "expire_ms": services.clock.wall_ms() + services.config.producer_lease_ms,
     }
 
 
-def _check_partition(broker: Broker, wanted: LeaseWanted) -> None:
+def _check_partition(services: Services, wanted: LeaseWanted) -> None:
     check_topic_name(wanted.topic)
-    topic = broker.registry.topics.get(wanted.topic)
+    topic = services.registry.topics.get(wanted.topic)
     if topic is None or wanted.partition not in topic.assignment:
         raise KafkaError(
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,

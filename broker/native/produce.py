@@ -28,18 +28,18 @@ from protocol.produce import PartitionProduced, TopicProduced
 from protocol.record_check import Opening
 
 if TYPE_CHECKING:
-    from broker.broker import Broker
+    from broker.services import Services
 
 
 def handle(
-    message: Produce, peer: Peer, broker: Broker
+    message: Produce, peer: Peer, services: Services
 ) -> dict[str, Any] | NoResponse | Awaitable[dict[str, Any] | NoResponse]:
     """Acts like the newest Produce version; acks=0 answers nothing and closes the connection on errors."""
     header = RequestHeader(API.key, API.version_max, message.correlation_id, peer.client_id, 0)
     request = Request(header, message, peer)
-    write = Write(
-        broker, request, message.acks, broker.now_ms(), broker.clock.steady_ms(), Opening()
-    )
+    parts = services.produce
+    clock = parts.clock
+    write = Write(parts, request, message.acks, clock.wall_ms(), clock.steady_ms(), Opening())
     if peer.appending is not None or message.unbuilt is not None:
         return _acknowledge_later(write, in_turn(peer, lambda: _append_in_turn(write)))
     outcome = _append_at_once(write)
@@ -58,9 +58,10 @@ def _append_at_once(write: Write) -> PartitionProduced | Stored | Unopened:
 
 
 async def _append_in_turn(write: Write) -> PartitionProduced | Stored:
-    broker, request = write.broker, write.request
+    request = write.request
     if request.body.unbuilt is not None:
-        request = replace(request, body=await broker.record_thread.run(request.body.built))
+        built = await write.parts.thread.run(request.body.built)
+        request = replace(request, body=built)
     write = write._replace(request=request).now()
     outcome = _append_at_once(write)
     if isinstance(outcome, Unopened):

@@ -13,18 +13,18 @@ from protocol.native.messages import ANY_PRODUCER, ProducerState
 from storage.producers.state import ProducerStates
 
 if TYPE_CHECKING:
-    from broker.broker import Broker
     from broker.clock import Clock
+    from broker.services import Services
 
 
-def handle(message: ProducerState, _peer: Peer, broker: Broker) -> dict[str, Any]:
+def handle(message: ProducerState, _peer: Peer, services: Services) -> dict[str, Any]:
     """Producers in the order of their last append, oldest first. Raises `KafkaError`."""
-    producers = find_replica(broker, message.topic, message.partition).log.producers
+    producers = find_replica(services, message.topic, message.partition).log.producers
     return {
         "producer_count": len(producers),
         "window": producers.window,
         "producers": [
-            _entry(producer_id, entry, broker.clock)
+            _entry(producer_id, entry, services.clock)
             for producer_id, entry in _chosen(message, producers)
         ],
     }

@@ -28,7 +28,7 @@ from protocol.native.replication import (
 from storage.file_system import StorageError
 
 if TYPE_CHECKING:
-    from broker.broker import Broker
+    from broker.services import Services
 
 BYTES_MAX: Final = 8 * 1024 * 1024
 """Bytes of batches in one answer, whatever the follower asks for; the same as for consumers."""
@@ -56,35 +56,35 @@ class ReplicaFetches:
         """Broker id of a follower -> the partition to read first in its next fetch."""
 
     def handle(
-        self, message: ReplicaFetch, _peer: Peer, broker: Broker
+        self, message: ReplicaFetch, _peer: Peer, services: Services
     ) -> dict[str, Any] | Awaitable[dict[str, Any]]:
         """The available batches, at once or after a wait."""
-        read = self._read(broker, message)
-        if _is_enough(message, read) or message.max_wait_ms == 0 or broker.is_stopping:
+        read = self._read(services, message)
+        if _is_enough(message, read) or message.max_wait_ms == 0 or services.stopping.is_set():
             return to_replica_fetch_answer(read.fetched)
-        return self._wait_for_appends(broker, message)
+        return self._wait_for_appends(services, message)
 
-    async def _wait_for_appends(self, broker: Broker, message: ReplicaFetch) -> dict[str, Any]:
+    async def _wait_for_appends(self, services: Services, message: ReplicaFetch) -> dict[str, Any]:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + message.max_wait_ms / 1000
         while True:
             # Read again before each wait, even the first: this task may have started after an append.
-            read = self._read(broker, message)
+            read = self._read(services, message)
             timeout_s = deadline - loop.time()
-            if _is_enough(message, read) or timeout_s <= 0 or broker.is_stopping:
+            if _is_enough(message, read) or timeout_s <= 0 or services.stopping.is_set():
                 return to_replica_fetch_answer(read.fetched)
             partitions = read.partitions
             del read  # holds batches: a wait must not keep them in memory
             await _appended(partitions, timeout_s)
 
-    def _read(self, broker: Broker, message: ReplicaFetch) -> _Read:
+    def _read(self, services: Services, message: ReplicaFetch) -> _Read:
         fetched = [ReplicaFetched(ErrorCode.NONE)] * len(message.partitions)
         partitions: list[Partition] = []
         size, left = 0, min(message.bytes_max, BYTES_MAX)
         short: _Turn | None = None
         for index in self._order(message):
             wanted = message.partitions[index]
-            one, partition = _read_partition(broker, message, wanted, left)
+            one, partition = _read_partition(services, message, wanted, left)
             if len(one.batches) > left and size:  # only the first batch of all may exceed it
                 one, left = one._replace(batches=b""), 0
             size += len(one.batches)
@@ -125,11 +125,11 @@ def _is_enough(message: ReplicaFetch, read: _Read) -> bool:
 
 
 def _read_partition(
-    broker: Broker, message: ReplicaFetch, wanted: ReplicaWanted, bytes_max: int
+    services: Services, message: ReplicaFetch, wanted: ReplicaWanted, bytes_max: int
 ) -> tuple[ReplicaFetched, Partition | None]:
     """One partition's answer, and the partition itself unless the answer is an error."""
     try:
-        partition = broker.find_partition(wanted.topic_id, wanted.partition)
+        partition = services.partitions.find(wanted.topic_id, wanted.partition)
         read = partition.fetch_as_replica(
             message.broker_id,
             message.broker_epoch,
@@ -141,7 +141,7 @@ def _read_partition(
     except KafkaError as error:
         return ReplicaFetched(error.code), None
     except StorageError as error:
-        broker.fail_storage(error)
+        services.fail_storage(error)
         return ReplicaFetched(ErrorCode.KAFKA_STORAGE_ERROR), None
     return ReplicaFetched(ErrorCode.NONE, *read), partition
 

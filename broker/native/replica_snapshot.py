@@ -15,15 +15,15 @@ from protocol.native.replication import NEWEST_SNAPSHOT, ReplicaSnapshot, Snapsh
 from storage.file_system import StorageError
 
 if TYPE_CHECKING:
-    from broker.broker import Broker
+    from broker.services import Services
 
 PIECE_BYTES_MAX: Final = 4 * 1024 * 1024
 """The largest piece in one answer, whatever the follower asks for."""
 
 
-def handle(message: ReplicaSnapshot, _peer: Peer, broker: Broker) -> dict[str, Any]:
+def handle(message: ReplicaSnapshot, _peer: Peer, services: Services) -> dict[str, Any]:
     """The piece at `position`. Raises `KafkaError` with the errors of replica_fetch for a partition."""
-    partition = broker.find_partition(message.topic_id, message.partition)
+    partition = services.partitions.find(message.topic_id, message.partition)
     partition.check_leader(message.leader_epoch)
     offset = None if message.offset == NEWEST_SNAPSHOT else message.offset
     try:
@@ -31,7 +31,7 @@ def handle(message: ReplicaSnapshot, _peer: Peer, broker: Broker) -> dict[str, A
             offset, message.position, min(message.bytes_max, PIECE_BYTES_MAX)
         )
     except StorageError as error:
-        broker.fail_storage(error)
+        services.fail_storage(error)
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
     return SnapshotPiece(
         offset=chunk.offset,
@@ -39,5 +39,5 @@ def handle(message: ReplicaSnapshot, _peer: Peer, broker: Broker) -> dict[str, A
         position=chunk.position,
         data=chunk.data,
         log_start_offset=partition.log.log_start_offset,
-        now_ms=broker.clock.steady_ms(),
+        now_ms=services.clock.steady_ms(),
     ).to_answer()

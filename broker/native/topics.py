@@ -12,19 +12,21 @@ from broker.network.request import Peer
 from protocol.native.messages import CreateTopic, Metadata
 
 if TYPE_CHECKING:
-    from broker.broker import Broker
+    from broker.services import Services
 
 
 def handle_metadata(
-    message: Metadata, _peer: Peer, broker: Broker
+    message: Metadata, _peer: Peer, services: Services
 ) -> dict[str, Any] | Awaitable[dict[str, Any]]:
     """Brokers, topics, partitions, leaders; a topic's own error is in its row."""
     names = message.topics
     wanted = None if names is None else [metadata.WantedTopic(name) for name in names]
-    return metadata.describe(broker, wanted, may_create=message.may_create, listener=NATIVE)
+    return metadata.describe(services, wanted, may_create=message.may_create, listener=NATIVE)
 
 
-async def handle_create_topic(message: CreateTopic, _peer: Peer, broker: Broker) -> dict[str, Any]:
+async def handle_create_topic(
+    message: CreateTopic, _peer: Peer, services: Services
+) -> dict[str, Any]:
     """Answers once the topic's partitions can accept records. Raises `KafkaError`."""
     new = NewTopic(
         name=message.topic,
@@ -32,7 +34,7 @@ async def handle_create_topic(message: CreateTopic, _peer: Peer, broker: Broker)
         replication_factor=message.replication_factor,
         config=message.configs,
     )
-    topic = await create_topics.create(broker, new, validate_only=False)
+    topic = await create_topics.create(services, new, validate_only=False)
     return {
         "topic": topic.name,
         "topic_id": topic.topic_id,

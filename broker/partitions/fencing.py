@@ -6,13 +6,12 @@ of the cluster (`broker/cluster/`).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol, TypeVar
 
-if TYPE_CHECKING:
-    from broker.partitions.partition import Partition
+_Partition_contra = TypeVar("_Partition_contra", contravariant=True)
 
 
-class Fencing(Protocol):
+class Fencing(Protocol[_Partition_contra]):
     """Tells whether this broker may act as a leader, and which fetches of followers count."""
 
     @property
@@ -26,5 +25,5 @@ class Fencing(Protocol):
     def registered_epoch(self, broker_id: int) -> int | None:
         """The broker's epoch; None if it is not registered or is about to leave."""
 
-    def isr_may_change(self, partition: Partition) -> None:
+    def isr_may_change(self, partition: _Partition_contra) -> None:
         """Called when a follower of a partition led here has made progress."""

@@ -58,7 +58,7 @@ class Partitions:
         self._flusher = flusher
         self._wall_ms = wall_ms
         self._on_failure = on_failure
-        self._fencing: Fencing | None = None
+        self._fencing: Fencing[Partition] | None = None
         self._role_listeners: list[RoleListener] = []
         self._has_missing = False
         """Whether a partition could not be opened for lack of file descriptors."""
@@ -159,7 +159,7 @@ class Partitions:
         """Notifies the listener of every later change of a role."""
         self._role_listeners.append(listener)
 
-    async def take_up(self, fencing: Fencing) -> None:
+    async def take_up(self, fencing: Fencing[Partition]) -> None:
         """Opens what the registry assigns to this broker, now and from now on.
 
         Raises `StorageError`.
@@ -337,6 +337,6 @@ class Partitions:
             self._resign(partition)
             self._flusher.forget(partition)
 
-    def _require_fencing(self) -> Fencing:
+    def _require_fencing(self) -> Fencing[Partition]:
         assert self._fencing is not None, "no partition is opened before `take_up`"
         return self._fencing

@@ -62,7 +62,7 @@ class Partition:
         config: Config,
         rules: ProduceRules,
         high_watermark: int,
-        fencing: Fencing,
+        fencing: Fencing[Partition],
         on_dirty: Callable[[Partition], None],
     ) -> None:
         """`high_watermark`: as it was known when the log was last open."""

@@ -10,12 +10,17 @@ Called by the Produce handlers of both ports. Knows nothing of requests and resp
 from __future__ import annotations
 
 import uuid
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, NamedTuple
 
-from broker.decisions.decisions import window_of
+from broker.clock import Clock
+from broker.decisions.decisions import Decisions, window_of
 from broker.metadata.node_data import NO_LEADER
+from broker.metrics import Metrics
 from broker.network.request import Request
 from broker.partitions.partition import Partition
+from broker.records.record_thread import RecordThread
 from protocol.batch_validation import check_batch, check_container
 from protocol.dedup import Duplicate, Reject
 from protocol.errors import ErrorCode, KafkaError
@@ -31,9 +36,6 @@ from protocol.record_batch import (
 )
 from protocol.record_check import Opening, check_all, check_at_once
 from storage.file_system import StorageError
-
-if TYPE_CHECKING:
-    from broker.broker import Broker
 
 ACKS_NONE: Final = 0
 ACKS_LEADER: Final = 1
@@ -73,10 +75,23 @@ class Stored(NamedTuple):
     """Whether it was stored by an earlier request."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProduceParts:
+    """The parts of the broker that an append needs."""
+
+    find: Callable[[str | uuid.UUID, int], Partition]
+    """The partition by topic name or id. Raises `KafkaError` 3, 100, 6 or 56."""
+    fail_storage: Callable[[StorageError], None]
+    decisions: Decisions
+    metrics: Metrics
+    clock: Clock
+    thread: RecordThread
+
+
 class Write(NamedTuple):
     """The values shared by the whole request, from either port."""
 
-    broker: Broker
+    parts: ProduceParts
     request: Request
     acks: int
     now_ms: int
@@ -87,8 +102,8 @@ class Write(NamedTuple):
 
     def now(self) -> Write:
         """The same request with the present time, after a wait."""
-        broker = self.broker
-        return self._replace(now_ms=broker.now_ms(), steady_ms=broker.clock.steady_ms())
+        clock = self.parts.clock
+        return self._replace(now_ms=clock.wall_ms(), steady_ms=clock.steady_ms())
 
 
 class Unopened(NamedTuple):
@@ -106,7 +121,7 @@ def produce_batch(
     """Does everything up to the append for one partition. `topic` is a name, or the id if ids are used."""
     partition: Partition | None = None
     try:
-        found = write.broker.find_partition(topic, index)
+        found = write.parts.find(topic, index)
         header = check_container(records, write.request.version)
         assert records is not None
         partition = found  # as in Kafka, the errors above do not carry its log start offset
@@ -119,24 +134,24 @@ def produce_batch(
     except KafkaError as error:
         return _failed(index, error, partition)
     except StorageError as error:
-        write.broker.fail_storage(error)
+        write.parts.fail_storage(error)
         return PartitionProduced(index, ErrorCode.KAFKA_STORAGE_ERROR)
 
 
 async def open_and_append(write: Write, unopened: Unopened) -> PartitionProduced | Stored:
     """Checks the records in a thread, then appends as `produce_batch` does."""
     topic, index, records, header = unopened
-    broker = write.broker
+    parts = write.parts
     partition: Partition | None = None
     try:
-        await broker.record_thread.run(check_all, records, header, write.opening)
-        partition = broker.find_partition(topic, index)  # the role, or all of it, may have gone
+        await parts.thread.run(check_all, records, header, write.opening)
+        partition = parts.find(topic, index)  # the role, or all of it, may have gone
         _check_role(partition, write.acks)
         return _append(write.now(), partition, records, header)
     except KafkaError as error:
         return _failed(index, error, partition)
     except StorageError as error:
-        broker.fail_storage(error)
+        parts.fail_storage(error)
         return PartitionProduced(index, ErrorCode.KAFKA_STORAGE_ERROR)
 
 
@@ -152,7 +167,7 @@ def _append(
     write: Write, partition: Partition, records: Buffer, header: BatchHeader
 ) -> PartitionProduced | Stored:
     index = partition.index
-    decisions = write.broker.decisions
+    decisions = write.parts.decisions
     before = window_of(partition, header.producer_id) if decisions.is_followed else None
     result = partition.append(records, header, write.steady_ms, write.now_ms)
     if header.has_producer_id:
@@ -170,7 +185,7 @@ def _append(
         base_offset, last_offset = original.base_offset, original.last_offset
         append_time = original.timestamp
     else:
-        write.broker.metrics.appended(header)
+        write.parts.metrics.appended(header)
         base_offset, last_offset = result.base_offset, result.last_offset
         append_time = result.log_append_time
     start = partition.log.log_start_offset

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.broker import Broker
+from broker.assembly import new_broker
 from broker.config.loading import Address, Config
 from broker.environment import this_machine
 from broker.metadata.topic import NewTopic
@@ -32,7 +32,7 @@ async def test_a_coordinator_that_cannot_be_reached_is_named(tmp_path: Path) -> 
             zookeeper_connection_timeout_ms=100,
         )
         with pytest.raises(CoordinationError, match=hosts):
-            await Broker(config, this_machine()).start({})
+            await new_broker(config, this_machine()).start({})
     assert not OsFileSystem().exists(data_dir)
 
 
@@ -52,9 +52,9 @@ async def test_a_start_says_how_far_it_is(tmp_path: Path) -> None:
     """A log at a time, with the loop free in between."""
     async with in_process(tmp_path) as running:
         assert running.broker.starting is None
-        await running.broker.create_topic(NewTopic(name="t", partitions=3))
+        await running.broker.services.topics.create(NewTopic(name="t", partitions=3))
     heard: list[str | None] = []
-    broker = Broker(Config(data_dir=str(tmp_path / "data")), this_machine())
+    broker = new_broker(Config(data_dir=str(tmp_path / "data")), this_machine())
 
     async def listen() -> None:
         while broker.starting is not None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from broker.assembly import new_broker
 from broker.broker import Broker
 from broker.clock import CONFIRMATION_MS
 from broker.config.loading import Address, Config
@@ -52,7 +53,7 @@ class Host:
 
     async def start(self) -> Broker:
         """Starts a broker; the one before has to be gone."""
-        self.broker = Broker(self.config, self.environment())
+        self.broker = new_broker(self.config, self.environment())
         await self.broker.start(ENDPOINTS)
         return self.broker
 
@@ -78,7 +79,7 @@ class Host:
     async def led(self, topic: str) -> Partition:
         """The topic's only partition, once it is led here."""
         assert self.broker is not None
-        while not (partition := self.broker.find_partition(topic, 0)).is_leader:
+        while not (partition := self.broker.services.partitions.find(topic, 0)).is_leader:
             await self._tree.children("/brokers")  # a turn for the others
         return partition
 
@@ -102,10 +103,10 @@ class Host:
         await self.led("orders")
         batch = make_batch(producer_id=producer_id, epoch=0, sequence=sequence, timestamp=NOW_MS)
         write = Write(
-            self.broker,
+            self.broker.services.produce,
             REQUEST,
             ACKS_ALL,
-            self.broker.now_ms(),
+            self.broker.clock.wall_ms(),
             self.broker.clock.steady_ms(),
             Opening(),
         )
@@ -116,7 +117,7 @@ class Host:
     async def keep_house(self) -> None:
         """What a broker does every few seconds."""
         assert self.broker is not None
-        await self.broker._housekeep()
+        await self.broker.housekeeping.round()
 
 
 def _offset_of_original(answer: Appended | Duplicate | Reject) -> int:
@@ -140,7 +141,7 @@ async def test_a_topics_own_window_is_whole_after_every_restart(
     host = Host(coordinator, unknown_producer_id=UnknownProducerId.ACCEPT)
     broker = await host.start()
     window = {"producer.state.batches.to.retain": "20"}
-    await broker.create_topic(NewTopic(name="orders", config=window))
+    await broker.services.topics.create(NewTopic(name="orders", config=window))
     partition = await host.led("orders")
     other = make_batch()  # a producer may begin anywhere in a partition that has held records
     partition.append(other, read_header(other), NOW_MS)
@@ -164,7 +165,7 @@ async def test_a_log_is_opened_with_all_that_its_topic_sets(
     host = Host(coordinator)
     broker = await host.start()
     overrides = {"segment.bytes": "2000", "retention.ms": "1000", "index.interval.bytes": "100"}
-    await broker.create_topic(NewTopic(name="orders", config=overrides))
+    await broker.services.topics.create(NewTopic(name="orders", config=overrides))
     await host.led("orders")
     opened = []
     log_open = Log.open
@@ -188,7 +189,7 @@ async def test_a_step_of_the_wall_clock_makes_no_producer_unknown(
     """Nor does a restart after each step: a repeat is answered with the original's offset."""
     host = Host(coordinator)
     broker = await host.start()
-    await broker.create_topic(NewTopic(name="orders", config={"retention.ms": "-1"}))
+    await broker.services.topics.create(NewTopic(name="orders", config={"retention.ms": "-1"}))
     offsets = [await host.produce(sequence) for sequence in range(5)]
     for is_clean in (None, True, False):
         for step_h in steps_h:
@@ -208,7 +209,7 @@ async def test_a_step_of_the_wall_clock_deletes_no_segments_at_once() -> None:
     """Eight days forward, with a retention of seven: what is there stays until the step has lasted."""
     host = Host(STAND_ALONE)
     broker = await host.start()
-    await broker.create_topic(NewTopic(name="orders", config={"segment.bytes": "300"}))
+    await broker.services.topics.create(NewTopic(name="orders", config={"segment.bytes": "300"}))
     for sequence in range(10):
         await host.produce(sequence)
     partition = await host.led("orders")
@@ -232,7 +233,7 @@ async def test_producers_expire_after_the_time_that_brokers_ran() -> None:
     """Across restarts too: the directory keeps its clock, which stands still in between."""
     host = Host(STAND_ALONE, producer_id_expiration_ms=HOUR_MS)
     broker = await host.start()
-    await broker.create_topic(NewTopic(name="orders"))
+    await broker.services.topics.create(NewTopic(name="orders"))
     await host.produce(0)
     await host.restart(is_clean=True)
     for _ in range(2):

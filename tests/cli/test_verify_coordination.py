@@ -45,10 +45,10 @@ def run_broker(directory: Path, topic: str | None = None, **settings: str) -> No
     async def run() -> None:
         async with in_process(directory, producer_id_block_size=10, **settings) as running:
             if topic is not None:
-                await running.broker.create_topic(NewTopic(name=topic, partitions=2))
+                await running.broker.services.topics.create(NewTopic(name=topic, partitions=2))
             for _ in range(25):
                 await running.broker.producer_ids.wait_for_producer_id()
-            partition = running.broker.find_partition(topic or "orders", 0)
+            partition = running.broker.services.partitions.find(topic or "orders", 0)
             batch = make_batch()
             partition.append(batch, read_header(batch), 1000)
 

@@ -162,11 +162,11 @@ class Stage:
         dotted = {key.replace("_", "."): value for key, value in config.items()}
         broker = self._any_broker()
         new = NewTopic(name=name, assignment=assignment, config=dotted)
-        self._run(broker, broker.create_topic(new))
+        self._run(broker, broker.services.topics.create(new))
 
     def do_delete_topic(self, name: str) -> None:
         broker = self._any_broker()
-        self._run(broker, broker.delete_topic(name))
+        self._run(broker, broker.services.topics.delete(name))
 
     def do_reassign(self, partition: str, *, replicas: str) -> None:
         broker = self._any_broker()

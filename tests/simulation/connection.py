@@ -46,7 +46,7 @@ class Service:
         self.node = node
         self.process = process
         self.broker = broker
-        self._exchange = Exchange(broker)
+        self._exchange = Exchange(broker.services)
         self._observe = observe
         self._connection_count = 0
         self._hang_ups: dict[Callable[[], None], None] = {}

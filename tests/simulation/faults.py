@@ -324,15 +324,15 @@ def delete_some_records(cluster: Cluster, rng: Random) -> Undo:
         partition = service and service.broker.partitions.get(spot)
         if service and partition and partition.is_leader and not service.process.is_paused:
             offset = rng.randint(0, partition.high_watermark)
-            service.process.soon(_delete_records, service.broker, spot, offset)
+            service.process.soon(_delete_records, service.broker.services, spot, offset)
     return NOTHING
 
 
-def _delete_records(broker: object, spot: Spot, offset: int) -> None:
+def _delete_records(services: object, spot: Spot, offset: int) -> None:
     partition = SimpleNamespace(partition_index=spot.partition, offset=offset)
     topic = SimpleNamespace(name=spot.topic, partitions=[partition])
     request = SimpleNamespace(body=SimpleNamespace(topics=[topic]))
-    delete_records.handle(request, broker)  # type: ignore[arg-type]
+    delete_records.handle(request, services)  # type: ignore[arg-type]
 
 
 def elect(cluster: Cluster, rng: Random) -> Undo:
@@ -361,7 +361,7 @@ def recreate(cluster: Cluster, rng: Random) -> Undo:
     services = [m.service for m in cluster.machines.values() if m.service]
     if services:
         service = rng.choice(services)
-        service.process.spawn(service.broker.delete_topic(topic.name))
+        service.process.spawn(service.broker.services.topics.delete(topic.name))
 
     def undo() -> None:
         cluster.create_topic_somehow(topic)
@@ -374,7 +374,7 @@ def _administer(cluster: Cluster, rng: Random, handle: Any, body: Any) -> None:
     services = [m.service for m in cluster.machines.values() if m.service]
     if services:
         service = rng.choice(services)
-        service.process.spawn(handle(SimpleNamespace(body=body), service.broker))
+        service.process.spawn(handle(SimpleNamespace(body=body), service.broker.services))
 
 
 FAULTS: Final[dict[str, tuple[int, Fault]]] = {

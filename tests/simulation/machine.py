@@ -13,6 +13,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Final
 
+from broker.assembly import new_broker
 from broker.broker import Broker
 from broker.config.loading import Address, Config
 from broker.environment import Environment
@@ -92,7 +93,7 @@ class Machine:
 
     async def _run(self, process: Process) -> None:
         """What `broker/serve.py` does, with a service in place of sockets."""
-        broker = Broker(self.config, self._environment(process))
+        broker = new_broker(self.config, self._environment(process))
         try:
             await broker.start(
                 {

@@ -167,7 +167,9 @@ class Stage:
         assert service is not None
         row = SimpleNamespace(partition_index=0, offset=offset)
         body = SimpleNamespace(topics=[SimpleNamespace(name="t", partitions=[row])])
-        service.process.soon(delete_records.handle, SimpleNamespace(body=body), service.broker)
+        service.process.soon(
+            delete_records.handle, SimpleNamespace(body=body), service.broker.services
+        )
         self.run(12.0)
 
     # The coordinator
@@ -228,7 +230,7 @@ class Stage:
         """Deletes the topic and creates it again."""
         service = self.leader.service
         assert service is not None
-        deletion = service.process.spawn(service.broker.delete_topic("t"))
+        deletion = service.process.spawn(service.broker.services.topics.delete("t"))
         self.until(deletion.done)
         topic = Topic(name="t", partitions=1, replication_factor=self._factor)
         self.until(self.cluster.create_topic_somehow(topic).done)

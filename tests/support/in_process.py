@@ -6,22 +6,17 @@ async with in_process(tmp_path, log_flush=LogFlush.COMMIT) as running:
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from broker.assembly import new_broker, new_servers
 from broker.broker import Broker
-from broker.config.listener_names import NATIVE
 from broker.config.loading import Address, Config
 from broker.environment import Environment, this_machine
-from broker.handlers.dispatch import KafkaDispatcher
-from broker.native.dispatch import NativeDispatcher
 from broker.network.listeners import bind_listeners
-from broker.network.open_connections import OpenConnections
-from broker.network.server import Server
 from tests.support.sync_guard import SyncGuard
 
 _ANY_PORT = Address("127.0.0.1", 0)
@@ -51,26 +46,10 @@ async def in_process(
     config = Config(data_dir=str(directory / "data"), **{**any_port, **settings})
     environment = environment or this_machine()
     guard = SyncGuard(environment.file_system)
-    broker = Broker(config, replace(environment, file_system=guard))
+    broker = new_broker(config, replace(environment, file_system=guard))
     listeners = bind_listeners(config)
     await broker.start({one.name: one.advertised for one in listeners})
-    kafka, native = KafkaDispatcher(broker), NativeDispatcher(broker)
-    connection_ids, all_open = itertools.count(1), OpenConnections()
-    servers = [
-        Server(
-            one.socket,
-            native if one.name == NATIVE else kafka,
-            listener_name=one.name,
-            config=config,
-            budget=broker.request_memory,
-            unsent=broker.unsent_answers,
-            metrics=broker.metrics,
-            connection_ids=connection_ids,
-            all_open=all_open,
-        )
-        for one in listeners
-    ]
-    broker.faults.watch(servers)
+    servers = new_servers(broker, listeners)
     for server in servers:
         await server.start()
     guard.watch()

@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Callable
 from typing import Any
 
-from broker.broker import Broker
+from broker.assembly import new_broker
 from broker.config.loading import Address, Config
 from broker.environment import Environment, monotonic_ms, wall_clock_ms
 from broker.metadata.node_data import broker_path
@@ -43,7 +43,7 @@ class Member:
             coordinator="zookeeper://memory",
             **settings,
         )
-        self.broker = Broker(config, environment)
+        self.broker = new_broker(config, environment)
 
     async def _open_tree(self, _config: Config) -> MemoryNodeTree:
         return self.tree
@@ -53,7 +53,7 @@ class Member:
 
     async def led(self, topic: str) -> None:
         """Returns when the broker leads partition 0 of the topic."""
-        while not self.broker.find_partition(topic, 0).is_leader:
+        while not self.broker.services.partitions.find(topic, 0).is_leader:
             await self.tree.children("/brokers")  # a turn for everybody else
 
     async def until(self, is_true: Callable[[], bool]) -> None:

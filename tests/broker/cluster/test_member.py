@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from broker.cluster.addresses import client_addresses
 from broker.config.loading import LogFlush
 from broker.handlers import find_coordinator, metadata
 from broker.metadata.node_data import (
@@ -35,14 +36,14 @@ async def test_a_member_leads_again_after_a_restart_in_a_later_epoch() -> None:
     server, disk = MemoryTree(), MemoryFileSystem()
     first = Member(server, disk)
     await first.start()
-    await first.broker.create_topic(NewTopic(name="orders"))
+    await first.broker.services.topics.create(NewTopic(name="orders"))
     await first.led("orders")
     await first.broker.hand_over(HAND_OVER_S)
     await first.broker.stop()
     second = Member(server, disk)
     await second.start()
     await second.led("orders")
-    assert second.broker.find_partition("orders", 0).leader_epoch >= 2
+    assert second.broker.services.partitions.find("orders", 0).leader_epoch >= 2
     await second.broker.stop()
 
 
@@ -51,7 +52,9 @@ async def test_a_topic_that_needs_more_brokers_is_worth_asking_for_again() -> No
     member = Member(MemoryTree(), MemoryFileSystem(), default_replication_factor=3)
     await member.start()
     wanted = [metadata.WantedTopic("orders")]
-    answer = metadata.describe(member.broker, wanted, may_create=True, listener="PLAINTEXT")
+    answer = metadata.describe(
+        member.broker.services, wanted, may_create=True, listener="PLAINTEXT"
+    )
     assert not isinstance(answer, dict)
     (topic,) = (await answer)["topics"]
     assert topic["error_code"] is ErrorCode.LEADER_NOT_AVAILABLE
@@ -63,11 +66,14 @@ async def test_a_broker_that_is_not_registered_is_no_coordinator_for_now() -> No
     member = Member(MemoryTree(), MemoryFileSystem())
     await member.start()
     broker = member.broker
-    assert find_coordinator.coordinator(0, broker, "PLAINTEXT")["error_code"] is ErrorCode.NONE
+    assert (
+        find_coordinator.coordinator(0, broker.services, "PLAINTEXT")["error_code"]
+        is ErrorCode.NONE
+    )
     await member.tree.delete("/brokers/ids/1")
-    while broker.live_brokers:
+    while broker.membership.brokers:
         await member.tree.children("/brokers")
-    found = find_coordinator.coordinator(0, broker, "PLAINTEXT")
+    found = find_coordinator.coordinator(0, broker.services, "PLAINTEXT")
     assert found["error_code"] is ErrorCode.COORDINATOR_NOT_AVAILABLE
     await broker.stop()
 
@@ -77,11 +83,11 @@ async def test_clients_are_never_told_that_nobody_is_there() -> None:
     member = Member(MemoryTree(), MemoryFileSystem())
     await member.start()
     broker = member.broker
-    known = broker.addresses("PLAINTEXT")
+    known = client_addresses(broker.membership, "PLAINTEXT")
     assert list(known) == [1]
     await member.tree.delete("/brokers/ids/1")
-    await member.until(lambda: not broker.live_brokers)
-    assert broker.addresses("PLAINTEXT") == known
+    await member.until(lambda: not broker.membership.brokers)
+    assert client_addresses(broker.membership, "PLAINTEXT") == known
     await broker.stop()
 
 
@@ -90,7 +96,7 @@ async def test_an_empty_disk_is_no_replacement_for_the_last_replica() -> None:
     server = MemoryTree()
     first = Member(server, MemoryFileSystem())
     await first.start()
-    await first.broker.create_topic(NewTopic(name="orders"))
+    await first.broker.services.topics.create(NewTopic(name="orders"))
     await first.led("orders")
     await first.broker.stop()
     with pytest.raises(CoordinationError, match="orders-0"):
@@ -103,7 +109,7 @@ async def test_an_empty_disk_is_in_sync_with_nobody(log_flush: LogFlush) -> None
     server, disk = MemoryTree(), MemoryFileSystem()
     first = Member(server, disk, log_flush=log_flush)
     await first.start()
-    await first.broker.create_topic(NewTopic(name="orders"))
+    await first.broker.services.topics.create(NewTopic(name="orders"))
     await first.led("orders")
     await first.broker.stop()
     path, tree = partition_state_path("orders", 0), server.connect()
@@ -123,7 +129,7 @@ async def test_a_coordinator_that_has_lost_everything_costs_no_records() -> None
     disk = MemoryFileSystem()
     first = Member(MemoryTree(), disk)
     await first.start()
-    await first.broker.create_topic(NewTopic(name="orders"))
+    await first.broker.services.topics.create(NewTopic(name="orders"))
     await first.led("orders")
     await first.broker.stop()
     for _ in range(2):
@@ -161,9 +167,12 @@ async def test_what_became_durable_in_doubt_is_committed_after_it() -> None:
     """Without another append: the producer of the last batch may have nothing else to send."""
     member = Member(MemoryTree(), MemoryFileSystem(), log_flush=LogFlush.COMMIT)
     await member.start()
-    await member.broker.create_topic(NewTopic(name="orders"))
+    await member.broker.services.topics.create(NewTopic(name="orders"))
     await member.led("orders")
-    partition, membership = member.broker.find_partition("orders", 0), member.broker.membership
+    partition, membership = (
+        member.broker.services.partitions.find("orders", 0),
+        member.broker.membership,
+    )
     await member.until(lambda: membership.is_proved)
     member.tree.suspend()
     batch = make_batch(producer_id=1, epoch=0, sequence=0, count=1, size=20, timestamp=NOW_MS)
@@ -183,9 +192,12 @@ async def test_what_was_taken_is_acknowledged_before_others_may_lead() -> None:
     member = Member(MemoryTree(), MemoryFileSystem(), log_flush=LogFlush.COMMIT)
     member.tree.session_timeout_s = 60.0  # no doubt, however slow this machine is
     await member.start()
-    await member.broker.create_topic(NewTopic(name="orders"))
+    await member.broker.services.topics.create(NewTopic(name="orders"))
     await member.led("orders")
-    partition, membership = member.broker.find_partition("orders", 0), member.broker.membership
+    partition, membership = (
+        member.broker.services.partitions.find("orders", 0),
+        member.broker.membership,
+    )
     await member.until(lambda: membership.is_proved)
     batch = make_batch(producer_id=1, epoch=0, sequence=0, count=1, size=20, timestamp=NOW_MS)
     partition.log.append(batch, read_header(batch), partition.leader_epoch, NOW_MS)
@@ -207,9 +219,12 @@ async def test_followers_are_excused_for_the_time_of_a_doubt() -> None:
     """What this broker refused them meanwhile is not their fault."""
     member = Member(MemoryTree(), MemoryFileSystem())
     await member.start()
-    await member.broker.create_topic(NewTopic(name="orders"))
+    await member.broker.services.topics.create(NewTopic(name="orders"))
     await member.led("orders")
-    partition, membership = member.broker.find_partition("orders", 0), member.broker.membership
+    partition, membership = (
+        member.broker.services.partitions.find("orders", 0),
+        member.broker.membership,
+    )
     await member.until(lambda: membership.is_proved)
     assert partition.in_sync is not None
     loop, metrics = asyncio.get_running_loop(), member.broker.metrics
@@ -230,11 +245,11 @@ async def test_a_broker_id_that_is_in_use_is_refused() -> None:
     server = MemoryTree()
     first = Member(server, MemoryFileSystem())
     await first.start()
-    await first.broker.create_topic(NewTopic(name="orders"))
+    await first.broker.services.topics.create(NewTopic(name="orders"))
     await first.led("orders")
     with pytest.raises(BrokerIdInUseError, match="broker id 1 is in use"):
         await Member(server, MemoryFileSystem()).start()
-    partition = first.broker.find_partition("orders", 0)
+    partition = first.broker.services.partitions.find("orders", 0)
     assert partition.is_leader
     assert partition.leader_id != NO_LEADER
     await first.broker.stop()

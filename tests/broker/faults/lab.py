@@ -34,7 +34,9 @@ class Lab:
 
     def join(self) -> None:
         """Has the broker take itself for a member of a cluster from now on: it may have links."""
-        self.broker.config = replace(self.broker.config, coordinator="zookeeper://127.0.0.1:1")
+        self.broker.faults._config = replace(
+            self.broker.config, coordinator="zookeeper://127.0.0.1:1"
+        )
 
     def counts(self, name: str) -> tuple[int, int]:
         """Matches and hits of a rule."""

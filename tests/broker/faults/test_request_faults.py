@@ -8,7 +8,7 @@ import contextlib
 import pytest
 
 from broker.faults.action import DELAY_MS_MAX
-from broker.faults.dispatcher import FaultyDispatcher
+from broker.faults.port import FaultyDispatcher
 from broker.handlers.dispatch import KafkaDispatcher
 from tests.broker.faults.lab import TOPIC, Lab, answered, batch, produce, send
 from tests.support.raw_client import ConnectionEndedError, RawConnection

@@ -59,7 +59,7 @@ async def add_broker(running: Running, broker_id: int) -> None:
     info = BrokerInfo(broker_id=broker_id, endpoints=endpoints, started_ms=0)
     broker = running.broker
     await broker.tree.create(broker_path(broker_id), encode_broker(info), ephemeral=True)
-    broker.live_brokers[broker_id] = info  # type: ignore[index]
+    broker.membership.brokers[broker_id] = info  # type: ignore[index]
 
 
 async def set_state(running: Running, *, leader: int, isr: tuple[int, ...]) -> None:

@@ -31,7 +31,7 @@ async def test_a_large_topic_is_packed_in_slices_and_once(
 ) -> None:
     """Other requests come in between, and the next client gets the same bytes."""
     broker, count = running.broker, 3 * PACKED_AT_ONCE + 1
-    await broker.create_topic(NewTopic(name="t", partitions=count))
+    await broker.services.topics.create(NewTopic(name="t", partitions=count))
     packed: list[int] = []
     encode = metadata_response.encode_partitions
 
@@ -49,22 +49,22 @@ async def test_a_large_topic_is_packed_in_slices_and_once(
 async def test_what_is_kept_is_as_new_as_the_topic(kafka: RawConnection, running: Running) -> None:
     """More partitions, a deletion, and another topic of the same name are told at once."""
     broker = running.broker
-    await broker.create_topic(NewTopic(name="t", partitions=2))
+    await broker.services.topics.create(NewTopic(name="t", partitions=2))
     assert await partitions_of(kafka) == {"t": [0, 1]}
-    await broker.create_partitions("t", 3)
+    await broker.services.topics.create_partitions("t", 3)
     assert await partitions_of(kafka) == {"t": [0, 1, 2]}
-    await broker.delete_topic("t")
+    await broker.services.topics.delete("t")
     assert await partitions_of(kafka) == {}
-    await broker.create_topic(NewTopic(name="t", partitions=1))
+    await broker.services.topics.create(NewTopic(name="t", partitions=1))
     assert await partitions_of(kafka) == {"t": [0]}
 
 
 async def test_what_is_kept_is_bounded(running: Running, monkeypatch: Any) -> None:
     """Topics come and go; what is packed of them does not grow for ever."""
     monkeypatch.setattr("broker.cluster.metadata_rows.KEPT_BYTES_MAX", 200)
-    rows = running.broker.metadata_rows
+    rows = running.broker.services.metadata_rows
     for number in range(9):
-        await running.broker.create_topic(NewTopic(name=f"t{number}"))
+        await running.broker.services.topics.create(NewTopic(name=f"t{number}"))
         topic = running.broker.registry.topics[f"t{number}"]
         assert rows.count_missing([topic], 9) == 1
         rows.packed(topic, 9)

@@ -61,7 +61,7 @@ async def test_a_replica_fetch_that_names_the_leader_is_refused(
 ) -> None:
     """A leader cannot follow itself; the connection goes on."""
     await create_topic(kafka, "led", 1)
-    partition = running.broker.find_partition("led", 0)
+    partition = running.broker.services.partitions.find("led", 0)
     broker_id = running.broker.config.broker_id
     native = await NativeConnection.open(running.native_address)
     wanted = {

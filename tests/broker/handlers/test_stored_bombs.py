@@ -19,12 +19,12 @@ RECORDS = 3000
 async def stored(kafka: RawConnection, running: Running) -> None:
     """A partition with an honest batch, and one of a hundred million records of no length after it."""
     await create_topic(kafka, "t", 1)
-    partition = running.broker.find_partition("t", 0)
+    partition = running.broker.services.partitions.find("t", 0)
     for batch in (
         tiny_records(RECORDS, Codec.ZSTD),
         empty_records(Codec.ZSTD, 1000, claimed=100_000_000),
     ):
-        partition.append(batch, read_header(batch), running.broker.now_ms())
+        partition.append(batch, read_header(batch), running.broker.clock.wall_ms())
 
 
 @pytest.mark.usefixtures("stored")
@@ -64,9 +64,9 @@ async def test_offsets_that_stand_still_end_in_an_error(
 ) -> None:
     """A reader that goes on behind the last record it was shown would never get on."""
     await create_topic(kafka, "t", 1)
-    partition = running.broker.find_partition("t", 0)
+    partition = running.broker.services.partitions.find("t", 0)
     batch = batch_of(b"\x0c\0\0\0\1\1\0" * RECORDS, RECORDS, Codec.ZSTD)
-    partition.append(batch, read_header(batch), running.broker.now_ms())
+    partition.append(batch, read_header(batch), running.broker.clock.wall_ms())
     message = {"topic": "t", "partition": 0, "max_wait_ms": 0}
     answer = await native.call("fetch", **message, offset=0)
     assert (len(answer["records"]), answer["next_offset"]) == (1, 1)

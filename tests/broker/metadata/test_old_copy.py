@@ -70,7 +70,7 @@ async def test_an_old_leader_epoch_is_refused_before_anything_is_written(coordin
     """Records of a later epoch are in the log: another leader of an earlier one would be cut for it."""
     host = Host(coordinator)
     broker = await host.start()
-    await broker.create_topic(NewTopic(name="orders"))
+    await broker.services.topics.create(NewTopic(name="orders"))
     await host.produce(0)
     await stopped(host)
     backup = copy_of(host.server)
@@ -96,7 +96,7 @@ async def test_catching_up_makes_the_copy_as_new_as_the_directory(coordinator: s
     """The ids and epochs after it are higher than all before; what was stored is still known."""
     host = Host(coordinator, producer_id_block_size=10)
     broker = await host.start()
-    await broker.create_topic(NewTopic(name="orders"))
+    await broker.services.topics.create(NewTopic(name="orders"))
     offsets = [await host.produce(0)]
     await stopped(host)
     backup = copy_of(host.server)
@@ -129,7 +129,7 @@ async def test_an_id_that_a_client_made_up_proves_nothing(coordinator: str) -> N
     """Whatever stands in a log, the broker starts and hands out its own ids."""
     host = Host(coordinator)
     broker = await host.start()
-    await broker.create_topic(NewTopic(name="orders"))
+    await broker.services.topics.create(NewTopic(name="orders"))
     assert await host.produce(0, producer_id=INVENTED_ID) == 0
     first = await ids_of(host, 1)
     await host.restart(is_clean=True)
@@ -143,7 +143,7 @@ async def test_a_newer_coordinator_is_what_every_start_finds() -> None:
     """Other brokers claim blocks and lead meanwhile."""
     host = Host(CLUSTER)
     broker = await host.start()
-    await broker.create_topic(NewTopic(name="orders"))
+    await broker.services.topics.create(NewTopic(name="orders"))
     await host.produce(0)
     await stopped(host)
     path = partition_state_path("orders", 0)

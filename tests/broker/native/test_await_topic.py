@@ -24,12 +24,10 @@ LONG_MS = 30_000
 
 
 @dataclass(slots=True)
-class FakeBroker:
-    """As much of a broker as the handler looks at."""
+class FakePartitions:
+    """The partitions that the broker holds."""
 
-    registry: TopicView = field(default_factory=TopicView)
-    partitions: dict[tuple[str, int], Any] = field(default_factory=dict)
-    config: Any = field(default_factory=lambda: SimpleNamespace(broker_id=HERE))
+    held: dict[tuple[str, int], Any] = field(default_factory=dict)
     disk: asyncio.Event | None = None
     """What partitions that are being made wait for."""
 
@@ -43,7 +41,16 @@ class FakeBroker:
         self.open(0)
 
     def open(self, index: int, *, topic_id: uuid.UUID = TOPIC_ID, leader_epoch: int = 3) -> None:
-        self.partitions["t", index] = SimpleNamespace(topic_id=topic_id, leader_epoch=leader_epoch)
+        self.held["t", index] = SimpleNamespace(topic_id=topic_id, leader_epoch=leader_epoch)
+
+
+@dataclass(slots=True)
+class FakeServices:
+    """The parts that the handler asks."""
+
+    partitions: FakePartitions = field(default_factory=FakePartitions)
+    registry: TopicView = field(default_factory=TopicView)
+    config: Any = field(default_factory=lambda: SimpleNamespace(broker_id=HERE))
 
 
 def topic(*leaders: int) -> Topic:
@@ -60,18 +67,18 @@ def topic(*leaders: int) -> Topic:
     )
 
 
-async def wait(broker: FakeBroker, timeout_ms: int = LONG_MS, **changes: Any) -> dict[str, Any]:
+async def wait(services: FakeServices, timeout_ms: int = LONG_MS, **changes: Any) -> dict[str, Any]:
     message = AwaitTopic(topic="t", topic_id=TOPIC_ID, timeout_ms=timeout_ms)
     peer = Peer(1, "127.0.0.1:1")
-    return await await_topic.handle(replace(message, **changes), peer, broker)  # type: ignore[arg-type]
+    return await await_topic.handle(replace(message, **changes), peer, services)  # type: ignore[arg-type]
 
 
 async def test_a_topic_that_is_there_is_answered_at_once() -> None:
     """Its leaders known, and what this broker leads of it open, in the epoch that it leads."""
-    broker = FakeBroker()
-    broker.registry.publish("t", topic(HERE, ELSEWHERE))
-    broker.open(0)
-    assert await wait(broker, timeout_ms=0) == {}
+    services = FakeServices()
+    services.registry.publish("t", topic(HERE, ELSEWHERE))
+    services.partitions.open(0)
+    assert await wait(services, timeout_ms=0) == {}
 
 
 @pytest.mark.parametrize(
@@ -88,48 +95,48 @@ async def test_a_topic_that_is_there_is_answered_at_once() -> None:
 )
 async def test_a_topic_that_is_not_all_there_is_waited_for(known: Any, opened: Any) -> None:
     """Unknown, not led, not opened, not yet in its role, or of the same name only: not in time."""
-    broker = FakeBroker()
+    services = FakeServices()
     if known is not None:
-        broker.registry.publish("t", known)
-        broker.open(**opened)
+        services.registry.publish("t", known)
+        services.partitions.open(**opened)
     with pytest.raises(KafkaError, match="broker 1 does not have all of topic 't'") as caught:
-        await wait(broker, timeout_ms=1)
+        await wait(services, timeout_ms=1)
     assert caught.value.code is ErrorCode.REQUEST_TIMED_OUT
-    assert not broker.registry._listeners
+    assert not services.registry._listeners
 
 
 async def test_the_wait_ends_with_the_last_change_that_was_missing() -> None:
     """The topic comes, then its leader: only then is it there; nobody listens any more."""
-    broker = FakeBroker()
-    waiting = asyncio.create_task(wait(broker))
+    services = FakeServices()
+    waiting = asyncio.create_task(wait(services))
     await asyncio.sleep(0)
-    broker.registry.publish("t", topic(NO_LEADER))
-    broker.open(0)
+    services.registry.publish("t", topic(NO_LEADER))
+    services.partitions.open(0)
     await asyncio.sleep(0)
     assert not waiting.done()
-    broker.registry.publish("t", topic(ELSEWHERE))
+    services.registry.publish("t", topic(ELSEWHERE))
     assert await waiting == {}
-    assert not broker.registry._listeners
+    assert not services.registry._listeners
 
 
 async def test_whoever_has_gone_leaves_no_listener_behind() -> None:
     """The connection that asked has ended."""
-    broker = FakeBroker()
-    waiting = asyncio.create_task(wait(broker))
+    services = FakeServices()
+    waiting = asyncio.create_task(wait(services))
     await asyncio.sleep(0)
     waiting.cancel()
     await asyncio.wait((waiting,))
-    assert not broker.registry._listeners
+    assert not services.registry._listeners
 
 
 async def test_partitions_that_are_being_made_are_waited_for() -> None:
     """No event of the registry tells of them; nobody listens any more when they are there."""
-    broker = FakeBroker(disk=asyncio.Event())
-    broker.registry.publish("t", topic(HERE))
-    waiting = asyncio.create_task(wait(broker))
+    services = FakeServices(FakePartitions(disk=asyncio.Event()))
+    services.registry.publish("t", topic(HERE))
+    waiting = asyncio.create_task(wait(services))
     await asyncio.sleep(0)
     assert not waiting.done()
-    assert broker.disk is not None
-    broker.disk.set()
+    assert services.partitions.disk is not None
+    services.partitions.disk.set()
     assert await waiting == {}
-    assert not broker.registry._listeners
+    assert not services.registry._listeners

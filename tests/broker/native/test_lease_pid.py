@@ -30,9 +30,9 @@ async def lease(native: NativeConnection, **fields: Any) -> dict[str, Any]:
 
 async def test_one_lease(native: NativeConnection, running: Running, topic: str) -> None:
     """A fresh id from its first sequence on, and for how long."""
-    before_ms = running.broker.now_ms()
+    before_ms = running.broker.clock.wall_ms()
     answer = await lease(native, topic=topic, partition=2)
-    after_ms = running.broker.now_ms()
+    after_ms = running.broker.clock.wall_ms()
     assert answer["error"]["code"] == ErrorCode.NONE
     assert is_leased(answer["pid"])
     assert (answer["generation"], answer["sequence_number"]) == (0, 0)

@@ -66,17 +66,24 @@ class FakePartition:
 
 
 @dataclass(slots=True)
-class FakeBroker:
-    """As much of a broker as the handler looks at."""
+class FakePartitions:
+    """The partitions of one topic."""
 
-    partitions: list[FakePartition]
-    is_stopping: bool = False
-    failures: list[Exception] = field(default_factory=list)
+    held: list[FakePartition]
 
-    def find_partition(self, topic_id: uuid.UUID, index: int) -> FakePartition:
+    def find(self, topic_id: uuid.UUID, index: int) -> FakePartition:
         if topic_id != TOPIC_ID:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
-        return self.partitions[index]
+        return self.held[index]
+
+
+@dataclass(slots=True)
+class FakeServices:
+    """The parts that the handler asks."""
+
+    partitions: FakePartitions
+    stopping: asyncio.Event = field(default_factory=asyncio.Event)
+    failures: list[Exception] = field(default_factory=list)
 
     def fail_storage(self, error: StorageError) -> None:
         self.failures.append(error)
@@ -87,7 +94,7 @@ class Leader:
 
     def __init__(self, count: int = 2) -> None:
         self.partitions = [FakePartition() for _ in range(count)]
-        self.broker = FakeBroker(self.partitions)
+        self.services = FakeServices(FakePartitions(self.partitions))
         self.fetches = ReplicaFetches()
 
     def fetch(
@@ -102,7 +109,7 @@ class Leader:
         wanted = [ReplicaWanted("t", TOPIC_ID, index, 4, offsets[index], 3) for index in order]
         fields = {"max_wait_ms": 0, "min_bytes": 1, "bytes_max": 1000, **changes}
         message = ReplicaFetch(broker_id=2, broker_epoch=7, partitions=wanted, **fields)
-        outcome = self.fetches.handle(message, PEER, self.broker)  # type: ignore[arg-type]
+        outcome = self.fetches.handle(message, PEER, self.services)  # type: ignore[arg-type]
         if isinstance(outcome, dict):
             return _read(outcome, wanted)
         return _read_later(outcome, wanted)
@@ -186,7 +193,7 @@ def test_a_broken_disk_takes_the_directory_offline() -> None:
     leader.partitions[0].error = error
     fetched = leader.fetch(max_wait_ms=LONG_MS)
     assert fetched[0] == ReplicaFetched(ErrorCode.KAFKA_STORAGE_ERROR)  # type: ignore[index]
-    assert leader.broker.failures == [error]
+    assert leader.services.failures == [error]
 
 
 async def test_an_append_ends_the_wait() -> None:
@@ -254,7 +261,7 @@ async def test_a_stopping_broker_lets_nobody_wait() -> None:
     """Neither a new fetch nor one that is woken."""
     leader = Leader()
     waiting = await waits(leader.fetch(max_wait_ms=LONG_MS))
-    leader.broker.is_stopping = True
+    leader.services.stopping.set()
     assert batches(leader.fetch(max_wait_ms=LONG_MS)) == [b"", b""]
     leader.partitions[0].waiters.append.wake()
     assert batches(await waiting) == [b"", b""]

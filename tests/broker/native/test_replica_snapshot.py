@@ -47,14 +47,12 @@ class FakeLog:
 
 
 @dataclass(slots=True)
-class FakeBroker:
-    """A broker, and at once the one partition that it leads, in epoch 3."""
+class FakePartitions:
+    """The only partition, led here in epoch 3, and the way to find it."""
 
     log: FakeLog = field(default_factory=FakeLog)
-    failures: list[Exception] = field(default_factory=list)
-    clock: Any = field(default_factory=lambda: SimpleNamespace(steady_ms=lambda: NOW_MS))
 
-    def find_partition(self, topic_id: uuid.UUID, index: int) -> FakeBroker:
+    def find(self, topic_id: uuid.UUID, index: int) -> FakePartitions:
         if (topic_id, index) != (TOPIC_ID, 0):
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
         return self
@@ -63,11 +61,20 @@ class FakeBroker:
         if leader_epoch != 3:
             raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
 
+
+@dataclass(slots=True)
+class FakeServices:
+    """The parts that the handler asks."""
+
+    partitions: FakePartitions = field(default_factory=FakePartitions)
+    failures: list[Exception] = field(default_factory=list)
+    clock: Any = field(default_factory=lambda: SimpleNamespace(steady_ms=lambda: NOW_MS))
+
     def fail_storage(self, error: StorageError) -> None:
         self.failures.append(error)
 
 
-def ask(broker: FakeBroker, **changes: Any) -> SnapshotPiece:
+def ask(services: FakeServices, **changes: Any) -> SnapshotPiece:
     fields = {
         "broker_id": 2,
         "topic": "t",
@@ -80,18 +87,18 @@ def ask(broker: FakeBroker, **changes: Any) -> SnapshotPiece:
         **changes,
     }
     message = ReplicaSnapshot(**fields)
-    answer = replica_snapshot.handle(message, Peer(1, "127.0.0.1:1"), broker)  # type: ignore[arg-type]
+    answer = replica_snapshot.handle(message, Peer(1, "127.0.0.1:1"), services)  # type: ignore[arg-type]
     return read_replica_snapshot_answer({**SUCCESS, **answer}, message)
 
 
 def test_the_pieces_make_up_the_snapshot() -> None:
     """The first piece says which snapshot it is; asked for by that offset, the rest follow."""
-    broker = FakeBroker()
-    first = ask(broker)
+    services = FakeServices()
+    first = ask(services)
     assert first == SnapshotPiece(7, 100, 0, SNAPSHOT[:40], 8, NOW_MS)
     data = first.data
     while len(data) < first.size:
-        data += ask(broker, offset=first.offset, position=len(data)).data
+        data += ask(services, offset=first.offset, position=len(data)).data
     assert data == SNAPSHOT
 
 
@@ -106,22 +113,22 @@ def test_the_pieces_make_up_the_snapshot() -> None:
 def test_only_the_leader_that_was_meant_answers(changes: Any, code: ErrorCode) -> None:
     """A snapshot that has gone, another epoch, another topic of the same name: errors."""
     with pytest.raises(KafkaError) as caught:
-        ask(FakeBroker(), **changes)
+        ask(FakeServices(), **changes)
     assert caught.value.code is code
 
 
 def test_an_answer_stays_small() -> None:
     """However much the follower asks for."""
-    broker = FakeBroker()
-    ask(broker, bytes_max=2**31 - 1)
-    assert broker.log.bytes_max == PIECE_BYTES_MAX
+    services = FakeServices()
+    ask(services, bytes_max=2**31 - 1)
+    assert services.partitions.log.bytes_max == PIECE_BYTES_MAX
 
 
 def test_a_broken_disk_takes_the_directory_offline() -> None:
     """The follower is told so, and so is the broker."""
-    broker = FakeBroker()
-    broker.log.error = StorageError("/data", "broken")
+    services = FakeServices()
+    services.partitions.log.error = StorageError("/data", "broken")
     with pytest.raises(KafkaError) as caught:
-        ask(broker)
+        ask(services)
     assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
-    assert broker.failures == [broker.log.error]
+    assert services.failures == [services.partitions.log.error]

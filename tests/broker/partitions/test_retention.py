@@ -41,7 +41,7 @@ async def housekeep_until_start_moved(running: Running) -> None:
     log = running.broker.partitions["t", 0].log
     async with asyncio.timeout(20):
         while log.log_start_offset == 0:
-            await running.broker._housekeep()
+            await running.broker.housekeeping.round()
 
 
 async def test_old_segments_go_without_a_sync_on_the_loop(running: Running, kafka: RawConnection):
@@ -69,7 +69,7 @@ async def test_files_go_in_a_thread_and_the_log_is_served_meanwhile(
         while not threads:
             row = PartitionData("t", 0, plain_batch([b"x"]).encode())
             _, (answer,) = await asyncio.gather(
-                running.broker._housekeep(), kafka.produce(9, -1, [row])
+                running.broker.housekeeping.round(), kafka.produce(9, -1, [row])
             )
             assert answer.error == 0
     assert threading.get_ident() not in threads
@@ -108,4 +108,4 @@ async def test_a_partition_that_is_deleted_under_its_retention_is_no_disk_failur
 
 async def _housekeep_until(running: Running, event: threading.Event) -> None:
     while not event.is_set():
-        await running.broker._housekeep()
+        await running.broker.housekeeping.round()

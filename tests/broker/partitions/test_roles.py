@@ -45,7 +45,7 @@ async def leading() -> tuple[Member, Recorder]:
     await member.start()
     recorder = Recorder()
     member.broker._partitions.listen(recorder)
-    await member.broker.create_topic(NewTopic(name="orders"))
+    await member.broker.services.topics.create(NewTopic(name="orders"))
     await member.led("orders")
     return member, recorder
 
@@ -96,7 +96,7 @@ async def test_the_end_of_a_session_loses_every_leadership() -> None:
 async def test_a_deleted_partition_is_lost() -> None:
     """Nothing is kept for a partition that is not held any more."""
     member, recorder = await leading()
-    await member.broker.delete_topic("orders")
+    await member.broker.services.topics.delete("orders")
     await member.until(lambda: len(recorder.events) == 2)
     assert recorder.events[1:] == [("lost", "orders-0", NO_LEADER)]
     await member.broker.stop()

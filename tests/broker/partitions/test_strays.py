@@ -23,7 +23,7 @@ async def filled(coordinator: str = STAND_ALONE, *topics: str) -> tuple[Host, Br
     host = Host(coordinator)
     broker = await host.start()
     for name in topics or ("orders",):
-        await broker.create_topic(NewTopic(name=name, partitions=1, replication_factor=1))
+        await broker.services.topics.create(NewTopic(name=name, partitions=1, replication_factor=1))
         partition = await host.led(name)
         for _ in range(BATCHES):
             batch = make_batch()
@@ -38,7 +38,7 @@ async def test_another_topic_id_deletes_no_log(
 ) -> None:
     """A flipped bit in an old `partition.metadata`, which has no checksum, gives just that."""
     host, broker = await filled(coordinator)
-    topic_id = broker.find_partition("orders", 0).topic_id
+    topic_id = broker.services.partitions.find("orders", 0).topic_id
     directory = "/data/orders-0"
     flipped = uuid.UUID(int=topic_id.int ^ 1)
     write_topic_id(host.disk, directory, flipped)
@@ -47,7 +47,7 @@ async def test_another_topic_id_deletes_no_log(
     (stray,) = host.broker.logs.strays
     assert (stray.topic_id, stray.records) == (flipped, BATCHES)
     assert read_topic_id(host.disk, directory) == topic_id
-    assert host.broker.find_partition("orders", 0).log.log_end_offset == 0
+    assert host.broker.services.partitions.find("orders", 0).log.log_end_offset == 0
     assert not host.broker.logs.tail_is_safe
     (line,) = [record for record in caplog.records if record.levelname == "ERROR"]
     assert stray.name in line.getMessage()
@@ -86,7 +86,7 @@ async def test_a_damaged_topic_id_is_refused() -> None:
 async def test_the_log_of_an_unknown_topic_is_kept() -> None:
     """The coordinator may have lost it, as an old copy of its file does."""
     host, broker = await filled(STAND_ALONE, "orders", "bills")
-    deleted = await broker.delete_topic("bills")
+    deleted = await broker.services.topics.delete("bills")
     await broker._partitions.until_removed(deleted)
     assert host.disk.list_directory("/data").count("bills-0") == 0  # by command: deleted
     assert broker.logs.strays == []
@@ -104,7 +104,7 @@ async def test_the_log_of_an_unknown_topic_is_kept() -> None:
 async def test_a_deletion_that_was_answered_is_finished_after_a_kill(coordinator: str) -> None:
     """The directories had their names still: the tree says that they were deleted, so they are no strays."""
     host, broker = await filled(coordinator, "orders", "bills")
-    await broker.delete_topic("bills")
+    await broker.services.topics.delete("bills")
     assert "bills-0" in host.disk.list_directory("/data")
     await host.restart(is_clean=False)
     assert host.broker is not None
@@ -113,6 +113,8 @@ async def test_a_deletion_that_was_answered_is_finished_after_a_kill(coordinator
     await host.broker._partitions._removal.swept()
     assert not [name for name in host.disk.list_directory("/data") if name.startswith("bills")]
     assert await host.broker.tree.children("/admin/delete_topics") == []
-    await host.broker.create_topic(NewTopic(name="bills", partitions=1, replication_factor=1))
+    await host.broker.services.topics.create(
+        NewTopic(name="bills", partitions=1, replication_factor=1)
+    )
     assert (await host.led("bills")).log.log_end_offset == 0
     await host.broker.stop()

@@ -68,7 +68,7 @@ def new(partitions: int = PARTITIONS) -> NewTopic:
 def shown(running: Running, *names: str) -> list[Any]:
     """(name, error code, partitions) as Metadata tells clients; of all topics where none is named."""
     wanted = [WantedTopic(name) for name in names] if names else None
-    answer = describe(running.broker, wanted, may_create=False, listener="PLAINTEXT")
+    answer = describe(running.broker.services, wanted, may_create=False, listener="PLAINTEXT")
     assert isinstance(answer, dict)
     return [(row["name"], row["error_code"], len(row["partitions"])) for row in answer["topics"]]
 
@@ -81,8 +81,8 @@ def directories(tmp_path: Path) -> set[str]:
 def append(running: Running, index: int) -> int:
     """The base offset of a record."""
     batch = make_batch()
-    partition = running.broker.find_partition("t", index)
-    answer = partition.append(batch, read_header(batch), running.broker.now_ms())
+    partition = running.broker.services.partitions.find("t", index)
+    answer = partition.append(batch, read_header(batch), running.broker.clock.wall_ms())
     return answer.base_offset  # type: ignore[union-attr]
 
 
@@ -90,9 +90,9 @@ async def test_a_topic_is_told_of_when_all_its_partitions_take_records(tmp_path:
     """Until then it is unknown to clients, and the broker serves all others."""
     disk = StuckDisk()
     async with in_process(tmp_path, environment=environment(disk)) as running:
-        await running.broker.create_topic(NewTopic(name="other"))
+        await running.broker.services.topics.create(NewTopic(name="other"))
         disk.stuck_at = "/t-30"
-        creating = asyncio.create_task(running.broker.create_topic(new()))
+        creating = asyncio.create_task(running.broker.services.topics.create(new()))
         await stuck(disk)
         assert shown(running) == [("other", 0, 1)]
         assert shown(running, "t") == [("t", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0)]
@@ -108,9 +108,9 @@ async def test_whoever_creates_a_topic_that_is_coming_waits_for_it_too(tmp_path:
     disk = StuckDisk()
     async with in_process(tmp_path, environment=environment(disk)) as running:
         disk.stuck_at = "/t-0"
-        first = asyncio.create_task(running.broker.create_topic(new()))
+        first = asyncio.create_task(running.broker.services.topics.create(new()))
         await stuck(disk)
-        second = asyncio.create_task(running.broker.create_topic(new()))
+        second = asyncio.create_task(running.broker.services.topics.create(new()))
         for _ in range(10):
             await asyncio.sleep(0)
         assert not second.done()
@@ -126,9 +126,9 @@ async def test_new_partitions_are_told_of_when_they_take_records(tmp_path: Path)
     """Those that were there before are told of all the time."""
     disk = StuckDisk()
     async with in_process(tmp_path, environment=environment(disk)) as running:
-        await running.broker.create_topic(new(2))
+        await running.broker.services.topics.create(new(2))
         disk.stuck_at = "/t-2"
-        extending = asyncio.create_task(running.broker.create_partitions("t", 3))
+        extending = asyncio.create_task(running.broker.services.topics.create_partitions("t", 3))
         await stuck(disk)
         assert shown(running, "t") == [("t", 0, 2)]
         assert append(running, 1) == 0
@@ -144,13 +144,13 @@ async def test_a_topic_may_be_deleted_and_created_again_while_it_comes(tmp_path:
     async with in_process(tmp_path, environment=environment(disk)) as running:
         broker = running.broker
         disk.stuck_at = "/t-30"
-        first = asyncio.create_task(broker.create_topic(new()))
+        first = asyncio.create_task(broker.services.topics.create(new()))
         await stuck(disk)
         is_deleted = asyncio.Event()
         broker.registry.listen(lambda _: is_deleted.set())
-        deleting = asyncio.create_task(broker.delete_topic("t"))
+        deleting = asyncio.create_task(broker.services.topics.delete("t"))
         await is_deleted.wait()
-        second = asyncio.create_task(broker.create_topic(new(2)))
+        second = asyncio.create_task(broker.services.topics.create(new(2)))
         disk.go.set()
         old, gone, topic = await asyncio.gather(first, deleting, second)
         assert old.topic_id == gone.topic_id != topic.topic_id
@@ -166,16 +166,16 @@ async def test_a_deletion_waits_for_no_directory_and_a_creation_does(tmp_path: P
     """Requests for the topic are refused at once; the next one of its name finds nothing of it."""
     disk = StuckDisk()
     async with in_process(tmp_path, environment=environment(disk)) as running:
-        await running.broker.create_topic(new(2))
+        await running.broker.services.topics.create(new(2))
         append(running, 0)
         disk.stuck_at = "/t-0"
-        await running.broker.delete_topic("t")
+        await running.broker.services.topics.delete("t")
         with pytest.raises(KafkaError) as caught:
             append(running, 0)
         assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         await stuck(disk)
         assert "t-0" in directories(tmp_path)
-        creating = asyncio.create_task(running.broker.create_topic(new(1)))
+        creating = asyncio.create_task(running.broker.services.topics.create(new(1)))
         for _ in range(10):
             await asyncio.sleep(0)
         assert "t" not in running.broker.registry.topics
@@ -190,9 +190,9 @@ async def test_no_node_is_left_of_a_deleted_topic(tmp_path: Path) -> None:
     disk = StuckDisk()
     async with in_process(tmp_path, environment=environment(disk)) as running:
         broker = running.broker
-        await broker.create_topic(new())
+        await broker.services.topics.create(new())
         disk.stuck_at = "/t-0"
-        await broker.delete_topic("t")
+        await broker.services.topics.delete("t")
         await stuck(disk)
         assert await broker.tree.children("/admin/delete_topics") == ["t"]
         disk.go.set()
@@ -204,8 +204,8 @@ async def test_no_node_is_left_of_a_deleted_topic(tmp_path: Path) -> None:
 async def test_files_of_a_deleted_topic_go_after_a_while(tmp_path: Path) -> None:
     """With Kafka's delay, or in the background of the next start."""
     async with in_process(tmp_path) as running:
-        await running.broker.create_topic(new())
-        topic = await running.broker.delete_topic("t")
+        await running.broker.services.topics.create(new())
+        topic = await running.broker.services.topics.delete("t")
         await running.broker._partitions.until_removed(topic)
         renamed = directories(tmp_path)
         assert len(renamed) == PARTITIONS
@@ -213,8 +213,8 @@ async def test_files_of_a_deleted_topic_go_after_a_while(tmp_path: Path) -> None
     async with in_process(tmp_path, log_segment_delete_delay_ms=0) as running:
         await running.broker._partitions._removal.swept()
         assert directories(tmp_path) == set()
-        await running.broker.create_topic(new())
-        topic = await running.broker.delete_topic("t")
+        await running.broker.services.topics.create(new())
+        topic = await running.broker.services.topics.delete("t")
         await running.broker._partitions.until_removed(topic)
         await running.broker._partitions._removal.swept()
         assert directories(tmp_path) == set()
@@ -225,7 +225,7 @@ async def test_a_broker_may_stop_while_a_topic_comes(tmp_path: Path) -> None:
     disk = StuckDisk()
     async with in_process(tmp_path, environment=environment(disk)) as running:
         disk.stuck_at = "/t-0"
-        creating = asyncio.create_task(running.broker.create_topic(new()))
+        creating = asyncio.create_task(running.broker.services.topics.create(new()))
         await stuck(disk)
         disk.go.set()
     await asyncio.gather(creating, return_exceptions=True)
@@ -242,7 +242,7 @@ async def test_a_disk_that_fails_while_a_topic_comes_is_told(tmp_path: Path) -> 
         disk.stuck_at = "/t-30"
         disk.go.set()
         with pytest.raises(KafkaError, match="the test says so") as caught:
-            await running.broker.create_topic(new())
+            await running.broker.services.topics.create(new())
         assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
 
 
@@ -252,11 +252,13 @@ async def test_housekeeping_passes_over_partitions_that_are_deleted_meanwhile(
     """Their files are closed; looking at them would take the whole directory offline."""
     async with in_process(tmp_path) as running:
         broker = running.broker
-        await broker.create_topic(NewTopic(name="t", partitions=9, config={"retention.ms": "1"}))
+        await broker.services.topics.create(
+            NewTopic(name="t", partitions=9, config={"retention.ms": "1"})
+        )
         for index in range(9):
             append(running, index)
-        housekeeping = asyncio.create_task(broker._housekeep())
-        await broker.delete_topic("t")
+        housekeeping = asyncio.create_task(broker.housekeeping.round())
+        await broker.services.topics.delete("t")
         await housekeeping
         assert broker.logs.failure is None
 

@@ -51,7 +51,7 @@ async def cluster(tmp_path: Path) -> AsyncIterator[list[Running]]:
 
 async def create(broker: Running, name: str) -> None:
     """A topic of one partition, led by broker 1."""
-    await broker.broker.create_topic(NewTopic(name=name, assignment={0: (1, 2, 3)}))
+    await broker.broker.services.topics.create(NewTopic(name=name, assignment={0: (1, 2, 3)}))
 
 
 async def produce(connection: NativeConnection, sequence: int, size: int) -> dict[str, Any]:

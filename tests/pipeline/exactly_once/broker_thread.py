@@ -83,7 +83,7 @@ class BrokerThread:
         broker = self.running.broker
         for key, partition in broker.partitions.items():
             if topic is None or key == (topic, index):
-                partition.log.expire_producers(broker.now_ms() + _LONG_MS)
+                partition.log.expire_producers(broker.clock.wall_ms() + _LONG_MS)
 
     async def _delete_records(self, topic: str, index: int) -> None:
         part = {"partition_index": index, "offset": -1}

@@ -1,0 +1,15 @@
+"""The addresses at which clients reach the brokers of the cluster."""
+
+from __future__ import annotations
+
+from broker.cluster.membership import Membership
+from broker.config.values import Address
+
+
+def client_addresses(cluster: Membership, listener: str) -> dict[int, Address]:
+    """Each broker's address on this listener, by broker id; brokers without the listener are left out."""
+    return {
+        broker_id: Address(endpoint.host, endpoint.port)
+        for broker_id, info in cluster.brokers_for_clients.items()
+        if (endpoint := info.endpoints.get(listener)) is not None
+    }

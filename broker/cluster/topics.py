@@ -1,0 +1,128 @@
+"""The topics as requests create, extend and delete them, on whichever port they arrive.
+
+The registry writes the tree; this file adds what a client relies on when it gets its answer: the
+partitions take records on this broker, and the other brokers know the topic. It also refuses partitions
+for which this broker has no file descriptors left.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Mapping
+
+from broker.cluster.membership import Membership
+from broker.config.loading import Config
+from broker.descriptors import descriptor_shares
+from broker.metadata.topic import NewTopic, Topic
+from broker.metadata.topic_registry import TopicRegistry
+from broker.partitions.held import Partitions
+from broker.partitions.topic_deletion import TopicDeletion
+from protocol.errors import ErrorCode, KafkaError
+
+logger = logging.getLogger(__name__)
+
+
+class Topics:
+    """Changes of topics, each complete for clients when its method returns."""
+
+    def __init__(
+        self,
+        config: Config,
+        registry: TopicRegistry,
+        partitions: Partitions,
+        cluster: Membership,
+        deletion: TopicDeletion,
+        *,
+        can_open: Callable[[int], bool],
+    ) -> None:
+        """`can_open` says whether the file system has descriptors for so many more partitions."""
+        self._config = config
+        self._registry = registry
+        self._partitions = partitions
+        self._cluster = cluster
+        self._deletion = deletion
+        self._can_open = can_open
+
+    async def create(self, new: NewTopic, *, validate_only: bool = False) -> Topic:
+        """Creates a topic; the clients of all brokers can use it when this returns.
+
+        Raises `KafkaError` as `TopicRegistry.create_topic` does.
+        """
+        wanted = len(new.assignment or ()) or new.partitions
+        lack = self._lack_of_room(wanted, new.replication_factor)
+        if lack is not None:
+            await self._registry.create_topic(new, validate_only=True)  # other reasons come first
+            raise lack
+        try:
+            if not validate_only:
+                await self._partitions.until_free(new.name)
+            topic = await self._registry.create_topic(new, validate_only=validate_only)
+        except KafkaError as error:
+            if error.code is ErrorCode.TOPIC_ALREADY_EXISTS and new.name in self._registry.topics:
+                await self._partitions.until_open(self._registry.topics[new.name])
+            raise
+        if not validate_only:
+            await self._partitions.until_open(topic)
+            await self._cluster.topic_created(topic)
+        return topic
+
+    async def create_partitions(
+        self,
+        name: str,
+        count: int,
+        assignment: Mapping[int, tuple[int, ...]] | None = None,
+        *,
+        validate_only: bool = False,
+    ) -> None:
+        """Extends a topic; the new partitions take records when this returns.
+
+        Raises `KafkaError` as `TopicRegistry.create_partitions` does.
+        """
+        known = self._registry.topics.get(name)
+        if known is not None:
+            added = max(count - known.partition_count, 0)
+            lack = self._lack_of_room(added, known.replication_factor)
+            if lack is not None:
+                await self._registry.create_partitions(name, count, assignment, validate_only=True)
+                raise lack
+        topic = await self._registry.create_partitions(
+            name, count, assignment, validate_only=validate_only
+        )
+        if not validate_only:
+            await self._partitions.until_open(topic)
+
+    async def delete(self, name: str) -> Topic:
+        """Deletes a topic (`partitions/topic_deletion.py`).
+
+        Raises `KafkaError` as `TopicRegistry.delete_topic` does.
+        """
+        return await self._deletion.delete(name)
+
+    async def auto_create(self, name: str) -> None:
+        """Creates a topic because a client asked for it; another request may have been faster."""
+        new = NewTopic(
+            name=name,
+            partitions=self._config.num_partitions,
+            replication_factor=self._config.default_replication_factor,
+        )
+        try:
+            await self.create(new)
+        except KafkaError as error:
+            if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+                raise
+        else:
+            logger.info("created topic %s because a client asked for it", name)
+
+    def _lack_of_room(self, partitions: int, replication_factor: int) -> KafkaError | None:
+        """The error if this broker's share of new partitions could not be opened."""
+        brokers = max(len(self._cluster.brokers), 1)
+        share = math.ceil(partitions * min(max(replication_factor, 1), brokers) / brokers)
+        if self._can_open(share):
+            return None
+        return KafkaError(
+            ErrorCode.POLICY_VIOLATION,
+            f"{partitions} more partitions need more open files than broker "
+            f"{self._config.broker_id} may have (at most {descriptor_shares().limit} descriptors, "
+            f"connections included): raise its limit (ulimit -n), or delete topics",
+        )

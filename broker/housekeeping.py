@@ -1,0 +1,86 @@
+"""Housekeeping: what a running broker does every few seconds, a partition at a time.
+
+Old segments are given up, idle producers expire, recovery points and high watermarks are checkpointed,
+files of deleted segments are removed, the clock is observed and saved. What needs the disk runs in a
+thread, because produce requests must not wait for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from broker.clock import Clock
+from broker.metrics import Metrics
+from broker.partitions.disk_queue import in_thread
+from broker.partitions.held import Partitions
+from broker.partitions.retention import remove_old_segments
+from storage.disk_work import RunAll
+from storage.file_system import StorageError
+from storage.log_directory import LogDirectory
+
+INTERVAL_S: Final = 5.0
+_CLOCK_SAVED_EVERY_MS: Final = 60_000
+
+
+class Housekeeping:
+    """The housekeeping of one broker. Single owner: the event loop."""
+
+    def __init__(
+        self,
+        logs: LogDirectory,
+        partitions: Partitions,
+        clock: Clock,
+        metrics: Metrics,
+        *,
+        run_all: RunAll,
+        on_failure: Callable[[StorageError], None],
+    ) -> None:
+        self._logs = logs
+        self._partitions = partitions
+        self._clock = clock
+        self._metrics = metrics
+        self._run_all = run_all
+        self._on_failure = on_failure
+        self._clock_saved_ms = 0
+
+    async def run(self) -> None:
+        """Runs one round every few seconds until it is cancelled or the log directory is offline."""
+        while True:
+            await asyncio.sleep(INTERVAL_S)
+            try:
+                await self.round()
+            except StorageError as error:
+                self._on_failure(error)
+                if self._logs.failure is not None:
+                    return
+
+    async def round(self) -> None:
+        """Does everything once. Raises `StorageError`."""
+        self._clock.observe()
+        self._metrics.wall_clock_steps_total = self._clock.steps_total
+        self._partitions.open_missing()
+        held = self._partitions.held
+        for key, partition in list(held.items()):
+            if held.get(key) is not partition:
+                continue  # deleted meanwhile, with its files
+            partition.log.give_up_old_segments(
+                self._clock.trusted_wall_ms(), partition.high_watermark
+            )
+            # A slice at a time, with requests in between.
+            while partition.log.expire_producers(self._clock.steady_ms()):  # noqa: ASYNC110 - no event to wait for
+                await asyncio.sleep(0)
+            await asyncio.sleep(0)
+        checkpoint = self._logs.start_checkpoint(self._partitions.high_watermarks())
+        await in_thread(checkpoint.run)
+        await remove_old_segments(held, self._run_all)
+        await self._save_clock()
+
+    async def _save_clock(self) -> None:
+        """Saves the clock once a minute: after a crash, producers expire later by what was not saved."""
+        reading = self._clock.reading()
+        if reading.steady_ms >= self._clock_saved_ms + _CLOCK_SAVED_EVERY_MS:
+            await in_thread(partial(self._logs.save_clock, reading))
+            self._clock_saved_ms = reading.steady_ms

@@ -1,0 +1,44 @@
+"""Raising an old copy of the coordinator's data to what a data directory proves of a newer one.
+
+`old_copy.py` says what a directory proves, and why a broker refuses to start on an old copy.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from broker.metadata.node_data import NO_LEADER
+from broker.metadata.old_copy import OldCopyError, OldEpoch, old_epochs
+from broker.metadata.producer_ids import PATH, raise_block
+from broker.metadata.topic import StateChange
+from broker.tree.node_tree import NodeTree
+
+if TYPE_CHECKING:
+    from broker.metadata.topic_registry import TopicRegistry
+    from storage.log_directory import LogDirectory
+
+
+async def catch_up(tree: NodeTree, registry: TopicRegistry, logs: LogDirectory) -> list[str]:
+    """Raises the tree to what `logs` proves; returns a line for each change. Raises `CoordinationError`.
+
+    The broker must not be running, and the registry must have been loaded.
+    """
+    done = []
+    last_id = logs.last_claimed_id()
+    if await raise_block(tree, last_id):
+        done.append(f"{PATH}: the next producer id is above {last_id}")
+    changes = [_raised(one) for one in old_epochs(registry.topics, logs)]
+    await registry.change_states(changes)
+    done += [
+        f"{one.topic}-{one.partition}: leader epoch {one.after.leader_epoch}" for one in changes
+    ]
+    return done
+
+
+def _raised(old: OldEpoch) -> StateChange:
+    before = old.state
+    if before is None:
+        raise OldCopyError(f"{old.topic}-{old.partition} has no state in the coordinator")
+    after = replace(before, leader=NO_LEADER, leader_epoch=old.log_epoch + 1)
+    return StateChange(old.topic, old.partition, before, after)

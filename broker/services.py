@@ -1,0 +1,56 @@
+"""What a request may ask of its broker: the parts, and nothing else.
+
+The last step of `Broker.start` makes it, so a handler never sees a part that is missing; the handlers of
+both ports take it as `services`. Code that handlers share takes the part that it needs instead. It has no
+methods, and a part that is replaced while the broker runs has no place in it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from broker.clock import Clock
+from broker.cluster.membership import Membership
+from broker.cluster.metadata_rows import MetadataRows
+from broker.cluster.topics import Topics
+from broker.config.loading import Config
+from broker.metadata.producer_ids import ProducerIds
+from broker.metadata.topic_registry import TopicRegistry
+from broker.metrics import Metrics
+from broker.partitions.held import Partitions
+from broker.records.fetch import FetchParts
+from broker.records.produce import ProduceParts
+from broker.records.record_thread import RecordThread
+from broker.tree.node_tree import NodeTree
+from storage.file_system import StorageError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Services:
+    """The parts of one broker that has started."""
+
+    config: Config
+    cluster_id: str
+    cluster: Membership
+    registry: TopicRegistry
+    """All topics of the cluster, by name and by id."""
+    topics: Topics
+    """Creates, extends and deletes them."""
+    partitions: Partitions
+    """Those of which this broker holds a replica."""
+    produce: ProduceParts
+    fetch: FetchParts
+    producer_ids: ProducerIds
+    metadata_rows: MetadataRows
+    metrics: Metrics
+    clock: Clock
+    record_thread: RecordThread
+    """Opens records when there are too many to open on the event loop."""
+    tree: NodeTree
+    """For requests to the controller."""
+    fail_storage: Callable[[StorageError], None]
+    """To be called with every `StorageError`: the log directory goes offline."""
+    stopping: asyncio.Event
+    """Set when the broker begins to stop: requests that wait for data are answered with what there is."""
