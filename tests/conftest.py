@@ -73,7 +73,7 @@ class _Unretrieved(logging.Handler):
 
 @pytest.fixture(autouse=True)
 def _clean_logs() -> Iterator[None]:
-    """Fails a test that leaves a task or a future whose exception no one has retrieved.
+    """Fails a test that leaves an exception no one has retrieved, or logging switched off for the next.
 
     Each test may log as much as a new process.
     """
@@ -84,6 +84,10 @@ def _clean_logs() -> Iterator[None]:
     yield
     logger.removeHandler(handler)
     assert not handler.lines, "\n".join(handler.lines)
+    silenced, logging.root.manager.disable = logging.root.manager.disable, logging.NOTSET
+    assert silenced == logging.NOTSET, (
+        "later tests would see no log lines: logging.disable was not undone"
+    )
 
 
 @pytest.fixture(scope="session")

@@ -73,10 +73,14 @@ def _results(seeds: Sequence[int], jobs: int) -> Iterable[Result]:
 
 def play_quietly(seed: int) -> Result:
     """One history, without the broker's log lines and without its trace."""
-    logging.disable(logging.CRITICAL)
     if seed % HISTORIES_BETWEEN_COLLECTIONS == 0:
         gc.collect()
-    return play(seed).without_trace()
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        return play(seed).without_trace()
+    finally:
+        logging.disable(before)
 
 
 def line(result: Result) -> str:
