@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+from collections.abc import Iterable
 from http import HTTPStatus
 from itertools import islice
 from typing import Any, Final
@@ -16,14 +17,15 @@ from typing import Any, Final
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
+from broker.admin.answer import answer_rows, encoded
 from broker.admin.body import BODY_BYTES_MAX, BODY_TIMEOUT_S
 from broker.admin.bounded_accept import BoundedAccept
 from broker.admin.decisions import LIST_MAX, DecisionPages
 from broker.admin.documents import (
+    add_topics,
     health_document,
     producer_document,
     ready_document,
-    topics_document,
 )
 from broker.admin.exposition import CONTENT_TYPE, Exposition
 from broker.admin.faults import FaultPages
@@ -33,6 +35,8 @@ from broker.admin.query import read_count, read_index, read_optional
 from broker.admin.refusal import RefusalError
 from broker.admin.view import BrokerView
 from broker.descriptors import descriptor_shares
+from broker.network.turns import work_in_turns
+from protocol.dedup import ProducerEntry
 
 _LIMIT_DEFAULT: Final = 1000
 _SHUTDOWN_TIMEOUT_S: Final = 1.0
@@ -155,7 +159,9 @@ class _Pages:
         return web.Response(body=text, headers={"Content-Type": CONTENT_TYPE})
 
     async def topics(self, _: web.Request) -> web.Response:
-        return web.json_response({"topics": topics_document(self._broker)})
+        topics: list[dict[str, Any]] = []
+        await work_in_turns(add_topics(self._broker, topics))
+        return await encoded({"topics": topics}, len(self._broker.partitions))
 
     async def producers(self, request: web.Request) -> web.Response:
         topic, text = request.match_info["topic"], request.match_info["partition"]
@@ -168,18 +174,15 @@ class _Pages:
         limit = read_count(request.query, "limit", _LIMIT_DEFAULT, least=1, most=LIST_MAX)
         wanted = read_optional(request.query, "producer_id")
         producers = partition.log.producers
+        listed: Iterable[tuple[int, ProducerEntry]]
         if wanted is None:
-            listed = list(islice(producers.items(), limit))
+            listed = islice(producers.freeze().items(), limit)
         else:
             entry = producers.get(wanted)
             listed = [] if entry is None else [(wanted, entry)]
-        return web.json_response(
-            {
-                "topic": topic,
-                "partition": index,
-                "count": len(producers),
-                "producers": [producer_document(*item, self._broker.clock) for item in listed],
-            }
+        documents = (producer_document(*item, self._broker.clock) for item in listed)
+        return await answer_rows(
+            {"topic": topic, "partition": index, "count": len(producers)}, {"producers": documents}
         )
 
 

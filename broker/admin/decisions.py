@@ -16,6 +16,7 @@ from typing import Any, Final
 from aiohttp import hdrs, web
 from aiohttp.client_exceptions import ClientConnectionError
 
+from broker.admin.answer import answer_rows
 from broker.admin.documents import decision_document, event_document, fault_document
 from broker.admin.query import read_count, read_fact, read_selection
 from broker.admin.refusal import RefusalError
@@ -52,11 +53,12 @@ class DecisionPages:
         if is_followed and request.method != hdrs.METH_HEAD:  # an answer to HEAD must end
             return await self._follow(request, count, DecisionStream(selection))
         decisions = self._broker.decisions
-        return web.json_response(
+        return await answer_rows(
+            {},
             {
-                "decisions": [decision_document(o) for o in decisions.latest(count, selection)],
-                "faults": [fault_document(h) for h in decisions.latest_faults(count, selection)],
-            }
+                "decisions": map(decision_document, decisions.latest(count, selection)),
+                "faults": map(fault_document, decisions.latest_faults(count, selection)),
+            },
         )
 
     async def close(self, _: web.Application) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from broker.admin.view import BrokerView, PartitionView
@@ -48,19 +48,13 @@ def _stray_document(stray: Stray) -> dict[str, Any]:
     }
 
 
-def topics_document(broker: BrokerView) -> list[dict[str, Any]]:
-    """Every topic with the partitions that this broker holds, in order."""
-    by_topic: defaultdict[str, list[tuple[int, PartitionView]]] = defaultdict(list)
-    for (topic, index), partition in sorted(broker.partitions.items(), key=lambda item: item[0]):
-        by_topic[topic].append((index, partition))
-    return [
-        {
-            "name": topic,
-            "id": str(partitions[0][1].topic_id),
-            "partitions": [_partition_document(*one) for one in partitions],
-        }
-        for topic, partitions in by_topic.items()
-    ]
+def add_topics(broker: BrokerView, topics: list[dict[str, Any]]) -> Iterator[None]:
+    """Adds every topic with the partitions that this broker holds, in order; a partition a step."""
+    for (name, index), partition in sorted(broker.partitions.items(), key=lambda item: item[0]):
+        if not topics or topics[-1]["name"] != name:
+            topics.append({"name": name, "id": str(partition.topic_id), "partitions": []})
+        topics[-1]["partitions"].append(_partition_document(index, partition))
+        yield
 
 
 def _partition_document(index: int, partition: PartitionView) -> dict[str, Any]:

@@ -6,14 +6,18 @@ application runs. Here those answers look like all others.
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from aiohttp import hdrs, web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from broker.admin.guard import SAFE_HEADERS
 from broker.limited_log import LimitedLog
+
+ANSWER_TIMEOUT_S: Final = 30.0
+"""How long a client may take to read an answer, or its share of a stream, that does not fit into buffers."""
 
 limited: Final = LimitedLog(logging.getLogger(__name__))
 _REASON_MAX = 200
@@ -23,9 +27,60 @@ messages, and cannot encode those that are not UTF-8."""
 
 
 class HttpProtocol(web.RequestHandler):
-    """An HTTP connection whose own errors are answered as JSON and logged in one line."""
+    """An HTTP connection whose own errors are answered as JSON and logged in one line.
 
-    __slots__ = ()
+    A client that does not read is disconnected: what it was sent would stay in memory, and the connection
+    count against the limit, for as long as it likes.
+    """
+
+    __slots__ = ("_connection", "_has_ended", "_unread")
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """See `asyncio.Protocol`."""
+        self._connection = cast("asyncio.Transport", transport)
+        self._has_ended = False
+        self._unread: asyncio.TimerHandle | None = None
+        super().connection_made(transport)
+
+    def pause_writing(self) -> None:
+        """Starts the time in which the client has to read what was written."""
+        super().pause_writing()
+        self._expect_reading()
+
+    def resume_writing(self) -> None:
+        """Notes that the client has read nearly all."""
+        super().resume_writing()
+        if not self._has_ended:
+            self._cancel_unread()
+
+    async def start(self) -> None:
+        """Serves the connection's requests; at the end its client gets time to read the last answer."""
+        try:
+            await super().start()
+        finally:
+            self._has_ended = True
+            if self._connection.get_write_buffer_size():
+                self._expect_reading()
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """See `asyncio.Protocol`."""
+        self._cancel_unread()
+        super().connection_lost(exc)
+
+    def _expect_reading(self) -> None:
+        if self._unread is None:
+            self._unread = self._loop.call_later(ANSWER_TIMEOUT_S, self._disconnect)
+
+    def _cancel_unread(self) -> None:
+        if self._unread is not None:
+            self._unread.cancel()
+            self._unread = None
+
+    def _disconnect(self) -> None:
+        host, *_ = self._connection.get_extra_info("peername") or ("?",)
+        message = "closing an admin connection from %s: it has not read its answer within %g s"
+        limited.log(logging.WARNING, host, message, host, ANSWER_TIMEOUT_S)
+        self._connection.abort()
 
     async def finish_response(
         self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
 import subprocess
 import sys
+import threading
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from broker.admin.documents import producer_document
 from broker.admin.server import AdminServer
 from broker.config.values import Address
 from broker.network.server import bind, bound_address
+from broker.network.turns import ROWS_PER_TURN
 from protocol.dedup import BatchMetadata, ProducerEntry
 from storage.directory_checkpoints import PartitionOffsets
 from storage.scrub import Damage
@@ -73,6 +79,39 @@ async def test_what_somebody_must_look_at_is_listed(admin: AdminClient) -> None:
     assert "echoless_damaged_segments 1.0\n" in text
     assert "echoless_strays 1.0\n" in text
     assert "echoless_stray_bytes 123.0\n" in text
+
+
+async def test_many_rows_are_read_in_turns_and_encoded_beside_the_loop(
+    admin: AdminClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others are served in between: no page holds the loop for ten thousand rows."""
+    log = admin.broker.partitions["orders", 0].log
+    for producer_id in range(10_000):
+        log.producers.put(producer_id, _ENTRY)
+    turns, seen, threads = [0], set[int](), list[int]()
+
+    async def count_turns() -> None:
+        while True:
+            turns[0] += 1
+            await asyncio.sleep(0)
+
+    def document(*arguments: Any) -> dict[str, Any]:
+        seen.add(turns[0])
+        return producer_document(*arguments)
+
+    def dumps(value: object) -> str:
+        threads.append(threading.get_ident())
+        return json.dumps(value)
+
+    monkeypatch.setattr("broker.admin.application.producer_document", document)
+    monkeypatch.setattr("broker.admin.answer.json", SimpleNamespace(dumps=dumps))
+    counting = asyncio.create_task(count_turns())
+    status, body = await admin.get("/producers/orders/0?limit=10000")
+    counting.cancel()
+    assert (status, len(body["producers"])) == (200, 10_000)
+    assert len(seen) >= 10_000 // ROWS_PER_TURN
+    assert threads
+    assert threading.get_ident() not in threads
 
 
 @pytest.mark.parametrize("path", ["/health", "/ready"])

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from types import SimpleNamespace
 
 import pytest
 
 from broker.admin.body import BODY_BYTES_MAX
+from protocol.dedup import BatchMetadata, ProducerEntry
+from tests.broker.admin.admin_client import AdminClient
 from tests.broker.admin.raw_http import read_answer, talk
 from tests.support.in_process import Running
 
 _SHORT_S = 0.3
+_END = b"]}]}"
+"""Of a list of producers."""
 
 
 @pytest.fixture
@@ -20,6 +25,7 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("broker.admin.application.HEAD_TIMEOUT_S", _SHORT_S)
     monkeypatch.setattr("broker.admin.body.BODY_TIMEOUT_S", _SHORT_S)
     monkeypatch.setattr("broker.admin.application.BODY_TIMEOUT_S", _SHORT_S)
+    monkeypatch.setattr("broker.admin.protocol.ANSWER_TIMEOUT_S", _SHORT_S)
 
 
 def _post(address: str, length: str, *, kind: str = "Content-Length") -> bytes:
@@ -106,3 +112,59 @@ async def test_the_largest_body_is_read(running: Running, admin_address: str) ->
     )
     assert read_answer(await talk(admin_address, data + body)).status == 201
     assert running.broker.faults.documents()
+
+
+def _fill(admin: AdminClient) -> None:
+    """Gives one partition so many producers that an answer fits into no buffer on its way."""
+    batch = BatchMetadata(1, 11, 1, 99, 0xABC)
+    for producer_id in range(10_000):
+        admin.broker.partitions["orders", 1].log.producers.put(
+            producer_id, ProducerEntry(2, 0, 1234, (batch,) * 5)
+        )
+
+
+async def _ask_for_all(
+    admin: AdminClient, then: str
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """A client that begins to read only when its buffer of a few bytes is asked for more."""
+    host, _, port = admin.url.removeprefix("http://").rpartition(":")
+    reader, writer = await asyncio.open_connection(host, int(port), limit=1)
+    path = "/producers/orders/1?limit=10000"
+    writer.write(f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: {then}\r\n\r\n".encode())
+    return reader, writer
+
+
+@pytest.mark.usefixtures("_impatient")
+@pytest.mark.parametrize("then", ["close", "keep-alive"])
+async def test_an_answer_has_to_be_read(
+    admin: AdminClient, monkeypatch: pytest.MonkeyPatch, then: str
+) -> None:
+    """A client that does not is disconnected, so that its answer does not stay in memory."""
+    _fill(admin)
+    told, lines = asyncio.Event(), list[str]()
+
+    def log(_level: int, _host: str, message: str, *arguments: object) -> None:
+        lines.append(message % arguments)
+        told.set()
+
+    monkeypatch.setattr("broker.admin.protocol.limited", SimpleNamespace(log=log))
+    reader, writer = await _ask_for_all(admin, then)
+    async with asyncio.timeout(20):
+        await told.wait()
+        assert "from 127.0.0.1: it has not read its answer" in lines[0]
+        with contextlib.suppress(ConnectionResetError):
+            assert not (await reader.read()).endswith(_END)
+    writer.close()
+
+
+@pytest.mark.parametrize("then", ["close", "keep-alive"])
+async def test_a_large_answer_may_take_its_time(admin: AdminClient, then: str) -> None:
+    """As long as it is read."""
+    _fill(admin)
+    reader, writer = await _ask_for_all(admin, then)
+    async with asyncio.timeout(20):
+        found = b""
+        while not found.endswith(_END):
+            found += await reader.read(2**16)
+    assert read_answer(found).document["count"] == 10_000
+    writer.close()

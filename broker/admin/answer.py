@@ -1,0 +1,38 @@
+"""Answers with many rows, built in turns of the event loop and encoded in a thread.
+
+A page may list ten thousand producers or partitions. Each row is read in its turn, so the rows of one
+answer may be of different moments.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import Any, Final
+
+from aiohttp import web
+
+from broker.network.turns import in_thread, work_in_turns
+
+ENCODED_AT_ONCE: Final = 100
+"""How many rows are encoded on the event loop, in less than a millisecond."""
+
+
+async def answer_rows(
+    head: Mapping[str, Any], lists: Mapping[str, Iterator[dict[str, Any]]]
+) -> web.Response:
+    """Answers with the fields of `head`, followed by the lists."""
+    document, count = dict(head), 0
+    for name, rows in lists.items():
+        document[name] = found = list[dict[str, Any]]()
+        await work_in_turns(map(found.append, rows))
+        count += len(found)
+    return await encoded(document, count)
+
+
+async def encoded(document: Mapping[str, Any], rows: int) -> web.Response:
+    """Answers with a document of so many rows."""
+    if rows <= ENCODED_AT_ONCE:
+        return web.json_response(document)
+    return web.json_response(text=await in_thread(partial(json.dumps, document)))
