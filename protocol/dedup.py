@@ -3,6 +3,7 @@
 One pure function decides, one commits:
 
     decide(entry, header, partition) -> Append | Duplicate | Reject      (changes nothing)
+    decide_epoch(entry, header)      -> Append | Reject                  (the same for a coordinator's batch)
     commit(entry, header, base_offset, ...) -> the new entry             (after the bytes are written)
 
 Leader, follower, recovery, `echoless verify` and the audit all come here; `storage/` keeps the
@@ -151,10 +152,7 @@ def decide(entry: ProducerEntry | None, header: BatchHeader, rules: PartitionRul
             return APPEND  # as Kafka: without an epoch there is nothing to check against
         return _decide_sequence(entry, header)
     if epoch < entry.producer_epoch:
-        return Reject(
-            ErrorCode.INVALID_PRODUCER_EPOCH,
-            f"epoch {epoch} is older than the current {entry.producer_epoch}",
-        )
+        return _reject_stale(entry, header)
     if entry.producer_epoch == NO_PRODUCER_EPOCH:
         return _decide_unknown(header, rules)
     if header.base_sequence == 0:
@@ -163,6 +161,20 @@ def decide(entry: ProducerEntry | None, header: BatchHeader, rules: PartitionRul
         ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
         f"epoch {epoch} is new (was {entry.producer_epoch}) and must start at sequence 0, "
         f"not {header.base_sequence}",
+    )
+
+
+def decide_epoch(entry: ProducerEntry | None, header: BatchHeader) -> Append | Reject:
+    """Judges a batch of a coordinator by its producer epoch alone. Changes nothing."""
+    if entry is not None and header.producer_epoch < entry.producer_epoch:
+        return _reject_stale(entry, header)
+    return APPEND
+
+
+def _reject_stale(entry: ProducerEntry, header: BatchHeader) -> Reject:
+    return Reject(
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        f"epoch {header.producer_epoch} is older than the current {entry.producer_epoch}",
     )
 
 

@@ -29,7 +29,7 @@ from functools import partial
 from typing import Final
 
 from protocol.dedup import Append as AppendDecision
-from protocol.dedup import Duplicate, PartitionRules, Reject, commit, decide
+from protocol.dedup import Duplicate, PartitionRules, Reject, commit, decide, decide_epoch
 from protocol.errors import ErrorCode, KafkaError
 from protocol.record_batch import (
     LOG_OVERHEAD,
@@ -41,6 +41,7 @@ from protocol.record_batch import (
     with_log_append_time,
 )
 from storage import paths, replacement, retention
+from storage.append_origin import AppendOrigin
 from storage.appended import Appended, ReplicatedAppend
 from storage.durability import Durability
 from storage.file_system import StorageError
@@ -49,7 +50,7 @@ from storage.old_segments import OldSegments
 from storage.opening import Opening, Recovered
 from storage.pending_flush import PendingFlush
 from storage.pending_segment_removal import PendingSegmentRemoval
-from storage.producers.replay import rebuild, remove_snapshots, replay_batch
+from storage.producers.replay import is_remembered, rebuild, remove_snapshots, replay_batch
 from storage.producers.snapshot import encode_snapshot
 from storage.producers.snapshot_chunk import SnapshotChunk, read_chunk, starting_snapshot
 from storage.recovery import recover
@@ -60,6 +61,8 @@ from storage.time_lookup import LookUp, find_max_timestamp, find_timestamp
 from storage.truncation import batch_start, cut_files
 
 EXPIRED_AT_ONCE_MAX: Final = 10_000
+_CLIENT: Final = AppendOrigin.CLIENT
+"""A name of this module: reading an enum's member takes longer, and each produced batch needs it."""
 
 
 class Log:
@@ -143,9 +146,12 @@ class Log:
         leader_epoch: int,
         now_ms: int,
         log_append_ms: int | None = None,
+        *,
+        origin: AppendOrigin = _CLIENT,
     ) -> Appended | Duplicate | Reject:
-        """Decides on one validated batch of a client, and appends it; `batch` is not kept.
+        """Decides on one validated batch, and appends it as its leader; `batch` is not kept.
 
+        `origin`: a client, or a coordinator of this broker; it says what is decided on.
         `log_append_ms` is the wall-clock time for LogAppendTime; None: `now_ms`. Raises `KafkaError`
         RECORD_LIST_TOO_LARGE for a batch larger than a segment, `StorageError` if the disk fails;
         the log is unchanged then.
@@ -157,7 +163,10 @@ class Log:
         has_producer_id = header.producer_id >= 0
         if has_producer_id:
             entry = self.producers.get(header.producer_id)
-            decision = decide(entry, header, self._rules)
+            if origin is _CLIENT:
+                decision = decide(entry, header, self._rules)
+            else:
+                decision = decide_epoch(entry, header)
             if not isinstance(decision, AppendDecision):
                 return decision
         log_append_time = -1
@@ -175,14 +184,14 @@ class Log:
         self._latest_ms = max(self._latest_ms, now_ms)
         if not base_offset:
             self._set_rules()
-        if has_producer_id:
+        if has_producer_id and (origin is _CLIENT or is_remembered(header)):
             self.producers.put(
                 header.producer_id, commit(entry, header, base_offset, now_ms, config.window)
             )
         return Appended(base_offset, last_offset, header.max_timestamp, log_append_time)
 
     def append_replicated(self, batches: Buffer, now_ms: int) -> ReplicatedAppend:
-        """Appends batches of the leader as they are; the leader has decided on them.
+        """Appends batches of the leader as they are (origin: replica); the leader has decided on them.
 
         Raises `DecodeError`, with nothing written, unless the CRCs match, the offsets continue this
         log without a gap and leader epochs never fall. A `StorageError` may leave some of the batches

@@ -89,9 +89,14 @@ def rebuild(  # noqa: PLR0917 - the parts of a log, in the order of `Log`'s own
     return Rebuilt(snapshot_offset, damaged, replayed)
 
 
+def is_remembered(header: BatchHeader) -> bool:
+    """Whether a batch with a producer id changes the state: not if it has no sequence and is no marker."""
+    return header.base_sequence >= 0 or header.is_control
+
+
 def replay_batch(producers: ProducerStates, header: BatchHeader, now_ms: int) -> bool:
-    """Takes one batch of the log into the state; returns whether its producer's epoch moved back."""
-    if header.producer_id < 0 or (header.base_sequence < 0 and not header.is_control):
+    """Adds one batch of the log to the state; returns whether its producer's epoch moved back."""
+    if header.producer_id < 0 or not is_remembered(header):
         return False
     entry = producers.get(header.producer_id)
     producers.put(

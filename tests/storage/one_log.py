@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from protocol.dedup import Duplicate, Reject
 from protocol.record_batch import read_header
+from storage.append_origin import AppendOrigin
 from storage.appended import Appended
 from storage.file_system import FileSystem
 from storage.log import Log
@@ -66,6 +67,7 @@ class OneLog:
         timestamp: int = NOW_MS,
         now_ms: int = NOW_MS,
         leader_epoch: int = 0,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
     ) -> Appended | Duplicate | Reject:
         """Appends one batch; without a producer id it carries no sequence."""
         batch = make_batch(
@@ -76,7 +78,7 @@ class OneLog:
             size=size,
             timestamp=timestamp,
         )
-        return self.log.append(batch, read_header(batch), leader_epoch, now_ms)
+        return self.log.append(batch, read_header(batch), leader_epoch, now_ms, origin=origin)
 
     def fill(self, count: int, *, producer_id: int = 1, first_sequence: int = 0) -> None:
         """Appends `count` batches of one record by one producer."""
