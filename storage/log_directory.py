@@ -290,17 +290,11 @@ class LogDirectory:
     def forget(self, keys: Collection[Partition]) -> PendingRemoval:
         """Partitions are no longer part of this directory; what is left to do is in the answer."""
         self._checkpoints.forget_pending()
-        logs, renames = [], {}
         for key in keys:
-            logs.append(self.logs.pop(key))
-            unique = self.topic_ids.pop(key).hex
             self.high_watermarks.pop(key, None)
-            path = paths.partition_directory(self.path, *key)
-            renames[path] = paths.deleted_directory(self.path, *key, unique)
         return PendingRemoval(
-            logs=logs,
-            renames=renames,
-            partitions=frozenset(keys),
+            logs=[self.logs.pop(key) for key in keys],
+            partitions={key: self.topic_ids.pop(key) for key in keys},
             _data_dir=self.path,
             _checkpoints=self._checkpoints,
             _fs=self._fs,

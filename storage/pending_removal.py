@@ -16,10 +16,12 @@ Called by `log_directory.py`.
 from __future__ import annotations
 
 import logging
+import uuid
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from storage import paths
 from storage.directory_checkpoints import DirectoryCheckpoints
 from storage.file_system import FileSystem
 from storage.log import Log
@@ -35,9 +37,8 @@ class PendingRemoval:
     """Partitions that were forgotten, and are still on disk."""
 
     logs: Collection[Log]
-    renames: Mapping[str, str]
-    """The path of each partition, and the name that it gets on its way out."""
-    partitions: Collection[tuple[str, int]]
+    partitions: Mapping[tuple[str, int], uuid.UUID]
+    """The topic ids of the partitions; `run` works out the paths, for no loop waits for it."""
     _data_dir: str
     _checkpoints: DirectoryCheckpoints
     _fs: FileSystem
@@ -54,8 +55,7 @@ class PendingRemoval:
         """Begins at step 3, with directories that an earlier run has renamed."""
         return cls(
             logs=(),
-            renames={},
-            partitions=(),
+            partitions={},
             _data_dir=data_dir,
             _checkpoints=checkpoints,
             _fs=fs,
@@ -73,12 +73,14 @@ class PendingRemoval:
         )
         for log in self.logs:
             log.abandon()
-        for path, doomed in self.renames.items():
+        for key, topic_id in self.partitions.items():
+            path = paths.partition_directory(self._data_dir, *key)
+            doomed = paths.deleted_directory(self._data_dir, *key, topic_id.hex)
             self._fs.remove_tree(doomed)  # of an earlier life that could not be removed
             self._fs.rename(path, doomed)
             self._doomed.append(doomed)
         self._fs.sync_directory(self._data_dir)
-        self._checkpoints.drop(self.partitions)
+        self._checkpoints.drop(self.partitions.keys())
 
     def remove_some(self) -> bool:
         """Step 3, a bounded part of it; returns whether there is more. Raises `StorageError`."""

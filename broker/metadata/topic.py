@@ -104,6 +104,17 @@ class TopicChanged(NamedTuple):
     before: Topic
     after: Topic
 
+    def partitions(self) -> list[int]:
+        """The partitions whose replicas or state changed, new ones included."""
+        before, after = self
+        same = before.assignment is after.assignment
+        return [
+            partition
+            for partition, replicas in after.assignment.items()
+            if _differ(before.states.get(partition), after.states.get(partition))
+            or not (same or before.assignment.get(partition) == replicas)
+        ]
+
 
 class TopicDeleted(NamedTuple):
     """The topic is gone. One of the same name with another id may follow."""
@@ -112,3 +123,8 @@ class TopicDeleted(NamedTuple):
 
 
 TopicEvent = TopicCreated | TopicChanged | TopicDeleted
+
+
+def _differ(one: PartitionState | None, other: PartitionState | None) -> bool:
+    """Compares states; of a large topic nearly all are the same objects."""
+    return one is not other and one != other

@@ -281,6 +281,7 @@ class TopicRegistry:
         topic = new_topic(new, self._new_topic_id(), brokers, self._rng)
         if validate_only:
             return topic
+        await asyncio.sleep(0)  # it took milliseconds if there are thousands of partitions
         await topic_nodes.finish_deletion(self._tree, new.name)
         # Kafka leaves configurations behind and lets them be set before the topic is there.
         config_node = (await self._tree.read_many([topic_config_path(new.name)]))[0]

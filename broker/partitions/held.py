@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from broker.config.loading import Config
 from broker.config.topic import TopicConfig, to_log_config
@@ -171,7 +171,7 @@ class Partitions:
         for name in list(self._registry.topics):
             topic = self._registry.topics.get(name)
             if topic is not None:
-                self._apply(topic)
+                self._apply(topic, topic.assignment)
             await asyncio.sleep(0)
         await self._disk.idle()
         if self._logs.failure is not None:
@@ -185,7 +185,7 @@ class Partitions:
         if self._fencing is None:
             return
         for topic in self._registry.topics.values():
-            self._apply(topic)
+            self._apply(topic, topic.assignment)
 
     def resign(self) -> None:
         """Gives up the roles of all partitions."""
@@ -197,7 +197,7 @@ class Partitions:
         if self._has_missing:
             self._has_missing = False
             for topic in self._registry.topics.values():
-                self._apply(topic)
+                self._apply(topic, topic.assignment)
 
     def _on_disk_failure(self, error: StorageError) -> None:
         self._has_missing |= isinstance(error, OutOfDescriptorsError)
@@ -214,19 +214,20 @@ class Partitions:
     def _on_topic_event(self, event: TopicEvent) -> None:
         match event:
             case TopicCreated(topic):
-                self._apply(topic, is_new=True)
+                self._apply(topic, topic.assignment, is_new=True)
             case TopicChanged(before, after):
-                self._apply(after)
+                self._apply(after, event.partitions())
                 if before.config != after.config:
                     self._reconfigure(after)
             case TopicDeleted(topic):
                 self._removal.remove_topic(topic)
 
-    def _apply(self, topic: Topic, *, is_new: bool = False) -> None:
-        """Brings roles up to date, and has directories made and removed as needed."""
+    def _apply(self, topic: Topic, indexes: Iterable[int], *, is_new: bool = False) -> None:
+        """Brings the roles of some partitions up to date, and has directories made and removed."""
         opening = self.opening(topic)
         missing, unwanted, found = [], [], []
-        for index, replicas in topic.assignment.items():
+        for index in indexes:
+            replicas = topic.assignment[index]
             is_here = self._is_here(topic, index)
             if self._config.broker_id not in replicas:
                 if is_here or index in opening:

@@ -12,7 +12,9 @@ import pytest
 
 from broker.environment import Environment, this_machine
 from broker.handlers.metadata import WantedTopic, describe
-from broker.metadata.topic import NewTopic
+from broker.metadata.node_data import PartitionState
+from broker.metadata.topic import NewTopic, StateChange
+from broker.partitions.partition import Partition
 from protocol.errors import ErrorCode, KafkaError
 from protocol.record_batch import read_header
 from storage.file_system import StorageError
@@ -218,6 +220,30 @@ async def test_files_of_a_deleted_topic_go_after_a_while(tmp_path: Path) -> None
         await running.broker._partitions.until_removed(topic)
         await running.broker._partitions._removal.swept()
         assert directories(tmp_path) == set()
+
+
+async def test_a_change_of_one_partition_does_not_look_at_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A topic of thousands changes as often as any of its partitions does."""
+    async with in_process(tmp_path) as running:
+        broker = running.broker
+        topic = await broker.create_topic(new())
+        updated: list[int] = []
+        update = Partition.update
+
+        def recording(
+            partition: Partition, state: PartitionState, replicas: tuple[int, ...]
+        ) -> None:
+            updated.append(partition.index)
+            update(partition, state, replicas)
+
+        monkeypatch.setattr(Partition, "update", recording)
+        before = topic.states[7]
+        after = replace(before, leader_epoch=before.leader_epoch + 1)
+        await broker.registry.change_states([StateChange("t", 7, before, after)])
+        assert updated == [7]
+        assert broker.partitions["t", 7].leader_epoch == after.leader_epoch
 
 
 async def test_a_broker_may_stop_while_a_topic_comes(tmp_path: Path) -> None:
