@@ -59,6 +59,16 @@ class Topic:
             states={**known.states, **states},
         )
 
+    def with_newer_states(self, states: Mapping[int, PartitionState]) -> Topic:
+        """This topic, with those of the states that are newer than its own."""
+        newer = {
+            partition: state
+            for partition, state in states.items()
+            if partition not in self.states
+            or self.states[partition].node_version < state.node_version
+        }
+        return replace(self, states=dict(sorted({**self.states, **newer}.items())))
+
     @property
     def partition_count(self) -> int:
         return len(self.assignment)

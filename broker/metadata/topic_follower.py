@@ -1,8 +1,9 @@
 """Follows the topics of the tree: what others change is read soon after.
 
 Watched are the set of topics, and of each topic its node, its configuration and each partition's state.
-A call marks the topic as dirty; one task reads the dirty topics again, as a whole. As watches call
-after a reconnection, everything is dirty then.
+A call marks what it is about as dirty, and one task reads that again: a topic as a whole, or the states of
+single partitions. A topic of thousands of partitions changes as often as any of them, so a change must cost
+what changed. As watches call after a reconnection, everything is dirty then.
 
 Knows nothing of how topics are read; called by `topic_registry.py`.
 """
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 
 from broker.metadata.node_data import (
     TOPICS,
@@ -28,24 +29,34 @@ from broker.tree.refresher import Refresher
 logger = logging.getLogger(__name__)
 
 Refresh = Callable[[Sequence[str]], Awaitable[None]]
+RefreshStates = Callable[[Mapping[str, Collection[int]]], Awaitable[set[str]]]
 
 
 class TopicFollower:
     """From `start` to `close`, `refresh` is called with the names of topics that may have changed.
 
+    `refresh_states` is called with partitions whose states may have changed; it returns the topics for which that
+    is not enough.
+
     Invariant: a topic that is not dirty has watches on all its nodes that were set before it was read.
     """
 
-    def __init__(self, tree: NodeTree, view: TopicView, refresh: Refresh) -> None:
+    def __init__(
+        self, tree: NodeTree, view: TopicView, refresh: Refresh, refresh_states: RefreshStates
+    ) -> None:
         self._tree = tree
         self._view = view
         self._topics = view.topics
         self._refresh = refresh
+        self._refresh_states = refresh_states
         self._cancels: dict[str, dict[str, Cancel]] = {}
         """Cancels of the watches, by topic and path."""
         self._cancel_others: list[Cancel] = []
         self._names_are_dirty = True
         self._dirty: dict[str, None] = {}
+        """Topics to read as a whole, in the order of their changes."""
+        self._dirty_states: dict[str, set[int]] = {}
+        """Partitions whose states are to be read, by topic."""
         self._refresher = Refresher("topics", self._round)
 
     async def start(self) -> None:
@@ -55,7 +66,7 @@ class TopicFollower:
             await self._tree.watch_children(TOPICS, self._on_names),
         ]
         self._dirty.update(dict.fromkeys(self._topics))
-        while self._names_are_dirty or self._dirty:
+        while self._names_are_dirty or self._dirty or self._dirty_states:
             await self._round()
         self._refresher.start()
 
@@ -80,15 +91,26 @@ class TopicFollower:
         self._dirty[name] = None
         self._refresher.ask()
 
+    def _mark_state(self, name: str, partition: int) -> None:
+        self._dirty_states.setdefault(name, set()).add(partition)
+        self._refresher.ask()
+
     async def _round(self) -> None:
         """Reads what is dirty; what could not be read stays dirty."""
         if self._names_are_dirty:
             await self._read_names()
         dirty, self._dirty = self._dirty, {}
+        states, self._dirty_states = self._dirty_states, {}
         try:
-            await self._bring_up_to_date(list(dirty))
+            partly = {name: some for name, some in states.items() if name not in dirty}
+            if partly:
+                dirty |= dict.fromkeys(await self._refresh_states(partly))
+            if dirty:
+                await self._bring_up_to_date(list(dirty))
         except BaseException:
             self._dirty = dirty | self._dirty
+            for name, some in states.items():
+                self._dirty_states.setdefault(name, set()).update(some)
             raise
 
     async def _read_names(self) -> None:
@@ -129,9 +151,9 @@ class TopicFollower:
     async def _watch(self, names: Sequence[str]) -> None:
         """Sets the watches that are missing, all at once."""
         missing = [
-            self._watch_node(name, path)
+            self._watch_node(name, path, partition)
             for name in names
-            for path in self._paths(name)
+            for path, partition in self._paths(name).items()
             if path not in self._cancels.setdefault(name, {})
         ]
         results = await asyncio.gather(*missing, return_exceptions=True)
@@ -139,15 +161,22 @@ class TopicFollower:
             if result is not None:
                 raise result
 
-    async def _watch_node(self, name: str, path: str) -> None:
-        self._cancels[name][path] = await self._tree.watch(path, lambda _: self._mark(name))
+    async def _watch_node(self, name: str, path: str, partition: int | None) -> None:
+        def changed(_path: str) -> None:
+            if partition is None:
+                self._mark(name)
+            else:
+                self._mark_state(name, partition)
 
-    def _paths(self, name: str) -> list[str]:
-        """All nodes that the topic is made of, as far as it is known."""
+        self._cancels[name][path] = await self._tree.watch(path, changed)
+
+    def _paths(self, name: str) -> dict[str, int | None]:
+        """All nodes that the topic is made of, as far as it is known; a state with its partition."""
         topic = self._topics.get(name)
-        partitions = () if topic is None else topic.assignment
-        states = [partition_state_path(name, partition) for partition in partitions]
-        return [topic_path(name), topic_config_path(name), *states]
+        paths: dict[str, int | None] = {topic_path(name): None, topic_config_path(name): None}
+        for partition in () if topic is None else topic.assignment:
+            paths[partition_state_path(name, partition)] = partition
+        return paths
 
     def _forget(self, name: str) -> None:
         for cancel in self._cancels.pop(name, {}).values():

@@ -25,7 +25,7 @@ Knows nothing of rules (`topic_registry.py`) and of JSON (`node_data.py`).
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from itertools import islice
@@ -35,6 +35,7 @@ from broker.metadata.node_data import (
     TOPIC_CONFIGS,
     TOPIC_DELETIONS,
     TOPICS,
+    NodeDataError,
     PartitionState,
     decode_config,
     decode_partition_state,
@@ -152,6 +153,29 @@ async def _read_states(
         for pair, path, node in zip(pairs, paths, nodes, strict=True)
         if node is not None
     }
+
+
+async def read_states(
+    tree: NodeTree, topics: Mapping[str, Topic], partitions: Mapping[str, Collection[int]]
+) -> dict[str, dict[int, PartitionState]]:
+    """States of single partitions of known topics.
+
+    A topic is left out if it has to be read as a whole: a state is missing or cannot be read, or the topic may
+    not be the one that is known. The id is read after the states, so these are that topic's.
+    """
+    names = [name for name, topic in topics.items() if topic.has_id_node]
+    pairs = [(name, partition) for name in names for partition in partitions[name]]
+    try:
+        states = await _read_states(tree, pairs)
+    except NodeDataError:
+        return {}
+    ids = await tree.read_many([topic_id_path(name, topics[name].topic_id) for name in names])
+    found = {
+        name: {one: states[name, one] for one in partitions[name] if (name, one) in states}
+        for name, node in zip(names, ids, strict=True)
+        if node is not None
+    }
+    return {name: some for name, some in found.items() if len(some) == len(partitions[name])}
 
 
 def create_operations(topic: Topic) -> Iterator[Operation]:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -100,7 +100,9 @@ class TopicRegistry:
         """
         from broker.metadata.topic_follower import TopicFollower
 
-        self._follower = TopicFollower(self._tree, self._view, self._refresh_in_turn)
+        self._follower = TopicFollower(
+            self._tree, self._view, self._refresh_in_turn, self._refresh_states_in_turn
+        )
         await self._follower.start()
 
     async def close(self) -> None:
@@ -231,6 +233,15 @@ class TopicRegistry:
     async def _refresh_in_turn(self, names: Sequence[str]) -> None:
         async with self._turn:
             await self._refresh(names)
+
+    async def _refresh_states_in_turn(self, partitions: Mapping[str, Collection[int]]) -> set[str]:
+        """Reads states of single partitions; returns the topics that have to be read as a whole."""
+        async with self._turn:
+            known = {name: self.topics[name] for name in partitions if name in self.topics}
+            found = await topic_nodes.read_states(self._tree, known, partitions)
+            for name, states in found.items():
+                self._publish(known[name].with_newer_states(states))
+            return partitions.keys() - found.keys()
 
     async def _refresh(self, names: Sequence[str] | None = None) -> None:
         """Reads these topics (None: all) and publishes what is new."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 
 import pytest
@@ -19,6 +19,7 @@ from broker.metadata.node_data import (
     partition_state_path,
     topic_config_path,
     topic_deletion_path,
+    topic_id_path,
     topic_path,
 )
 from broker.metadata.topic import (
@@ -32,7 +33,7 @@ from broker.metadata.topic import (
 )
 from broker.metadata.topic_registry import TopicRegistry
 from broker.tree import refresher
-from broker.tree.node_tree import CoordinationError, Create, ensure_paths
+from broker.tree.node_tree import CoordinationError, Create, Node, ensure_paths
 from protocol.errors import KafkaError
 from tests.broker.metadata.registries import following, loaded, server_with_brokers
 from tests.fakes.memory_node_tree import MemoryNodeTree, MemoryTree, turns
@@ -98,6 +99,31 @@ class Witness:
 
 class TestWhatOthersChange:
     """One registry follows, another one changes."""
+
+    async def test_a_state_is_read_alone(
+        self,
+        here: TopicRegistry,
+        elsewhere: TopicRegistry,
+        tree: MemoryNodeTree,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        """A topic of thousands of partitions changes as often as any of them does."""
+        topic = await elsewhere.create_topic(NewTopic(name="t", partitions=500))
+        await turns()
+        read: list[str] = []
+        read_many = tree.read_many
+
+        async def recording(paths: Sequence[str]) -> list[Node | None]:
+            read.extend(paths)
+            return await read_many(paths)
+
+        monkeypatch.setattr(tree, "read_many", recording)
+        before = topic.states[7]
+        after = replace(before, leader_epoch=5)
+        await elsewhere.change_states([StateChange("t", 7, before, after)])
+        await turns()
+        assert here.topics == elsewhere.topics
+        assert read == [partition_state_path("t", 7), topic_id_path("t", topic.topic_id)]
 
     async def test_every_change_is_seen(
         self, here: TopicRegistry, elsewhere: TopicRegistry
