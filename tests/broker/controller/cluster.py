@@ -162,8 +162,9 @@ class Member:
 
     async def join_again(self) -> None:
         """As a running broker does after it lost its session, until it succeeds."""
-        self.tree.reconnect()
         while True:
+            if self.tree.session_state is SessionState.LOST:
+                self.tree.reconnect()
             try:
                 await self.registry.load()
                 await withdraw(self.registry, self.broker_id, tail_is_safe=True)
