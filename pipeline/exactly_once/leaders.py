@@ -15,7 +15,7 @@ from client.cluster import Cluster, NoLeaderError, parse_addresses
 from client.connection import ConnectionFailedError
 from client.pipelined_connection import PipelinedConnection
 from client.producer_ids import new_identity
-from client.sequencer import Found, Identity
+from client.sequencer import EPOCH_MAX, Found, Identity
 from client.settings import Settings
 from pipeline.exactly_once.entries import TopicPartition
 from pipeline.exactly_once.errors import SinkError
@@ -75,6 +75,12 @@ class Leaders:
     def new_identity(self) -> Identity:
         """An unused producer id. Raises `SinkError`."""
         return self._run(lambda: new_identity(self._cluster), "a producer id")
+
+    def next_identity(self, identity: Identity) -> Identity:
+        """The next epoch of the producer, or a new id after the last epoch. Raises `SinkError`."""
+        if identity.producer_epoch == EPOCH_MAX:
+            return self.new_identity()
+        return Identity(identity.producer_id, identity.producer_epoch + 1)
 
     def ask(
         self, targets: Iterable[TopicPartition], producer_id: int

@@ -170,7 +170,7 @@ class _Attempt:
                 Target(topic=t.topic, partition=t.partition, rows=f.rows, fingerprint=str(f))
                 for t, f in sorted(self._fingerprints.items())
             ),
-            state=self._numbering.state_behind(counts),
+            state=self._numbering.state_after(counts),
         )
 
     def _compare(self, end: End) -> None:

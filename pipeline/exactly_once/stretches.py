@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from client.sequencer import Found, Identity
-from pipeline.exactly_once.entries import Begin, End, Stretch, TopicPartition
+from pipeline.exactly_once.entries import Begin, Stretch, TopicPartition
 from protocol.sequence import DISTANCE_MAX, SEQUENCE_MAX, increment
 
 
@@ -75,11 +75,6 @@ def _all_portions(
             for (identity, stretch), end in zip(parts, ends, strict=True)
         ]
     return found
-
-
-def identity_of(end: End) -> Identity:
-    """The producer with which a batch ended."""
-    return Identity(end.state.producer_id, end.state.producer_epoch)
 
 
 def agrees(found: Found | None, identity: Identity, next_sequence: int) -> bool:

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from client.errors import DeliveryError
+from pipeline.exactly_once import later_attempt
 from pipeline.exactly_once.errors import LedgerError, SinkError
 from pipeline.exactly_once.ledger_files import LocalFiles
-from pipeline.exactly_once.numbering import Numbering
 from tests.pipeline.exactly_once.attempts import TOPIC, Attempts, all_values, rows, rows_for
 
 pytestmark = pytest.mark.slow
@@ -49,14 +49,14 @@ class SlowAttempt:
 @pytest.fixture
 def once_counted(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], None]], None]:
     """Something that happens when another attempt has asked how far the producer came."""
-    settle = Numbering._settle
+    settle = later_attempt._settle
 
     def set_up(action: Callable[[], None]) -> None:
-        def settle_later(self: Numbering, *arguments: Any) -> None:
+        def settle_later(*arguments: Any) -> later_attempt.Resumption:
             action()
-            settle(self, *arguments)
+            return settle(*arguments)
 
-        monkeypatch.setattr(Numbering, "_settle", settle_later)
+        monkeypatch.setattr(later_attempt, "_settle", settle_later)
 
     return set_up
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import threading
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -12,9 +14,9 @@ import pytest
 from client.batch import now_ms
 from client.sequencer import Identity
 from pipeline.exactly_once.ends import put_end
-from pipeline.exactly_once.entries import TopicPartition
+from pipeline.exactly_once.entries import Begin, TopicPartition
 from pipeline.exactly_once.errors import LedgerError, ReplayMismatchError, RowError, SinkError
-from pipeline.exactly_once.numbering import Numbering
+from pipeline.exactly_once.later_attempt import Resumption
 from pipeline.exactly_once.partition_writer import Written, write_partition
 from tests.pipeline.exactly_once.attempts import (
     PARTITIONS,
@@ -242,7 +244,7 @@ def test_what_another_attempt_stored_meanwhile_is_read_back(attempts, monkeypatc
     """It was not there when this attempt looked, so nothing was compared before it sent."""
     attempts.run([rows(1000)])
     attempts.lose_end()
-    monkeypatch.setattr("pipeline.exactly_once.numbering.Numbering._take_up", _take_up_nothing)
+    monkeypatch.setattr("pipeline.exactly_once.numbering.resume_batch", _find_nothing)
     assert attempts.run([rows(1000)]).rows == 1000
     attempts.lose_end()
     with pytest.raises(ReplayMismatchError, match="at the same time has sent other rows"):
@@ -320,9 +322,9 @@ def test_batches_have_numbers_from_0(attempts):
         attempts.run([rows(10)], batch_id=-1)
 
 
-def _take_up_nothing(numbering: Numbering) -> None:
-    """As if the other attempt had not stored anything yet."""
-    numbering._identity = numbering._ledger.begins[-1].identity
+def _find_nothing(_place: Any, begins: Sequence[Begin], *_: Any) -> Resumption:
+    """Pretends that the other attempt has not stored anything yet."""
+    return Resumption(begins[-1].identity, is_known=True, rows={}, standings={})
 
 
 def test_an_attempt_that_did_not_count_has_written_a_part(attempts):

@@ -1,0 +1,34 @@
+"""The producer as the batch before this one left it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from client.sequencer import Identity
+from pipeline.exactly_once.entries import End, TopicPartition
+
+
+class PreviousBatch(NamedTuple):
+    """The identity and the next sequences with which a batch ended."""
+
+    identity: Identity | None
+    """None: there was no batch, or it ended in another cluster."""
+    sequences: Mapping[TopicPartition, int]
+
+    def sequences_under(self, identity: Identity) -> Mapping[TopicPartition, int]:
+        """The next sequences under this identity; a partition without one begins at 0."""
+        return self.sequences if identity == self.identity else {}
+
+
+def previous_batch(end: End | None) -> PreviousBatch:
+    """The producer of a batch that ended so; `end` None: there was none in this cluster."""
+    if end is None:
+        return PreviousBatch(None, {})
+    return PreviousBatch(
+        Identity(end.state.producer_id, end.state.producer_epoch),
+        {
+            TopicPartition(one.topic, one.partition): one.next_sequence
+            for one in end.state.partitions
+        },
+    )
