@@ -5,7 +5,7 @@
         acknowledgement = await delivery
 
 A batch is sent when it is full, when one of its deliveries is awaited, and by `flush`: never
-because
+because time has passed, so that the same calls always make the same batches.
 """
 
 from __future__ import annotations
@@ -32,12 +32,13 @@ from client.lease_keeper import LeaseKeeper, elapsed_s
 from client.lease_servers import LeaseServers
 from client.leased_partition import NO_IDENTITY
 from client.open_batches import OpenBatch, OpenBatches
-from client.partition_sender import PartitionSender, Surroundings
+from client.partition_sender import PartitionSender
 from client.producer_ids import new_identity, new_identity_within
-from client.sequenced_batch import Identity
-from client.sequencer_actions import Failure, Start
+from client.sequencer_actions import Failure
 from client.settings import DEFAULT_SETTINGS, Settings
+from client.starts import Starts
 from client.state import ProducerState
+from client.surroundings import Surroundings
 from protocol.records import Headers, Record
 
 AsyncOutcome = asyncio.Future[Acknowledgements]
@@ -85,8 +86,7 @@ class AsyncProducer:
         self.settings = settings
         self._bootstrap = parse_addresses(bootstrap_servers)
         self._state = state
-        self._identity: Identity | None = None
-        self._starts: dict[tuple[str, int], Start] = {}
+        self._starts: Starts | None = None
         self._rng = rng or random.Random()  # noqa: S311  jitter
         self._clock_ms = clock_ms
         self._lease_clock_s = lease_clock_s
@@ -126,12 +126,12 @@ class AsyncProducer:
             auto_create_topics=settings.auto_create_topics,
         )
         if self._state is not None:
-            self._take_state(self._state)
+            self._starts = Starts.resumed(self._state, settings)
         elif settings.lease_servers:
-            self._identity = NO_IDENTITY
+            self._starts = Starts(NO_IDENTITY)
         else:
             try:
-                self._identity = await new_identity_within(cluster, settings, self._rng)
+                self._starts = Starts(await new_identity_within(cluster, settings, self._rng))
             except BaseException:
                 await cluster.close()
                 raise
@@ -194,7 +194,8 @@ class AsyncProducer:
         delivery = Delivery(outcome, len(records), size_of(records))
         sender = self._senders.get((topic, partition))
         if sender is None:
-            sender = PartitionSender(topic, partition, self._start_of(topic, partition), around)
+            assert self._starts is not None
+            sender = PartitionSender(topic, partition, self._starts.take(topic, partition), around)
             self._senders[topic, partition] = sender
         self._outstanding[delivery] = None
         self._outstanding_bytes += delivery.size
@@ -223,11 +224,12 @@ class AsyncProducer:
         around = self._running()
         if around.leases is not None:
             raise ProducerError("leased producer ids end, and others follow: there is no state")
-        assert self._identity is not None
-        known = {**self._unused_states(), **{k: s.state() for k, s in self._senders.items()}}
+        assert self._starts is not None
+        known = {**self._starts.resumed_states, **{k: s.state() for k, s in self._senders.items()}}
+        producer_id, epoch = self._starts.identity
         return ProducerState(
-            producer_id=self._identity.producer_id,
-            producer_epoch=self._identity.producer_epoch,
+            producer_id=producer_id,
+            producer_epoch=epoch,
             partitions=tuple(known[key] for key in sorted(known)),
         )
 
@@ -311,38 +313,6 @@ class AsyncProducer:
         if self._crash is not None:
             raise ProducerError("the producer has crashed") from self._crash
         return self._around
-
-    def _take_state(self, state: ProducerState) -> None:
-        self._identity = Identity(state.producer_id, state.producer_epoch)
-        for one in state.partitions:
-            self._starts[one.topic, one.partition] = Start(
-                identity=Identity(one.producer_id, one.producer_epoch),
-                next_sequence=one.next_sequence,
-                is_resumed=True,
-                asks=self.settings.asks_on_resume,
-            )
-
-    def _start_of(self, topic: str, partition: int) -> Start:
-        """Its numbers. An earlier run may have begun with it after the state was taken."""
-        assert self._identity is not None
-        is_resumed = self._state is not None
-        is_unnamed = self._is_unnamed(topic) and not self.settings.resumes_unnamed_topics
-        return self._starts.pop((topic, partition), None) or Start(
-            identity=self._identity,
-            is_resumed=is_resumed,
-            asks=is_resumed and (self.settings.asks_on_resume or is_unnamed),
-            is_unnamed=is_unnamed,
-        )
-
-    def _is_unnamed(self, topic: str) -> bool:
-        """Whether the state names topics, but not this one."""
-        named = {one.topic for one in self._state.partitions} if self._state is not None else set()
-        return bool(named) and topic not in named
-
-    def _unused_states(self) -> dict[tuple[str, int], Any]:
-        """Partitions of the state to which this run has sent nothing."""
-        known = self._state.partitions if self._state is not None else ()
-        return {(one.topic, one.partition): one for one in known}
 
     def _loop_time(self) -> float:
         return asyncio.get_running_loop().time()

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections import deque
 
-from client.sequenced_batch import Acknowledged, SequencedBatch, distance
+from client.sequenced_batch import Acknowledged, Identity, SequencedBatch, distance
+from client.sequencer_actions import Failed, Failure
+from protocol.sequence import increment
 
 
 class Outstanding:
@@ -86,6 +88,46 @@ class Outstanding:
         self.sent[index] = parts[0]
         self.sent.insert(index + 1, parts[1])
 
-    def clear(self) -> None:
+    def fail_all(self, failed: Failed) -> list[Failed]:
+        """Removes everything after `failed` was given up; returns the failures, `failed` first."""
+        others = [
+            Failed(batch, Failure.STOPPED, failed.answer, _outlives(batch, failed))
+            for batch in (*self.sent, *self.waiting)
+            if batch is not failed.batch
+        ]
         self.sent.clear()
         self.waiting.clear()
+        return [failed, *others]
+
+    def fail_stored(self, failed: Failed) -> list[Failed]:
+        """Removes `failed` and batches that may be stored nevertheless; the others wait again."""
+        failures, kept = [failed], deque[SequencedBatch]()
+        for batch in (*self.sent, *self.waiting):
+            if batch is failed.batch:
+                continue
+            if _outlives(batch, failed):
+                failures.append(Failed(batch, Failure.STOPPED, failed.answer, may_be_stored=True))
+            else:
+                kept.append(batch)
+        self.sent.clear()
+        self.waiting = kept
+        return failures
+
+    def renumber(self, identity: Identity) -> int:
+        """Numbers the waiting batches from 0 under `identity`; returns the next sequence."""
+        assert not self.sent
+        self.stored_through = None
+        next_sequence = 0
+        for batch in self.waiting:
+            batch.identity = identity
+            batch.base_sequence = next_sequence
+            batch.attempts = 0
+            batch.is_in_doubt = False
+            next_sequence = increment(next_sequence, batch.record_count)
+        return next_sequence
+
+
+def _outlives(batch: SequencedBatch, failed: Failed) -> bool:
+    """Whether a batch may be stored although the older `failed` one was given up."""
+    is_known = batch.stored is not None or batch.is_skipped
+    return is_known or (batch.is_in_doubt and failed.may_be_stored)

@@ -8,18 +8,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
-from random import Random
+from collections.abc import Sequence
 from typing import Any, Final
 
 from client.acknowledgements import AcknowledgedBatch
 from client.answers import Answer, answer_of
 from client.batch import Delivery, Piece, Records, encode_batch
-from client.cluster import Cluster, NoLeaderError
+from client.cluster import NoLeaderError
 from client.connection import ConnectionFailedError
 from client.errors import DeliveryError, delivery_error
-from client.lease_keeper import LeaseKeeper
 from client.lease_request import TopicPartition
 from client.leased_partition import LeasedPartition
 from client.produce_request import PartitionBatch
@@ -39,33 +36,14 @@ from client.sequencer_actions import (
     Start,
     Step,
 )
-from client.settings import Settings
 from client.state import PartitionState
+from client.surroundings import Surroundings
 from protocol.errors import ErrorCode
 
 _JITTER: Final = 0.2
 _COMMIT_SHARE: Final = 0.9
-"""The share of the request timeout that a broker may wait for the commit; its answer still arrives.
-"""
+"""The part of the request timeout for the commit; the answer still arrives in time."""
 _API: Final = "describe_producers"
-
-
-@dataclass(slots=True, frozen=True, kw_only=True)
-class Surroundings:
-    """Shared by all the senders of one producer."""
-
-    cluster: Cluster
-    settings: Settings
-    rng: Random
-    new_identity: Callable[[], Awaitable[Identity]]
-    """Raises `NoLeaderError`."""
-    leases: LeaseKeeper | None
-    """None if ids are not leased."""
-    on_delivered: Callable[[Delivery], None]
-    on_failed: Callable[[Delivery, DeliveryError], None]
-    """Called once for a delivery."""
-    on_crash: Callable[[BaseException], None]
-    """Called when a sender has died of a bug."""
 
 
 class PartitionSender:

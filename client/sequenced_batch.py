@@ -40,6 +40,20 @@ class SequencedBatch:
     def last_sequence(self) -> int:
         return increment(self.base_sequence, self.record_count - 1)
 
+    def is_repeat(self, log_append_time: int, *, is_resumed: bool) -> bool | None:
+        """Whether a success with this time acknowledges an earlier copy; None if that is unknown.
+
+        A first attempt under fresh numbers has no earlier copy, and a fresh append no time.
+        """
+        if self.attempts == 1 and not is_resumed:
+            return False
+        max_timestamp: int = getattr(self.payload, "max_timestamp", -1)
+        if max_timestamp < 0:
+            return None
+        if log_append_time < 0:
+            return False
+        return True if log_append_time == max_timestamp else None
+
     def divided(self, count: int) -> tuple[SequencedBatch, SequencedBatch]:
         """The first `count` records and the rest, with the same numbers. The owner sets payloads."""
         first = replace(self, record_count=count, payload=None)

@@ -28,12 +28,14 @@ The rules:
    begin anywhere, so a second batch would be stored although the first was refused (KAFKA-15591).
 
 Invariant: in every phase but STREAMING and DRAINING at most one batch is in flight.
+
+The rules share one state, so they are in one file, although it is long; the two queues of batches and what
+giving up does to them are in `outstanding.py`.
 """
 
 from __future__ import annotations
 
 import enum
-from collections import deque
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -106,8 +108,7 @@ class Sequencer:
         """The failure that stopped the partition."""
         self.in_flight = 0
         self.is_held = False
-        """Whether batches never sent have to wait; set by the owner. Batches already sent continue.
-        """
+        """Whether batches never sent have to wait; set by the owner. Others continue."""
         self._is_resumed = start.is_resumed
         self._is_unnamed = start.is_unnamed
         self._doubts_all = start.is_resumed and not start.asks
@@ -196,8 +197,9 @@ class Sequencer:
         is_verdict = self._land(batch)
         meaning = answer.meaning
         if meaning is Meaning.STORED:
-            is_duplicate = self._is_duplicate(batch, answer)
-            batch.stored = Acknowledged(batch, _known(answer.base_offset), is_duplicate)
+            is_duplicate = batch.is_repeat(answer.log_append_time, is_resumed=self._is_resumed)
+            base_offset = answer.base_offset if answer.base_offset >= 0 else None
+            batch.stored = Acknowledged(batch, base_offset, is_duplicate)
             return self._settle()
         if meaning is Meaning.REPEAT:
             batch.stored = Acknowledged(batch, None, True)
@@ -246,20 +248,6 @@ class Sequencer:
         settled = self._outstanding.settle()
         self._has_history |= bool(settled)
         return settled
-
-    def _is_duplicate(self, batch: SequencedBatch, answer: Answer) -> bool | None:
-        """Whether it was a repeat.
-
-        A first attempt under fresh numbers cannot be; a fresh append has no time.
-        """
-        if batch.attempts == 1 and not self._is_resumed:
-            return False
-        max_timestamp: int = getattr(batch.payload, "max_timestamp", -1)
-        if max_timestamp < 0:
-            return None
-        if answer.log_append_time < 0:
-            return False
-        return True if answer.log_append_time == max_timestamp else None
 
     # --- verdicts ------------------------------------------------------------------------------
 
@@ -376,40 +364,19 @@ class Sequencer:
         return self._go_on_without(failed)
 
     def _stop(self, failed: Failed) -> Sequence[Action]:
-        actions: list[Action] = [failed]
-        for batch in (*self._outstanding.sent, *self._outstanding.waiting):
-            if batch is not failed.batch:
-                may_be_stored = self._outlives(batch, failed)
-                actions.append(Failed(batch, Failure.STOPPED, failed.answer, may_be_stored))
         self.next_sequence = self.first_unacknowledged
-        self._outstanding.clear()
         self.failure = failed
         self.phase = Phase.STOPPED
-        return actions
-
-    def _outlives(self, batch: SequencedBatch, failed: Failed) -> bool:
-        """Whether a batch may be stored although the older `failed` one was given up."""
-        is_known = batch.stored is not None or batch.is_skipped
-        return is_known or (batch.is_in_doubt and failed.may_be_stored)
+        return self._outstanding.fail_all(failed)
 
     def _go_on_without(self, failed: Failed) -> Sequence[Action]:
         """Renumbers (rule 4): after a batch that is certainly missing, none can be stored."""
-        actions: list[Action] = [failed]
-        kept: deque[SequencedBatch] = deque()
-        for batch in (*self._outstanding.sent, *self._outstanding.waiting):
-            if batch is failed.batch:
-                continue
-            if self._outlives(batch, failed):
-                actions.append(Failed(batch, Failure.STOPPED, failed.answer, may_be_stored=True))
-            else:
-                kept.append(batch)
-        self._outstanding.sent.clear()
-        self._outstanding.waiting = kept
+        failures = self._outstanding.fail_stored(failed)
         if failed.failure is Failure.FENCED or self.identity.producer_epoch == EPOCH_MAX:
             self.phase = Phase.AWAITING_ID
-            return actions
+            return failures
         producer_id, epoch = self.identity
-        return actions + self._renumber(Identity(producer_id, epoch + 1))
+        return [*failures, *self._renumber(Identity(producer_id, epoch + 1))]
 
     def on_new_id(self, identity: Identity) -> Sequence[Action]:
         """Takes a producer id that no other producer has."""
@@ -427,22 +394,11 @@ class Sequencer:
         assert not self._is_resumed, "an earlier run may have sent what is waiting here"
         return self._renumber(identity)
 
-    def _renumber(self, identity: Identity) -> list[Action]:
+    def _renumber(self, identity: Identity) -> Sequence[Action]:
         self.identity = identity
-        self.next_sequence = 0
+        self.next_sequence = self._outstanding.renumber(identity)
         self._has_history = False
         self._is_resumed = self._doubts_all = False
-        self._outstanding.stored_through = None
         self._bad_news = 0
         self.phase = Phase.STREAMING
-        for batch in self._outstanding.waiting:
-            batch.identity = identity
-            batch.base_sequence = self.next_sequence
-            batch.attempts = 0
-            batch.is_in_doubt = False
-            self.next_sequence = increment(self.next_sequence, batch.record_count)
         return [Renumbered(batch) for batch in self._outstanding.waiting]
-
-
-def _known(base_offset: int) -> int | None:
-    return base_offset if base_offset >= 0 else None

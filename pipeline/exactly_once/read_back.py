@@ -10,11 +10,12 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
+from client.sequenced_batch import distance
 from client.sequencer import Identity
 from pipeline.exactly_once.entries import Stretch, TopicPartition
 from pipeline.exactly_once.errors import SinkError
 from pipeline.exactly_once.leaders import Leaders
-from pipeline.exactly_once.stretches import Portion, distance
+from pipeline.exactly_once.stretches import Portion
 from protocol.record_batch import HEADER_SIZE, BatchHeader, read_header
 from protocol.records import Record, read_records
 from protocol.sequence import NO_PRODUCER_ID

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from client.sequenced_batch import distance
 from client.sequencer import Found, Identity
 from pipeline.exactly_once.entries import Begin, Stretch, TopicPartition
-from protocol.sequence import DISTANCE_MAX, SEQUENCE_MAX, increment
+from protocol.sequence import increment
 
 
 class Portion(NamedTuple):
@@ -101,8 +102,3 @@ def count_found(found: Found | None, identity: Identity, stretch: Stretch) -> in
         return None if stretch.sequence else 0
     count = distance(found.last_sequence, stretch.sequence) + 1
     return count if count >= 0 else None
-
-
-def distance(sequence: int, other: int) -> int:
-    """How far `sequence` is after `other`; negative: before it."""
-    return (sequence - other + DISTANCE_MAX) % (SEQUENCE_MAX + 1) - DISTANCE_MAX

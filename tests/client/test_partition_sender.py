@@ -9,10 +9,11 @@ import pytest
 
 from client.batch import Delivery
 from client.cluster import NoLeaderError
-from client.partition_sender import PartitionSender, Surroundings
+from client.partition_sender import PartitionSender
 from client.sequenced_batch import Identity
 from client.sequencer_actions import Start
 from client.settings import Settings
+from client.surroundings import Surroundings
 from protocol.records import Record
 from tests.simulation.virtual_loop import START_S, VirtualLoop
 

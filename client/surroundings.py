@@ -1,0 +1,32 @@
+"""The parts of a producer that its partition senders share."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from random import Random
+
+from client.batch import Delivery
+from client.cluster import Cluster
+from client.errors import DeliveryError
+from client.lease_keeper import LeaseKeeper
+from client.sequenced_batch import Identity
+from client.settings import Settings
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class Surroundings:
+    """Shared by all the senders of one producer."""
+
+    cluster: Cluster
+    settings: Settings
+    rng: Random
+    new_identity: Callable[[], Awaitable[Identity]]
+    """Raises `NoLeaderError`."""
+    leases: LeaseKeeper | None
+    """None if ids are not leased."""
+    on_delivered: Callable[[Delivery], None]
+    on_failed: Callable[[Delivery, DeliveryError], None]
+    """Called once for a delivery."""
+    on_crash: Callable[[BaseException], None]
+    """Called when a sender has died of a bug."""
