@@ -1,4 +1,4 @@
-"""Fixtures that several rooms share: real servers, each in a process of its own."""
+"""Fixtures that several rooms share: real servers, each in a separate process."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ hypothesis.settings.load_profile("echoless")
 
 
 def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
-    """Tests run on the loop that the broker runs on; its transports are not quite asyncio's."""
+    """Runs tests on the broker's own loop, whose transports are not quite asyncio's."""
     return {"uvloop": uvloop.new_event_loop}
 
 
@@ -58,7 +58,7 @@ def pytest_report_header() -> str:
 
 
 class _Unretrieved(logging.Handler):
-    """Collects what asyncio says of exceptions that no one has looked at."""
+    """Collects asyncio's complaints about exceptions that were never retrieved."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
@@ -102,7 +102,7 @@ def apache_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheKaf
 
 @pytest.fixture(scope="session")
 def apache_kafka_4(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheKafka]:
-    """The same of version 4."""
+    """The same, version 4."""
     require("java", "kafka-4")
     kafka = ApacheKafka(tmp_path_factory.mktemp("apache-kafka-4"), version=KafkaVersion.V4)
     kafka.start()

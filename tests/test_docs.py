@@ -1,4 +1,4 @@
-"""The documents name what exists: every link, every file in backticks, every test."""
+"""The documents name only things that exist: every link, every file in backticks, every test."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 _FILE = re.compile(
     r"`((?:protocol|storage|broker|client|pipeline|testkit|cli|tests|benchmarks|docs|\.ci)/[\w./-]+)(?:::(\w+))?`"
 )
-"""A path from the top of the tree, perhaps with the name of a test in it."""
+"""A path from the top of the tree, optionally with the name of a test in it."""
 _MEMBER = re.compile(r"`([A-Z]\w+)\.(\w+)`")
 _PAGE = re.compile(r"docs/[\w/-]+\.md")
 _INVARIANT = re.compile(r"Invariant: (.+)")
@@ -57,7 +57,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_named_files_and_tests_exist(page: Path) -> None:
-    """A path in backticks is a file or directory, and a test named behind it stands in it."""
+    """A path in backticks is a file or directory, and it contains a test named after it."""
     for path, test in _FILE.findall(prose(page)):
         target = ROOT / path
         assert target.exists(), f"{path} does not exist"
@@ -65,7 +65,7 @@ def test_named_files_and_tests_exist(page: Path) -> None:
 
 
 def test_pages_named_in_the_code_exist() -> None:
-    """A docstring that sends its reader to `docs/` sends them to a page."""
+    """A docstring that refers to a page of `docs/` refers to an existing one."""
     places = ["benchmarks", "tests", *ROOMS]
     for path in (path for place in places for path in (ROOT / place).rglob("*.py")):
         for page in _PAGE.findall(path.read_text(encoding="utf-8")):
@@ -85,7 +85,7 @@ def test_named_methods_exist(page: str) -> None:
 
 
 def test_every_page_can_be_reached() -> None:
-    """No page of `docs/` lies where no link leads."""
+    """No page of `docs/` is without a link to it."""
     linked = {
         (page.parent / link.partition("#")[0]).resolve()
         for page in PAGES
@@ -98,7 +98,7 @@ def test_every_page_can_be_reached() -> None:
 
 
 def test_every_named_difference_is_explained() -> None:
-    """The oracle lets no difference pass that `docs/differences.md` does not list by its name."""
+    """The oracle allows no difference that `docs/differences.md` does not list by its name."""
     cells = {
         cell.strip()
         for line in prose(ROOT / "docs/differences.md").splitlines()
@@ -109,7 +109,7 @@ def test_every_named_difference_is_explained() -> None:
 
 @pytest.mark.parametrize("room", ROOMS)
 def test_every_invariant_is_listed(room: str) -> None:
-    """`docs/invariants.md` has as many rows for a room as its code has sentences."""
+    """`docs/invariants.md` has as many rows for a room as its code has invariants."""
     stated = {
         sentence
         for path in (ROOT / room).rglob("*.py")

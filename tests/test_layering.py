@@ -77,7 +77,7 @@ def test_a_room_imports_only_what_lies_below_it(room):
 
 
 def test_pure_rooms_do_no_input_or_output():
-    """The cores are functions of their arguments: no clock, no loop, no disk, no dice."""
+    """The cores are functions of their arguments: no clock, no loop, no disk, no randomness."""
     for place in PURE:
         path = ROOT / place
         for source in [path] if path.is_file() else sorted(path.rglob("*.py")):
@@ -87,7 +87,7 @@ def test_pure_rooms_do_no_input_or_output():
 
 @pytest.mark.parametrize("module", ONLY_IN)
 def test_a_library_stays_behind_its_door(module):
-    """What could be replaced one day is imported in one place."""
+    """A dependency that could be replaced one day is imported in one place."""
     for room in MAY_IMPORT:
         for path in sources(room):
             place = path.relative_to(ROOT).as_posix()

@@ -1,4 +1,4 @@
-"""What a newcomer copies from the README works."""
+"""The examples of the README work."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ README = Path(__file__).parent.parent / "README.md"
 def test_python_example_stores_its_records(
     echoless: Echoless, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The producer of the README, pointed at a broker, gets three acknowledgements."""
+    """The README's producer, pointed at a broker, gets three acknowledgements."""
     _, section = README.read_text(encoding="utf-8").split("## Send records\n")
     section, *_ = section.split("\n## ")
     (example,) = re.findall(r"```python\n(.*?)```", section, re.DOTALL)

@@ -1,4 +1,4 @@
-"""What a missing tool means to a test: skipped by name, or failed on a machine of ours."""
+"""The effect of a missing tool on a test: skipped by name, or failed under CI."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ def test_a_test_without_its_tool_is_skipped_by_name(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_test_without_its_tool_fails_in_ci(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where CI=true is set, nothing may go untested silently."""
+    """With CI=true nothing may go untested silently."""
     monkeypatch.setenv("CI", "true")
     with pytest.raises(pytest.fail.Exception, match="hammer is missing"):
         toolchain.require("hammer")
 
 
 def test_what_needs_a_missing_tool_is_not_tried() -> None:
-    """Each missing tool is told with its own reason."""
+    """Each missing tool is listed with its own reason."""
     reasons = toolchain.prepare_all()
     assert reasons == {"hammer": "the shop is closed", "nail": "needs hammer"}

@@ -27,7 +27,7 @@ class Installation:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.elsewhere = directory / "elsewhere"
-        """Where its programs run: no package of the tree can be imported from there."""
+        """The working directory of its programs, from which no package of the tree can be imported."""
         self.elsewhere.mkdir()
 
     def install(self) -> None:
@@ -47,7 +47,7 @@ class Installation:
         return str(self.directory / "venv" / "bin" / name)
 
     def run(self, name: str, *arguments: str) -> str:
-        """Runs one of its programs; returns what it printed."""
+        """Runs one of its programs; returns its output."""
         return run(self.program(name), *arguments, directory=self.elsewhere)
 
 

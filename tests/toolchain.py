@@ -1,7 +1,7 @@
-"""What the tests need beyond pip: `python -m tests.toolchain` gets it, tests ask `require`.
+"""The tools that tests need beyond pip: `python -m tests.toolchain` gets them, tests ask `require`.
 
-Run by `make test` before pytest. A tool that cannot be had is not an error here: its tests are
-skipped by name with the reason, except where CI=true is set, where they fail instead.
+Run by `make test` before pytest. An unavailable tool is not an error here: its tests are skipped by
+name with the reason, or fail if CI=true is set.
 
 To add a tool, append a `Tool` below; `tools.py` in some folders adds its own as `TOOLS`.
 """
@@ -23,7 +23,7 @@ from tests.support.zookeeper import ZooKeeperVersion
 
 _MAVEN = Path(__file__).parent / "support" / "maven"
 _FURTHER_TOOLS = ("compatibility", "testkit")
-"""Folders with a `tools.py` of their own. (An image of the quick tests has not all of them.)"""
+"""Folders with their own `tools.py`. (An image of the quick tests lacks some of them.)"""
 
 
 def _fetch_kafka_jars() -> None:
@@ -104,7 +104,7 @@ _OWN_TOOLS = (
 
 @functools.cache
 def tools() -> dict[str, Tool]:
-    """Every tool by its name, each after those that it needs."""
+    """Every tool by name, each after those that it needs."""
     found = list(_OWN_TOOLS)
     for folder in _FURTHER_TOOLS:
         if (Path(__file__).parent / folder / "tools.py").exists():

@@ -1,1 +1,1 @@
-"""Laws that a real thing and its fake both keep."""
+"""Laws that both a real implementation and its fake keep."""

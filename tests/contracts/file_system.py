@@ -8,10 +8,10 @@ from storage.file_system import FileSystem, LockHeldError, StorageError
 
 
 class FileSystemContract:
-    """Subclasses give `fs`, and a directory `root` that exists in it."""
+    """Subclasses provide `fs`, and a directory `root` that exists in it."""
 
     def test_appends_are_read_back_in_order(self, fs: FileSystem, root: str) -> None:
-        """An append returns where its first byte stands, and several buffers are one append."""
+        """An append returns the position of its first byte, and several buffers are one append."""
         file = fs.open(f"{root}/a", create=True)
         assert file.append([b"one", memoryview(b"two")]) == 0
         assert file.append([b"three"]) == 6
@@ -40,7 +40,7 @@ class FileSystemContract:
         assert fs.read_bytes(f"{root}/a") == b"abX"
 
     def test_a_file_is_opened_again_as_it_was(self, fs: FileSystem, root: str) -> None:
-        """Opening finds the size; a missing file is only made when that is asked for."""
+        """Opening finds the size; a missing file is created only on request."""
         with pytest.raises(StorageError) as caught:
             fs.open(f"{root}/a")
         assert caught.value.path == f"{root}/a"
@@ -52,7 +52,7 @@ class FileSystemContract:
         again.close()
 
     def test_directories_list_their_names_sorted(self, fs: FileSystem, root: str) -> None:
-        """Files and directories are listed by name; a directory is told from a file."""
+        """Files and directories are listed by name, and can be told apart."""
         fs.make_directory(f"{root}/d/e")
         fs.make_directory(f"{root}/d/e")
         fs.open(f"{root}/b", create=True).close()
@@ -65,7 +65,7 @@ class FileSystemContract:
             fs.list_directory(f"{root}/missing")
 
     def test_removing_what_is_gone_is_fine(self, fs: FileSystem, root: str) -> None:
-        """Removal is about the result, so that recovery may repeat it."""
+        """Removing a missing file succeeds, so that recovery may repeat a removal."""
         fs.write_atomic(f"{root}/a", b"x")
         fs.remove(f"{root}/a")
         fs.remove(f"{root}/a")
@@ -97,12 +97,12 @@ class FileSystemContract:
         assert fs.list_directory(root) == ["a"]
 
     def test_the_boot_id_stays_while_the_system_runs(self, fs: FileSystem, root: str) -> None:
-        """It is one word, the same each time."""
+        """It is one word, always the same."""
         assert fs.boot_id() == fs.boot_id()
         assert fs.boot_id().split() == [fs.boot_id()]
 
     def test_a_lock_names_its_holder(self, fs: FileSystem, root: str) -> None:
-        """A second taker is refused at once and told who holds the lock."""
+        """A second holder is refused at once, with the name of the first."""
         lock = fs.lock(f"{root}/.lock", "broker 7")
         with pytest.raises(LockHeldError) as caught:
             fs.lock(f"{root}/.lock", "broker 8")

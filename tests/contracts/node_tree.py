@@ -32,10 +32,10 @@ Settle = Callable[[], Awaitable[None]]
 
 
 class NodeTreeContract:
-    """One client alone."""
+    """Laws for a single client."""
 
     async def test_a_new_node_has_its_data_and_version_0(self, tree: NodeTree) -> None:
-        """What was created is what is read, at version 0, owned by nobody."""
+        """A created node has its data, version 0 and no owner."""
         await tree.create("/a", b"data")
         assert await tree.read("/a") == (b"data", 0, 0)
 
@@ -47,7 +47,7 @@ class NodeTreeContract:
         assert await tree.read("/a") == (b"2", 2, 0)
 
     async def test_a_write_of_another_version_changes_nothing(self, tree: NodeTree) -> None:
-        """A lost race is told by `BadVersionError`, whether the version is too low or too high."""
+        """A lost race raises `BadVersionError`, whether the version is too low or too high."""
         await tree.create("/a", b"old")
         for version in (1, 7):
             with pytest.raises(BadVersionError):
@@ -55,7 +55,7 @@ class NodeTreeContract:
         assert await tree.read("/a") == (b"old", 0, 0)
 
     async def test_a_write_of_any_version_always_wins(self, tree: NodeTree) -> None:
-        """-1 stands for whatever version there is."""
+        """A version of -1 matches any."""
         await tree.create("/a")
         assert await tree.write("/a", b"1", ANY_VERSION) == 1
 
@@ -100,7 +100,7 @@ class NodeTreeContract:
         assert await tree.read_many(["/a"]) == [None]
 
     async def test_a_node_created_again_starts_at_version_0(self, tree: NodeTree) -> None:
-        """Versions belong to one life of a node."""
+        """Versions start over when a node is created again."""
         await tree.create("/a")
         await tree.write("/a", b"1", 0)
         await tree.delete("/a")
@@ -168,7 +168,7 @@ class NodeTreeContract:
         assert (failure.value.index, type(failure.value.cause)) == (1, error)
 
     async def test_a_check_alone_changes_nothing(self, tree: NodeTree) -> None:
-        """It asks the servers that decide; any version will do where the node's existence counts."""
+        """It asks the deciding servers; any version matches if only existence matters."""
         await tree.create("/a", b"data")
         await tree.multi([Check("/a", ANY_VERSION)])
         await tree.multi([Check("/a", 0)])
@@ -221,7 +221,7 @@ class NodeTreeContract:
             assert set(calls) == {"/a"}
 
     async def test_a_callback_can_read_the_change(self, tree: NodeTree, settle: Settle) -> None:
-        """When a watch calls, a read returns what it called for."""
+        """Once a watch has fired, a read returns the change."""
         seen: list[int] = []
         await tree.create("/a")
         changed: list[str] = []
@@ -233,7 +233,7 @@ class NodeTreeContract:
         assert seen == [1]
 
     async def test_a_cancelled_watch_is_silent(self, tree: NodeTree, settle: Settle) -> None:
-        """Not even a call that was due comes; other watches of the node stay."""
+        """Even a call that was due does not come; other watches of the node stay."""
         cancelled: list[str] = []
         kept: list[str] = []
         cancel = await tree.watch("/a", cancelled.append)
@@ -249,14 +249,14 @@ class NodeTreeContract:
 
     @pytest.mark.parametrize("wrong_path", ["", "a", "/a/", "//a", "/a/../b", "/."])
     async def test_a_path_that_is_none_is_a_bug(self, tree: NodeTree, wrong_path: str) -> None:
-        """Paths are absolute and plain; anything else is the caller's mistake."""
+        """Paths are absolute and plain; anything else is a bug of the caller."""
         with pytest.raises(ValueError, match="path"):
             await tree.read(wrong_path)
         with pytest.raises(ValueError, match="path"):
             await tree.create(wrong_path)
 
     async def test_nothing_works_after_the_session(self, tree: NodeTree, settle: Settle) -> None:
-        """Closing ends the session: listeners are told, and calls raise `ConnectionLostError`."""
+        """Closing ends the session: listeners are notified, and calls raise `ConnectionLostError`."""
         states: list[SessionState] = []
         tree.on_session(states.append)
         before = tree.session_state
@@ -275,7 +275,7 @@ class SharedNodeTreeContract:
     """Two clients of one tree: fixtures `tree` and `other`."""
 
     async def test_only_one_of_two_writers_wins(self, tree: NodeTree, other: NodeTree) -> None:
-        """Of two writes of the same version one is refused."""
+        """A second write of the same version is refused."""
         await tree.create("/a")
         await tree.write("/a", b"mine", 0)
         with pytest.raises(BadVersionError):
@@ -285,7 +285,7 @@ class SharedNodeTreeContract:
     async def test_ephemeral_nodes_end_with_their_session(
         self, tree: NodeTree, other: NodeTree, settle: Settle
     ) -> None:
-        """The others see them go, and hear of it; plain nodes stay."""
+        """The other clients see them go, and are notified; plain nodes stay."""
         gone: list[str] = []
         await other.create("/plain")
         await other.create("/e", ephemeral=True)
@@ -306,6 +306,6 @@ class SharedNodeTreeContract:
         assert set(calls) == {"/a"}
 
     async def test_owners_tell_sessions_apart(self, tree: NodeTree, other: NodeTree) -> None:
-        """An ephemeral node says whose it is."""
+        """An ephemeral node names its owner."""
         await tree.create("/e", ephemeral=True)
         assert (await other.read("/e")).owner == tree.session_id != other.session_id

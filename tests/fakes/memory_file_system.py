@@ -1,11 +1,11 @@
 """A file system in memory that loses power, fails and fills up on command.
 
 Model of durability: a file's bytes are safe after `sync`, a directory's names after
-`sync_directory`. What has not been synced is kept as a list of operations; `after_power_loss` lets a
+`sync_directory`. Unsynced changes are kept as a list of operations; `after_power_loss` lets a
 prefix of each list survive, and of the first lost append a few bytes (a torn write).
 
-Every change on disk is one numbered operation, so that a test can stop the world before, or fail,
-each of them in turn: `lose_power_at`, `fail_at`, `fail_from`, `capacity_bytes`.
+Every change on disk is one numbered operation, so that a test can lose power before, or fail, each
+of them in turn: `lose_power_at`, `fail_at`, `fail_from`, `capacity_bytes`.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from protocol.record_batch import Buffer
 from storage.file_system import FileLock, LockHeldError, StorageError
 
 Survival = Callable[[int], int]
-"""How many of so many unsynced operations survive."""
+"""How many of this number of unsynced operations survive."""
 
 
 class PowerFailure(Exception):  # noqa: N818 - what happens, not a mistake
-    """The machine stopped; nothing on this file system works until `after_power_loss`."""
+    """The machine has stopped; nothing on this file system works until `after_power_loss`."""
 
 
 def keep_all(count: int) -> int:
-    """kill -9: the process died, the machine did not. What was not synced still is not."""
+    """kill -9: the process died, the machine did not. Unsynced data stays unsynced."""
     return count
 
 
 def keep_none(_count: int) -> int:
-    """The worst power failure: whatever was not synced is gone."""
+    """The worst power failure: all unsynced data is gone."""
     return 0
 
 
@@ -59,7 +59,7 @@ class _FileNode:
         self.pending.clear()
 
     def copy(self, copies: dict[int, _Node]) -> _FileNode:
-        """The same again, of which `copies` keeps one for each node."""
+        """A copy; `copies` maps each node to its own."""
         copy = copies.get(id(self))
         if copy is None:
             copy = copies[id(self)] = _FileNode()
@@ -93,7 +93,7 @@ class _DirectoryNode:
         self.entries: dict[str, _Node] = {}
         self.durable: dict[str, _Node] = {}
         self.pending: list[dict[str, _Node | None]] = []
-        """Unsynced changes, each all or nothing: a name gets a node, or (None) goes."""
+        """Unsynced changes, each all or nothing: a name is set to a node, or (None) removed."""
 
     def change(self, names: dict[str, _Node | None]) -> None:
         _change(self.entries, names)
@@ -155,7 +155,7 @@ class MemoryFileSystem:
         self._boots = 1
         self._is_off = False
         self.operations = 0
-        """Changes on disk so far, the failed ones included."""
+        """Changes on disk so far, including failed ones."""
         self.lose_power_at: int | None = None
         """The number of the operation instead of which the power fails."""
         self.fail_at: int | None = None
@@ -163,14 +163,14 @@ class MemoryFileSystem:
         self.fail_from: int | None = None
         """The number of the operation from which on all fail."""
         self.capacity_bytes: int | None = None
-        """Bytes of all files together above which appends fail, half written."""
+        """Total size of all files above which appends fail, half written."""
         self.files_max = 2**31
-        """How many files can be opened at once, as far as anyone asks."""
+        """How many files can be opened at once, for the callers that ask."""
         self.now_ms = 0
-        """The time that changed files get."""
+        """The modification time of changed files."""
 
     def after_power_loss(self, survive: Survival = keep_none, seed: int = 0) -> MemoryFileSystem:
-        """What the next start finds: names and bytes that were synced, and some of the others."""
+        """The file system at the next start: synced names and bytes, and some of the others."""
         if survive is keep_all:
             survivor = MemoryFileSystem(self._root.copy({}))
             survivor._boots = self._boots
@@ -183,7 +183,7 @@ class MemoryFileSystem:
         return _size_of(self._root)
 
     def operate(self, path: str, verb: str) -> None:
-        """Counts one change on disk, or fails it as ordered."""
+        """Counts one change on disk, or fails it as configured."""
         number = self.operations
         self.check_power()
         if number == self.lose_power_at:
@@ -194,7 +194,7 @@ class MemoryFileSystem:
             raise StorageError(path, f"cannot {verb}: failure ordered for operation {number}")
 
     def check_power(self) -> None:
-        """Raises when the power is off."""
+        """Raises if the power is off."""
         if self._is_off:
             raise PowerFailure("the power is off")
 
@@ -274,11 +274,11 @@ class MemoryFileSystem:
             self.sync_directory(path.rpartition("/")[0])
 
     def can_open(self, count: int) -> bool:
-        """Like `FileSystem.can_open`; `files_max` is what a test sets."""
+        """Like `FileSystem.can_open`; a test sets `files_max`."""
         return count <= self.files_max
 
     def boot_id(self) -> str:
-        """Stays the same when only the process died (`keep_all`)."""
+        """The same as before if only the process died (`keep_all`)."""
         return f"boot-{self._boots}"
 
     def lock(self, path: str, owner: str) -> FileLock:

@@ -1,8 +1,8 @@
 """The node tree in memory: one `MemoryTree`, and a `MemoryNodeTree` per client session.
 
-Faults are asked for by name and happen once: `lose_next_reply` (the change is applied, or not, and the
-client is told neither), `before_next_change` (a rival's turn between a client's read and its write),
-`suspend` / `resume` / `expire_session` / `reconnect`.
+Faults are requested by name and happen once: `lose_next_reply` (the change is applied, or not, and
+the client cannot tell), `before_next_change` (a rival's turn between a client's read and its
+write), `suspend` / `resume` / `expire_session` / `reconnect`.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ Rival = Callable[[], Awaitable[object]]
 
 
 async def turns(count: int = 200) -> None:
-    """Gives everybody else so many turns: all that follows from what has happened is done then."""
+    """Gives all other tasks this many turns, so that every consequence of earlier events is done."""
     for _ in range(count):
         await asyncio.sleep(0)
 
 
 class MemoryTree:
-    """The server: the nodes, and who is connected."""
+    """The server: the nodes, and the connected clients."""
 
     def __init__(self) -> None:
         self.nodes = Nodes()
@@ -47,7 +47,7 @@ class MemoryTree:
         self._session_ids = itertools.count(1)
 
     def connect(self) -> MemoryNodeTree:
-        """A new client with a session of its own."""
+        """A new client with its own session."""
         client = MemoryNodeTree(self)
         self.clients.append(client)
         return client
@@ -56,7 +56,7 @@ class MemoryTree:
         return next(self._session_ids)
 
     def apply(self, changes: Sequence[Change]) -> None:
-        """Makes changes visible and tells every connected client that watches."""
+        """Makes changes visible and notifies every connected client with a watch."""
         for path, node in changes:
             came_or_went = (self.nodes.get(path) is None) != (node is None)
             self.nodes.publish([Change(path, node)])
@@ -73,7 +73,7 @@ class MemoryNodeTree:
 
     def __init__(self, tree: MemoryTree) -> None:
         self.session_timeout_s = math.inf
-        """For tests to set; nothing here ends a session by itself."""
+        """Set by tests; nothing here ends a session by itself."""
         self._tree = tree
         self._watches = Watches()
         self._session_state = SessionState.CONNECTED
@@ -84,34 +84,34 @@ class MemoryNodeTree:
     # Faults
 
     def lose_next_reply(self, *, applied: bool) -> None:
-        """The next change (asked for again: the one after it) ends in `ConnectionLostError`."""
+        """Makes the next change (if set again: the one after it) end in `ConnectionLostError`."""
         self._lost_replies.append(applied)
 
     def before_next_change(self, rival: Rival) -> None:
-        """Runs `rival` when the next change has been sent and before it is judged."""
+        """Runs `rival` when the next change has been sent and before it is applied."""
         self._rivals.append(rival)
 
     def suspend(self) -> None:
-        """The connection is lost, the session lives on."""
+        """Loses the connection; the session stays alive."""
         self._become(SessionState.SUSPENDED)
 
     def resume(self) -> None:
-        """The same session is connected again."""
+        """Reconnects the same session."""
         self._become(SessionState.CONNECTED)
         self._watches.anything_may_have_changed()
 
     def expire_session(self) -> None:
-        """The session ends on both sides."""
+        """Ends the session on both sides."""
         self._become(SessionState.LOST)
         self._tree.end_session(self._session_id)
 
     def reconnect(self) -> None:
-        """A new session, after the old one was lost."""
+        """Starts a new session after the old one was lost."""
         self._session_id = self._tree.next_session_id()
         self.resume()
 
     def hear(self, path: str, *, came_or_went: bool) -> None:
-        """The server says that a node has changed."""
+        """Delivers the server's notification that a node has changed."""
         if self._session_state is SessionState.CONNECTED:
             self._watches.node_changed(path, came_or_went=came_or_went)
 

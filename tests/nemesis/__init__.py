@@ -1,1 +1,1 @@
-"""Real brokers, a real ZooKeeper and real clients, and somebody who breaks things from a seed."""
+"""Real brokers, a real ZooKeeper and real clients, and faults drawn from a seed."""

@@ -20,9 +20,9 @@ from tests.proofs.judge import NUMBERS_PER_PRODUCER, first_number
 
 END_TIMEOUT_S: Final = 180.0
 _NEVER_MS: Final = 3_600_000
-"""A delivery timeout beyond every run: a record that a client gives up is a failure of the run."""
+"""A delivery timeout longer than every run: a record that a client gives up fails the run."""
 _MS_PER_NUMBER: Final = 7
-"""The programs stamp record i with the base time and 7 i milliseconds."""
+"""The programs stamp record i with the base time plus 7 i milliseconds."""
 
 
 class ClientProcess:
@@ -40,12 +40,12 @@ class ClientProcess:
         return self._process is not None and self._process.poll() is None
 
     def begin_stop(self) -> None:
-        """SIGTERM: nothing new; what is on its way is finished."""
+        """Sends SIGTERM: nothing new is sent; what is in flight is finished."""
         if self._process is not None and self.is_running:
             self._process.send_signal(signal.SIGTERM)
 
     def end(self) -> dict[str, Any]:
-        """Waits for its summary. One that never ends, or says nothing, has `error` in it."""
+        """Waits for its summary, with `error` in it if the process never ends or prints none."""
         assert self._process is not None
         try:
             self._process.wait(END_TIMEOUT_S)
@@ -60,7 +60,7 @@ class ClientProcess:
         return summary
 
     def kill(self) -> None:
-        """SIGKILL, where it still runs."""
+        """Sends SIGKILL if it is still running."""
         if self._process is not None and self.is_running:
             self._process.kill()
             self._process.wait()
@@ -87,7 +87,7 @@ class Writer(ClientProcess):
         self._program = program
 
     def start(self, bootstrap: str, partitions: int, *, rate: float = 0.0) -> None:
-        """At full speed, or at `rate` records a second."""
+        """Starts at full speed, or at `rate` records a second."""
         self.ack_log.touch()
         first = first_number(self.producer)
         options = {
@@ -108,11 +108,11 @@ class Writer(ClientProcess):
 
     @property
     def acknowledged_bytes(self) -> int:
-        """Grows with every acknowledged record."""
+        """The size of its acknowledgement file, which grows with every acknowledged record."""
         return self.ack_log.stat().st_size
 
     def acknowledgements(self) -> dict[int, array[int]]:
-        """By partition: offset, number, offset, number, ... in the order of the acknowledgements."""
+        """By partition: offset, number, offset, number, ... in the order of acknowledgement."""
         found: defaultdict[int, array[int]] = defaultdict(lambda: array("q"))
         with self.ack_log.open() as lines:
             for line in lines:
@@ -130,7 +130,7 @@ class ReaderProcess(ClientProcess):
         self._rows = directory / "reader.rows"
 
     def start(self, bootstrap: str, partitions: int) -> None:
-        """Reads from the first record on."""
+        """Starts reading from the first record."""
         options = ["--bootstrap", bootstrap, "--partitions", str(partitions)]
         options += ["--rows", str(self._rows), "--topics", *self._topics]
         self._start([sys.executable, "-m", "tests.nemesis.reader", *options])

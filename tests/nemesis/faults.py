@@ -1,4 +1,4 @@
-"""Makes the steps of a plan happen to a cluster, and mends everything afterwards."""
+"""Executes the steps of a plan on a cluster, and repairs everything afterwards."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _START_TRIES: Final = 2
 
 
 class Faults:
-    """Inflicts one step at a time. What goes wrong by itself is kept in `problems`."""
+    """Inflicts one step at a time. Unexpected failures are collected in `problems`."""
 
     def __init__(self, cluster: Cluster, network: Network | None, disk: SmallDisk | None) -> None:
         self.counts: Counter[Kind] = Counter()
@@ -33,11 +33,11 @@ class Faults:
         self._network = network
         self._disk = disk
         self._down: set[int] = set()
-        """Brokers that the nemesis has ended itself."""
+        """Brokers that the nemesis itself has ended."""
         self._paused: set[int] = set()
 
     def run(self, plan: Iterable[Step], stopping: threading.Event) -> None:
-        """Step after step until `stopping`; then nothing is broken any more."""
+        """Executes step after step until `stopping`; then nothing is broken any more."""
         for step in plan:
             if stopping.wait(step.quiet_s):
                 return
@@ -105,7 +105,7 @@ class Faults:
         self._start_all()
 
     def _replace_disk(self, broker_id: int) -> None:
-        """A broker whose disk was full takes it again only when it starts anew, as Kafka's does."""
+        """Restarts a broker whose disk was full: like Kafka's, it accepts the disk again only then."""
         assert self._disk is not None
         self._disk.make_room()
         self._end(broker_id)
@@ -125,7 +125,7 @@ class Faults:
             self.problems.append(f"broker {broker_id} ended a clean stop with status {status}")
 
     def _note_ended(self, may_end: list[int]) -> None:
-        """A broker that ended without the nemesis is a problem, but for one without a disk."""
+        """Reports a broker that ended without the nemesis, unless it had no disk."""
         for broker_id, broker in self._cluster.brokers.items():
             if broker_id in self._down or broker.process.is_running:
                 continue

@@ -1,9 +1,9 @@
 """A name service for the hosts of a `Network`, which can be lost.
 
-Every host knows the others by name, from an `/etc/hosts` of its own (`ip netns exec` puts
-`/etc/netns/<namespace>/hosts` in its place). After `lose` the file is empty, and a lookup asks a name
-server that never answers: it takes the resolver ten seconds or more to give up, as where a network's
-own name server has left before its hosts.
+Every host knows the others by name, from its own `/etc/hosts` (`ip netns exec` puts
+`/etc/netns/<namespace>/hosts` in its place). After `lose` the file is empty, and a lookup asks a
+name server that never answers: the resolver takes ten seconds or more to give up, as in a network
+whose name server left before its hosts.
 """
 
 from __future__ import annotations
@@ -39,23 +39,23 @@ class Names:
         self.close()
 
     def lose(self) -> None:
-        """No name is known any more, and nothing says so, until the network is healed."""
+        """Makes every name unresolvable, silently, until the network is healed."""
         for host in self._hosts:
             self._network.cut(host, NAME_SERVER)
         self._write("")
 
     def give_back(self) -> None:
-        """Every host knows every name."""
+        """Makes every host known to every other again."""
         lines = [f"{self._network.address(host)} {host}" for host in (*self._hosts, CLIENTS)]
         self._write("\n".join(["127.0.0.1 localhost", *lines, ""]))
 
     def close(self) -> None:
-        """Removes the files; may be called again."""
+        """Removes the files; may be called repeatedly."""
         for host in self._hosts:
             shutil.rmtree(self._directory(host), ignore_errors=True)
 
     def _write(self, text: str) -> None:
-        """In place: a namespace sees the file that was there when its first process began."""
+        """Writes in place: a namespace sees the file that existed when its first process began."""
         for host in self._hosts:
             (self._directory(host) / "hosts").write_text(text)
 

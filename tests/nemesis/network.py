@@ -1,12 +1,12 @@
-"""Hosts of their own for servers: network namespaces on one bridge, whose links can be cut.
+"""Separate hosts for servers: network namespaces on one bridge, whose links can be cut.
 
     with Network(["one", "two"]) as network:
         network.prefix("one")        # ("ip", "netns", "exec", ...): a command run there
         network.cut("one", "two")    # packets from one to two are dropped, no connection is reset
         network.heal()
 
-The test itself is the host `CLIENTS`: the bridge has an address of its own. Needs root, `ip` and
-`iptables`. Names carry the process id, and what a dead process left behind is removed by the next.
+The test itself is the host `CLIENTS`: the bridge has its own address. Needs root, `ip` and
+`iptables`. Names carry the process id, and leftovers of a dead process are removed by the next.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _SUBNETS_TRIED_MAX = 100
 
 
 class NetworkError(Exception):
-    """A command that builds or cuts failed; carries what it said."""
+    """A command that builds or cuts failed; carries its output."""
 
 
 class Network:
@@ -60,16 +60,16 @@ class Network:
         return f"{self._subnet}.{self._numbers[host]}"
 
     def namespace(self, host: str) -> str:
-        """The name by which `ip` knows the host."""
+        """The name that `ip` uses for the host."""
         return f"echoless-{os.getpid()}-{self._numbers[host]}"
 
     def prefix(self, host: str) -> tuple[str, ...]:
-        """What runs a command on the host; the process keeps the id of the one that was started."""
+        """The prefix of a command on the host; the process id stays that of the started process."""
         return ("ip", "netns", "exec", self.namespace(host))
 
     def cut(self, sender: str, receiver: str) -> None:
-        """Drops every packet of that direction from now on."""
-        if receiver == CLIENTS:  # it is no namespace: drop where the packet leaves
+        """Drops every packet in that direction from now on."""
+        if receiver == CLIENTS:  # the clients have no namespace: drop the packet where it leaves
             self._filter(sender, "-A", "OUTPUT", "-d", self.address(receiver), "-j", "DROP")
         else:
             self._filter(receiver, "-A", "INPUT", "-s", self.address(sender), "-j", "DROP")
@@ -85,7 +85,7 @@ class Network:
             self._filter(host, "-F")
 
     def close(self) -> None:
-        """Removes everything; may be called again, and after a failure."""
+        """Removes everything; may be called repeatedly, and after a failure."""
         atexit.unregister(self.close)
         for host in self._hosts:
             _try("ip", "netns", "del", self.namespace(host))
@@ -119,7 +119,7 @@ class Network:
 
 @functools.cache
 def reason_unavailable() -> str | None:
-    """Why links cannot be cut on this machine; None where they can."""
+    """Why links cannot be cut on this machine; None if they can."""
     if os.geteuid() != 0:
         return "network namespaces need root"
     for program in ("ip", "iptables"):
@@ -147,7 +147,7 @@ def _is_alive(pid: int) -> bool:
 
 
 def _free_subnet() -> str:
-    """The first three numbers of a private network that this machine has no address in."""
+    """The first three numbers of a private network in which this machine has no address."""
     taken = _run("ip", "-4", "addr", "show")
     for _ in range(_SUBNETS_TRIED_MAX):
         subnet = f"10.{random.randint(64, 191)}.{random.randint(0, 255)}"

@@ -1,4 +1,4 @@
-"""What the nemesis will do, from a seed: which fault, on whom, for how long, one after another. Pure.
+"""The plan of the nemesis, from a seed: which fault, where, for how long, one after another. Pure.
 
 Every kind comes once before any comes again, so that a short run has them all. Some steps carry a
 second fault on another broker.
@@ -44,7 +44,7 @@ OF_ONE_BROKER: Final = (
     Kind.CUT_ZOOKEEPER,
     Kind.ISOLATE,
 )
-"""These may fall together with another of them."""
+"""Kinds that may be combined with another of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +53,7 @@ class Step:
 
     kind: Kind
     broker_id: int
-    """Whom it befalls, where it is a broker's."""
+    """The broker concerned, if any."""
     other_id: int
     """The other end of a link between brokers."""
     is_one_way: bool
@@ -72,7 +72,7 @@ def make_plan(
     session_timeout_s: float,
     small_disk_id: int,
 ) -> Iterator[Step]:
-    """Steps without end; the same for the same arguments."""
+    """An endless sequence of steps; the same for the same arguments."""
     dice = random.Random(seed)
     possible = [kind for kind in Kind if kind in kinds]
     together = [kind for kind in OF_ONE_BROKER if kind in kinds]
@@ -106,7 +106,7 @@ def _step(
 
 
 def _duration(kind: Kind, session_timeout_s: float) -> tuple[float, float]:
-    """The shortest and the longest time, in seconds, that a fault of this kind lasts."""
+    """The shortest and the longest duration, in seconds, of a fault of this kind."""
     match kind:
         case Kind.KILL_ALL | Kind.CLEAN_RESTART:
             return 0.0, 1.0

@@ -1,10 +1,10 @@
-"""A consumer that reads while everything breaks: librdkafka, in a process of its own.
+"""A consumer that reads while everything breaks: librdkafka, in a separate process.
 
     python -m tests.nemesis.reader --bootstrap H:P --partitions N --rows FILE --topics T [T ...]
 
 Reads every partition from its first offset and writes one row (topic index, partition, offset,
-number) per record. SIGTERM: it reads on to the end that each partition has then, prints a line of
-JSON, and ends. An offset that is suddenly gone is a problem that it tells of, never a reset.
+number) per record. On SIGTERM it reads to the current end of each partition, prints a line of JSON,
+and ends. An offset that is suddenly gone is reported as a problem, never reset.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Reader:
         self._consumer.assign([TopicPartition(*place, OFFSET_BEGINNING) for place in self._next])
 
     def run(self, stopping: threading.Event) -> bool:
-        """Whether every partition was read to its end."""
+        """Reads; returns whether every partition was read to its end."""
         while not stopping.is_set():
             self._read_some()
         ends = {

@@ -1,7 +1,7 @@
 """The logs of stopped brokers, read from their files with the oracle's own decoder.
 
-Segments may be cut at different offsets on different replicas; what counts is the bytes of the
-batches in their order.
+Segments may be cut at different offsets on different replicas; only the bytes of the batches, in
+order, are compared.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def read_batches(data_dir: Path, topic: str, partition: int) -> Iterator[StoredB
 
 
 def first_difference(replicas: Mapping[int, Path], topic: str, partition: int) -> str | None:
-    """Where the replicas of a partition stop being the same bytes; None where they never do."""
+    """The position at which the replicas of a partition differ; None if they never do."""
     logs = [read_batches(data_dir, topic, partition) for data_dir in replicas.values()]
     for batches in itertools.zip_longest(*logs):
         contents = {None if batch is None else batch.data for batch in batches}
@@ -35,7 +35,7 @@ def first_difference(replicas: Mapping[int, Path], topic: str, partition: int) -
 
 
 def read_numbers(batches: Iterable[StoredBatch]) -> tuple[array[int], list[str]]:
-    """The number of the record at each offset from 0, and what is wrong with the batches."""
+    """The number of the record at each offset from 0, and the faults of the batches."""
     numbers, problems = array("q"), []
     for batch in batches:
         if not batch.crc_is_right:
@@ -48,7 +48,7 @@ def read_numbers(batches: Iterable[StoredBatch]) -> tuple[array[int], list[str]]
 
 
 def _number(headers: Iterable[tuple[str, bytes | None]]) -> int:
-    """The client programs write it as the header `n`."""
+    """The number in the header `n`, as the client programs write it."""
     return next((int(value) for name, value in headers if name == "n" and value), -1)
 
 

@@ -1,8 +1,8 @@
 """One run: a cluster, clients at full speed, a nemesis; then everything heals and is judged.
 
-The order of the end: no further fault; the producers finish what they have sent; every replica
-comes back into every ISR; the reader reads to the ends; the brokers stop; their logs are compared
-and judged from their files.
+The order of the end: no further fault; the producers finish their records; every replica returns to
+every ISR; the reader reads to the ends; the brokers stop; their logs are compared and judged from
+their files.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tests.proofs.judge import NUMBERS_PER_PRODUCER, Evidence, judge
 from tests.support.cluster import ZOOKEEPER, Cluster
 
 TOPICS: Final = {"two-in-sync": 2, "one-in-sync": 1}
-"""By name: min.insync.replicas. With one, a single survivor goes on acknowledging."""
+"""By name: min.insync.replicas. With one, a single survivor continues to acknowledge."""
 WRITERS: Final = (
     (LIBRDKAFKA, "two-in-sync"),
     (JAVA[0], "two-in-sync"),
@@ -52,7 +52,7 @@ SETTINGS: Final = {
 
 @dataclass(slots=True, kw_only=True)
 class Options:
-    """How long, from which seed, with which producers (at `rate` records a second each; 0: all)."""
+    """Duration, seed and producers (at `rate` records a second each; 0: full speed)."""
 
     seconds: float
     seed: int
@@ -60,11 +60,11 @@ class Options:
     writers: Sequence[tuple[Program, str]] = WRITERS
     kinds: Sequence[Kind] = tuple(Kind)
     settings: Mapping[str, str] = field(default_factory=dict)
-    """The brokers', beside `SETTINGS`."""
+    """The brokers' settings, in addition to `SETTINGS`."""
 
 
 class Run:
-    """The parts of one run, on a directory of its own."""
+    """The parts of one run, in its own directory."""
 
     def __init__(
         self, directory: Path, options: Options, network: Network | None, disk: SmallDisk | None
@@ -132,7 +132,7 @@ class Run:
         return sum(writer.acknowledged_bytes for writer in self._writers)
 
     def _wait_until_healed(self) -> None:
-        """Until there are records again from every producer, each with all replicas in sync."""
+        """Waits until there are new records from every producer, each with all replicas in sync."""
         before = [writer.acknowledged_bytes for writer in self._writers]
         self._expect(
             lambda: all(
@@ -150,7 +150,7 @@ class Run:
         for writer in self._writers:
             summary = writer.end()
             if "error" in summary:
-                # It may have ended by an exception; then nobody knows how much it has sent.
+                # It may have ended with an exception; then the number it sent is unknown.
                 verdict.problems.append(f"{writer.name}: {summary['error']}")
                 verdict.fatal_errors += "FATAL" in summary["error"]
             verdict.sent += int(summary.get("sent", 0))
@@ -170,7 +170,7 @@ class Run:
         return sent
 
     def _expect(self, is_so: Any, what: str) -> None:
-        """What does not come to pass is a problem of the run, which is judged all the same."""
+        """Waits; a failure is recorded as a problem of the run, which is judged all the same."""
         try:
             self._cluster.wait_until(is_so, what, within_s=HEAL_TIMEOUT_S)
         except AssertionError:
@@ -227,7 +227,7 @@ def pairs(flat: array[int]) -> Iterator[tuple[int, int]]:
 
 
 def verify(broker_id: int, data_dir: Path) -> list[str]:
-    """What `echoless verify` finds wrong with a stopped broker's data."""
+    """The problems that `echoless verify` finds in a stopped broker's data."""
     command = [sys.executable, "-m", "cli", "verify", str(data_dir)]
     result = subprocess.run(command, capture_output=True, text=True, check=False, cwd=REPOSITORY)
     if result.returncode == 0:
@@ -236,7 +236,7 @@ def verify(broker_id: int, data_dir: Path) -> list[str]:
 
 
 def run(directory: Path, options: Options) -> Verdict:
-    """Builds what this machine allows of network and disk, and runs."""
+    """Builds the network and disk that this machine allows, and runs."""
     left_out: dict[Kind, str] = {}
     with contextlib.ExitStack() as stack:
         network = disk = None
@@ -258,6 +258,6 @@ def run(directory: Path, options: Options) -> Verdict:
 
 
 def keep_data_of(disk: SmallDisk, directory: Path) -> None:
-    """Copies what a failing run leaves on the small disk, which goes with the run."""
+    """Copies a failing run's data from the small disk, which is unmounted with the run."""
     kept = directory / f"broker-{SMALL_DISK_ID}"
     subprocess.run(["cp", "-a", str(disk.directory), str(kept)], check=False)

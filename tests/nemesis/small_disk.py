@@ -1,4 +1,4 @@
-"""A disk of its own for one broker, which can be made full: a tmpfs whose size shrinks to its use."""
+"""A separate disk for one broker, which can be made full: a tmpfs whose size shrinks to its use."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Self
 
 _SIZE_BYTES = 8 * 2**30
-"""Far more than a run writes; memory is taken only for what is written."""
+"""Far more than a run writes; only written data takes memory."""
 _FILL_TRIES_MAX = 50
 
 
 class DiskError(Exception):
-    """It cannot be mounted or made full; carries what `mount` said."""
+    """It cannot be mounted or filled; carries the output of `mount`."""
 
 
 class SmallDisk:
@@ -40,16 +40,16 @@ class SmallDisk:
             try:
                 self._mount("-o", f"remount,size={used}")
             except DiskError:
-                continue  # more was written in between: a disk never shrinks below its use
+                continue  # more was written meanwhile: a disk never shrinks below its use
             return
         raise DiskError("it is written faster than it can be made full")
 
     def make_room(self) -> None:
-        """As before `fill`."""
+        """Restores the size from before `fill`."""
         self._mount("-o", f"remount,size={_SIZE_BYTES}")
 
     def close(self) -> None:
-        """Unmounts it, with everything on it; may be called again."""
+        """Unmounts it, with everything on it; may be called repeatedly."""
         atexit.unregister(self.close)
         subprocess.run(["umount", "-l", self.directory], capture_output=True, check=False)
 

@@ -1,4 +1,4 @@
-"""A broker that is asked to leave hands over first: clients see a short pause and no error."""
+"""A broker that gets SIGTERM hands over first: clients see a short pause and no error."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 
 @pytest.fixture
 def tree(cluster: Cluster) -> Iterator[KazooClient]:
-    """The nodes as ZooKeeper has them; transaction ids tell what came first."""
+    """The nodes in ZooKeeper; transaction ids show their order."""
     client = KazooClient(cluster.zookeeper.hosts("/echoless"))
     client.start()
     yield client

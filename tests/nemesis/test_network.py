@@ -21,7 +21,7 @@ def network() -> Iterator[Network]:
 
 
 def _reaches(network: Network, sender: str, receiver: str) -> bool:
-    """Whether a connection to a port that nobody listens on is refused, and not lost on the way."""
+    """Whether a connection to an unused port is refused, and not lost on the way."""
     probe = (
         "import socket, sys\n"
         "try: socket.create_connection((sys.argv[1], 9), timeout=0.3)\n"
@@ -34,13 +34,13 @@ def _reaches(network: Network, sender: str, receiver: str) -> bool:
 
 
 def test_hosts_reach_each_other_and_the_clients(network: Network) -> None:
-    """Before anything is cut, every host hears every other."""
+    """Before anything is cut, every host reaches every other."""
     hosts = ["one", "two", CLIENTS]
     assert all(_reaches(network, a, b) for a in hosts for b in hosts if a != b)
 
 
 def test_a_cut_link_is_silent_and_the_others_go_on(network: Network) -> None:
-    """Packets are dropped, not refused; a link that was not cut keeps working; heal ends it."""
+    """Packets are dropped, not refused; other links keep working; heal ends it."""
     network.cut("one", "two")
     assert not _reaches(network, "one", "two")
     assert _reaches(network, CLIENTS, "two")
@@ -49,14 +49,14 @@ def test_a_cut_link_is_silent_and_the_others_go_on(network: Network) -> None:
 
 
 def test_a_host_is_cut_from_the_clients(network: Network) -> None:
-    """The clients are no namespace; their links are cut at the host."""
+    """The clients have no namespace; their links are cut at the host."""
     network.cut_both("one", CLIENTS)
     assert not _reaches(network, CLIENTS, "one")
     assert _reaches(network, "two", "one")
 
 
 def test_nothing_is_left_behind(network: Network) -> None:
-    """After `close` the machine has no trace of it, and closing again is harmless."""
+    """After `close` no trace is left on the machine, and closing again is harmless."""
     address = network.address("one")
     network.close()
     network.close()

@@ -20,13 +20,13 @@ def test_a_seed_replays() -> None:
 
 
 def test_every_kind_comes_before_any_comes_again() -> None:
-    """So that a short run has them all."""
+    """A short run has them all."""
     for seed in range(20):
         assert {step.kind for step in _steps(seed, len(Kind))} == set(Kind)
 
 
 def test_a_kind_that_cannot_be_had_is_left_out() -> None:
-    """Neither alone nor together with another."""
+    """It comes neither alone nor together with another."""
     kinds = [Kind.KILL, Kind.PAUSE]
     steps = _steps(3, 100, kinds)
     seconds = [step.second for step in steps if step.second is not None]
@@ -35,7 +35,7 @@ def test_a_kind_that_cannot_be_had_is_left_out() -> None:
 
 
 def test_two_faults_at_a_time_befall_two_brokers() -> None:
-    """And are of kinds that one broker suffers by itself."""
+    """Both are of kinds that affect a single broker."""
     for step in _steps(4, 300):
         assert step.kind is Kind.FULL_DISK or step.broker_id != step.other_id
         if step.second is not None:
@@ -44,7 +44,7 @@ def test_two_faults_at_a_time_befall_two_brokers() -> None:
 
 
 def test_only_a_long_pause_is_longer_than_the_session() -> None:
-    """What is called shorter than the session leaves it time to live."""
+    """A pause called shorter than the session leaves the session alive."""
     for step in _steps(5, 300):
         assert step.kind is not Kind.PAUSE or step.lasts_s < 2.0
         assert step.kind is not Kind.EXPIRE or step.lasts_s > 2.0

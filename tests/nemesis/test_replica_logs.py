@@ -1,4 +1,4 @@
-"""Replicas are compared byte by byte, whatever their segments are."""
+"""Replicas are compared byte by byte, however they are divided into segments."""
 
 from __future__ import annotations
 

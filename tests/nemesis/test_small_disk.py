@@ -1,4 +1,4 @@
-"""A disk that is full when it shall be, and has room again."""
+"""A disk that is full on request, and has room again."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.cluster
 
 
 def test_a_full_disk_takes_nothing_until_there_is_room(tmp_path: Path) -> None:
-    """What was written stays, the next page does not fit, and afterwards it does."""
+    """Data already written stays, the next page does not fit, and afterwards it does."""
     try:
         disk = SmallDisk(tmp_path / "disk")
     except DiskError as error:

@@ -27,7 +27,7 @@ class Verdict(verdict.Verdict):
     differing_partitions: int = 0
     inflicted: Counter[Kind] = field(default_factory=Counter)
     left_out: Mapping[Kind, str] = field(default_factory=dict)
-    """Kinds of faults that this machine cannot make, with the reason."""
+    """Kinds of faults that this machine cannot produce, with the reason."""
     leader_changes: int = 0
     longest_without_leader_s: float = 0.0
     longest_without_acknowledgement_s: float = 0.0

@@ -13,7 +13,7 @@ _INTERVAL_S: Final = 0.1
 
 
 class LongestGap:
-    """The longest time between two sightings of something. Times are seconds."""
+    """The longest time between two sightings of something. Times are in seconds."""
 
     def __init__(self, now: float) -> None:
         self._seen_at = now
@@ -21,7 +21,7 @@ class LongestGap:
         self.ended_at = now
 
     def see(self, now: float) -> None:
-        """It is there at `now`."""
+        """Records a sighting at `now`."""
         if now - self._seen_at > self.longest:
             self.longest = now - self._seen_at
             self.ended_at = now
@@ -31,8 +31,8 @@ class LongestGap:
 class Watch:
     """Threads that look until `stop`: one at the acknowledgements, one at each broker.
 
-    A partition has a leader at a moment when some broker answers that it leads it itself. A broker
-    that is paused or cut off does not answer, whatever others believe of it.
+    A partition has a leader at a moment when some broker answers that it leads it. A broker that is
+    paused or cut off does not answer, whatever others believe about it.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class Watch:
 
     @property
     def longest_without_leader_s(self) -> float:
-        """Over all partitions."""
+        """The longest time over all partitions."""
         return max((gap.longest for gap in self.leaders.values()), default=0.0)
 
     def _watch_acknowledgements(self) -> None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """One Spark for the whole run, in this process and a JVM of its own; tasks are tried three times."""
+    """One Spark for the whole run, in this process and a separate JVM; tasks are tried three times."""
     require("java")
     from pipeline.kafka_connector import connector_settings, has_jars
     from pipeline.session import open_session

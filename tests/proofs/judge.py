@@ -1,9 +1,9 @@
-"""What became of the records: lost, stored twice, out of order, or read as something else. Pure.
+"""The fate of the records: lost, stored twice, out of order, or read as something else. Pure.
 
-A record is known by its number; `producer_of` tells whose it is. A producer sends ascending numbers
-to a partition, so a log that has each of them once, ascending, is what idempotence promises. The
-judge knows nothing of brokers: it is given what was sent, what was acknowledged, what lies in the
-log by offset, and what a consumer read while it happened.
+A record is identified by its number; `producer_of` gives its producer. A producer sends ascending
+numbers to a partition, so a log that has each of them once, ascending, is what idempotence
+promises. The judge knows nothing of brokers: it is given the records sent, the acknowledgements,
+the log by offset, and what a consumer read meanwhile.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from typing import Final
 NUMBERS_PER_PRODUCER: Final = 100_000_000
 EXAMPLES_MAX: Final = 10
 UNKNOWN_OFFSET: Final = -1
-"""An acknowledgement without an offset: the broker knew of the record, not where it lies."""
+"""An acknowledgement without an offset: the broker knew of the record, but not its position."""
 
 
 class Fault(enum.StrEnum):
-    """What must never be found."""
+    """Faults that must never be found."""
 
     LOST = "lost"
     DUPLICATED = "duplicated"
@@ -85,7 +85,7 @@ def judge(evidence: Evidence) -> Findings:
 
 
 def _judge_log(evidence: Evidence, findings: Findings) -> dict[int, int]:
-    """Each number once, ascending by producer, and sent by it; returns where each lies first."""
+    """Each number once, ascending by producer, and sent by it; returns the first offset of each."""
     offsets: dict[int, int] = {}
     highest: dict[int, int] = {}
     for offset, number in enumerate(evidence.stored):

@@ -1,4 +1,4 @@
-"""The judge finds what it is there to find, and nothing in a run without fault."""
+"""The judge finds every kind of fault, and nothing in a run without fault."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ GOOD: Sequence[int] = [0, OTHER, 1, 2, OTHER + 1, 3]
 
 
 def _judge(stored: Sequence[int] = GOOD, **changed: Any) -> dict[Fault, int]:
-    """The faults of a run that is right but for what is changed."""
+    """The faults of a run that is correct except for `changed`."""
     evidence = {
         "sent": {0: 4, 1: 2},
         "acknowledged": list(enumerate(GOOD)),
@@ -24,25 +24,25 @@ def _judge(stored: Sequence[int] = GOOD, **changed: Any) -> dict[Fault, int]:
 
 
 def test_a_run_without_fault_is_acquitted() -> None:
-    """Each record once, in its producer's order, acknowledged where it lies, read as it lies."""
+    """Each record once, in its producer's order, acknowledged and read at its offset."""
     assert _judge() == {}
 
 
 def test_an_acknowledged_record_that_is_not_stored_is_lost() -> None:
-    """At the end of the log or in its middle; the records behind it then lie elsewhere."""
+    """At the end of the log or in its middle, where the records after it shift."""
     assert _judge([0, OTHER, 1, 2, OTHER + 1]) == {Fault.LOST: 1}
     found = _judge([0, OTHER, 2, OTHER + 1, 3])
     assert found == {Fault.LOST: 1, Fault.MISPLACED: 3}
 
 
 def test_a_record_stored_twice_is_a_duplicate() -> None:
-    """Directly behind the first or much later; it is not also called out of order."""
+    """Directly after the first or much later; it is not also reported as out of order."""
     assert _judge([*GOOD, 3]) == {Fault.DUPLICATED: 1}
     assert _judge([*GOOD, 0, 1]) == {Fault.DUPLICATED: 2}
 
 
 def test_a_record_behind_a_later_one_of_its_producer_is_out_of_order() -> None:
-    """Order counts within a producer; producers may mix as they like."""
+    """Order counts within a producer; producers may interleave freely."""
     exchanged = [0, OTHER, 2, 1, OTHER + 1, 3]
     assert _judge(exchanged, acknowledged=[])[Fault.OUT_OF_ORDER] == 1
     mixed = [OTHER, OTHER + 1, 0, 1, 2, 3]
@@ -50,7 +50,7 @@ def test_a_record_behind_a_later_one_of_its_producer_is_out_of_order() -> None:
 
 
 def test_a_record_that_nobody_sent_is_found() -> None:
-    """A number that its producer had not reached, or of a producer that there is not."""
+    """A number that its producer had not reached, or one of a producer that does not exist."""
     assert _judge([*GOOD, 4]) == {Fault.INVENTED: 1}
     assert _judge([*GOOD, first_number(7)]) == {Fault.INVENTED: 1}
 
@@ -77,7 +77,7 @@ def test_reading_goes_forward_one_by_one_to_the_end() -> None:
 
 
 def test_examples_are_few_and_say_where() -> None:
-    """A run that lost a million records still has a table that can be read."""
+    """A run that lost a million records still has a readable table."""
     findings = judge(
         Evidence(sent={0: 1000}, acknowledged=[(n, n) for n in range(1000)], stored=[], read=[])
     )

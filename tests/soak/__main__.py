@@ -1,6 +1,6 @@
 """`python -m tests.soak --seconds 600 --seed S`: half on one broker, half on three; the verdicts.
 
-Exit status 1 where something was found that is no known limitation of a client.
+Exit status 1 if something was found that is not a known limitation of a client.
 """
 
 from __future__ import annotations

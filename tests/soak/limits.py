@@ -1,6 +1,6 @@
-"""What some clients are known to do under faults that Echoless cannot mend, each with its reason.
+"""Known behaviour of some clients under faults that Echoless cannot cure, each with its reason.
 
-Found by the soak and looked into; everything that is not named here breaks a run.
+Found by the soak and investigated; anything not listed here fails a run.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ KNOWN: Final[dict[tuple[str, str], str]] = {
         "makes a new producer"
     ),
 }
-"""By client and what it does."""
+"""By client and behaviour."""
 
 STUCK_AFTER_A_FAILURE: Final = frozenset({"aiokafka", "kafkajs"})
-"""Clients that never raise their epoch: the application has to make a new producer."""
+"""Clients that never raise their epoch: the application has to create a new producer."""

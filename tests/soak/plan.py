@@ -1,7 +1,7 @@
-"""Which rules strike whom, when and for how long, from a seed. Pure.
+"""The rules of a soak: which, for whom, when and for how long, from a seed. Pure.
 
-Every kind comes once before any comes again. A rule is about one client's topic, so that what goes
-wrong can be told by client.
+Every kind comes once before any comes again. A rule concerns one client's topic, so that faults can
+be attributed to a client.
 """
 
 from __future__ import annotations
@@ -61,9 +61,9 @@ class Step:
 def make_plan(
     seed: int, topics: Sequence[str], broker_ids: Sequence[int], behind_lost: Sequence[str]
 ) -> Iterator[Step]:
-    """Steps without end; the same for the same arguments.
+    """An endless sequence of steps; the same for the same arguments.
 
-    `behind_lost`: topics of clients that take an answer behind a lost one, and wait for it.
+    `behind_lost`: topics of clients that accept an answer after a lost one, and wait for it.
     """
     dice = random.Random(seed)
     kinds = ON_REQUESTS + ON_A_BROKER + (IN_A_CLUSTER if len(broker_ids) > 1 else ())

@@ -1,4 +1,4 @@
-"""One run: brokers, every client, rules from a seed; then the rules go, and the log is judged."""
+"""One run: brokers, every client, rules from a seed; then the rules end, and the log is judged."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _CLIENTS: Final = tuple(PROGRAMS)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """Which clients write, for how long, under which seed; on how many brokers."""
+    """Clients, duration, seed and number of brokers."""
 
     seconds: float
     seed: int
@@ -95,7 +95,7 @@ class Run:
         return self.verdict
 
     def _keep_events(self) -> None:
-        """Of a broken run, for `echoless trace` and for reading."""
+        """Keeps the events of a failed run, for `echoless trace` and for reading."""
         broken = [row.client for row in self.verdict.rows if row.counts()]
         for client in broken:
             file = Path(tempfile.mkdtemp(prefix="soak-")) / f"{client}.jsonl"
@@ -110,7 +110,7 @@ class Run:
     # --- the rules
 
     def _strike(self, number: int) -> None:
-        """One of several sequences of rules that overlap."""
+        """Executes one of several overlapping sequences of rules."""
         topics = list(self._options.clients)
         behind_lost = [name for name in topics if PROGRAMS[name].goes_on_behind_a_lost_answer]
         seed = self._options.seed * _RULES_AT_A_TIME + number
@@ -120,7 +120,7 @@ class Run:
             self._apply(step)
 
     def _apply(self, step: Step) -> None:
-        """A rule on requests stands on every broker: any of them may lead."""
+        """Adds a rule; one on requests is set on every broker, since any of them may lead."""
         hit = list(self._servers.brokers) if step.kind in ON_REQUESTS else [step.broker_id]
         with contextlib.ExitStack() as stack:
             for broker_id in hit:
@@ -144,7 +144,7 @@ class Run:
 
     @contextlib.contextmanager
     def _death_is_no_problem(self, step: Step) -> Iterator[None]:
-        """Another rule may have killed the broker, and this one gone with it."""
+        """Ignores that another rule may have killed the broker, and this one with it."""
         try:
             yield
         except AdminError as error:
@@ -152,14 +152,14 @@ class Run:
                 self.verdict.problems.append(f"{step.kind}: {error}")
 
     def _wait(self, step: Step) -> None:
-        """Its time, or until it has killed the broker."""
+        """Waits for the rule's time, or until it has killed the broker."""
         deadline = time.monotonic() + step.lasts_s
         broker = self._servers.brokers[step.broker_id]
         while time.monotonic() < deadline and broker.is_running:
             time.sleep(_ASK_AGAIN_S)
 
     def _start_again(self, broker_id: int) -> None:
-        """A crashed broker, as a supervisor would; whichever sequence comes first."""
+        """Restarts a crashed broker, as a supervisor would; the first sequence to see it does."""
         broker = self._servers.brokers[broker_id]
         with self._restarting:
             if not broker.is_running:
@@ -225,7 +225,7 @@ class Run:
         )
 
     def _stored(self, topic: str, partition: int) -> list[int]:
-        """From whoever leads; leadership may still move for a moment."""
+        """The stored records, from the current leader; leadership may still move for a moment."""
         deadline = time.monotonic() + _HEAL_S
         while True:
             for broker_id, broker in self._servers.brokers.items():
@@ -239,5 +239,5 @@ class Run:
 
 
 def run(options: Options) -> Verdict:
-    """One run on brokers of its own."""
+    """One run on its own brokers."""
     return Run(options).run()

@@ -1,4 +1,4 @@
-"""The plan of a soak: the same for the same seed, and fit for the brokers there are."""
+"""The plan of a soak: the same for the same seed, and suited to the brokers."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ def _steps(seed: int, count: int, broker_ids: tuple[int, ...]) -> list[Step]:
 
 
 def test_a_seed_is_a_plan() -> None:
-    """A failing run can be had again, as far as the machine allows."""
+    """A failing run can be reproduced, as far as the machine allows."""
     assert _steps(7, 100, (1, 2, 3)) == _steps(7, 100, (1, 2, 3))
     assert _steps(7, 100, (1, 2, 3)) != _steps(8, 100, (1, 2, 3))
 
 
 def test_every_kind_comes_before_any_comes_again() -> None:
-    """So that a short run has them all."""
+    """A short run has them all."""
     kinds = ON_REQUESTS + ON_A_BROKER
     assert {step.kind for step in _steps(1, len(kinds), (1,))} == set(kinds)
 
@@ -34,6 +34,6 @@ def test_only_a_cluster_has_links_and_sessions() -> None:
 
 
 def test_what_comes_behind_a_lost_answer_is_sent_to_clients_that_take_it() -> None:
-    """The others would take the broker for broken, and are made to wait."""
+    """The other clients would treat the broker as broken, and are made to wait."""
     lossy = [step for step in _steps(1, 500, (1,)) if step.kind.startswith("drop_")]
     assert {step.match["topic"] for step in lossy if step.action.get("later") == "send"} == {"two"}

@@ -1,4 +1,4 @@
-"""Half a minute of every rule on one broker, half a minute on three, and every record is right."""
+"""Half a minute of every rule on one broker, half a minute on three, and every record is correct."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.toolchain import require
 @pytest.mark.slow
 @pytest.mark.parametrize("brokers", [1, 3])
 def test_every_record_is_stored_once_whatever_the_rules_do(brokers: int) -> None:
-    """Nothing lost, nothing twice, in order, and every client goes on, by all six clients."""
+    """Nothing lost, nothing twice, in order, and every client continues, for all six clients."""
     require("java", *NAMES)
     verdict = run(Options(seconds=25, seed=brokers, brokers=brokers))
     verdict.print(Console(width=120))

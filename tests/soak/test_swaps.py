@@ -1,4 +1,4 @@
-"""What it took the Java clients to give records up in the soak: a swap behind a swap."""
+"""The faults that made the Java clients give up records in the soak: one swap after another."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _ASK_AGAIN_S: Final = 0.01
 @pytest.mark.slow
 @pytest.mark.parametrize("name", list(JAVA_VERSIONS))
 def test_no_record_is_given_up_behind_a_raised_epoch(name: str) -> None:
-    """What is still on its way under the old epoch is not overtaken by its own resend.
+    """A batch still in transit under the old epoch is not overtaken by its own resend.
 
-    One slow answer keeps those behind it back, so that the third batch is held for its swap before
-    the client learns of the gap that the first two have made of theirs. Where the machine stalls for
-    as long there is no gap, and nothing is given up either.
+    One slow answer holds back those after it, so that the third batch is held for its swap before
+    the client learns of the gap that the swap of the first two has caused. If the machine stalls
+    for as long there is no gap, and nothing is given up either.
     """
     require("java", f"driver-java-{JAVA_VERSIONS[name]}")
     driver = Driver(PROGRAMS[name])
@@ -48,7 +48,7 @@ def test_no_record_is_given_up_behind_a_raised_epoch(name: str) -> None:
 
 
 def _swap_twice(driver: Driver, admin: Admin) -> None:
-    """Four batches; the second and third are swapped, the fourth is held when this returns."""
+    """Sends four batches; the second and third are swapped, the fourth is held when this returns."""
     faults, match = Faults(admin), {"api": "produce", "topic": _TOPIC}
     slow = faults.add(_SLOW, match={**match, "base_sequence": 10}, times=1)
     driver.send(_TOPIC, 0, range(10, 20))
@@ -64,7 +64,7 @@ def _swap_twice(driver: Driver, admin: Admin) -> None:
 
 
 def _wait_until_decided(admin: Admin, last_sequence: int) -> None:
-    """By its number under the first epoch, or under another, where the client was quicker."""
+    """Waits for a decision on it, under another epoch if the client was quicker."""
     deadline = time.monotonic() + _WAIT_S
     while not any(
         one["last_sequence"] == last_sequence or one["producer_epoch"]

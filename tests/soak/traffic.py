@@ -1,4 +1,4 @@
-"""One client that writes to a topic of its own, record by record, until it is told to stop."""
+"""One client that writes to its own topic, record by record, until it is stopped."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _LAST_ANSWERS_S: Final = 60.0
 
 
 class Traffic:
-    """A thread with one driver. After a fatal error it goes on with a new producer."""
+    """A thread with one driver. After a fatal error it continues with a new producer."""
 
     def __init__(self, program: Program, producer: int, seed: int) -> None:
         self.name = self.topic = program.name
         self.producer = producer
-        """Its number for the judge, which its records' numbers begin with."""
+        """Its number for the judge, the first part of its records' numbers."""
         self.fatal_errors: list[str] = []
         self.problems: list[str] = []
         self._dice = random.Random(f"{seed} {program.name}")
@@ -34,7 +34,7 @@ class Traffic:
         self._next = first_number(producer)
         self._stopping = threading.Event()
         self._failed = 0
-        """Records that had failed when it was looked at last."""
+        """Records that had failed at the last look."""
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._bootstrap_servers = ""
 
@@ -43,7 +43,7 @@ class Traffic:
         self._thread.start()
 
     def begin_stop(self) -> None:
-        """Nothing new; what is on its way is waited for."""
+        """Sends nothing new; waits for what is in flight."""
         self._stopping.set()
 
     def join(self) -> None:
@@ -56,15 +56,15 @@ class Traffic:
 
     @property
     def sent(self) -> int:
-        """Records handed over; their numbers follow each other."""
+        """Records handed over; their numbers are consecutive."""
         return self._next - first_number(self.producer)
 
     def given_up(self) -> dict[str, int]:
-        """By error; those that ended with their producer among them."""
+        """By error, including those that ended with their producer."""
         return self.deliveries.failures
 
     def acknowledgements(self, partition: int) -> list[tuple[int, int]]:
-        """(offset, number) in the order of their coming."""
+        """(offset, number) in order of arrival."""
         return [
             (ack.offset, ack.place.number)
             for ack in self.deliveries.acknowledged
@@ -90,7 +90,7 @@ class Traffic:
         self._driver.send(self.topic, self._dice.randrange(PARTITIONS), numbers)
 
     def _catch_up(self) -> None:
-        """Not too far ahead of the answers; one send at a time where the client can do no more."""
+        """Limits the lead over the answers; one send at a time if the client can do no more."""
         most = 0 if self._driver.batches_under_way == 1 else _OPEN_MAX
         self._driver.poll()
         while self.deliveries.open_count > most and not self.deliveries.fatal:

@@ -16,7 +16,7 @@ from tests.soak.limits import DUPLICATED, FATAL, GIVEN_UP, KNOWN
 
 @dataclass(slots=True, kw_only=True)
 class Row:
-    """One client. Counts are of records, but for the fatal errors."""
+    """One client. Counts of records, except for the fatal errors."""
 
     client: str
     sent: int = 0
@@ -27,7 +27,7 @@ class Row:
     findings: Findings = field(default_factory=Findings)
 
     def counts(self) -> dict[str, int]:
-        """What should not be, by name; only what is."""
+        """Faults by name; only those above 0."""
         found = {fault.value: count for fault, count in self.findings.counts.items() if count}
         found |= {GIVEN_UP: sum(self.given_up.values())} if self.given_up else {}
         return found | ({FATAL: len(self.fatal_errors)} if self.fatal_errors else {})
@@ -39,11 +39,11 @@ class Verdict(verdict.Verdict):
 
     rows: list[Row] = field(default_factory=list)
     rules: Counter[str] = field(default_factory=Counter)
-    """How many there were, by kind."""
+    """Number of rules, by kind."""
     hits: Counter[str] = field(default_factory=Counter)
     """How often they acted."""
     records: list[Path] = field(default_factory=list)
-    """What was decided about each client that something became of, for `echoless trace`."""
+    """The decisions about each client with faults, for `echoless trace`."""
 
     def figures(self) -> dict[str, int]:
         counts = Counter({Fault.LOST.value: 0, DUPLICATED: 0, Fault.OUT_OF_ORDER.value: 0})

@@ -1,1 +1,1 @@
-"""A sink of Spark under every fault there is: each source record must be stored once, in order."""
+"""A Spark sink under every kind of fault: each source record must be stored once, in order."""

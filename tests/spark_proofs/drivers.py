@@ -11,20 +11,20 @@ from tests.spark_proofs.spark_cluster import Driver
 
 LOOK_AGAIN_S: Final = 0.02
 BATCH_TIMEOUT_S: Final = 300.0
-"""A query that begins no batch for so long is stuck, which is a failure."""
+"""A query that begins no batch for this long is stuck, which is a failure."""
 _FAILURES_MAX: Final = 30
 
 
 class StuckError(Exception):
-    """The query does not go on; the message has the end of the drivers' log."""
+    """The query makes no progress; the message has the end of the drivers' log."""
 
 
 class Drivers:
-    """A driver that ends before everything is written, for whatever reason, gets a successor."""
+    """A driver that ends before everything is written, for whatever reason, is replaced."""
 
     def __init__(self, directory: Path, options: Mapping[str, object]) -> None:
         self.failures = 0
-        """How many ended by themselves, with an error."""
+        """How many ended by themselves with an error."""
         self.started = 0
         self._checkpoint = Path(str(options["checkpoint"]))
         self._log = directory / "drivers.log"
@@ -33,18 +33,18 @@ class Drivers:
         self._is_done = False
 
     def start(self) -> None:
-        """One more, whether or not there is one."""
+        """Starts one more driver, whether or not there is one."""
         self.started += 1
         self._running.append(Driver(self._log, self._options))
 
     def kill(self) -> None:
-        """SIGKILL to all."""
+        """Sends SIGKILL to all."""
         for driver in self._running:
             driver.kill()
         self._running.clear()
 
     def split(self, seconds: float) -> None:
-        """All are paused while a new one begins to work, and then wake up."""
+        """Pauses all while a new one begins to work, then resumes them."""
         paused = list(self._running)
         for driver in paused:
             driver.pause()
@@ -68,7 +68,7 @@ class Drivers:
             self._look(deadline)
 
     def _look(self, deadline: float) -> None:
-        """Starts a driver where there is none, and waits a moment."""
+        """Starts a driver if there is none, and waits a moment."""
         for driver in list(self._running):
             if not driver.is_running:
                 self._running.remove(driver)
@@ -83,7 +83,7 @@ class Drivers:
         time.sleep(LOOK_AGAIN_S)
 
     def _batches_begun(self) -> int:
-        """The checkpoint has one file for each batch from before it begins."""
+        """Batches begun: the checkpoint has one file for each, written before it begins."""
         names = [path.name for path in self._checkpoint.glob("offsets/*")]
         return max((int(name) for name in names if name.isdecimal()), default=-1) + 1
 

@@ -1,4 +1,4 @@
-"""What Spark itself wrote down of a run: twins that it started, and attempts that came to nothing."""
+"""Spark's own event log of a run: twins that it started, and attempts that failed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TWIN_KILLED: Final = "attempts killed, for another one was done"
 
 
 def settings(directory: Path) -> dict[str, str]:
-    """Spark's settings that make it write one."""
+    """Settings that make Spark write the log."""
     return {
         "spark.eventLog.enabled": "true",
         "spark.eventLog.compress": "false",
@@ -22,7 +22,7 @@ def settings(directory: Path) -> dict[str, str]:
 
 
 def count_attempts(directory: Path) -> Counter[str]:
-    """Over the logs of all drivers. One that was killed has lost the end of its log."""
+    """Counts over the logs of all drivers. A killed one has lost the end of its log."""
     counts: Counter[str] = Counter({SPECULATIVE: 0, FAILED: 0, TWIN_KILLED: 0})
     for path in directory.rglob("*"):
         if not path.is_file():

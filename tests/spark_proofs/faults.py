@@ -1,4 +1,4 @@
-"""Makes the steps of a plan happen, each when its batch of the query has begun."""
+"""Executes the steps of a plan, each when its batch of the query has begun."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _WORKER_WAIT_S: Final = 15.0
 
 
 class Faults:
-    """Steps that are not the driver's. Brokers and answers run their time in threads."""
+    """The steps outside the driver. Brokers and lost answers run in threads."""
 
     def __init__(self, spark: SparkCluster, target: Target) -> None:
         self.counts: Counter[Kind] = Counter()
@@ -35,7 +35,7 @@ class Faults:
         self._broken: dict[Kind, threading.Thread] = {}
 
     def inflict(self, step: Step) -> None:
-        """Begins it; what lasts is mended by itself."""
+        """Begins the step; a lasting one ends by itself."""
         logger.info("batch %d: %s", step.batch, step.kind)
         match step.kind:
             case Kind.KILL_WORKER:
@@ -56,7 +56,7 @@ class Faults:
         self._target.lose_answers(False)
 
     def _kill_one(self, step: Step, victims: Callable[[], list[int]]) -> None:
-        """Waits for one: a driver that has just started has none yet."""
+        """Waits for a victim: a driver that has just started has none yet."""
         deadline = time.monotonic() + _WORKER_WAIT_S
         while not (found := victims()) and time.monotonic() < deadline:
             time.sleep(LOOK_AGAIN_S)
@@ -64,7 +64,7 @@ class Faults:
             self.counts[step.kind] += kill(found[step.choice % len(found)])
 
     def _run(self, step: Step, fault: Callable[[Step], None]) -> None:
-        """At most one of a kind at a time."""
+        """Runs at most one fault of a kind at a time."""
         if (before := self._broken.get(step.kind)) is not None:
             before.join()
         self.counts[step.kind] += 1
@@ -84,7 +84,7 @@ class Faults:
 
 
 def lay_wires(directory: Path, plan: Sequence[Step], rows_per_file: int) -> None:
-    """Those of the plan that lie in wait at a record."""
+    """Lays the wires of the plan that wait at a record."""
     directory.mkdir(parents=True)
     for step in plan:
         if step.kind in IN_TASKS:
@@ -93,5 +93,5 @@ def lay_wires(directory: Path, plan: Sequence[Step], rows_per_file: int) -> None
 
 
 def tripped(directory: Path) -> Counter[Kind]:
-    """How many of them somebody came to."""
+    """How many of them were tripped."""
     return Counter({kind: trip_wires.tripped(directory, wire) for kind, wire in _WIRES.items()})

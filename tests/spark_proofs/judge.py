@@ -1,4 +1,4 @@
-"""What became of the source's records: lost, stored twice, out of order, elsewhere. Pure."""
+"""The fate of the source's records: lost, stored twice, out of order, elsewhere. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.spark_proofs.numbered_source import SOURCES, first_number, partitions
 
 
 class Fault(enum.StrEnum):
-    """What must never be found."""
+    """Faults that must never be found."""
 
     LOST = "lost"
     DUPLICATED = "duplicated"
@@ -22,9 +22,9 @@ class Fault(enum.StrEnum):
 
 
 def judge(stored: Sequence[np.ndarray], records_per_source: int) -> Counter[Fault]:
-    """Counts records. `stored`: by target partition, the numbers in the order of their offsets.
+    """Counts records. `stored`: by target partition, the numbers in offset order.
 
-    A number counts as duplicated each further time; order is judged where it comes first.
+    A number counts as duplicated for each further copy; order is judged at its first occurrence.
     """
     counts: Counter[Fault] = Counter(dict.fromkeys(Fault, 0))
     everything = np.concatenate([*stored, np.empty(0, np.int64)])
@@ -43,7 +43,7 @@ def judge(stored: Sequence[np.ndarray], records_per_source: int) -> Counter[Faul
 
 
 def _late(numbers: np.ndarray) -> int:
-    """How many stand behind a higher one, each looked at where it comes first."""
+    """Numbers after a higher one, judged at their first occurrence."""
     _, firsts = np.unique(numbers, return_index=True)
     once = numbers[np.sort(firsts)]
     return int(np.count_nonzero(once < np.maximum.accumulate(once))) if len(once) else 0

@@ -1,11 +1,11 @@
 """The source of a run: Parquet files of numbered records, and what each number promises.
 
-A record is known by its number. Source s has the numbers from `first_number(s)` on, ascending over
-its files; the number also says which target partition it goes to. So a target that holds every
-number once, and those of one source ascending in each partition, has kept the promise.
+A record is identified by its number. Source s has the numbers from `first_number(s)` on, ascending
+over its files; the number also determines the target partition. So a target that holds every number
+once, and those of one source ascending in each partition, has kept the promise.
 
 A batch of the query takes the next file of every source, and one file is one Spark partition, so
-that a replay cuts the rows as they were cut before.
+that a replay divides the rows as before.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 SOURCES: Final = 4
 PARTITIONS: Final = 3
-"""Of the target: each source writes to all of them."""
+"""Partitions of the target: each source writes to all of them."""
 NUMBERS_PER_SOURCE: Final = 100_000_000
 VALUE_BYTES: Final = 100
 """The number, eight bytes, and filler."""
@@ -54,7 +54,7 @@ def number_of(value: bytes) -> int:
 
 
 def write_source(directory: Path, *, batches: int, rows_per_file: int) -> int:
-    """One file for each source and batch; returns how many records there are in all."""
+    """Writes one file for each source and batch; returns the number of records."""
     directory.mkdir(parents=True)
     for batch in range(batches):
         for source in range(SOURCES):
@@ -84,7 +84,7 @@ def _rows(numbers: np.ndarray) -> pa.Table:
 
 
 def _binary(rows: np.ndarray) -> pa.Array:
-    """One value for each row of a matrix of bytes."""
+    """One value for each row of a byte matrix."""
     count, size = rows.shape
     ends = np.arange(0, (count + 1) * size, size, dtype=np.int32)
     return pa.Array.from_buffers(pa.binary(), count, [None, pa.py_buffer(ends), pa.py_buffer(rows)])

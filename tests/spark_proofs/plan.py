@@ -1,4 +1,4 @@
-"""What happens to a run, from a seed: which fault, in which batch of the query. Pure.
+"""The faults of a run, from a seed: which, in which batch of the query. Pure.
 
 A step belongs to a batch: it comes `delay_ms` after that batch began, whichever driver runs it.
 """
@@ -28,7 +28,7 @@ class Kind(enum.StrEnum):
 
 
 IN_TASKS: Final = (Kind.FAIL_TASK, Kind.SLOW_TASK)
-"""These lie in wait at a record."""
+"""Kinds that wait at a record."""
 LONG_PLAN: Final = {
     Kind.SPLIT_BRAIN: 2,
     Kind.FAIL_TASK: 20,
@@ -38,7 +38,7 @@ LONG_PLAN: Final = {
     Kind.LOSE_ANSWERS: 10,
     Kind.KILL_BROKER: 5,
 }
-"""How many of each, beside the restarts of the driver."""
+"""How many of each, besides the restarts of the driver."""
 SHORT_PLAN: Final = {
     Kind.FAIL_TASK: 4,
     Kind.SLOW_TASK: 1,
@@ -50,7 +50,7 @@ _DELAY_MS_MAX: Final = 1500
 _LASTS_MS: Final = {Kind.SPLIT_BRAIN: (8_000, 12_000), Kind.LOSE_ANSWERS: (500, 3000)}
 _OTHER_LASTS_MS: Final = (0, 1500)
 _APART_MAX: Final = 4
-"""A driver that has just started needs something to do before it goes, too."""
+"""A driver that has just started needs some work before it is ended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,16 +62,16 @@ class Step:
     delay_ms: int
     lasts_ms: int
     choice: int
-    """Any number: which broker, which worker."""
+    """Any number: selects the broker or worker."""
     source: int
     row: int
-    """Where a fault of a task lies: the row of the batch's file of that source."""
+    """The row of the source's file in this batch at which a task's fault waits."""
 
 
 def make_plan(
     seed: int, counts: Mapping[Kind, int], *, batches: int, rows_per_file: int
 ) -> list[Step]:
-    """Steps by their batches. Between two ends of the driver some batches are left alone."""
+    """Steps ordered by batch. Between two ends of the driver some batches are left alone."""
     dice = random.Random(seed)
     ends = [
         kind for kind in (Kind.KILL_DRIVER, Kind.SPLIT_BRAIN) for _ in range(counts.get(kind, 0))
@@ -87,7 +87,7 @@ def make_plan(
 
 
 def _step(dice: random.Random, kind: Kind, batch: int, rows_per_file: int) -> Step:
-    # A slow task must stay so for long enough to get a twin.
+    # A slow task must stay slow long enough to get a twin.
     row_end = rows_per_file // 4 if kind is Kind.SLOW_TASK else rows_per_file
     return Step(
         kind=kind,

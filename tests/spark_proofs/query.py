@@ -1,7 +1,7 @@
-"""The query of a run, in a process of its own: `python -m tests.spark_proofs.query JSON`.
+"""The query of a run, in a separate process: `python -m tests.spark_proofs.query JSON`.
 
-Reads the numbered source from the checkpoint on, and ends when all of it was written. Started anew
-after any end, it does what is left.
+Reads the numbered source from the checkpoint on, and ends when all of it was written. Restarted
+after any end, it does the rest.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ STOCK, DATA_SOURCE, FOREACH_BATCH = SINKS = ("kafka", "echoless", "foreach-batch
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """Everything that a life of the query needs. Paths are texts, to go through JSON."""
+    """Everything that one process of the query needs. Paths are texts, to pass through JSON."""
 
     master: str
     sink: str
@@ -40,15 +40,15 @@ class Options:
     wires: str
     checkpoint: str
     settings: dict[str, str]
-    """Spark's."""
+    """Spark's settings."""
     sink_options: dict[str, str]
-    """By `kafka.` names."""
+    """Options by their `kafka.` names."""
     is_random: bool = False
-    """Each replay has other values behind the numbers."""
+    """Whether each replay has other values after the numbers."""
 
 
 def run(options: Options) -> None:
-    """Returns when everything was written; raises when the query fails."""
+    """Returns when everything was written; raises if the query fails."""
     spark = open_session("proof", master=options.master, settings=options.settings)
     rows = (
         spark.readStream.schema(SCHEMA)
@@ -67,7 +67,7 @@ def run(options: Options) -> None:
 
 
 def _rows_of(options: Options) -> Any:
-    """Pickled by the name of its function, which the workers import."""
+    """The rows; pickled by the name of this function, which the workers import."""
     return partial(_random if options.is_random else _watch, options.wires)
 
 

@@ -1,6 +1,6 @@
 """One run: a source, a Spark cluster, a target and the query, with everything breaking as planned.
 
-The plan goes by the batches of the query: a step waits until its batch has begun. At the end no
+The plan follows the batches of the query: a step waits until its batch has begun. At the end no
 executor is left that could still write, and the target is read and judged.
 """
 
@@ -32,10 +32,10 @@ logger = logging.getLogger(__name__)
 
 QUERY_SETTINGS: Final = {
     **EXECUTOR_SETTINGS,
-    # One file is one partition, whatever number of executors there is at the moment.
+    # One file is one partition, whatever the current number of executors.
     "spark.sql.files.maxPartitionBytes": "4194304",
     "spark.sql.files.openCostInBytes": "4194304",
-    # Faults come in the middle of what a task writes.
+    # Faults come in the middle of a task's writes.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "250",
     "spark.speculation": "true",
     "spark.speculation.interval": "100ms",
@@ -50,7 +50,7 @@ _EXECUTORS_END_S: Final = 60.0
 
 @dataclass(slots=True, kw_only=True)
 class RunOptions:
-    """`counts`: how many faults of each kind."""
+    """`counts`: the number of faults of each kind."""
 
     sink: str
     target: str
@@ -66,7 +66,7 @@ class RunOptions:
 
 
 class Run:
-    """The parts of one run, on a directory of its own."""
+    """The parts of one run, in its own directory."""
 
     def __init__(self, directory: Path, options: RunOptions, target: Target) -> None:
         self.verdict = Verdict(title=f"{options.sink} into {options.target}, seed {options.seed}")
@@ -104,7 +104,7 @@ class Run:
         return verdict
 
     def _break_things(self, plan: list[Step]) -> None:
-        """The query from its first batch to its last, with the plan."""
+        """Runs the query from its first batch to its last, with the plan."""
         faults, began = Faults(self._spark, self._target), time.monotonic()
         try:
             self._drivers.start()
@@ -136,7 +136,7 @@ class Run:
         faults.counts[step.kind] += 1
 
     def _end_spark(self) -> None:
-        """Until nobody is left who could write."""
+        """Waits until no process is left that could write."""
         self._drivers.kill()
         deadline = time.monotonic() + _EXECUTORS_END_S
         while self._spark.executors() and time.monotonic() < deadline:

@@ -1,6 +1,6 @@
-"""A real Spark cluster of one master and two workers, and drivers, each a process of its own.
+"""A real Spark cluster of one master and two workers, and drivers, each a separate process.
 
-The workers stand at two addresses: Spark starts a speculative twin only on another host. Executors
+The workers have two addresses: Spark starts a speculative twin only on another host. Executors
 outlive their driver for a moment, as they do on every cluster; in `local[*]` they could not.
 """
 
@@ -30,7 +30,7 @@ _SPARK_HOME: Final = Path(pyspark.__file__).parent
 _MASTER_READY: Final = re.compile(r"Master: I have been elected leader")
 _WORKER_READY: Final = re.compile(r"Worker: Successfully registered with master")
 _CORES: Final = 4
-"""Of each worker: two for each of two drivers, which may be there at once."""
+"""Cores of each worker: two for each of two drivers, which may be there at once."""
 _DAEMON_OPTIONS: Final = "-Dspark.master.rest.enabled=false -XX:+UseSerialGC"
 EXECUTOR_SETTINGS: Final = {
     "spark.executor.cores": "2",
@@ -42,7 +42,7 @@ EXECUTOR_SETTINGS: Final = {
 
 
 class SparkCluster:
-    """Until `close`. Python workers run this interpreter and see this tree."""
+    """Runs until `close`. Python workers run this interpreter and see this tree."""
 
     def __init__(self, directory: Path) -> None:
         directory.mkdir(parents=True)
@@ -65,7 +65,7 @@ class SparkCluster:
             self._start(worker, "worker.Worker", [*options, self.master])
 
     def close(self) -> None:
-        """SIGKILL to the daemons and what runs below them."""
+        """Sends SIGKILL to the daemons and their children."""
         for worker in self._workers:
             below = _executors_below(worker.pid) if worker.is_running else []
             worker.kill()
@@ -92,18 +92,18 @@ class SparkCluster:
 
 
 def _executors_below(root: int) -> list[int]:
-    """JVMs that run tasks."""
+    """The JVMs that run tasks."""
     return sorted(p.pid for p in processes_below(root) if _EXECUTOR in p.command)
 
 
 def _python_workers_below(root: int) -> list[int]:
-    """Forked workers, without the daemons that fork them."""
+    """The forked workers, without the daemons that fork them."""
     found = {p.pid: p for p in processes_below(root) if _PYTHON in p.command}
     return sorted(pid for pid, process in found.items() if process.parent in found)
 
 
 class Driver:
-    """One life of the query: a Python process and its JVM, in a process group of their own."""
+    """One process of the query: Python and its JVM, in their own process group."""
 
     def __init__(self, log: Path, options: Mapping[str, object]) -> None:
         self._log = log
@@ -126,18 +126,18 @@ class Driver:
         return self._process.poll()
 
     def wait(self) -> int:
-        """Until it ends by itself; returns the exit status."""
+        """Waits until it ends by itself; returns the exit status."""
         return self._process.wait()
 
     def pause(self) -> None:
-        """SIGSTOP to both; its executors go on."""
+        """Sends SIGSTOP to both; its executors continue."""
         os.killpg(self._process.pid, signal.SIGSTOP)
 
     def resume(self) -> None:
         os.killpg(self._process.pid, signal.SIGCONT)
 
     def kill(self) -> None:
-        """SIGKILL to both at once. May be called again."""
+        """Sends SIGKILL to both at once. May be called repeatedly."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()

@@ -1,4 +1,4 @@
-"""What a target holds in the end: the number of every record, read with a plain consumer."""
+"""The final content of a target: the number of every record, read with a plain consumer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _AT_ONCE: Final = 10_000
 
 
 def read_numbers(bootstrap: str, topic: str, partitions: int) -> list[np.ndarray]:
-    """By partition, in the order of the offsets, from the first to the last one of now."""
+    """By partition, in offset order, from the first record to the current last one."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -37,7 +37,7 @@ def _read_partition(consumer: Consumer, topic: str, partition: int) -> np.ndarra
     consumer.assign([place])
     expected = 0
     while expected < end:
-        # It waits for as many as it is asked for.
+        # It waits for as many records as it is asked for.
         messages = consumer.consume(min(_AT_ONCE, end - expected), _ANSWER_TIMEOUT_S)
         assert messages, f"{topic}-{partition}: nothing more than {expected} of {end} records"
         for message in messages:

@@ -1,7 +1,7 @@
-"""What a sink writes to: one Echoless, one Apache Kafka, or a cluster of three Echoless brokers.
+"""The target of a sink: one Echoless, one Apache Kafka, or a cluster of three Echoless brokers.
 
-Clients reach each broker only through a proxy of its own, whose address the broker advertises, so
-that acknowledgements can be lost; the requests always arrive.
+Clients reach each broker only through its own proxy, whose address the broker advertises, so that
+acknowledgements can be lost; requests always arrive.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _CREATE_TIMEOUT_S: Final = 60.0
 
 
 class Broker(Protocol):
-    """One process that can be killed and started again at its place."""
+    """One process that can be killed and restarted at the same address."""
 
     @property
     def kafka_address(self) -> str: ...
@@ -55,7 +55,7 @@ class Target:
         return ",".join(proxy.address for proxy in self.proxies)
 
     def lose_answers(self, do_it: bool) -> None:
-        """From now on, until it is told otherwise."""
+        """Turns the loss of answers on or off."""
         for proxy in self.proxies:
             proxy.is_lossy = do_it
 
@@ -65,7 +65,7 @@ class Target:
         return sum(proxy.swallowed + proxy.cut for proxy in self.proxies)
 
     def create_topic(self, partitions: int) -> None:
-        """With as many replicas as there are brokers."""
+        """Creates it with as many replicas as there are brokers."""
         admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 2})
         topic = NewTopic(
             TOPIC, num_partitions=partitions, replication_factor=min(3, len(self.brokers))
@@ -73,7 +73,7 @@ class Target:
         admin.create_topics([topic])[TOPIC].result(_CREATE_TIMEOUT_S)
 
     def run(self, brokers: list[Broker], end: Callable[[], object]) -> None:
-        """These run already; `end` ends them with the target."""
+        """Takes over running brokers; `end` ends them with the target."""
         self.brokers = brokers
         self._stack.callback(end)
         for proxy, broker in zip(self.proxies, brokers, strict=True):
@@ -81,7 +81,7 @@ class Target:
 
 
 def start_echoless(directory: Path, seed: int) -> Target:
-    """One broker of its own, with the defaults of a user."""
+    """One broker, with a user's defaults."""
     target = Target(seed, 1)
     broker = Echoless(directory, arguments=["--advertise", target.proxies[0].address])
     broker.start()

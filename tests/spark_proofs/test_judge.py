@@ -1,4 +1,4 @@
-"""The judge finds what it is there to find, and nothing in a sound target."""
+"""The judge finds every kind of fault, and nothing in a sound target."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.spark_proofs.judge import Fault, judge
 from tests.spark_proofs.numbered_source import PARTITIONS, SOURCES, first_number
 
 RECORDS = 6
-"""Of each source."""
+"""Records of each source."""
 
 
 def _sound() -> list[list[int]]:
@@ -22,12 +22,12 @@ def _found(stored: list[list[int]]) -> dict[Fault, int]:
 
 
 def test_a_sound_target_is_acquitted() -> None:
-    """Each record once, those of a source ascending, where the source said."""
+    """Each record once, those of a source ascending, in the partition that the source chose."""
     assert _found(_sound()) == {}
 
 
 def test_a_missing_record_is_lost() -> None:
-    """Whether it is the last one or one in the middle, or all of a partition."""
+    """It may be the last one, one in the middle, or all of a partition."""
     stored = _sound()
     del stored[0][2]
     assert _found(stored) == {Fault.LOST: 1}
@@ -36,14 +36,14 @@ def test_a_missing_record_is_lost() -> None:
 
 
 def test_each_further_copy_is_a_duplicate_and_not_out_of_order() -> None:
-    """A batch that is written again stands behind later records, and is counted once for each."""
+    """A batch that is written again comes after later records, and counts once for each."""
     stored = _sound()
     stored[1] += stored[1][:3] + stored[1][:1]
     assert _found(stored) == {Fault.DUPLICATED: 4}
 
 
 def test_a_record_behind_a_later_one_of_its_source_is_out_of_order() -> None:
-    """Sources may mix as they like."""
+    """Sources may interleave freely."""
     stored = _sound()
     mixed = [sorted(part) for part in stored]
     assert _found(mixed) == {}
@@ -54,7 +54,7 @@ def test_a_record_behind_a_later_one_of_its_source_is_out_of_order() -> None:
 
 
 def test_a_record_elsewhere_or_from_nowhere_is_found() -> None:
-    """In a partition that is not its own; with a number that no source has."""
+    """In a partition that is not its own, or with a number that no source has."""
     stored = _sound()
     stored[2].append(stored[0].pop())
     assert _found(stored)[Fault.MISPLACED] == 1

@@ -1,4 +1,4 @@
-"""A plan comes from its seed, and has what it was asked for."""
+"""A plan is determined by its seed, and has the requested faults."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ def _plan(seed: int):
 
 
 def test_a_seed_gives_one_plan() -> None:
-    """Another seed gives another one."""
+    """Another seed gives another plan."""
     assert _plan(1) == _plan(1)
     assert _plan(1) != _plan(2)
 
 
 def test_a_plan_has_as_many_of_each_kind_as_it_was_told() -> None:
-    """In the order of the batches, of which there are as many as the source has."""
+    """They are in the order of the batches, of which there are as many as the source has."""
     plan = _plan(3)
     assert Counter(step.kind for step in plan) == COUNTS
     assert [step.batch for step in plan] == sorted(step.batch for step in plan)
@@ -29,7 +29,7 @@ def test_a_plan_has_as_many_of_each_kind_as_it_was_told() -> None:
 
 
 def test_the_ends_of_drivers_are_apart() -> None:
-    """Each restart has something to do before the next; the first batch begins undisturbed."""
+    """Each restart has some work before the next; the first batch begins undisturbed."""
     ends = [s.batch for s in _plan(4) if s.kind in (Kind.KILL_DRIVER, Kind.SPLIT_BRAIN)]
     assert len(ends) == len(set(ends)) == 12
     assert min(ends) > 0

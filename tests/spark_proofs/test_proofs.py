@@ -47,13 +47,13 @@ def test_the_data_source_stores_each_record_once_in_echoless() -> None:
 
 @pytest.mark.kafka
 def test_foreach_batch_stores_each_record_once_in_apache_kafka() -> None:
-    """The same faults, the other way into the sink, and a broker that is not ours."""
+    """The same faults with the other form of the sink, and a broker that is not ours."""
     require("java", "kafka")
     _assert_kept(FOREACH_BATCH, "apache-kafka", ALL)
 
 
 def test_two_drivers_at_once_store_each_record_once() -> None:
-    """A driver that was only paused wakes up beside its successor, on one checkpoint and ledger."""
+    """A driver that was only paused resumes beside its successor, on one checkpoint and ledger."""
     require("java")
     _assert_kept(DATA_SOURCE, "echoless", {Kind.SPLIT_BRAIN: 2, Kind.SLOW_TASK: 3})
 

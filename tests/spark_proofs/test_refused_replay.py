@@ -1,4 +1,4 @@
-"""A query whose replay is not what it was: what is stored stays, and the query ends saying why."""
+"""A query whose replay differs: the stored rows stay, and the query ends with the reason."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Faults inside of tasks: a file named after a record makes the task that reaches it fail, or slow.
+"""Faults inside tasks: a file named after a record makes the task that reaches it fail or slow down.
 
-A wire trips once, whoever comes first: tripping renames its file. So the same task goes through
-when Spark runs it again, and a speculative twin of a slow task is quick.
+A wire trips once, for the first task to reach it: tripping renames its file. So the same task
+succeeds when Spark runs it again, and a speculative twin of a slow task is quick.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ FAIL: Final = "fail"
 SLOW: Final = "slow"
 _TRIPPED: Final = "tripped-"
 _SLOW_PIECE_S: Final = 0.15
-"""What a slow task waits before each further piece of rows."""
+"""A slow task's pause before each further piece of rows."""
 
 
 class TaskFailedOnPurposeError(Exception):
-    """A wire was there to make this task fail."""
+    """Raised at a wire that makes its task fail."""
 
 
 def lay(directory: Path, kind: str, number: int) -> None:
-    """A wire before the record `number`."""
+    """Lays a wire before the record `number`."""
     (directory / f"{kind}-{number}").touch()
 
 
 def tripped(directory: Path, kind: str) -> int:
-    """How many wires of this kind somebody came to."""
+    """How many wires of this kind were tripped."""
     return len(list(directory.glob(f"{_TRIPPED}{kind}-*")))
 
 
 def watch(batches: Iterator[pa.RecordBatch], directory: Path) -> Iterator[pa.RecordBatch]:
-    """The rows unchanged, with what the wires among them do. Runs in the tasks."""
+    """The rows unchanged, with the effects of the wires among them. Runs in the tasks."""
     is_slow = False
     for batch in batches:
         numbers = batch.column("number")
@@ -55,7 +55,7 @@ def watch(batches: Iterator[pa.RecordBatch], directory: Path) -> Iterator[pa.Rec
 
 
 def _wires(directory: Path, first: int, last: int) -> list[tuple[str, int]]:
-    """Those still there between two numbers, both included."""
+    """The wires still there between two numbers, both included."""
     found = []
     for path in directory.glob("[fs]*-*"):
         kind, _, number = path.name.partition("-")
@@ -65,7 +65,7 @@ def _wires(directory: Path, first: int, last: int) -> list[tuple[str, int]]:
 
 
 def _trip(directory: Path, kind: str, number: int) -> bool:
-    """Whether we are the one who does."""
+    """Trips the wire; returns whether this process was the first."""
     name = f"{kind}-{number}"
     try:
         (directory / name).rename(directory / f"{_TRIPPED}{name}")

@@ -22,7 +22,7 @@ class Verdict(verdict.Verdict):
     findings: Counter[Fault] = field(default_factory=Counter)
     inflicted: Counter[Kind] = field(default_factory=Counter)
     observed: dict[str, int] = field(default_factory=dict)
-    """What the faults led to: twins, attempts that failed, answers that were lost."""
+    """The effects of the faults: twins, failed attempts, lost answers."""
     seconds: float = 0.0
 
     def figures(self) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""`python -m tests.stops --rounds 100 --seed S`: how long stops took, and what they left behind.
+"""`python -m tests.stops --rounds 100 --seed S`: how long stops took, and what they left.
 
 Exit status 1 when a stop was late, unclean or not 0, or when a record is missing or stored twice.
 """

@@ -1,4 +1,4 @@
-"""What a cluster can lose while it is being stopped, and how it gets it back."""
+"""The services that a cluster can lose while it is being stopped, and their return."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.support.cluster import ZOOKEEPER, Cluster
 
 
 class Loss(enum.Enum):
-    """Of the coordinator, of the name service, or of both; each is met by packets, not by fakes."""
+    """Loss of the coordinator, of the name service, or of both; made with packets, not with fakes."""
 
     NOTHING = "nothing"
     KILLED = "ZooKeeper killed: its port refuses"
@@ -23,7 +23,7 @@ class Loss(enum.Enum):
 
 
 class Losses:
-    """Takes from `cluster`, and gives back."""
+    """Takes services from `cluster`, and gives them back."""
 
     def __init__(self, cluster: Cluster, network: Network, names: Names) -> None:
         self._cluster = cluster
@@ -44,7 +44,7 @@ class Losses:
             step()
 
     def give_back(self) -> None:
-        """Everything is there again when this returns."""
+        """Returns when everything is available again."""
         self._network.heal()
         self._names.give_back()
         zookeeper = self._cluster.zookeeper

@@ -1,11 +1,12 @@
-"""Stops of whole clusters, or of some of their brokers, that lose what they need meanwhile.
+"""Stops of whole clusters, or of some of their brokers, that lose services meanwhile.
 
-One round: a producer writes; all brokers, or one, get SIGTERM or SIGINT (some of them twice), and at a
-random moment around it something is lost (`losses.py`). In some rounds they are started without what was
-lost, and signalled again on the way. Then everything is given back, they start, and must be in sync.
+One round: a producer writes; all brokers, or one, get SIGTERM or SIGINT (some of them twice), and
+at a random moment around it something is lost (`losses.py`). In some rounds they are started
+without what was lost, and signalled again on the way. Then everything is given back, they start,
+and must be in sync.
 
-What has to hold: every process ends within `STOP_S_MAX` with 0, its log directory is closed (the next
-start recovers nothing), and in the end every record is stored once, in order.
+What has to hold: every process ends within `STOP_S_MAX` with 0, its log directory is closed (the
+next start recovers nothing), and in the end every record is stored once, in order.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ PARTITIONS: Final = 3
 BROKERS: Final = (1, 2, 3)
 _RECORDS_BETWEEN: Final = 200
 _EARLIEST_S: Final = -2.0
-"""A loss comes so long before the signal at most, and so long after it."""
+"""A loss comes at most this long before the signal, and as long after it."""
 _LATEST_S: Final = 2.0
 _SIGNALS_WITHIN_S: Final = 0.3
 _STARTS_WITHIN_S: Final = 4.0
@@ -42,7 +43,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Report:
-    """All stops of a run, and what became of the records."""
+    """All stops of a run, and the fate of the records."""
 
     stops: list[Stop] = field(default_factory=list)
     acknowledged: int = 0
@@ -53,7 +54,7 @@ class Report:
         return [one for one in self.stops if not one.is_good]
 
     def lines(self) -> Iterator[str]:
-        """For people."""
+        """Lines for people."""
         kinds = Counter((one.loss, one.while_starting) for one in self.stops)
         for (loss, while_starting), count in sorted(kinds.items(), key=lambda kind: str(kind[0])):
             chosen = [one for one in self.stops if one[1:3] == (loss, while_starting)]
@@ -71,7 +72,7 @@ class Report:
 def run(
     directory: Path, rounds: int, dice: random.Random, settings: Mapping[str, str] | None = None
 ) -> Report:
-    """Builds a cluster with names, stops it `rounds` times, and tells what happened."""
+    """Builds a cluster with names, stops it `rounds` times, and returns the report."""
     hosts = [ZOOKEEPER, NAME_SERVER, *(f"broker-{one}" for one in BROKERS)]
     report = Report()
     with (
@@ -110,7 +111,7 @@ class _Rounds:
         self._report = report
 
     def play(self, loss: Loss) -> None:
-        """From a healthy cluster to a healthy cluster."""
+        """One round, from a healthy cluster to a healthy cluster."""
         chosen = BROKERS if self._dice.random() < 2 / 3 else self._dice.sample(BROKERS, 1)
         offset_s = self._dice.uniform(_EARLIEST_S, _LATEST_S)
         taking = threading.Timer(max(offset_s, 0), self._losses.take, args=[loss])

@@ -1,4 +1,4 @@
-"""One process that is asked to end: when, how often, and how it took it."""
+"""One process that gets signals: when, how often, and how it ended."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from tests.support.echoless import Echoless
 
 STOP_S_MAX: Final = 5.0
 GIVEN_UP_S: Final = 40.0
-"""After that long a process is killed, and counts as one that never ends."""
+"""After this long a process is killed, and counts as one that never ends."""
 MARKER: Final = ".clean-shutdown"
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGTERM, signal.SIGINT)
 _STARTED_S_MAX: Final = 30.0
 
 
 class Stop(NamedTuple):
-    """How it ended."""
+    """The end of a process."""
 
     broker_id: int
     loss: Loss
     while_starting: bool
     seconds: float
     exit_status: int | None
-    """None: it had to be killed."""
+    """None if it had to be killed."""
     is_clean: bool
-    """Its log directory is closed: the next start recovers nothing."""
+    """Whether its log directory is closed: the next start recovers nothing."""
 
     @property
     def is_good(self) -> bool:
@@ -46,7 +46,7 @@ class SignalPlan(NamedTuple):
 
     @classmethod
     def drawn(cls, dice: random.Random, *, first_within_s: float) -> Self:
-        """One signal, or two of them as from an impatient operator."""
+        """One signal, or two as from an impatient operator."""
         signals = [(dice.uniform(0, first_within_s), dice.choice(_SIGNALS))]
         if dice.random() < 1 / 4:
             signals.append((dice.uniform(0, 2), dice.choice(_SIGNALS)))
@@ -79,14 +79,14 @@ def stop(
 
 
 def _wait(exit_status: object, seconds: float) -> None:
-    """So long, or until the process has ended."""
+    """Waits this long, or until the process has ended."""
     deadline = time.monotonic() + seconds
     while exit_status() is None and time.monotonic() < deadline:  # type: ignore[operator]
         time.sleep(0.005)
 
 
 def _begin_to_start(broker: Echoless) -> subprocess.Popen[bytes]:
-    """A start that nobody waits for; it heeds signals by now."""
+    """Starts the broker without waiting; it handles signals by now."""
     root = Path(__file__).parents[2]
     with broker.process.log_path.open("ab") as log:
         command = [*broker.process.prefix, *broker._command()]

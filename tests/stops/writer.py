@@ -1,4 +1,4 @@
-"""A producer of numbered records that outlives every stop, and the judge of what became of them."""
+"""A producer of numbered records that outlives every stop, and the judge of the result."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _PATIENCE_S: Final = 120.0
 
 
 class Writer:
-    """An idempotent librdkafka producer in a thread; it writes as long as the block lasts."""
+    """An idempotent librdkafka producer in a thread; it writes for the duration of the block."""
 
     def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
         self.acknowledged = 0
@@ -45,14 +45,14 @@ class Writer:
         self._thread.join()
 
     def wait_for(self, records: int) -> None:
-        """So many more are acknowledged."""
+        """Waits until this many more are acknowledged."""
         goal, deadline = self.acknowledged + records, time.monotonic() + _PATIENCE_S
         while self.acknowledged < goal:
             assert time.monotonic() < deadline, "no record is acknowledged any more"
             time.sleep(0.01)
 
     def judge(self, bootstrap: str) -> list[str]:
-        """What is wrong with the stored records: each once, each partition in order."""
+        """The faults of the stored records: each once, each partition in order."""
         wrong = list(self._failures)
         if self.acknowledged != self._sent:
             wrong.append(f"{self._sent} sent, {self.acknowledged} acknowledged")

@@ -1,1 +1,1 @@
-"""What tests share: launchers, fakes, raw clients."""
+"""Parts that tests share: launchers, fakes, raw clients."""

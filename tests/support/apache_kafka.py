@@ -18,7 +18,7 @@ _CACHE = Path(__file__).parents[2] / ".cache"
 
 
 class KafkaVersion(enum.Enum):
-    """The brokers that the tests know. 4 logs with log4j 2."""
+    """The brokers that the tests know. Version 4 logs with log4j 2."""
 
     V3_9 = "3.9.1"
     V4 = "4.2.0"
@@ -89,25 +89,25 @@ class ApacheKafka:
 
     @property
     def kafka_address(self) -> str:
-        """The name that `Echoless` gives it."""
+        """The same name as in `Echoless`."""
         return self.address
 
     def start(self) -> None:
-        """Formats the directory if it is new; returns when the broker takes requests."""
+        """Formats the directory if it is new; returns when the broker accepts requests."""
         if not self.data_dir.exists():
             self.format()
         self.process.start(self._java("kafka.Kafka", str(self._properties)))
 
     def kill(self) -> None:
-        """SIGKILL, as in a crash."""
+        """Sends SIGKILL, as in a crash."""
         self.process.kill()
 
     def terminate(self) -> None:
-        """A controlled shutdown."""
+        """Shuts it down in a controlled way."""
         self.process.terminate()
 
     def format(self) -> None:
-        """Writes the cluster id into the empty directory; `start` does it where it is missing."""
+        """Writes the cluster id into the empty directory; `start` does it if it is missing."""
         command = self._java(
             "kafka.tools.StorageTool", "format", "-t", _CLUSTER_ID, "-c", str(self._properties)
         )

@@ -17,7 +17,7 @@ _TOPIC_TIMEOUT_S = 60.0
 
 
 class ApacheKafkaCluster:
-    """`start` returns when all nodes take requests; leaving the block kills them."""
+    """`start` returns when all nodes accept requests; leaving the block kills them."""
 
     def __init__(
         self,
@@ -56,9 +56,10 @@ class ApacheKafkaCluster:
         return ",".join(node.address for node in self.nodes)
 
     def start(self) -> None:
-        """All at once: a node is ready only when most controllers are there.
+        """Starts all at once: a node is ready only when most controllers are there.
 
-        Returns when every node knows all: librdkafka's requests fail where a broker still joins.
+        Returns when every node knows all: librdkafka's requests fail while a broker is still
+        joining.
         """
         starting = [threading.Thread(target=node.start) for node in self.nodes]
         for thread in starting:
@@ -75,7 +76,7 @@ class ApacheKafkaCluster:
         return len(admin.list_topics(timeout=_TOPIC_TIMEOUT_S).brokers) == len(self.nodes)
 
     def create_topic(self, name: str, partitions: int) -> None:
-        """With a replica on every node."""
+        """Creates it with a replica on every node."""
         topic = NewTopic(name, num_partitions=partitions, replication_factor=len(self.nodes))
         admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 2})
         admin.create_topics([topic])[name].result(_TOPIC_TIMEOUT_S)

@@ -1,7 +1,7 @@
-"""`python -m tests.support.broken_broker`: a broker with two bugs, for tests of what bugs cost.
+"""`python -m tests.support.broken_broker`: a broker with two bugs, for tests of the cost of bugs.
 
-Describing the cluster fails an assertion in the handler. The append that follows a record whose value
-is "halfway" fails inside the log, after bytes may have been written.
+Describing the cluster fails an assertion in the handler. The append that follows a record whose
+value is "halfway" fails inside the log, after bytes may have been written.
 """
 
 from __future__ import annotations

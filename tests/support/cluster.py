@@ -1,12 +1,12 @@
-"""ZooKeeper and several real brokers, each in a process of its own, as one thing.
+"""ZooKeeper and several real brokers, each in a separate process, as one object.
 
     with Cluster(tmp_path) as cluster:
         cluster.start()
         cluster.bootstrap; cluster.kill(2); cluster.start_broker(2)
         cluster.wait_until(lambda: cluster.leader("t", 0) not in (-1, 2))
 
-Addresses and data survive any end of a process. Nothing waits by the clock: `wait_until` asks
-again and again what the brokers' admin ports say. A `Network` gives every server a host of its own.
+Addresses and data survive any end of a process. Nothing waits by the clock: `wait_until` polls the
+brokers' admin ports. A `Network` gives every server its own host.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _ADMIN_TIMEOUT_S = 2.0
 
 
 class Hosts(Protocol):
-    """Where each server runs; `tests.nemesis.network.Network` is one."""
+    """The hosts of the servers; `tests.nemesis.network.Network` is one."""
 
     def address(self, host: str) -> str: ...
 
@@ -41,7 +41,7 @@ class Hosts(Protocol):
 
 
 class PartitionRow(NamedTuple):
-    """What one broker says of one partition that it holds."""
+    """One broker's account of a partition that it holds."""
 
     topic: str
     partition: int
@@ -57,8 +57,8 @@ class PartitionRow(NamedTuple):
 class Cluster:
     """Brokers 1 to `brokers` with one ZooKeeper. `data_dirs` replaces the place of a broker's data.
 
-    `advertised` names what clients are told to connect to, such as a proxy before the broker. With
-    `by_name` the brokers know ZooKeeper and each other by the names of their hosts.
+    `advertised` are the addresses given to clients, such as those of proxies. With `by_name` the
+    brokers know ZooKeeper and each other by the names of their hosts.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class Cluster:
         self.close()
 
     def start(self) -> None:
-        """Returns when ZooKeeper and every broker have said that they are ready."""
+        """Returns when ZooKeeper and every broker have reported that they are ready."""
         self.zookeeper.start()
         starting = [
             threading.Thread(target=self.start_broker, args=[broker_id])
@@ -106,7 +106,7 @@ class Cluster:
         assert all(broker.process.is_running for broker in self.brokers.values()), self.said()
 
     def close(self) -> None:
-        """SIGKILL to everything."""
+        """Sends SIGKILL to everything."""
         for broker in self.brokers.values():
             broker.kill()
         self.zookeeper.kill()
@@ -118,22 +118,22 @@ class Cluster:
 
     @property
     def live(self) -> list[int]:
-        """The brokers whose processes run (a paused one among them)."""
+        """The brokers whose processes run (including paused ones)."""
         return [one for one, broker in self.brokers.items() if broker.process.is_running]
 
     def start_broker(self, broker_id: int) -> None:
         self.brokers[broker_id].start()
 
     def kill(self, broker_id: int) -> None:
-        """SIGKILL."""
+        """Sends SIGKILL."""
         self.brokers[broker_id].kill()
 
     def stop(self, broker_id: int) -> int:
-        """SIGTERM; returns the exit status."""
+        """Sends SIGTERM; returns the exit status."""
         return self.brokers[broker_id].terminate()
 
     def pause(self, broker_id: int) -> None:
-        """SIGSTOP: connections stay open, and nobody answers."""
+        """Sends SIGSTOP: connections stay open, but nothing answers."""
         self.brokers[broker_id].process.pause()
 
     def resume(self, broker_id: int) -> None:
@@ -142,7 +142,7 @@ class Cluster:
     def create_topic(
         self, name: str, partitions: int, *, replicas: int = 3, **configs: str | int
     ) -> None:
-        """Through a real client; returns when every partition has a leader and all its replicas."""
+        """Creates it; returns when every partition has a leader and all its replicas."""
         topic = NewTopic(
             name,
             num_partitions=partitions,
@@ -154,7 +154,7 @@ class Cluster:
         self.wait_until(lambda: self._is_whole(name, partitions, replicas), f"{name} is whole")
 
     def delete_topic(self, name: str) -> None:
-        """Through a real client; returns when no broker holds any of it."""
+        """Deletes it through a real client; returns when no broker holds any of it."""
         admin = self._admin()
         admin.delete_topics([name])[name].result(WAIT_S)
         self.wait_until(
@@ -163,12 +163,12 @@ class Cluster:
         )
 
     def rows(self, broker_id: int) -> list[PartitionRow]:
-        """The partitions that the broker holds, by its own account. OSError when it is silent."""
+        """The partitions that the broker holds, by its own account. Raises OSError if it is silent."""
         topics = get_json(self.brokers[broker_id].admin_address, "/topics")["topics"]
         return [_row(topic["name"], one) for topic in topics for one in topic["partitions"]]
 
     def leader_rows(self) -> dict[tuple[str, int], PartitionRow]:
-        """By (topic, partition): the account of the broker that says it leads, newest epoch first."""
+        """By (topic, partition): the account of the broker that claims to lead, newest epoch first."""
         found: dict[tuple[str, int], PartitionRow] = {}
         for broker_id in self.live:
             for row in self.rows_if_any(broker_id):
@@ -180,14 +180,14 @@ class Cluster:
         return found
 
     def rows_if_any(self, broker_id: int) -> list[PartitionRow]:
-        """As `rows`; nothing of a broker that does not answer."""
+        """Like `rows`; empty for a broker that does not answer."""
         try:
             return self.rows(broker_id)
         except (OSError, ValueError):
             return []
 
     def leader(self, topic: str, partition: int) -> int:
-        """The broker that says it leads the partition; -1 where none does."""
+        """The broker that claims to lead the partition; -1 if none does."""
         row = self.leader_rows().get((topic, partition))
         return -1 if row is None else row.leader
 
@@ -198,7 +198,7 @@ class Cluster:
         return held == leaders.keys() and all(row.isr == row.replicas for row in leaders.values())
 
     def is_healed(self) -> bool:
-        """As `is_in_sync`, and all replicas have equal ends, all committed: nobody writes now."""
+        """Like `is_in_sync`, with all replicas ending at one committed offset: no one writes."""
         rows = [self.rows_if_any(broker_id) for broker_id in self.brokers]
         accounts: dict[tuple[str, int], list[PartitionRow]] = {}
         for row in (row for several in rows for row in several):
@@ -208,7 +208,7 @@ class Cluster:
     def wait_until(
         self, is_so: Callable[[], bool], what: str = "", *, within_s: float = WAIT_S
     ) -> None:
-        """Asks until it is so; an AssertionError with the ends of all logs when it never is."""
+        """Polls until it is so; if it never is, an AssertionError with the ends of all logs."""
         deadline = time.monotonic() + within_s
         while not is_so():
             assert time.monotonic() < deadline, f"not within {within_s} s: {what}\n{self.said()}"
@@ -221,7 +221,7 @@ class Cluster:
         return "\n".join(f"--- {name} ---\n{process.log_tail()}" for name, process in parts)
 
     def _admin(self) -> AdminClient:
-        """To be kept until its answer is there: librdkafka ends with its last reference."""
+        """A client to be kept until its answer is there: librdkafka ends with its last reference."""
         return AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 2})
 
     def _is_whole(self, topic: str, partitions: int, replicas: int) -> bool:
@@ -243,7 +243,7 @@ class Cluster:
         arguments += ["--coordinator", f"zookeeper://{self.zookeeper.hosts('/echoless')}"]
         if broker_id in self._advertised:
             arguments += ["--advertise", self._advertised[broker_id]]
-        # Below the ephemeral ports: a connection going out must not take one between two starts.
+        # Below the ephemeral ports: an outgoing connection must not take one between two starts.
         ports = [free_port() for _ in range(3)]
         settings = {"default_replication_factor": "3", **self._settings}
         if self._by_name:
@@ -266,7 +266,7 @@ def running_cluster(directory: Path, **settings: str) -> Iterator[Cluster]:
 
 
 def get_json(address: str, path: str, *, timeout_s: float = _ADMIN_TIMEOUT_S) -> Any:
-    """What an admin port answers. OSError when it does not."""
+    """The answer of an admin port. Raises OSError without one."""
     with urllib.request.urlopen(f"http://{address}{path}", timeout=timeout_s) as answer:
         return json.load(answer)
 
@@ -286,7 +286,7 @@ def _row(topic: str, one: Mapping[str, Any]) -> PartitionRow:
 
 
 def _agree(accounts: list[PartitionRow]) -> bool:
-    """Whether as many replicas speak as are in sync, with one leader, one epoch and one end."""
+    """Whether as many replicas answer as are in sync, with one leader, one epoch and one end."""
     first = accounts[0]
     return len(accounts) == len(first.isr) == len(first.replicas) and all(
         (row.leader, row.leader_epoch, row.isr) == (first.leader, first.leader_epoch, first.isr)

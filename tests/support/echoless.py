@@ -1,4 +1,4 @@
-"""A real Echoless broker in a process of its own, started as a user starts it.
+"""A real Echoless broker in a separate process, started as a user starts it.
 
     broker = Echoless(tmp_path); broker.start(); broker.kafka_address; broker.kill(); broker.start()
 
@@ -50,11 +50,11 @@ class Echoless:
         self.admin_address = ready["admin"]
 
     def kill(self) -> None:
-        """SIGKILL, as in a crash."""
+        """Sends SIGKILL, as in a crash."""
         self.process.kill()
 
     def terminate(self) -> int:
-        """SIGTERM; returns the exit status."""
+        """Sends SIGTERM; returns the exit status."""
         return self.process.terminate()
 
     def _command(self) -> list[str]:

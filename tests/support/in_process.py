@@ -28,10 +28,10 @@ class Running:
 
     broker: Broker
     kafka_address: str
-    """Of the listener PLAINTEXT."""
+    """Address of the listener PLAINTEXT."""
     native_address: str
     external_address: str | None = None
-    """Of the listener EXTERNAL, where `listen` has two addresses."""
+    """Address of the listener EXTERNAL, if `listen` has two addresses."""
 
 
 @asynccontextmanager
@@ -40,7 +40,7 @@ async def in_process(
 ) -> AsyncIterator[Running]:
     """Starts a broker on free ports, and stops it as SIGTERM would. `settings`: names of `Config`.
 
-    Fails where it syncs on the event loop while it serves.
+    Fails if it syncs on the event loop while it serves.
     """
     any_port = {"listen": (_ANY_PORT,), "native_listen": _ANY_PORT}
     config = Config(data_dir=str(directory / "data"), **{**any_port, **settings})

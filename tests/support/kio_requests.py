@@ -20,15 +20,15 @@ _VALUES: dict[str, Any] = {
     "bytes": b"",
 }
 _SPECIAL: dict[tuple[str, str], Any] = {
-    ("ProduceRequest", "acks"): 1,  # 0 is not answered
-    ("DeleteTopicState", "topic_id"): None,  # named by its name
+    ("ProduceRequest", "acks"): 1,  # with 0 there is no answer
+    ("DeleteTopicState", "topic_id"): None,  # identified by its name
     ("FetchRequest", "session_id"): 0,
 }
-"""What a valid request needs where zero would not do."""
+"""Values that a valid request needs instead of zero."""
 
 
 def smallest_request(api: str, version: int, *, elements: int) -> Any:
-    """Every array of structures has `elements` entries, and every number is 0."""
+    """A request in which every array of structures has `elements` entries, and every number is 0."""
     return _build(message(api, version, "Request"), elements)
 
 

@@ -1,7 +1,7 @@
 """A TCP proxy that loses acknowledgements: it swallows answers and cuts connections, from a seed.
 
-Requests always reach the broker, so every fault leaves the producer not knowing: the request was
-worked on, and its answer is gone, whole or from the middle on. Runs in a thread of its own.
+Requests always reach the broker, so every fault leaves the producer in doubt: the request was
+processed, and its answer is gone, whole or from the middle on. Runs in a separate thread.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Self
 
 _CHUNK_BYTES = 65_536
 _FAULT_AFTER_CHUNKS_MAX = 8
-"""A connection works for at most so many pieces of answers before something happens to it."""
+"""Pieces of answers that a connection forwards, at most, before a fault."""
 
 
 class LossyProxy:
@@ -74,7 +74,7 @@ class LossyProxy:
             self._links.discard(task)
 
     async def _link(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Both directions, until one of them ends."""
+        """Forwards both directions, until one of them ends."""
         host, _, port = self.target.rpartition(":")
         broker_reader, broker_writer = await asyncio.open_connection(host, int(port))
         try:
@@ -98,7 +98,7 @@ class LossyProxy:
                 writer.write(data)
                 await writer.drain()
             elif swallows:
-                # The broker goes on answering for a while; nobody hears it.
+                # The broker keeps answering for a while; no one receives it.
                 self.swallowed += 1
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(0.05):

@@ -1,4 +1,4 @@
-"""A native client that does nothing by itself: one asyncio connection, any map, no retries."""
+"""A minimal native client: one asyncio connection, any map, no retries."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ class NativeConnection:
         self.send_frame(msgpack.packb(fields))
 
     def send_frame(self, frame: bytes) -> None:
-        """Writes any bytes behind their length."""
+        """Writes any bytes after their length."""
         self.send_bytes(struct.pack(">i", len(frame)) + frame)
 
     def send_bytes(self, data: bytes) -> None:
         self._writer.write(data)
 
     async def receive(self) -> dict[str, Any]:
-        """The next answer. Raises `EOFError` where the broker ended the connection."""
+        """The next answer. Raises `EOFError` if the broker ended the connection."""
         answer: dict[str, Any] = msgpack.unpackb(await self.receive_frame())
         return answer
 
@@ -52,6 +52,6 @@ class NativeConnection:
             return await self._reader.readexactly(size)
 
     async def call(self, type_: str, **fields: Any) -> dict[str, Any]:
-        """One message with its answer."""
+        """Sends one message and returns its answer."""
         self.send(type=type_, **fields)
         return await self.receive()

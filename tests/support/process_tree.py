@@ -19,7 +19,7 @@ class Process(NamedTuple):
 
 
 def kill(pid: int) -> bool:
-    """Send SIGKILL; returns whether the process was still there."""
+    """Sends SIGKILL; returns whether the process was still there."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
         return True
@@ -27,7 +27,7 @@ def kill(pid: int) -> bool:
 
 
 def processes_below(root: int) -> list[Process]:
-    """Children of `root`, their children, and so on; parents come first."""
+    """The children of `root`, their children, and so on; parents come first."""
     children: defaultdict[int, list[Process]] = defaultdict(list)
     for process in _all():
         children[process.parent].append(process)

@@ -1,7 +1,7 @@
-"""Record batches of magic 2 written field by field, so that a test can also write wrong ones.
+"""Record batches of magic 2 written field by field, so that a test can also write invalid ones.
 
 The oracle's side: own struct code, nothing from `protocol/`. Every field of the header is free;
-`crc` and `batch_length` are computed where a test does not set them.
+`crc` and `batch_length` are computed unless a test sets them.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def records(values: Sequence[bytes]) -> bytes:
 
 @dataclass(slots=True, kw_only=True)
 class Batch:
-    """One batch, as it shall stand in the bytes. `payload` are the records, compressed or not."""
+    """One batch, field by field. `payload` are the records, compressed or not."""
 
     payload: bytes
     record_count: int
@@ -56,7 +56,7 @@ class Batch:
     producer_epoch: int = -1
     base_sequence: int = -1
     last_offset_delta: int = field(default=-(2**31))
-    """record_count - 1 where a test does not say otherwise."""
+    """record_count - 1 unless a test sets it."""
     base_timestamp: int = 0
     max_timestamp: int = 0
     attributes: int = 0
@@ -114,7 +114,7 @@ def plain_batch(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredBatch:
-    """One batch out of a log: the fields that comparisons need, and all its bytes."""
+    """One batch from a log: the fields that comparisons need, and all its bytes."""
 
     base_offset: int
     partition_leader_epoch: int
@@ -124,9 +124,9 @@ class StoredBatch:
     data: bytes
 
     def masked(self, *, log_append_time: bool) -> bytes:
-        """The bytes with zeros where a broker writes.
+        """The bytes, with zeros in the fields that a broker writes.
 
-        That is the leader epoch and, on a topic with log-append time, the time and the CRC.
+        These are the leader epoch and, on a topic with log-append time, the time and the CRC.
         """
         masked = bytearray(self.data)
         masked[12:16] = b"\0" * 4

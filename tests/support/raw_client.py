@@ -1,7 +1,7 @@
-"""A Kafka client that does nothing by itself: one asyncio connection, exact bytes, no retries.
+"""A minimal Kafka client: one asyncio connection, exact bytes, no retries.
 
 Requests may be pipelined: `send` several, then `receive` as often, in the same order. Produce is
-written by hand (`raw_produce`); the rest goes through kio's messages.
+packed by hand (`raw_produce`); the rest goes through kio's messages.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _FETCH_BYTES = 64 * 1024 * 1024
 
 
 class ProducerRow(NamedTuple):
-    """One active producer, as DescribeProducers tells it."""
+    """One active producer from DescribeProducers."""
 
     producer_id: int
     producer_epoch: int
@@ -80,11 +80,11 @@ class RawConnection:
         self._writer.write(struct.pack(">i", len(frame)) + frame)
 
     def send_bytes(self, data: bytes) -> None:
-        """Writes anything, also what is no request."""
+        """Writes any bytes, even invalid requests."""
         self._writer.write(data)
 
     async def receive(self) -> bytes:
-        """The next answer, from behind its correlation id. ConnectionEndedError at the end."""
+        """The next answer, after its correlation id. Raises `ConnectionEndedError` at the end."""
         try:
             async with asyncio.timeout(ANSWER_TIMEOUT_S):
                 (size,) = struct.unpack(">i", await self._reader.readexactly(4))
@@ -107,7 +107,7 @@ class RawConnection:
     async def produce(
         self, version: int, acks: int, rows: Sequence[PartitionData]
     ) -> list[PartitionAnswer]:
-        """One request with its answer; not for acks 0."""
+        """Sends one request and returns its answer; not for acks 0."""
         self.send_produce(version, acks, rows)
         return await self.receive_produce(version)
 
@@ -123,13 +123,13 @@ class RawConnection:
         return decode_whole(message(api, version, "Response"), await self.receive())[0]
 
     async def call(self, api: str, version: int, **fields: Any) -> Any:
-        """One kio request with its response."""
+        """Sends one kio request and returns its response."""
         self.send_request(message(api, version, "Request")(**fields))
         return await self.receive_response(api, version)
 
 
 def decode_whole(response: Any, body: bytes) -> tuple[Any, int]:
-    """The response in what `receive` gave, and how many bytes are left behind it."""
+    """The response in what `receive` returned, and the number of bytes left after it."""
     skip = 1 if response.__header_schema__.__version__ == 1 else 0
     entity, size = _reader(response)(body, skip)
     return entity, len(body) - skip - size
@@ -144,7 +144,7 @@ def message(api: str, version: int, kind: str) -> Any:
 
 
 def nested(api: str, version: int, name: str) -> Any:
-    """A class that stands inside a request of kio."""
+    """A class nested inside a request of kio."""
     return getattr(_module(api, version, "request"), name)
 
 
@@ -183,20 +183,20 @@ async def create_topic(
 
 
 async def wait_for_leaders(connection: RawConnection, name: str, partitions: int) -> None:
-    """Asks until every partition of the topic has a leader."""
+    """Polls until every partition of the topic has a leader."""
     async with asyncio.timeout(ANSWER_TIMEOUT_S):
         while not await _has_leaders(connection, name, partitions):
             pass
 
 
 async def _has_leaders(connection: RawConnection, name: str, partitions: int) -> bool:
-    """Whether the broker answers for all of them: metadata may tell of a leader too early."""
+    """Whether the broker answers for all of them: metadata may name a leader too early."""
     rows = await _list_offsets(connection, name, range(partitions), timestamp=-1)
     return all(row.error_code == 0 for row in rows)
 
 
 async def topic_id(connection: RawConnection, name: str) -> uuid.UUID:
-    """The id that produce 13 names the topic by."""
+    """The id by which Produce v13 names the topic."""
     found = (await _topic_metadata(connection, name)).topic_id
     assert found is not None
     return uuid.UUID(bytes=found.bytes)
@@ -231,7 +231,7 @@ async def fetch_log(connection: RawConnection, topic: str, partition: int) -> li
 
 
 def next_offset(batch: StoredBatch) -> int:
-    """The offset behind the batch's last record."""
+    """The offset after the batch's last record."""
     (last_offset_delta,) = struct.unpack_from(">i", batch.data, 23)
     return batch.base_offset + int(last_offset_delta) + 1
 
@@ -254,7 +254,7 @@ async def _fetch(connection: RawConnection, topic: str, partition: int, offset: 
 async def list_offset(
     connection: RawConnection, topic: str, partition: int, timestamp: int = -1
 ) -> int:
-    """The offset at `timestamp` (ms); -1 asks for the latest, -2 for the earliest."""
+    """The offset at `timestamp` (ms); -1 requests the latest, -2 the earliest."""
     (found,) = await _list_offsets(connection, topic, [partition], timestamp=timestamp)
     assert found.error_code == 0, f"listing {topic}-{partition}: {found.error_code!r}"
     return int(found.offset)

@@ -1,8 +1,8 @@
 """Produce requests and responses of versions 3 to 13, packed and read by hand.
 
-The oracle's side: knows nothing of `protocol/`, and nothing is checked, so that any wrong request
-can be sent. Before version 9 the encoding is classic, from there on flexible; version 13 names
-topics by their id.
+The oracle's side: knows nothing of `protocol/`, and checks nothing, so that any invalid request can
+be sent. Before version 9 the encoding is classic, from there on flexible; version 13 names topics
+by their id.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def is_flexible(version: int) -> bool:
 
 
 class PartitionData(NamedTuple):
-    """What is sent to one partition. `topic` is the id from version 13 on."""
+    """The data for one partition. `topic` is the id from version 13 on."""
 
     topic: str | uuid.UUID
     partition: int
@@ -31,7 +31,7 @@ class PartitionData(NamedTuple):
 
 
 class PartitionAnswer(NamedTuple):
-    """One row of a produce response; -1 stands for fields that the version lacks, too."""
+    """One row of a produce response; -1 also represents fields that the version lacks."""
 
     topic: str | uuid.UUID
     partition: int
@@ -124,7 +124,7 @@ class Reader:
         return uuid.UUID(bytes=self._take(16))
 
     def tags(self) -> None:
-        """Steps over tagged fields; there are none in the classic encoding."""
+        """Skips tagged fields; there are none in the classic encoding."""
         for _ in range(self.unsigned_varint() if self._flexible else 0):
             self.unsigned_varint()
             self._take(self.unsigned_varint())

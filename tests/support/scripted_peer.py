@@ -1,4 +1,4 @@
-"""A broker's native port that answers what the test tells it to, byte for byte.
+"""A broker's native port with scripted answers, byte for byte.
 
 async with scripted_peer(answers) as peer:
     await peers.call(1, peer.address, {"type": "t"}, timeout_s=5)
@@ -21,11 +21,11 @@ _LENGTH = struct.Struct(">i")
 SUCCESS = {"code": 0, "name": "NONE", "message": "", "retriable": False}
 
 Answers = Callable[[dict[str, Any]], bytes | None]
-"""What is written for a message; None: nothing, and the message stays without an answer."""
+"""The bytes to write for a message; None leaves it without an answer."""
 
 
 def framed(fields: dict[str, Any]) -> bytes:
-    """A message behind its length."""
+    """A message after its length."""
     body: bytes = msgpack.packb(fields)
     return _LENGTH.pack(len(body)) + body
 
@@ -38,15 +38,15 @@ def answer(message: dict[str, Any], **fields: Any) -> bytes:
 
 @dataclass(slots=True)
 class ScriptedPeer:
-    """A listening port, and what came in."""
+    """A listening port, and the messages it received."""
 
     address: Address
     received: list[dict[str, Any]] = field(default_factory=list)
     writers: list[asyncio.StreamWriter] = field(default_factory=list)
-    """Of the connections that were accepted, in their order."""
+    """Writers of the accepted connections, in order."""
 
     def break_connections(self) -> None:
-        """Ends them, as a killed broker does."""
+        """Ends the connections, as a killed broker does."""
         for writer in self.writers:
             writer.transport.abort()
 

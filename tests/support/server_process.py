@@ -1,6 +1,6 @@
-"""A server in a process of its own, as tests need it: start, kill, terminate, read its log.
+"""A server in a separate process, for tests: start, kill, terminate, read its log.
 
-Both output streams end in one log file (each start appends to it), and a start returns when a line
+Both output streams go to one log file (each start appends to it), and a start returns when a line
 matches the ready pattern. No test waits by the clock. A process that a test forgot is killed when
 the interpreter exits.
 """
@@ -28,11 +28,11 @@ _PORTS = range(20_000, 32_000)
 
 
 class ServerStartError(Exception):
-    """The server ended, or stayed silent, before its ready line. Carries the end of its log."""
+    """The server exited, or stayed silent, before its ready line. Carries the end of its log."""
 
 
 def free_port() -> int:
-    """A TCP port of 127.0.0.1 that nobody listens on."""
+    """A free TCP port of 127.0.0.1."""
     for port in random.SystemRandom().sample(_PORTS, 200):
         with socket.socket() as probe:
             try:
@@ -49,7 +49,9 @@ class ServerProcess:
     def __init__(self, ready: re.Pattern[str], log_path: Path) -> None:
         self.log_path = log_path
         self.prefix: tuple[str, ...] = ()
-        """What enters the process's surroundings and then becomes it: `ip netns exec NAME`."""
+        """A command prefix such as `ip netns exec NAME`, which sets up the process's environment
+        and then becomes it.
+        """
         self._ready = ready
         self._process: subprocess.Popen[str] | None = None
         self._reader: threading.Thread | None = None
@@ -82,7 +84,7 @@ class ServerProcess:
 
     @property
     def pid(self) -> int:
-        """The running process's id."""
+        """The id of the running process."""
         assert self._process is not None, "not running"
         return self._process.pid
 
@@ -92,19 +94,19 @@ class ServerProcess:
 
     @property
     def exit_status(self) -> int | None:
-        """Of a process that ended by itself; None while it runs."""
+        """The status of a process that ended by itself; None while it runs."""
         return None if self._process is None else self._process.poll()
 
     def kill(self) -> None:
-        """SIGKILL: no handler runs, as in a crash (the page cache survives)."""
+        """Sends SIGKILL: no handler runs, as in a crash (the page cache survives)."""
         self._end(lambda process: process.kill())
 
     def terminate(self) -> int:
-        """SIGTERM; returns the exit status. Kills and raises when it takes too long."""
+        """Sends SIGTERM; returns the exit status. Kills and raises if it takes too long."""
         return self._end(lambda process: process.terminate())
 
     def pause(self) -> None:
-        """SIGSTOP: alive, and silent."""
+        """Sends SIGSTOP: alive, but silent."""
         os.kill(self.pid, signal.SIGSTOP)
 
     def resume(self) -> None:

@@ -1,4 +1,4 @@
-"""A producer that sends at an even rate, and keeps when each record was acknowledged."""
+"""A producer that sends at an even rate, and records when each record was acknowledged."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _FLUSH_TIMEOUT_S = 60.0
 
 
 class SteadyProducer:
-    """An idempotent librdkafka producer on one partition; it sends as long as the block lasts."""
+    """An idempotent librdkafka producer on one partition; it sends for the duration of the block."""
 
     def __init__(
         self,
@@ -26,7 +26,7 @@ class SteadyProducer:
         records_per_s: int = 200,
     ) -> None:
         self.acknowledged_at: list[float] = []
-        """By time.time(), ascending."""
+        """Times of time.time(), ascending."""
         self.failures: list[str] = []
         self._topic = topic
         self._interval_s = 1 / records_per_s
@@ -52,7 +52,7 @@ class SteadyProducer:
         self._thread.join()
 
     def longest_silence_after(self, moment: float) -> tuple[float, float]:
-        """When the last record before it and the first one behind it were acknowledged."""
+        """When the last record before it and the first one after it were acknowledged."""
         silences = itertools.pairwise(list(self.acknowledged_at))
         return max(
             (pair for pair in silences if pair[1] > moment), key=lambda pair: pair[1] - pair[0]

@@ -8,7 +8,7 @@ from tests.support.raw_client import RawConnection, fetch_log
 
 
 def read_stored_values(address: str, topic: str, partitions: int) -> list[list[bytes]]:
-    """The record values of each partition, in the order of their offsets, which have no gap."""
+    """The record values of each partition, in offset order without a gap."""
     return asyncio.run(_read(address, topic, partitions))
 
 

@@ -1,7 +1,7 @@
-"""A file system that notes every sync on the thread of the event loop: no request may wait for one.
+"""A file system that records every sync on the event loop's thread: no request may wait for one.
 
-A sync takes from a fraction of a millisecond to seconds, on a disk that others use too; on the loop it
-stops every connection for so long. What waits for the disk belongs into a thread.
+A sync takes from a fraction of a millisecond to seconds on a shared disk; on the loop it stops
+every connection for as long. Waiting for the disk belongs into a thread.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ _FRAMES_SHOWN = 8
 
 
 class SyncGuard:
-    """`FileSystem`; everything goes to the one behind it. `watch` and `unwatch` on the loop's thread."""
+    """Forwards everything to another `FileSystem`. Call `watch` and `unwatch` on the loop's thread."""
 
     def __init__(self, inner: FileSystem) -> None:
         self._inner = inner
         self._loop_thread: int | None = None
         self.found: list[str] = []
-        """What was synced on the loop, and where from."""
+        """The syncs on the loop, with their call sites."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
 
     def watch(self) -> None:
-        """From now on requests are served."""
+        """Starts recording: requests are served from now on."""
         self._loop_thread = threading.get_ident()
 
     def unwatch(self) -> None:
         self._loop_thread = None
 
     def check(self) -> None:
-        """Fails where something was synced on the loop."""
+        """Fails if anything was synced on the loop."""
         assert not self.found, "synced on the event loop:\n" + "\n".join(self.found)
 
     def note(self, path: str) -> None:
@@ -57,7 +57,7 @@ class SyncGuard:
 
 
 class _GuardedFile:
-    """A `File` whose syncs are noted."""
+    """A `File` whose syncs are recorded."""
 
     __slots__ = ("_file", "_guard", "append", "close", "path", "read", "truncate")
 

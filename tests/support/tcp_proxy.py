@@ -1,4 +1,4 @@
-"""A TCP proxy on the test's own event loop, that a test tells what to lose and when."""
+"""A TCP proxy on the test's own event loop, controlled by the test."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ _CHUNK_BYTES = 65_536
 class TcpProxy:
     """Listens on a free port of 127.0.0.1 and forwards to `port`.
 
-    `loses_answers`: what the server says is read and thrown away, on every connection.
-    `is_down`: whoever connects is cut off at once.
+    `loses_answers`: the server's bytes are read and discarded, on every connection. `is_down`: new
+    connections are cut off at once.
     """
 
     def __init__(self, port: int) -> None:
         self.loses_answers = False
         self.is_down = False
         self.answers_lost = asyncio.Event()
-        """Set when an answer was thrown away: then the server has done what it was asked."""
+        """Set when an answer was discarded: then the server has done what was requested."""
         self._port = port
         self._links: set[asyncio.Task[None]] = set()
         self._inject: bytes = b""
@@ -48,7 +48,7 @@ class TcpProxy:
         await asyncio.gather(*self._links, return_exceptions=True)
 
     def replace_next_answer(self, data: bytes) -> None:
-        """Says this to the client in place of what the server says next."""
+        """Sends this to the client in place of the server's next bytes."""
         self._inject = data
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -19,7 +19,7 @@ def _server(tmp_path: Path) -> ServerProcess:
 
 
 def test_a_start_returns_the_ready_line(tmp_path: Path) -> None:
-    """The match of the ready pattern comes back, and the line is in the log."""
+    """The match of the ready pattern is returned, and the line is in the log."""
     server = _server(tmp_path)
     match = server.start([sys.executable, "-c", WAITS])
     assert match[1] == "home"
@@ -28,13 +28,13 @@ def test_a_start_returns_the_ready_line(tmp_path: Path) -> None:
 
 
 def test_a_server_that_ends_before_its_ready_line_tells_its_log(tmp_path: Path) -> None:
-    """The error carries what the program said last."""
+    """The error carries the program's last output."""
     with pytest.raises(ServerStartError, match="no luck"):
         _server(tmp_path).start([sys.executable, "-c", "print('no luck')"])
 
 
 def test_a_server_starts_again_after_either_end(tmp_path: Path) -> None:
-    """Kill and terminate leave it ready for another start; terminate tells the exit status."""
+    """Kill and terminate leave it ready for another start; terminate returns the exit status."""
     server = _server(tmp_path)
     server.start([sys.executable, "-c", WAITS])
     server.kill()

@@ -1,4 +1,4 @@
-"""One thing that some tests need and pip does not bring: how to see it, how to get it.
+"""One tool that some tests need and pip does not provide: how to detect it, how to get it.
 
 `tests/toolchain.py` holds the list and prepares it; tests ask through `tests.toolchain.require`.
 """
@@ -15,7 +15,7 @@ _PREPARE_TIMEOUT_S = 900
 
 
 class ToolError(Exception):
-    """A tool could not be prepared; the message is the reason that skipped tests give."""
+    """A tool could not be prepared; the message is the reason shown for skipped tests."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +24,7 @@ class Tool:
 
     name: str
     used_by: str
-    """Which tests are skipped without it, in words."""
+    """The tests that are skipped without it, in words."""
     is_present: Callable[[], bool]
     prepare: Callable[[], None]
     """Makes it present or raises ToolError."""
@@ -33,7 +33,7 @@ class Tool:
 
 
 def debian_program(program: str, *packages: str, used_by: str) -> Tool:
-    """A program of the machine, installed from Debian's packages where it is missing."""
+    """A program installed from Debian's packages if it is missing."""
 
     def is_present() -> bool:
         return shutil.which(program) is not None
@@ -48,7 +48,7 @@ def debian_program(program: str, *packages: str, used_by: str) -> Tool:
 
 
 def run(command: list[str], *, directory: str | None = None) -> None:
-    """Runs one preparing command; ToolError carries the end of what it printed."""
+    """Runs one preparing command; ToolError carries the end of its output."""
     try:
         subprocess.run(
             command,

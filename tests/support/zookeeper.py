@@ -66,7 +66,7 @@ class ZooKeeperVersion(enum.Enum):
 class ZooKeeper:
     """One server. `start`, `kill` and `terminate` may follow each other on the same data and port.
 
-    `_main_class` and `_ready` are what differs in an ensemble.
+    `_main_class` and `_ready` differ in an ensemble.
     """
 
     _main_class = "org.apache.zookeeper.server.ZooKeeperServerMain"
@@ -96,11 +96,11 @@ class ZooKeeper:
         return self.address + chroot
 
     def fresh_hosts(self) -> str:
-        """A connection string with a chroot that nobody has used yet."""
+        """A connection string with an unused chroot."""
         return self.hosts(next(self._chroots))
 
     def start(self) -> None:
-        """Returns when the server takes connections."""
+        """Returns when the server accepts connections."""
         self.process.start(
             [
                 "java",
@@ -114,15 +114,15 @@ class ZooKeeper:
         )
 
     def kill(self) -> None:
-        """SIGKILL, as in a crash; what was acknowledged is still there at the next start."""
+        """Sends SIGKILL, as in a crash; acknowledged data is still there at the next start."""
         self.process.kill()
 
     def terminate(self) -> None:
-        """An orderly end."""
+        """Shuts it down in an orderly way."""
         self.process.terminate()
 
     def pause(self) -> None:
-        """SIGSTOP: connections stay open, nobody answers, no session expires."""
+        """Sends SIGSTOP: connections stay open, nothing answers, no session expires."""
         self.process.pause()
 
     def resume(self) -> None:
@@ -173,6 +173,6 @@ class ZooKeeperEnsemble:
             list(threads.map(lambda member: member.start(), self.members))
 
     def kill(self) -> None:
-        """All of them."""
+        """Kills all of them."""
         for member in self.members:
             member.kill()

@@ -1,4 +1,4 @@
-"""A real Apache Kafka 3.9.1 that keeps its metadata in ZooKeeper, as all did before KRaft."""
+"""A real Apache Kafka 3.9.1 that keeps its metadata in ZooKeeper, as before KRaft."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ class ZooKeeperKafka:
         self._properties.write_text("".join(f"{k}={v}\n" for k, v in settings.items()))
 
     def start(self) -> None:
-        """Returns when the broker takes requests."""
+        """Returns when the broker accepts requests."""
         log4j = f"-Dlog4j.configuration=file:{self._log4j}"
         command = ["java", *QUICK_START_JVM, log4j, "-cp", f"{JARS}/*", "kafka.Kafka"]
         self.process.start([*command, str(self._properties)])
 
     def kill(self) -> None:
-        """SIGKILL, as in a crash."""
+        """Sends SIGKILL, as in a crash."""
         self.process.kill()

@@ -28,7 +28,7 @@ async def admin_address(running: Running) -> AsyncIterator[str]:
 
 @pytest.fixture
 async def admin() -> AsyncIterator[AdminClient]:
-    """Its client; `admin.broker` is what it asks."""
+    """A client of it; `admin.broker` is the broker behind it."""
     listener = bind("admin_listen", Address("127.0.0.1", 0))
     address = bound_address(listener)
     broker = FakeBroker()

@@ -13,7 +13,7 @@ from tests.pipeline.exactly_once.broker_thread import BrokerThread
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[BrokerThread]:
-    """Topics are made when they are first used."""
+    """A broker that creates topics on first use."""
     with BrokerThread(tmp_path / "broker", num_partitions=PARTITIONS) as running:
         yield running
 
@@ -25,5 +25,5 @@ def attempts(broker: BrokerThread, tmp_path: Path) -> Attempts:
 
 @pytest.fixture
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tasks take in so few rows at once that they can die between two chunks."""
+    """Makes tasks read so few rows at once that they can die between two chunks."""
     monkeypatch.setattr("pipeline.exactly_once.rows.CHUNK_ROWS", 100)
