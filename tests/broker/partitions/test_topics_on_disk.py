@@ -228,7 +228,7 @@ async def test_a_change_of_one_partition_does_not_look_at_the_others(
     """A topic of thousands changes as often as any of its partitions does."""
     async with in_process(tmp_path) as running:
         broker = running.broker
-        topic = await broker.create_topic(new())
+        topic = await broker.services.topics.create(new())
         updated: list[int] = []
         update = Partition.update
 
