@@ -10,6 +10,7 @@ import time
 import uuid
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import cache
 from random import Random
 from typing import TYPE_CHECKING, Final
 
@@ -48,7 +49,7 @@ class Environment:
 def this_machine() -> Environment:
     """The real disk, coordinator, network and clock."""
     return Environment(
-        file_system=OsFileSystem(spare_descriptors=SPARES, files_max=descriptor_shares().files),
+        file_system=_file_system(),
         open_tree=_open_tree,
         open_peers=_open_peers,
         now_ms=wall_clock_ms,
@@ -57,6 +58,12 @@ def this_machine() -> Environment:
         monotonic_ms=monotonic_ms,
         run_all=in_threads,
     )
+
+
+@cache
+def _file_system() -> OsFileSystem:
+    """The file system of this process: a limit of descriptors, and so the reserve, is the process's."""
+    return OsFileSystem(spare_descriptors=SPARES, files_max=descriptor_shares().files)
 
 
 def wall_clock_ms() -> int:

@@ -68,3 +68,17 @@ async def test_a_start_says_how_far_it_is(tmp_path: Path) -> None:
     broker.begin_stop()
     await broker.close_logs()
     await broker.end_session()
+
+
+async def test_a_stopped_broker_leaves_no_descriptors_open(tmp_path: Path) -> None:
+    """Hundreds of brokers in one process have to: `select` serves no descriptor above 1024."""
+    counts = []
+    for run in range(3):
+        async with in_process(tmp_path / str(run)) as running:
+            await running.broker.services.topics.create(NewTopic(name="t", partitions=3))
+        counts.append(_open_descriptors())
+    assert counts[1] == counts[2]
+
+
+def _open_descriptors() -> int:
+    return sum(1 for _ in Path("/proc/self/fd").iterdir())
