@@ -12,6 +12,7 @@ import pytest
 import uvloop
 
 from broker import limited_log
+from tests.support import open_descriptors
 from tests.support.apache_kafka import ApacheKafka, KafkaVersion
 from tests.support.echoless import Echoless
 from tests.support.fresh_seed import seed_line
@@ -88,6 +89,13 @@ def _clean_logs() -> Iterator[None]:
     assert silenced == logging.NOTSET, (
         "later tests would see no log lines: logging.disable was not undone"
     )
+
+
+@pytest.fixture(autouse=True)
+def _few_descriptors() -> Iterator[None]:
+    """Fails the test after which this process has too many descriptors open."""
+    yield
+    assert (said := open_descriptors.complaint()) is None, said
 
 
 @pytest.fixture(scope="session")
