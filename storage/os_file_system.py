@@ -239,10 +239,6 @@ class OsFileSystem:
             stream.flush()
             return OsFileLock(stream)
 
-    def close(self) -> None:
-        """Close the spare descriptors. Only a process that outlives its broker has to."""
-        self._spares.close()
-
 
 def _wrap(path: str, verb: str, error: OSError) -> StorageError:
     if is_lack_of_descriptors(error):

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import errno
 import os
-import weakref
 from collections.abc import Callable
 from typing import Final, TypeVar
 
@@ -26,12 +25,11 @@ def is_lack_of_descriptors(error: OSError) -> bool:
 
 
 class SpareDescriptors:
-    """Up to `count` open descriptors of /dev/null; closed with this object."""
+    """Up to `count` open descriptors of /dev/null."""
 
     def __init__(self, count: int = 0) -> None:
         self._count = count
         self._spares: list[int] = []
-        weakref.finalize(self, _close_all, self._spares).atexit = False
         self._refill()
 
     @property
@@ -54,10 +52,15 @@ class SpareDescriptors:
     def close(self) -> None:
         """Closes all spares for good."""
         self._count = 0
-        _close_all(self._spares)
+        while self._give_up_one():
+            pass
 
     def _give_up_one(self) -> bool:
-        return _close_one(self._spares)
+        try:
+            os.close(self._spares.pop())
+        except IndexError:
+            return False
+        return True
 
     def _refill(self) -> bool:
         try:
@@ -66,17 +69,3 @@ class SpareDescriptors:
         except OSError:
             return False
         return True
-
-
-def _close_all(descriptors: list[int]) -> None:
-    while _close_one(descriptors):
-        pass
-
-
-def _close_one(descriptors: list[int]) -> bool:
-    """Close one; False if there was none. Another thread may have taken the last one."""
-    try:
-        os.close(descriptors.pop())
-    except IndexError:
-        return False
-    return True

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 import os
 import resource
 import signal
@@ -216,20 +215,6 @@ def test_open_files_are_counted(tmp_path: Path):
     files[0].close()
     assert fs.can_open(1)
     assert not fs.can_open(2)
-
-
-def test_spares_are_closed_with_their_file_system() -> None:
-    """A process that makes and forgets file systems (brokers in tests) does not run out."""
-    before = open_descriptors()
-    fs = OsFileSystem(spare_descriptors=3)
-    assert open_descriptors() == before + 3
-    del fs
-    gc.collect()
-    assert open_descriptors() == before
-
-
-def open_descriptors() -> int:
-    return sum(1 for _ in Path("/proc/self/fd").iterdir())
 
 
 @contextlib.contextmanager

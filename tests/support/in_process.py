@@ -44,8 +44,7 @@ async def in_process(
     """
     any_port = {"listen": (_ANY_PORT,), "native_listen": _ANY_PORT}
     config = Config(data_dir=str(directory / "data"), **{**any_port, **settings})
-    machine = this_machine()
-    environment = environment or machine
+    environment = environment or this_machine()
     guard = SyncGuard(environment.file_system)
     broker = new_broker(config, replace(environment, file_system=guard))
     listeners = bind_listeners(config)
@@ -62,5 +61,4 @@ async def in_process(
         for server in servers:
             await server.stop()
         await broker.stop()
-        machine.file_system.close()
     guard.check()
