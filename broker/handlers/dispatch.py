@@ -42,11 +42,11 @@ from broker.network.connection import Buffers, Dispatched
 from broker.network.request import (
     Answer,
     CloseConnectionError,
-    NeedsNoFrame,
     NoResponse,
     Outcome,
     Peer,
     Request,
+    needing_as_much,
 )
 from broker.network.turns import ManyRows, in_thread
 from protocol.framing import Frame
@@ -129,8 +129,7 @@ class KafkaDispatcher:
         self._services.metrics.requests[api.name] += 1
         outcome = handle(Request(header, body, peer), self._services)
         if not isinstance(outcome, bytes) and isinstance(outcome, Awaitable):
-            answer = framed_later(api, header, outcome)
-            return NeedsNoFrame(answer) if isinstance(outcome, NeedsNoFrame) else answer
+            return needing_as_much(outcome, framed_later(api, header, outcome))
         return _framed_soon(api, header, header.api_version, outcome)
 
     def _route(self, header: RequestHeader) -> tuple[Api, Handler]:

@@ -64,7 +64,9 @@ async def _handle_later(request: Request, services: Services) -> Answer:
     topics = request.body.topics
     repeated = _listed_twice(topics)
     looked_up = {
-        (topic.name, row.partition_index): await _look_up(services, topic.name, row)
+        (topic.name, row.partition_index): await _look_up(
+            services, request.peer.host, topic.name, row
+        )
         for topic in topics
         for row in topic.partitions
         if _is_looked_up(row.timestamp) and (topic.name, row.partition_index) not in repeated
@@ -160,19 +162,19 @@ def _offset(
     return found
 
 
-async def _look_up(services: Services, topic: str, wanted: Any) -> _LookUpResult:
+async def _look_up(services: Services, host: str, topic: str, wanted: Any) -> _LookUpResult:
     """The result, or the error to refuse the row with."""
     try:
         partition = services.partitions.find(topic, wanted.partition_index)
         partition.check_leader(getattr(wanted, "current_leader_epoch", -1))
         log, timestamp = partition.log, wanted.timestamp
         look_up = log.max_timestamp() if timestamp < 0 else log.offset_at_timestamp(timestamp)
-        return await _opened(services, partition, look_up)
+        return await _opened(services, host, partition, look_up)
     except (KafkaError, StorageError) as error:
         return error
 
 
-async def _opened(services: Services, partition: Partition, look_up: LookUp) -> Found:
+async def _opened(services: Services, host: str, partition: Partition, look_up: LookUp) -> Found:
     """Performs a look-up; a batch that cannot be opened quickly is opened in a thread.
 
     Raises `KafkaError` CORRUPT_MESSAGE for a stored batch that cannot be opened.
@@ -186,7 +188,7 @@ async def _opened(services: Services, partition: Partition, look_up: LookUp) -> 
                 found = first_record_since(*wanted)
                 await asyncio.sleep(0)  # a request may ask for thousands of partitions
             else:
-                found = await services.record_thread.run(first_record_since, *wanted)
+                found = await services.record_thread.run(host, first_record_since, *wanted)
             wanted = look_up.send(found)
     except StopIteration as end:
         answer: Found = end.value

@@ -12,10 +12,17 @@ refused: transactions are not supported.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Awaitable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import TYPE_CHECKING, Any
 
-from broker.network.request import NO_RESPONSE, Answer, NeedsNoFrame, Outcome, Request
+from broker.network.request import (
+    NO_RESPONSE,
+    Answer,
+    NeedsFrameUntil,
+    NeedsNoFrame,
+    Outcome,
+    Request,
+)
 from broker.records.acknowledgement import acknowledged, answer_nothing, unacknowledged
 from broker.records.produce import (
     ACKS_NONE,
@@ -62,12 +69,10 @@ def handle(request: Request, services: Services) -> Outcome:
     clock = parts.clock
     write = Write(parts, request, body.acks, clock.wall_ms(), clock.steady_ms(), Opening())
     if request.peer.appending is not None:
-        appended = in_turn(request.peer, lambda: _append_later(write, None))
-        return _acknowledge_later(write, appended)
+        return _acknowledge_later(write, lambda: _append_later(write, None))
     rows = _append_at_once(write)
     if any(isinstance(one, Unopened) for _, produced in rows for one in produced.values()):
-        appended = in_turn(request.peer, lambda: _append_later(write, rows))
-        return _acknowledge_later(write, appended)
+        return _acknowledge_later(write, lambda: _append_later(write, rows))
     return _acknowledge(write, rows)
 
 
@@ -168,6 +173,14 @@ async def _answer_later(version: int, topics: Awaitable[list[TopicProduced]]) ->
     return encode_produce_response(version, await topics)
 
 
-async def _acknowledge_later(write: Write, appended: Awaitable[_Rows]) -> Answer:
+def _acknowledge_later(
+    write: Write, append: Callable[[], Coroutine[Any, Any, _Rows]]
+) -> NeedsFrameUntil:
+    appended = in_turn(write.request.peer, append)
+    return NeedsFrameUntil(_acknowledge_when(write, appended), appended)
+
+
+async def _acknowledge_when(write: Write, appended: Awaitable[_Rows]) -> Answer:
     outcome = _acknowledge(write, await appended)
+    del write  # and with it the records, while the acknowledgement waits
     return await outcome if isinstance(outcome, Awaitable) else outcome

@@ -27,7 +27,7 @@ from broker.native import (
 from broker.native.failure import SUCCESS, failure
 from broker.native.replica_fetch import ReplicaFetches
 from broker.network.connection import Buffers, Dispatched
-from broker.network.request import NeedsNoFrame, NoResponse, Peer
+from broker.network.request import NoResponse, Peer, needing_as_much
 from protocol.errors import DecodeError, ErrorCode, KafkaError
 from protocol.framing import Frame, frame_length
 from protocol.native import messages, replication
@@ -82,7 +82,7 @@ class Exchange:
             return framed(head, failure(error))
         if isinstance(outcome, Awaitable):
             answer = _framed_later(head, outcome)
-            return NeedsNoFrame(answer) if isinstance(outcome, NeedsNoFrame) else answer
+            return needing_as_much(outcome, answer)
         return framed(head, outcome)
 
 

@@ -47,19 +47,19 @@ def handle(
         peer,
     )
     if isinstance(fetched, list):
-        return _answer(message, fetched, services)
-    return _later(message, fetched, services)
+        return _answer(message, fetched, peer.host, services)
+    return _later(message, fetched, peer.host, services)
 
 
 async def _later(
-    message: Fetch, fetched: Awaitable[list[TopicFetched]], services: Services
+    message: Fetch, fetched: Awaitable[list[TopicFetched]], host: str, services: Services
 ) -> dict[str, Any]:
-    answer = _answer(message, await fetched, services)
+    answer = _answer(message, await fetched, host, services)
     return await answer if isinstance(answer, Awaitable) else answer
 
 
 def _answer(
-    message: Fetch, topics: list[TopicFetched], services: Services
+    message: Fetch, topics: list[TopicFetched], host: str, services: Services
 ) -> dict[str, Any] | Awaitable[dict[str, Any]]:
     """Raises `KafkaError` if the records cannot be decoded."""
     fetched = topics[0].partitions[0]
@@ -75,13 +75,13 @@ def _answer(
         is_quickly_opened(header) for _, header in walk(fetched.records)
     ):
         return answer | _decoded(message, fetched.records)
-    return _decoded_in_thread(message, fetched.records, answer, services)
+    return _decoded_in_thread(message, fetched.records, answer, host, services)
 
 
 async def _decoded_in_thread(
-    message: Fetch, batches: bytes, answer: dict[str, Any], services: Services
+    message: Fetch, batches: bytes, answer: dict[str, Any], host: str, services: Services
 ) -> dict[str, Any]:
-    return answer | await services.record_thread.run(_decoded, message, batches)
+    return answer | await services.record_thread.run(host, _decoded, message, batches)
 
 
 def _raw(message: Fetch, fetched: PartitionFetched) -> dict[str, Any]:

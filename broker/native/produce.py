@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from broker.handlers.produce import API
 from broker.native.failure import failure
-from broker.network.request import NO_RESPONSE, NeedsNoFrame, NoResponse, Peer, Request
+from broker.network.request import (
+    NO_RESPONSE,
+    NeedsFrameUntil,
+    NeedsNoFrame,
+    NoResponse,
+    Peer,
+    Request,
+)
 from broker.records.acknowledgement import acknowledged, answer_nothing, unacknowledged
 from broker.records.produce import (
     ACKS_NONE,
@@ -41,12 +48,11 @@ def handle(
     clock = parts.clock
     write = Write(parts, request, message.acks, clock.wall_ms(), clock.steady_ms(), Opening())
     if peer.appending is not None or message.unbuilt is not None:
-        return _acknowledge_later(write, in_turn(peer, lambda: _append_in_turn(write)))
+        return _acknowledge_later(write, lambda: _append_in_turn(write))
     outcome = _append_at_once(write)
     if isinstance(outcome, Unopened):
         unopened = outcome
-        appended = in_turn(peer, lambda: open_and_append(write, unopened))
-        return _acknowledge_later(write, appended)
+        return _acknowledge_later(write, lambda: open_and_append(write, unopened))
     return _acknowledge(write, outcome)
 
 
@@ -60,7 +66,7 @@ def _append_at_once(write: Write) -> PartitionProduced | Stored | Unopened:
 async def _append_in_turn(write: Write) -> PartitionProduced | Stored:
     request = write.request
     if request.body.unbuilt is not None:
-        built = await write.parts.thread.run(request.body.built)
+        built = await write.parts.thread.run(request.peer.host, request.body.built)
         request = replace(request, body=built)
     write = write._replace(request=request).now()
     outcome = _append_at_once(write)
@@ -69,10 +75,18 @@ async def _append_in_turn(write: Write) -> PartitionProduced | Stored:
     return outcome
 
 
-async def _acknowledge_later(
+def _acknowledge_later(
+    write: Write, append: Callable[[], Coroutine[Any, Any, PartitionProduced | Stored]]
+) -> NeedsFrameUntil:
+    appended = in_turn(write.request.peer, append)
+    return NeedsFrameUntil(_acknowledge_when(write, appended), appended)
+
+
+async def _acknowledge_when(
     write: Write, appended: Awaitable[PartitionProduced | Stored]
 ) -> dict[str, Any] | NoResponse:
     answer = _acknowledge(write, await appended)
+    del write  # and with it the records, while the acknowledgement waits
     return await answer if isinstance(answer, Awaitable) else answer
 
 

@@ -27,7 +27,7 @@ from broker.limited_log import LimitedLog
 from broker.metrics import Metrics
 from broker.network.loop_turn import LOOP_TURN
 from broker.network.memory_budget import MemoryBudget, Reservation
-from broker.network.request import CloseConnectionError, NeedsNoFrame, Peer
+from broker.network.request import CloseConnectionError, NeedsFrameUntil, NeedsNoFrame, Peer
 from broker.network.unsent_answers import UnsentAnswers
 from protocol.errors import DecodeError
 from protocol.framing import Frame, FrameReceiver
@@ -370,7 +370,11 @@ class Connection(asyncio.BufferedProtocol):
             self._release()
         elif self._reservation is not None:
             slot.reservation, self._reservation = self._reservation, None
-            slot.reservation.work()
+            if isinstance(answer, NeedsFrameUntil):
+                slot.reservation.process()
+                answer.processed.add_done_callback(partial(_release_memory, slot))
+            else:
+                slot.reservation.work()
         else:
             slot.waiting = size
             self._count_waiting(size)
@@ -480,6 +484,11 @@ class Connection(asyncio.BufferedProtocol):
         self._unsent_written = 0
         self._flush_slots()
         self._pump()
+
+
+def _release_memory(slot: _Slot, _: asyncio.Future[object]) -> None:
+    if slot.reservation is not None:
+        slot.reservation.release()
 
 
 def _size(buffers: Buffers | None) -> int:

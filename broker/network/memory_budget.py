@@ -12,7 +12,8 @@ parts, so that neither idle nor large requests can starve the rest:
 A connection that finds no memory is not read until some is free; addresses are served in turn.
 While any request waits, those that stall are closed: first those of the address that holds most, then
 the most overdue. A request stalls when none of its bytes arrive for `SILENCE_S`, when it arrives
-slower than `RATE_BYTES_PER_S`, or when the broker has worked on it for `WORK_S`.
+slower than `RATE_BYTES_PER_S`, or when it has waited for something (data, say) for `WORK_S`. One whose
+records wait for their thread does not stall: the client has done its part.
 
 Invariant: `used <= bytes_max`.
 Invariant: while any request waits, the last quarter is held by a request that does not wait, so it
@@ -51,6 +52,8 @@ class _Phase(enum.Enum):
     RECEIVING = enum.auto()
     WAITING = enum.auto()
     WORKED_ON = enum.auto()
+    PROCESSED = enum.auto()
+    """Complete, and nothing but this broker's own work is missing."""
     RELEASED = enum.auto()
 
 
@@ -118,6 +121,10 @@ class Reservation:
         """Notes that the frame is complete and that the request still needs its memory."""
         self._phase, self._progressed_s = _Phase.WORKED_ON, self._budget.now_s()
 
+    def process(self) -> None:
+        """Notes that the frame is complete and waits for nothing but this broker: it cannot stall."""
+        self._phase = _Phase.PROCESSED
+
     def release(self) -> None:
         """Releases everything; does nothing if already released."""
         if self._phase is not _Phase.RELEASED:
@@ -136,7 +143,7 @@ class Reservation:
     def take_back(self) -> None:
         """Closes the connection in favour of the requests that wait."""
         if self._phase is _Phase.WORKED_ON:
-            reason = f"a request of {self.held} bytes is worked on for more than {WORK_S:g} s"
+            reason = f"a request of {self.held} bytes waits for more than {WORK_S:g} s"
         else:
             reason = f"a large request has stalled after {self._received} bytes"
         self.release()

@@ -78,3 +78,28 @@ class NeedsNoFrame(Awaitable[Any]):
 
     def __await__(self) -> Generator[Any, Any, Any]:
         return self._answer.__await__()
+
+
+class NeedsFrameUntil(Awaitable[Any]):
+    """An answer that needs the bytes of its request until `processed`, which waits for this broker alone.
+
+    Until then the request is not taken for one that stalls, however many others the broker processes first.
+    """
+
+    __slots__ = ("_answer", "processed")
+
+    def __init__(self, answer: Coroutine[Any, Any, Any], processed: asyncio.Future[Any]) -> None:
+        self._answer = answer
+        self.processed = processed
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        return self._answer.__await__()
+
+
+def needing_as_much(outcome: Awaitable[Any], answer: Coroutine[Any, Any, Any]) -> Awaitable[Any]:
+    """Marks `answer`, which is made of `outcome`, as needing the frame for as long as that does."""
+    if isinstance(outcome, NeedsNoFrame):
+        return NeedsNoFrame(answer)
+    if isinstance(outcome, NeedsFrameUntil):
+        return NeedsFrameUntil(answer, outcome.processed)
+    return answer

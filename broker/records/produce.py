@@ -144,7 +144,7 @@ async def open_and_append(write: Write, unopened: Unopened) -> PartitionProduced
     parts = write.parts
     partition: Partition | None = None
     try:
-        await parts.thread.run(check_all, records, header, write.opening)
+        await parts.thread.run(write.request.peer.host, check_all, records, header, write.opening)
         partition = parts.find(topic, index)  # the role, or all of it, may have gone
         _check_role(partition, write.acks)
         return _append(write.now(), partition, records, header)

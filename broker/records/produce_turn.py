@@ -8,7 +8,7 @@ order. Waiting for an acknowledgement is not part of a turn.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from broker.network.request import Peer
@@ -18,7 +18,7 @@ _Appended = TypeVar("_Appended")
 
 def in_turn(
     peer: Peer, append: Callable[[], Coroutine[Any, Any, _Appended]]
-) -> Awaitable[_Appended]:
+) -> asyncio.Future[_Appended]:
     """Runs `append` after all earlier appends of this connection.
 
     The call, not the first `await`, determines the position in the order.

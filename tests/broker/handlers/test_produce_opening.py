@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import datetime
+import random
 import threading
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from broker.config.loading import LogFlush
+from broker.threads import DISK
 from protocol.compression import DECOMPRESSED_BYTES_MAX
 from protocol.errors import ErrorCode
 from protocol.record_batch import Codec
 from protocol.records import Record, build_batch, read_records
 from tests.hostile.bombs import tiny_records, zeros
-from tests.support.in_process import Running
+from tests.support.in_process import Running, in_process
 from tests.support.native_client import NativeConnection
 from tests.support.raw_client import RawConnection, create_topic, fetch_log
 from tests.support.raw_produce import PartitionData
@@ -145,3 +150,64 @@ async def test_what_a_request_expands_to_is_bounded(kafka: RawConnection) -> Non
     answers = await kafka.produce(9, -1, rows)
     expected = [ErrorCode.NONE] * 2 + [ErrorCode.INVALID_RECORD, ErrorCode.NONE]
     assert [answer.error for answer in answers] == expected
+
+
+def large_batch() -> bytes:
+    """A batch of nearly 1 MB that is opened in the thread."""
+    value = random.Random(1).randbytes(900_000)
+    records = [Record(0, 0, None, value), *[Record(0, 0, None, b"")] * LARGE]
+    return build_batch(records, codec=Codec.ZSTD)
+
+
+async def test_a_request_that_waits_for_the_thread_keeps_its_connection(
+    tmp_path: Path, held_thread: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Even while others wait for its memory: it has arrived whole, and the broker is what is slow."""
+    monkeypatch.setattr("broker.network.memory_budget.WORK_S", 0.0)
+    async with in_process(tmp_path, request_size_max=1_048_588) as running:
+        memory = running.broker.request_memory
+        connections = [await RawConnection.open(running.kafka_address) for _ in range(8)]
+        await create_topic(connections[0], "t", 1)
+        data = large_batch()
+        for connection in connections:
+            connection.send_produce(9, -1, [PartitionData("t", 0, data)])
+        async with asyncio.timeout(20):
+            while not memory.is_awaited:  # noqa: ASYNC110 - no event tells
+                await asyncio.sleep(0.001)
+        monkeypatch.setattr("broker.network.memory_budget.SILENCE_S", 60.0)
+        memory.sweep()
+        assert (memory.is_awaited, memory.evicted_total) == (True, 0)
+        held_thread.set()
+        for connection in connections:
+            (answer,) = await connection.receive_produce(9)
+            assert answer.error == ErrorCode.NONE
+            await connection.close()
+
+
+async def test_memory_is_free_before_the_acknowledgement(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is appended is in the file: a wait for a flush or for replicas needs no records."""
+    may_flush = asyncio.Event()
+    run = DISK.run
+
+    async def wait_and_run(work: Callable[[], object]) -> object:
+        await may_flush.wait()
+        return await run(work)
+
+    async with in_process(tmp_path, log_flush=LogFlush.COMMIT) as running:
+        kafka = await RawConnection.open(running.kafka_address)
+        await create_topic(kafka, "t", 1)
+        partition = running.broker.services.partitions.find("t", 0)
+        monkeypatch.setattr(DISK, "run", wait_and_run)
+        kafka.send_produce(9, -1, [PartitionData("t", 0, large_batch())])
+        async with asyncio.timeout(20):
+            while not partition.log.log_end_offset:  # noqa: ASYNC110 - no event tells
+                await asyncio.sleep(0.001)
+        await asyncio.sleep(0)
+        assert running.broker.request_memory.used == 0
+        assert partition.high_watermark == 0
+        may_flush.set()
+        (answer,) = await kafka.receive_produce(9)
+        assert answer.error == ErrorCode.NONE
+        await kafka.close()

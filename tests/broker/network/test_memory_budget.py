@@ -182,6 +182,22 @@ def test_a_request_that_takes_too_long_to_work_on_gives_way():
     assert not good.is_waiting
 
 
+def test_a_request_that_the_broker_has_whole_does_not_stall():
+    """It waits for the broker, and its client can do nothing about that."""
+    scene = Scene()
+    whole = [scene.request("busy", FRAME) for _ in range(3)]
+    for one in whole:
+        assert one.arrive(FRAME)
+        one.reservation.process()
+    good = scene.request("good", FRAME)
+    good.arrive(FRAME)
+    scene.pass_time(100 * WORK_S)
+    assert good.is_waiting
+    assert not scene.closed
+    whole[0].answer()
+    assert not good.is_waiting
+
+
 _STEPS = st.lists(
     st.tuples(
         st.sampled_from(["begin", "arrive", "arrive", "arrive", "answer", "vanish", "time"]),
