@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import logging
 import os
 import sys
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from broker.config.loading import Config, ConfigError, load_config
 from broker.essential_task import ESSENTIAL_TASK, essential_task
+from broker.garbage import freeze_all
 from broker.log_lines import configure_logs
 from broker.network.listeners import bind_listeners
 from broker.network.server import DRAIN_S, ListenError, Server, bind, bound_address
@@ -36,11 +36,6 @@ logger = logging.getLogger(__name__)
 EXIT_CANNOT_SERVE: Final = 1
 EXIT_BAD_CONFIGURATION: Final = 2
 EXIT_BUG: Final = 70
-GC_THRESHOLDS: Final = (10_000, 2, 125)
-"""Requests create dozens of tuples but hardly any cycles; Python's 700 would collect every 50 requests.
-
-A collection holds the event loop for about 0.5 us per object that it looks at: 50,000 took 25 ms.
-"""
 PORTS_S: Final = 1.0
 """Time reserved for the requests in flight, however long other brokers take to assume leadership."""
 PORTS_MARGIN_S: Final = 0.1
@@ -136,10 +131,7 @@ async def _start(config: Config, rules: Sequence[RuleText], broker: Broker) -> _
     servers = new_servers(broker, listeners)
     for server in servers:
         await server.start()
-    # Objects that live until the end need not be scanned by every full collection.
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(*GC_THRESHOLDS)
+    freeze_all()
     sys.stdout.write(
         f"ready broker_id={config.broker_id} "
         f"listen={','.join(str(one.address) for one in listeners[:-1])} "

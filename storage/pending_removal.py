@@ -18,7 +18,7 @@ from __future__ import annotations
 import logging
 import uuid
 from collections import deque
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from storage import paths
@@ -36,7 +36,8 @@ REMOVED_AT_ONCE_MAX = 20
 class PendingRemoval:
     """Partitions that were forgotten, and are still on disk."""
 
-    logs: Collection[Log]
+    logs: list[Log]
+    """Emptied by `run`, one by one: to free thousands at once would hold the owner's thread, too."""
     partitions: Mapping[tuple[str, int], uuid.UUID]
     """The topic ids of the partitions; `run` works out the paths, for no loop waits for it."""
     _data_dir: str
@@ -54,7 +55,7 @@ class PendingRemoval:
     ) -> PendingRemoval:
         """Begins at step 3, with directories that an earlier run has renamed."""
         return cls(
-            logs=(),
+            logs=[],
             partitions={},
             _data_dir=data_dir,
             _checkpoints=checkpoints,
@@ -71,8 +72,8 @@ class PendingRemoval:
             sum(log.log_end_offset - log.log_start_offset for log in self.logs),
             sum(log.size_bytes for log in self.logs),
         )
-        for log in self.logs:
-            log.abandon()
+        while self.logs:
+            self.logs.pop().abandon()
         for key, topic_id in self.partitions.items():
             path = paths.partition_directory(self._data_dir, *key)
             doomed = paths.deleted_directory(self._data_dir, *key, topic_id.hex)

@@ -31,7 +31,10 @@ ONLY_IN = {
     "sqlite3": {"broker/tree/embedded.py"},
 }
 BROKER_FLOORS = (
-    ("clock", "descriptors", "doubt", "essential_task", "limited_log", "metrics", "threads"),
+    (
+        *("clock", "descriptors", "doubt", "essential_task", "garbage", "limited_log", "metrics"),
+        "threads",
+    ),
     ("stop",),
     ("config",),
     ("log_lines", "network", "tree"),

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
+from broker.garbage import Freezer
 from broker.metadata.topic import Topic
 from broker.metadata.topic_registry import TopicRegistry
 from broker.partitions.assigned import Assigned
@@ -62,6 +63,7 @@ class Opening:
         self._log_config = log_config
         self._now_ms = now_ms
         self._hold = hold
+        self._freezer = Freezer()
         self._pending: dict[uuid.UUID, _Pending] = {}
 
     def open(self, topic: Topic, indexes: Sequence[int], *, is_new: bool) -> None:
@@ -95,6 +97,7 @@ class Opening:
                     return
                 await self._make_some(topic_id, some)
                 pending.indexes.difference_update(some)
+                self._freezer.made(len(some))
         finally:
             pending.indexes.difference_update(indexes)
             pending.jobs -= 1

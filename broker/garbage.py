@@ -1,0 +1,39 @@
+"""Garbage collection in a broker: what lives long is not looked at again and again.
+
+A collection holds the event loop for about 0.5 us per object that it looks at, and a partition is about 75
+objects: a full collection with 6,000 partitions took 0.2 s. Nothing in a partition or its log is part of a
+reference cycle, so frozen ones are freed as others are when their topic is deleted. Requests create dozens
+of tuples but hardly any cycles.
+"""
+
+from __future__ import annotations
+
+import gc
+from typing import Final
+
+THRESHOLDS: Final = (10_000, 2, 125)
+"""Python's 700 would collect every 50 requests; 50,000 at once took 25 ms."""
+FROZEN_FROM: Final = 500
+"""Partitions that are worth a freeze. Old cycles that are garbage by then are never freed, so it must be rare."""
+
+
+def freeze_all() -> None:
+    """Collects everything and freezes what is left: when the start is over."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*THRESHOLDS)
+
+
+class Freezer:
+    """Freezes what was made since the last time, once that is worth it."""
+
+    def __init__(self) -> None:
+        self._partitions = 0
+
+    def made(self, partitions: int) -> None:
+        """Counts new partitions."""
+        self._partitions += partitions
+        if self._partitions >= FROZEN_FROM:
+            self._partitions = 0
+            gc.collect(1)
+            gc.freeze()
