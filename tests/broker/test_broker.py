@@ -21,7 +21,7 @@ ANY_PORT = Address("127.0.0.1", 0)
 
 
 async def test_a_coordinator_that_cannot_be_reached_is_named(tmp_path: Path) -> None:
-    """Who asks for ZooKeeper gets no broker that stands alone, and nothing is claimed on disk."""
+    """A broker configured for ZooKeeper never runs stand-alone, and nothing is claimed on disk."""
     data_dir = str(tmp_path / "data")
     with socket.socket() as nobody_listens:
         nobody_listens.bind(("127.0.0.1", 0))

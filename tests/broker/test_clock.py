@@ -50,7 +50,7 @@ def test_in_a_new_directory_all_clocks_agree() -> None:
 def test_a_step_does_not_move_the_steady_clock(
     step_ms: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Nobody is idle because a clock was set; the step is logged once."""
+    """No one becomes idle because a clock was set; the step is logged once."""
     machine = Machine()
     clock = machine.start()
     machine.wall_ms += step_ms
@@ -63,7 +63,7 @@ def test_a_step_does_not_move_the_steady_clock(
 
 
 def test_a_step_forward_has_to_last_before_records_are_deleted_by_it() -> None:
-    """And one that is taken back in time never counts."""
+    """A step that is taken back in time never counts."""
     machine = Machine()
     clock = machine.start()
     machine.wall_ms += 8 * DAY_MS
@@ -148,7 +148,7 @@ STEPS = st.lists(
 def test_producers_expire_by_the_time_that_brokers_ran_and_by_nothing_else(
     steps: list[tuple[str, int, int]], expiration_hours: int
 ) -> None:
-    """With any steps of the wall clock and any restarts in between."""
+    """It holds for any steps of the wall clock and any restarts in between."""
     expiration_ms = expiration_hours * HOUR_MS
     states = ProducerStates(expiration_ms=expiration_ms)
     machine = Machine()

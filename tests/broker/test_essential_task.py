@@ -1,4 +1,4 @@
-"""Tasks whose end is told."""
+"""Tasks whose end is noticed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ async def _fail() -> None:
 
 
 async def test_a_failure_is_told_though_nobody_awaits_the_task() -> None:
-    """The loop's handler hears of it, and that the broker cannot go on without."""
+    """The loop's handler is called, and the broker cannot continue without the task."""
     loop = asyncio.get_running_loop()
     told: asyncio.Future[dict[str, Any]] = loop.create_future()
     loop.set_exception_handler(lambda _, context: told.set_result(context))

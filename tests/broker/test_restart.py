@@ -1,4 +1,4 @@
-"""What a broker still knows after a restart, stand-alone and in a cluster, over disks in memory."""
+"""What a broker knows after a restart, stand-alone and in a cluster, over disks in memory."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ class Host:
         return outcome.produced.base_offset
 
     async def keep_house(self) -> None:
-        """What a broker does every few seconds."""
+        """Runs the broker's periodic housekeeping."""
         assert self.broker is not None
         await self.broker.housekeeping.round()
 
@@ -230,7 +230,7 @@ async def test_a_step_of_the_wall_clock_deletes_no_segments_at_once() -> None:
 
 
 async def test_producers_expire_after_the_time_that_brokers_ran() -> None:
-    """Across restarts too: the directory keeps its clock, which stands still in between."""
+    """It holds across restarts too: the directory keeps its clock, which stops in between."""
     host = Host(STAND_ALONE, producer_id_expiration_ms=HOUR_MS)
     broker = await host.start()
     await broker.services.topics.create(NewTopic(name="orders"))

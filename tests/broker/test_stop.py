@@ -92,7 +92,7 @@ forever.wait()
 
 
 def test_a_thread_that_does_not_end() -> None:
-    """It is left behind soon after everything else has ended, and the exit code is the one given."""
+    """It is abandoned soon after everything else has ended, and the exit code is the one given."""
     program = """
 threading.Thread(target=forever.wait, name="a lookup").start()
 stop.end(1)
@@ -121,7 +121,10 @@ async def test_work_that_comes_before_the_stop() -> None:
 
 
 async def test_work_that_the_stop_interrupts() -> None:
-    """It is cancelled, and has ended, before the caller goes on; an error on the way is no failure."""
+    """It is cancelled, and has ended, before the caller continues.
+
+    An error on the way is no failure.
+    """
     for is_first in (True, False):
         stop, seen = Stop(), list[str]()
         if is_first:

@@ -48,5 +48,5 @@ def test_a_refused_thread_is_a_shortage_with_a_remedy(monkeypatch: pytest.Monkey
 
 
 def refuse(*_: object) -> None:
-    """In the place of the interpreter's own, under a limit of processes."""
+    """Replaces the interpreter's own, under a limit of processes."""
     raise RuntimeError("can't start new thread")

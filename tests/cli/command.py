@@ -11,7 +11,7 @@ from cli.main import main
 
 
 class Ran(NamedTuple):
-    """What one command did."""
+    """The outcome of one command."""
 
     code: int
     out: str

@@ -23,14 +23,14 @@ CONFIG = LogConfig(segment_bytes=400, index_interval_bytes=50)
 
 @contextmanager
 def open_directory(path: Path, config: LogConfig = CONFIG) -> Iterator[Log]:
-    """The log of `orders-0` in an open directory that is closed cleanly behind it."""
+    """The log of `orders-0` in an open directory that is closed cleanly afterwards."""
     with open_log_directory(path, config) as directory:
         yield directory.logs["orders", 0]
 
 
 @contextmanager
 def open_log_directory(path: Path, config: LogConfig = CONFIG) -> Iterator[LogDirectory]:
-    """As `open_directory`, all of it."""
+    """Like `open_directory`, for the whole directory."""
     directory = LogDirectory.open(
         str(path),
         broker_id=1,

@@ -1,4 +1,4 @@
-"""The commands of somebody who runs a cluster, against four real brokers."""
+"""The commands for operating a cluster, against four real brokers."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def test_an_old_copy_is_refused_until_it_was_raised(tmp_path: Path, echoless: Co
 
 @pytest.mark.parametrize("what", ["meta.properties", COORDINATION_FILE])
 def test_what_is_missing_is_named(what: str, tmp_path: Path, echoless: Command) -> None:
-    """In one line, with exit code 1."""
+    """It takes one line, with exit code 1."""
     data_dir = tmp_path / "data"
     run_broker(tmp_path)
     (data_dir / what).unlink()

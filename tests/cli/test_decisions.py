@@ -20,7 +20,7 @@ from tests.testkit.sequence_diagram.recording import A, B, Recording
 
 
 class _AdminThread:
-    """The admin port of a fake broker, on an event loop of its own."""
+    """The admin port of a fake broker, on a separate event loop."""
 
     def __init__(self) -> None:
         self.broker = FakeBroker()
@@ -47,7 +47,7 @@ class _AdminThread:
         asyncio.run_coroutine_threadsafe(on_the_loop(), self._loop).result()
 
     def stop_serving(self) -> None:
-        """As a broker that leaves; once."""
+        """Stops like a broker that leaves; once."""
         if self._is_serving:
             self._is_serving = False
             asyncio.run_coroutine_threadsafe(self._server.stop(), self._loop).result()
@@ -94,7 +94,7 @@ def test_json_lines_are_for_programs(echoless: Command, admin: _AdminThread) -> 
 
 
 def test_following_ends_with_the_broker(echoless: Command, admin: _AdminThread) -> None:
-    """What was comes first, then what comes, until the broker leaves."""
+    """Past events come first, then new ones, until the broker leaves."""
     admin.run(admin.decider.append)
 
     def decide_and_stop() -> None:
@@ -142,7 +142,7 @@ def test_trace_of_a_file_can_be_narrowed(echoless: Command, tmp_path: Path) -> N
 
 
 def test_mistakes_are_one_line(echoless: Command, tmp_path: Path) -> None:
-    """What cannot be read, reached or drawn is said with its name."""
+    """Anything that cannot be read, reached or drawn is reported by name."""
     missing, wrong, empty = (tmp_path / name for name in ("missing", "wrong", "empty"))
     wrong.write_text('{"event": "note", "text": "x"}\nnonsense\n')
     empty.write_text("")

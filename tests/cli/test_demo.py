@@ -9,7 +9,7 @@ from tests.cli.command import Command
 
 
 def test_counts_duplicates_losses_and_disorder() -> None:
-    """Twice stored, acknowledged but missing, and behind a greater one are three things."""
+    """Stored twice, acknowledged but missing, and after a greater one are three things."""
     outcome = judge(True, 8, {0, 1, 2, 3, 4}, {0: [0, 2, 2, 1, 0], 1: [3]})
     assert (outcome.sent, outcome.acknowledged, outcome.stored) == (8, 5, 6)
     assert (outcome.duplicates, outcome.lost, outcome.out_of_order) == (2, 1, 1)

@@ -11,7 +11,7 @@ from tests.cli.data_directory import file_of, fill
 
 
 def test_batches_are_shown_with_every_header_field(tmp_path: Path, echoless: Command) -> None:
-    """One row per batch, the fields as they stand in the file, and whether the CRC is right."""
+    """One row per batch, the fields as in the file, and whether the CRC is correct."""
     segment = file_of(fill(tmp_path), 0, paths.LOG)
     header = read_header(segment.read_bytes())
     ran = echoless("dump", segment, "--json")
@@ -60,7 +60,7 @@ def test_directory_shows_all_of_its_files(tmp_path: Path, echoless: Command) -> 
 
 
 def test_wrong_crc_is_shown_and_the_file_read_on(tmp_path: Path, echoless: Command) -> None:
-    """A damaged batch is marked, and the batches behind it are shown all the same."""
+    """A damaged batch is marked, and the batches after it are still shown."""
     segment = file_of(fill(tmp_path), 0, paths.LOG)
     data = bytearray(segment.read_bytes())
     data[70] ^= 1
@@ -70,7 +70,7 @@ def test_wrong_crc_is_shown_and_the_file_read_on(tmp_path: Path, echoless: Comma
 
 
 def test_torn_file_is_shown_up_to_the_damage(tmp_path: Path, echoless: Command) -> None:
-    """What can be read is shown; then the damage is named and the exit code is 1."""
+    """The readable part is shown; then the damage is named and the exit code is 1."""
     segment = file_of(fill(tmp_path), 0, paths.LOG)
     whole = len(echoless("dump", segment, "--json").json[0]["rows"])
     segment.write_bytes(segment.read_bytes()[:-1])

@@ -54,7 +54,7 @@ def test_rules_are_added_listed_and_removed(echoless: Command, admin: str) -> No
 
 
 def test_the_rules_of_a_file_are_added(echoless: Command, admin: str, tmp_path: Path) -> None:
-    """As they would be posted."""
+    """They are added as if posted."""
     path = tmp_path / "rules.json"
     path.write_text(json.dumps([{"action": "twice"}, {"action": "swap"}]))
     added = echoless("faults", "add", "--file", path, "--admin", admin, "--json").json

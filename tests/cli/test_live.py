@@ -76,7 +76,7 @@ def test_tables_are_for_people(echoless: Command) -> None:
 
 
 def test_refusals_carry_the_reason_of_the_broker(echoless: Command) -> None:
-    """What the broker refuses is one line with its own words, and exit code 1."""
+    """A refusal is one line with the broker's own words, and exit code 1."""
     echoless("topics", "create", "twice")
     again = echoless("topics", "create", "twice")
     assert (again.code, again.err.startswith("echoless: twice: TOPIC_ALREADY_EXISTS")) == (1, True)
@@ -115,7 +115,7 @@ def test_partitions_are_moved_by_name(echoless: Command) -> None:
 
 
 def test_reassignments_that_make_no_sense(echoless: Command) -> None:
-    """Told before anything is asked of the broker, or by its answer."""
+    """They are refused before any request to the broker, or by its answer."""
     for arguments, message in (
         (("t", "--partition", 0, "--replicas", "1", "--cancel"), "pass only one of"),
         (("t", "--replicas", "1"), "name the topic, and its partitions"),
@@ -131,7 +131,7 @@ def test_reassignments_that_make_no_sense(echoless: Command) -> None:
 
 
 def test_leaders_are_elected_by_name(echoless: Command) -> None:
-    """What needs no election is no failure; what cannot be elected is."""
+    """A partition that needs no election is no failure; one that cannot be elected is."""
     echoless("topics", "create", "elected")
     for arguments in ((), ("elected",), ("elected", "--partition", 0), ("elected", "--unclean")):
         ran = echoless("topics", "elect-leaders", *arguments)
@@ -142,7 +142,7 @@ def test_leaders_are_elected_by_name(echoless: Command) -> None:
 
 
 def test_admin_port_shows_the_same_broker(broker: Echoless, echoless: Command) -> None:
-    """Over HTTP the running broker tells of its topics, producers, decisions and counters."""
+    """Over HTTP the running broker shows its topics, producers, decisions and counters."""
     echoless("topics", "create", "shown")
     _produce(broker, "shown", 2)
     assert _get(broker, "/ready")["status"] == "ready"
@@ -170,7 +170,7 @@ def test_wrong_port_is_said_so(broker: Echoless, echoless: Command) -> None:
 
 @pytest.mark.crash
 def test_verify_finds_nothing_after_a_kill(tmp_path: Path, echoless: Command) -> None:
-    """What kill -9 leaves behind may need recovery, but holds no problem."""
+    """The state left by kill -9 may need recovery, but has no problem."""
     broker = Echoless(tmp_path)
     broker.start()
     _produce(broker, "killed", 20)

@@ -36,7 +36,7 @@ def test_version_is_shown(echoless: Command) -> None:
 
 
 def test_wrong_usage_exits_with_2(echoless: Command) -> None:
-    """What cannot be understood is wrong usage, as in any command."""
+    """Anything not understood is wrong usage, as in any command."""
     assert echoless("topics", "list", "--bogus").code == 2
     assert echoless("nothing").code == 2
 

@@ -11,7 +11,7 @@ from tests.cli.command import Command
 
 
 def test_lists_every_scenario(echoless: Command) -> None:
-    """With its sentence, and the clients that have a part in it."""
+    """Each is listed with its sentence, and the clients that have a part in it."""
     listed = echoless("scenario", "list", "--json").json
     assert [one["name"] for one in listed] == list(SCENARIOS)
     assert "scripted" in listed[0]["clients"]
@@ -47,7 +47,7 @@ def test_a_run_has_steps_a_verdict_and_a_diagram(echoless: Command, tmp_path: Pa
 def test_what_cannot_be_played_is_refused(
     echoless: Command, arguments: tuple[str, ...], said: str
 ) -> None:
-    """With the reason, and before any broker starts."""
+    """The reason is given before any broker starts."""
     ran = echoless("scenario", "run", *arguments)
     assert ran.code != 0
     assert said in ran.err

@@ -66,7 +66,7 @@ def test_another_place_and_topic(tmp_path: Path, echoless: Command) -> None:
 
 
 def test_a_lost_topic_id_is_asked_for(tmp_path: Path, echoless: Command) -> None:
-    """A log whose `partition.metadata` is damaged needs to be told its topic."""
+    """A log whose `partition.metadata` is damaged needs its topic as an argument."""
     directory = fill(tmp_path)
     (directory / "partition.metadata").write_bytes(b"nonsense")
     assert echoless("strays", "set-aside", tmp_path, "orders-0").code == 0
@@ -93,7 +93,7 @@ def test_delete(tmp_path: Path, echoless: Command) -> None:
 
 
 def test_a_directory_in_use_is_refused(tmp_path: Path, echoless: Command) -> None:
-    """Who holds the lock is named."""
+    """The error names the holder of the lock."""
     with open_directory(tmp_path):
         ran = echoless("strays", "list", tmp_path)
         assert ran.code == 1

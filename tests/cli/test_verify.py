@@ -93,7 +93,7 @@ def test_missing_segment_is_a_gap(tmp_path: Path, echoless: Command) -> None:
 
 
 def test_torn_tail_after_a_crash_is_a_note(tmp_path: Path, echoless: Command) -> None:
-    """What the next start cuts off was never promised, so it is mentioned and no more."""
+    """Bytes that the next start cuts off were never promised, so they are mentioned and no more."""
     directory = fill(tmp_path, batches=2)
     _crash(tmp_path, recovery_point=2)
     segment = file_of(directory, 0, paths.LOG)
@@ -144,7 +144,7 @@ def _crash(data_dir: Path, recovery_point: int) -> None:
 
 
 def test_record_stored_twice_is_a_problem(tmp_path: Path, echoless: Command) -> None:
-    """A batch whose sequences stand in the log before it is the very thing that must not be."""
+    """A batch whose sequences are in the log already is exactly what must not happen."""
     directory = fill(tmp_path)
     _write_log(directory, make_batch(7, 0), make_batch(7, 2), make_batch(7, 0))
     ran = echoless("verify", tmp_path, "--json")
@@ -227,7 +227,7 @@ def _loaded(path: str) -> ProducerStates:
 def test_log_whose_beginning_was_deleted_is_checked_from_its_snapshot(
     tmp_path: Path, echoless: Command
 ) -> None:
-    """Where old segments are gone the oldest snapshot says what the producers had sent."""
+    """If old segments are gone the oldest snapshot has what the producers had sent."""
     fill(tmp_path)
     with open_log_directory(tmp_path) as directory:
         log = directory.logs["orders", 0]
@@ -257,7 +257,7 @@ def test_a_log_without_its_first_segment_is_a_problem(tmp_path: Path, echoless: 
 def test_index_that_points_elsewhere_is_a_problem(
     tmp_path: Path, echoless: Command, suffix: str, entry: bytes
 ) -> None:
-    """Every index entry must name a batch that stands where it says."""
+    """Every index entry must point to the position of a batch."""
     path = file_of(fill(tmp_path), 0, suffix)
     path.write_bytes(entry + path.read_bytes()[len(entry) :])
     (problem,) = echoless("verify", tmp_path, "--json").json["problems"]
@@ -282,7 +282,7 @@ def test_damaged_small_files_are_problems(tmp_path: Path, echoless: Command) -> 
 
 
 def test_a_missing_log_is_a_problem_and_a_stray_a_note(tmp_path: Path, echoless: Command) -> None:
-    """What was set aside is named, and does not count as lost."""
+    """A log that was set aside is named, and does not count as lost."""
     directory = fill(tmp_path)
     assert echoless("strays", "set-aside", tmp_path, "orders-0").code == 0
     ran = echoless("verify", tmp_path, "--json")
@@ -330,7 +330,7 @@ def test_directory_in_use_is_refused(tmp_path: Path, echoless: Command) -> None:
 
 
 def test_other_directory_is_refused(tmp_path: Path, echoless: Command) -> None:
-    """A directory without a broker's data is a mistake of whoever named it."""
+    """A directory without a broker's data is a mistake of the user."""
     ran = echoless("verify", tmp_path)
     assert ran.code == 1
     assert ran.err == f"echoless: {tmp_path} is no data directory: it has no meta.properties\n"

@@ -34,7 +34,7 @@ SMALL_FILES = [
 
 @pytest.fixture
 def data_dir(tmp_path: Path) -> Path:
-    """What a broker with a topic of two partitions leaves."""
+    """The directory of a stopped broker with a topic of two partitions."""
     run_broker(tmp_path, "orders")
     return tmp_path / "data"
 
@@ -56,7 +56,7 @@ def run_broker(directory: Path, topic: str | None = None, **settings: str) -> No
 
 
 def problems(echoless: Command, data_dir: Path, *options: str) -> list[str]:
-    """What is found; the exit code agrees."""
+    """The problems found; the exit code agrees."""
     ran = echoless("verify", data_dir, "--json", *options)
     found: list[str] = ran.json["problems"]
     assert ran.code == bool(found)
@@ -64,7 +64,7 @@ def problems(echoless: Command, data_dir: Path, *options: str) -> list[str]:
 
 
 def test_a_stopped_brokers_directory_is_right(data_dir: Path, echoless: Command) -> None:
-    """And nothing in it is changed by the check, nor beside the coordinator's file."""
+    """The check changes nothing in it, nor next to the coordinator's file."""
     before = {path: path.read_bytes() for path in data_dir.rglob("*") if path.is_file()}
     assert problems(echoless, data_dir) == []
     assert {path: path.read_bytes() for path in data_dir.rglob("*") if path.is_file()} == before
@@ -87,7 +87,7 @@ def test_a_damaged_small_file_is_a_problem(
 def test_a_flipped_bit_in_a_small_file_is_a_problem(
     data_dir: Path, echoless: Command, name: str
 ) -> None:
-    """Its checksum tells."""
+    """Its checksum shows it."""
     file = data_dir / name
     data = bytearray(file.read_bytes())
     data[random.Random(1).randrange(10, len(data) - 20)] ^= 1
@@ -184,7 +184,7 @@ async def nodes(coordinator: str) -> dict[str, bytes]:
 def test_an_old_copy_of_the_coordinators_file_is_a_problem(
     data_dir: Path, echoless: Command
 ) -> None:
-    """By the ids that were claimed since, and by the leader epochs."""
+    """Ids claimed since, and leader epochs, show it."""
     shutil.copy(data_dir / COORDINATION_FILE, data_dir.parent / "old")
     for _ in range(2):
         run_broker(data_dir.parent)
@@ -200,7 +200,10 @@ def test_an_old_copy_of_the_coordinators_file_is_a_problem(
 def test_what_brokers_accept_is_no_problem(
     tmp_path: Path, echoless: Command, unknown: UnknownProducerId, epoch: int
 ) -> None:
-    """Evicted producers that go on, and repeats without an epoch: any history the decision took."""
+    """Evicted producers that continue, and repeats without an epoch.
+
+    Any history the decision accepted.
+    """
     settings = (
         *("--set", "producers_per_partition_max=2"),
         *("--set", f"unknown_producer_id={unknown.value}"),

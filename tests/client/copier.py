@@ -2,9 +2,9 @@
 
     python -m tests.client.copier ADDRESS CHECKPOINT LINES
 
-Line n goes to partition n % PARTITIONS. The checkpoint holds the position behind the last line that
-is acknowledged, and the producer's state of that moment; it is replaced as a whole. Each stage prints
-a line, so that whoever started the copier can kill it there.
+Line n goes to partition n % PARTITIONS. The checkpoint holds the position after the last
+acknowledged line, and the producer's state at that moment; it is replaced as a whole. Each stage
+prints a line, so that the process which started the copier can kill it there.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ def records(values):
 
 
 async def send(producer, topic, values, count):
-    """In batches of `count`, each awaited before the next."""
+    """Sends batches of `count`, each awaited before the next."""
     found = []
     for position in range(0, len(values), count):
         found += await producer.send_batch(topic, 0, records(values[position : position + count]))
@@ -71,7 +71,7 @@ async def test_replay_older_than_the_window_stores_nothing_twice(kafka, topic, c
 
 
 async def test_repeat_inside_the_window_has_its_offset(kafka, topic):
-    """The newest batches are told with their first offsets, as duplicates."""
+    """The newest batches are reported with their first offsets, as duplicates."""
     async with AsyncProducer(kafka.address, QUICK) as producer:
         saved = producer.state()
         await send(producer, topic, VALUES[:6], 3)
@@ -81,7 +81,7 @@ async def test_repeat_inside_the_window_has_its_offset(kafka, topic):
 
 
 async def test_fresh_records_are_known_to_be_no_duplicates(kafka, topic):
-    """A resumed producer's new records too: the broker's answer tells."""
+    """A resumed producer's new records, too: the broker's answer shows it."""
     saved = ProducerState(producer_id=2**40 + len(topic), producer_epoch=0)
     async with AsyncProducer.resume(saved, kafka.address, QUICK) as producer:
         found = await send(producer, topic, VALUES[:6], 3)

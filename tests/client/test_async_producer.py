@@ -93,7 +93,7 @@ async def test_key_decides_the_partition_as_in_kafka(tmp_path: Path) -> None:
 
 
 async def test_resumed_producer_stores_nothing_twice(tmp_path: Path) -> None:
-    """What was sent after the state was taken is sent again, and acknowledged as stored before."""
+    """Records sent after the state was taken are resent, and acknowledged as stored before."""
     async with in_process(tmp_path) as running:
         async with AsyncProducer(running.kafka_address) as producer:
             await producer.send_batch(TOPIC, 0, records(b"a", b"b"))
@@ -182,7 +182,7 @@ class _Sized:
 
 
 async def test_refused_record_stops_its_partition_alone(tmp_path: Path) -> None:
-    """Later records of the partition fail as not stored; others go on; the state begins there."""
+    """Later records of the partition fail as not stored; others continue; the state begins there."""
     async with (
         in_process(tmp_path, num_partitions=2, message_max_bytes=1000) as running,
         AsyncProducer(running.kafka_address, QUICK) as producer,
@@ -200,7 +200,7 @@ async def test_refused_record_stops_its_partition_alone(tmp_path: Path) -> None:
 
 
 async def test_new_epoch_goes_on_behind_a_refused_record(tmp_path: Path) -> None:
-    """With `NEW_EPOCH` the partition goes on without the record, and the old state is refused."""
+    """With `NEW_EPOCH` the partition continues without the record, and the old state is refused."""
     settings = Settings(after_failure=AfterFailure.NEW_EPOCH, retry_backoff_s=0.001)
     async with in_process(tmp_path, message_max_bytes=1000) as running:
         async with AsyncProducer(running.kafka_address, settings) as producer:
@@ -298,7 +298,7 @@ async def test_invalid_topic_fails_at_once(tmp_path: Path) -> None:
 
 
 async def test_values_that_are_no_bytes_are_refused_whole(tmp_path: Path) -> None:
-    """A batch that cannot be encoded takes no numbers, and the producer goes on."""
+    """A batch that cannot be encoded takes no numbers, and the producer continues."""
     async with (
         in_process(tmp_path) as running,
         AsyncProducer(running.kafka_address) as producer,
@@ -317,7 +317,7 @@ async def test_no_broker_is_a_producer_error() -> None:
 
 
 async def test_close_fails_what_is_under_way(tmp_path: Path) -> None:
-    """Nobody waits for ever for a producer that is gone."""
+    """No one waits for ever for a producer that is gone."""
     async with in_process(tmp_path, auto_create_topics_enable=False) as running:
         producer = AsyncProducer(running.kafka_address)
         await producer.start()

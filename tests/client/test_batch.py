@@ -23,7 +23,7 @@ RECORDS = st.lists(st.builds(Record, st.just(-1), TIMES, BYTES, BYTES, HEADERS),
 
 @given(RECORDS, st.sampled_from(Codec), st.integers(0, 2**31 - 1))
 def test_fast_builder_makes_the_bytes_of_ours(records, codec, base_sequence):
-    """aiokafka's builder is faster, and nobody can tell by the bytes."""
+    """aiokafka's builder is faster, and the bytes do not show it."""
     numbers = {"producer_id": 7, "producer_epoch": 3, "base_sequence": base_sequence}
     built = encode_batch(records, codec, **numbers)
     assert built == build_batch(records, codec=codec, **numbers)
@@ -32,7 +32,7 @@ def test_fast_builder_makes_the_bytes_of_ours(records, codec, base_sequence):
 
 @given(RECORDS)
 def test_size_is_an_upper_bound(records):
-    """What `batch_bytes_max` counts is never less than what is sent."""
+    """The size counted by `batch_bytes_max` is never less than the size sent."""
     batch = build_batch(records)
     assert len(batch) - HEADER_SIZE <= sum(map(record_size, records))
 
@@ -85,7 +85,7 @@ def test_delivery_of_pieces_is_one_outcome():
 
 
 def test_first_failure_of_a_delivery_counts():
-    """The pieces behind a failed one fail too, and say nothing new."""
+    """The pieces after a failed one fail too, and add nothing new."""
     delivery = Delivery(Future(), 2, 100)
     assert delivery.fail(ValueError("first"))
     assert not delivery.fail(ValueError("second"))
@@ -95,6 +95,6 @@ def test_first_failure_of_a_delivery_counts():
 
 @pytest.mark.parametrize("name", ["batch_records_max", "in_flight_max", "delivery_timeout_s"])
 def test_settings_are_positive(name):
-    """The name of the wrong one is told."""
+    """The error has the name of the wrong one."""
     with pytest.raises(ValueError, match=name):
         Settings(**{name: 0})

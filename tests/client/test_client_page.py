@@ -1,4 +1,4 @@
-"""What a reader copies from `docs/client.md` works."""
+"""The examples of `docs/client.md` work."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from tests.support.in_process import in_process
 
 
 class Told:
-    """What metadata says, without the bytes."""
+    """Metadata without the bytes."""
 
     def __init__(self, **fields):
         self.__dict__.update(fields)
@@ -22,7 +22,7 @@ def topic(leader, leader_epoch, *, topic_id="one"):
 
 
 def told(*topics):
-    """A cluster of brokers 1 and 2 that was told these, one after the other."""
+    """A cluster of brokers 1 and 2 that received these, one after the other."""
     cluster = Cluster([Address("127.0.0.1", 1)], timeout_s=1)
     cluster._brokers = {1: Address("127.0.0.1", 1), 2: Address("127.0.0.1", 2)}
     for one in topics:
@@ -35,7 +35,7 @@ def leader_of(cluster):
 
 
 def test_older_leader_epoch_is_not_believed():
-    """A broker that lags behind does not send the client back to a deposed leader."""
+    """A lagging broker does not send the client back to a deposed leader."""
     assert leader_of(told(topic(1, 5), topic(2, 4))) == 1
     assert leader_of(told(topic(1, 5), topic(2, 6))) == 2
 
@@ -46,7 +46,7 @@ def test_new_topic_of_the_name_begins_anew():
 
 
 def test_hint_of_the_broker_counts_when_it_is_newer():
-    """NOT_LEADER_OR_FOLLOWER tells the leader from version 10 on; an unknown broker helps nobody."""
+    """NOT_LEADER_OR_FOLLOWER names the leader from version 10 on; an unknown broker is no help."""
     cluster = told(topic(1, 5))
     cluster.note_leader("t", 0, 2, 5)
     assert leader_of(cluster) == 1
@@ -83,11 +83,11 @@ async def test_lost_connection_is_opened_again(tmp_path):
 
 @pytest.mark.parametrize("text", ["", "broker", "broker:", ":9092", "broker:x", "a:1,,b:2"])
 def test_bad_addresses_are_refused(text):
-    """The whole form is told."""
+    """The error shows the whole form."""
     with pytest.raises(ValueError, match="HOST:PORT"):
         parse_addresses(text)
 
 
 def test_addresses_may_be_ipv6():
-    """In brackets, as everywhere."""
+    """They are in brackets, as everywhere."""
     assert parse_addresses("[::1]:9092, b:1") == (Address("::1", 9092), Address("b", 1))

@@ -115,7 +115,7 @@ def test_text_and_columns_of_nothing_but_nulls_are_taken():
 
 
 def test_no_rows_make_no_batch():
-    """Neither before the first row nor behind a batch that has ended."""
+    """There is none before the first row, nor after a batch that has ended."""
     batches = ColumnBatches(Settings(batch_records_max=1))
     assert batches.finish() == batches.add(as_columns([])) == []
     assert len(batches.add(as_columns([Record(-1, 1, None, b"v")]))) == 1
@@ -132,11 +132,11 @@ def test_no_rows_make_no_batch():
     ],
 )
 def test_unusable_columns_are_refused(keys, values, times, error):
-    """By what is wrong with them."""
+    """The error says what is wrong with them."""
     with pytest.raises((TypeError, ValueError), match=error):
         columns(keys, values, times)
 
 
 def test_sizes_are_64_bit():
-    """What is added up over many rows does not wrap."""
+    """Sums over many rows do not wrap."""
     assert as_columns([Record(-1, 1, b"k", b"v")]).sizes().dtype == np.int64

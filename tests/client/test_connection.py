@@ -138,7 +138,7 @@ def test_silence_is_a_timeout() -> None:
 
 
 def test_unreachable_broker_is_named() -> None:
-    """Nobody listening, or an unknown name, is said with the address."""
+    """An unused port, or an unknown name, is reported with the address."""
     for host in ("127.0.0.1", "no-such-host.invalid"):
         with pytest.raises(ConnectionFailedError, match=f"no broker can be reached at {host}:1 "):
             Connection.open(host, 1)

@@ -22,7 +22,7 @@ def day_lease(producer_id: int = 1, asked_at: float = 0.0) -> Lease:
 
 
 def test_a_day_is_renewed_an_hour_before() -> None:
-    """And resends end half an hour behind it, while brokers remember for an hour."""
+    """Resends end half an hour after it, while brokers remember for an hour."""
     one = day_lease(asked_at=100.0)
     assert one.renew_at == pytest.approx(100.0 + 23 * HOUR_S)
     assert one.ends_at == 100.0 + 24 * HOUR_S
@@ -30,7 +30,7 @@ def test_a_day_is_renewed_an_hour_before() -> None:
 
 
 def test_a_partition_without_a_lease_wants_one_at_once() -> None:
-    """And has none for a batch until it is granted."""
+    """It has none for a batch until one is granted."""
     leases = PartitionLeases()
     assert leases.wants_lease(0.0)
     assert leases.for_new_batch(0.0, has_outstanding=False) is None
@@ -40,7 +40,7 @@ def test_a_partition_without_a_lease_wants_one_at_once() -> None:
 
 
 def test_the_next_lease_is_asked_for_before_the_end() -> None:
-    """At the share of the time that is named, not before."""
+    """It is requested at the named share of the time, not before."""
     leases = PartitionLeases()
     leases.grant(day_lease())
     at = leases.wants_lease_at
@@ -49,7 +49,7 @@ def test_the_next_lease_is_asked_for_before_the_end() -> None:
 
 
 def test_the_next_id_waits_until_nothing_is_outstanding() -> None:
-    """A batch that must be sent again would be stored behind its successors otherwise."""
+    """A batch that must be resent would otherwise be stored after its successors."""
     leases = PartitionLeases()
     first, second = day_lease(1), day_lease(2, asked_at=23 * HOUR_S)
     leases.grant(first)
@@ -63,7 +63,7 @@ def test_the_next_id_waits_until_nothing_is_outstanding() -> None:
 
 
 def test_without_another_lease_the_present_one_goes_on_to_its_end() -> None:
-    """Behind it nothing new begins, however long nobody answers."""
+    """After that nothing new begins, however long no one answers."""
     leases = PartitionLeases()
     leases.grant(day_lease())
     end = day_lease().ends_at

@@ -103,7 +103,7 @@ def test_all_partitions_are_leased_in_one_message_a_day(days: Days) -> None:
 
 
 def test_a_broker_that_is_down_for_a_while_is_not_noticed(days: Days) -> None:
-    """The present lease goes on; the next one comes as soon as there is an answer."""
+    """The current lease is used; the next one comes as soon as there is an answer."""
     days.run(1.0)
     days.is_down = True
     days.run(DAY_S - 3000.0)
@@ -114,7 +114,7 @@ def test_a_broker_that_is_down_for_a_while_is_not_noticed(days: Days) -> None:
 
 
 def test_behind_the_end_nothing_new_is_sent(days: Days) -> None:
-    """Whoever waits goes on when a broker answers again."""
+    """Waiting batches continue when a broker answers again."""
     days.run(1.0)
     days.is_down = True
     days.run(DAY_S)
@@ -142,7 +142,7 @@ def test_a_machine_that_slept_does_not_use_what_has_ended(days: Days) -> None:
     "code", [ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.INVALID_TOPIC_EXCEPTION]
 )
 def test_a_refusal_for_good_is_told(code: ErrorCode, days: Days) -> None:
-    """Whoever waits for a lease that never comes is told why."""
+    """A batch waiting for a lease that never comes gets the reason."""
     days.refusal = KafkaError(code, "no")
     task = days.wait_for_lease()
     assert task.result() is days.refusal
@@ -159,7 +159,7 @@ def test_a_refusal_for_now_is_waited_for(days: Days) -> None:
 
 
 async def test_a_real_broker_leases(tmp_path: Path) -> None:
-    """Also where the first address is nobody's; what does not exist has its own reason."""
+    """It works even if the first address is unused; a missing topic has its own reason."""
     async with in_process(tmp_path) as running:
         native = await NativeConnection.open(running.native_address)
         await native.call("create_topic", topic="orders", partitions=2)
@@ -197,7 +197,7 @@ ANSWER = {"error": {"code": 0}, "lease_ms": 1000, "retention_ms": 2000, "partiti
     ],
 )
 def test_an_answer_that_makes_no_sense_grants_nothing(change: dict[str, Any]) -> None:
-    """An id that nobody leased could be another producer's."""
+    """An id that was never leased could be another producer's."""
     assert read_leases(ANSWER, PARTITIONS[:1], 0.0)
     with pytest.raises(DecodeError):
         read_leases({**ANSWER, **change}, PARTITIONS[:1], 0.0)

@@ -1,4 +1,4 @@
-"""Where leases are asked for."""
+"""The servers that are asked for leases."""
 
 from __future__ import annotations
 
@@ -30,6 +30,6 @@ async def test_brokers_are_learnt_from_who_answers(tmp_path: Path) -> None:
 
 
 async def test_nobody_is_told_with_the_reason() -> None:
-    """The address that was tried stands in the message."""
+    """The message has the address that was tried."""
     with pytest.raises(NoLeasesError, match=r"127\.0\.0\.1:1"):
         await LeaseServers([NOBODY], timeout_s=1.0).request([TopicPartition("t", 0)], 5.0)

@@ -29,7 +29,7 @@ MINUTE_S = 60.0
 
 @dataclass(slots=True)
 class Days:
-    """A broker behind a proxy of each port, and the producer's clock."""
+    """A broker with a proxy before each port, and the producer's clock."""
 
     running: Running
     kafka: TcpProxy
@@ -87,7 +87,7 @@ def _parts(address: str) -> tuple[str, int]:
 
 
 async def test_every_partition_has_a_leased_id(tmp_path: Path) -> None:
-    """Also of a topic that this producer's first record creates; sequences begin at 0."""
+    """It holds for a topic that this producer's first record creates, too; sequences begin at 0."""
     async with days_of(tmp_path) as days, days.producer() as producer:
         first = await days.send(producer, b"a", b"b")
         second = await days.send(producer, b"c", partition=1)
@@ -156,7 +156,7 @@ async def test_resend_long_after_its_lease_is_given_up(tmp_path: Path, after_fai
 
 
 async def test_nothing_new_is_sent_behind_the_end(tmp_path: Path) -> None:
-    """While nobody leases an id records wait, and fail in the end as not stored."""
+    """While no id can be leased records wait, and fail in the end as not stored."""
     async with days_of(tmp_path) as days:
         async with days.producer() as producer:
             (old,) = await days.send(producer, b"a")
@@ -180,7 +180,7 @@ async def test_nothing_new_is_sent_behind_the_end(tmp_path: Path) -> None:
 
 
 async def test_fenced_id_is_followed_by_another_lease(tmp_path: Path) -> None:
-    """Somebody who went on under a newer epoch of a leased id does not stop its producer."""
+    """Another producer's newer epoch of a leased id does not stop its producer."""
     async with (
         days_of(tmp_path) as days,
         days.producer(after_failure=AfterFailure.NEW_EPOCH) as producer,

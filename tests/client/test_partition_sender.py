@@ -1,4 +1,4 @@
-"""A sender's own timing, on a loop whose clock moves whenever somebody looks at it."""
+"""A sender's own timing, on a loop whose clock moves at every reading."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ async def answer_nonsense(request: bytes, writer: asyncio.StreamWriter) -> None:
 
 
 async def test_requests_are_answered_in_their_order():
-    """Many requests are under way at once."""
+    """Many requests are in flight at once."""
     async with serving(answer_well) as connection:
         answers = [connection.send("metadata", ASK) for _ in range(20)]
         assert [one.brokers for one in await asyncio.gather(*answers)] == [()] * 20
@@ -141,13 +141,13 @@ async def test_unserved_api_is_named():
 
 
 async def test_unreachable_broker_is_named():
-    """By its address."""
+    """The error has its address."""
     with pytest.raises(ConnectionFailedError, match=r"127\.0\.0\.1:1 "):
         await PipelinedConnection.open("127.0.0.1", 1, 10)
 
 
 async def test_close_fails_what_is_under_way():
-    """Nobody waits for ever."""
+    """No one waits for ever."""
     async with serving(say_nothing) as connection:
         future = connection.send("metadata", ASK)
         await connection.close()

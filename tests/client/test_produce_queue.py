@@ -51,7 +51,7 @@ def test_requests_keep_the_order_of_each_partition(batches):
     ("size", "bytes_max", "leaves"), [(99, 1000, False), (100, 1000, True), (1, 0, True)]
 )
 def test_small_batches_wait_while_many_requests_are_pending(size, bytes_max, leaves):
-    """Until there is enough for a request; a batch that goes alone makes all before it leave."""
+    """They wait until there is enough for a request; a batch that goes alone sends all before it."""
     queue = ProduceQueue()
     batch = PartitionBatch("t", 0, b"x" * size)
     queue.add(batch, Future(), timeout_ms=1, bytes_max=bytes_max)
@@ -66,7 +66,7 @@ def answer(*partitions):
 
 
 def test_each_partition_gets_its_row():
-    """In whatever order the broker answers."""
+    """The order of the broker's answer does not matter."""
     group = ProduceGroup(timeout_ms=1, bytes_max=100)
     futures = [Future(), Future()]
     for partition, future in enumerate(futures):
@@ -77,7 +77,7 @@ def test_each_partition_gets_its_row():
 
 @pytest.mark.parametrize("partitions", [(), (1,), (0, 1)])
 def test_answer_about_other_partitions_is_none(partitions):
-    """Nobody would learn what became of the batch."""
+    """The outcome of the batch would be unknown."""
     group = ProduceGroup(timeout_ms=1, bytes_max=100)
     group.add(PartitionBatch("t", 0, b"x"), Future())
     with pytest.raises(DecodeError):

@@ -1,4 +1,4 @@
-"""The blocking producer, which is the asyncio one in a thread of its own."""
+"""The blocking producer, which is the asyncio one in a thread."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_send_waits_for_room(echoless):
 
 
 def test_flush_raises_the_first_failure_once(echoless):
-    """Whoever looks at no delivery still learns that one failed."""
+    """A caller that looks at no delivery still gets the failure."""
     with Producer(echoless.kafka_address, Settings(retry_backoff_s=0.001)) as producer:
         producer.send("no spaces", b"x", partition=0)
         with pytest.raises(DeliveryError, match="INVALID_TOPIC_EXCEPTION"):
@@ -56,7 +56,7 @@ def test_flush_raises_the_first_failure_once(echoless):
 
 
 def test_unusable_values_fail_their_delivery(echoless):
-    """A text is no bytes; the producer goes on."""
+    """A text is not bytes; the producer continues."""
     with Producer(echoless.kafka_address) as producer:
         delivery = producer.send("t", "text", partition=0)
         with pytest.raises(TypeError):
@@ -67,7 +67,7 @@ def test_unusable_values_fail_their_delivery(echoless):
 
 
 def test_failed_start_leaves_no_thread():
-    """Where no broker answers there is an error, and nothing runs on."""
+    """Without a broker there is an error, and nothing keeps running."""
     before = threading.active_count()
     settings = Settings(delivery_timeout_s=0.05, retry_backoff_s=0.001)
     with pytest.raises(ProducerError, match="no producer id"):

@@ -63,7 +63,7 @@ async def test_ready_batch_above_the_topics_limit_is_divided(tmp_path: Path) -> 
 
 
 def test_blocking_producer_takes_them_too(echoless):
-    """What waits for acknowledgements is bounded by their size, too."""
+    """Their size counts against the buffer, too."""
     settings = Settings(batch_records_max=10, buffer_bytes_max=1000)
     values = [b"%d" % number for number in range(1000)]
     with Producer(echoless.kafka_address, settings) as producer:

@@ -59,7 +59,7 @@ def test_numbers_follow_each_other():
 
 
 def test_sequences_wrap():
-    """Behind 2**31 - 1 comes 0, in the middle of a batch too."""
+    """After 2**31 - 1 comes 0, also in the middle of a batch."""
     one = sequencer(next_sequence=2**31 - 2)
     first, second = given(one, 3, 1)
     assert (first.last_sequence, second.base_sequence) == (0, 1)
@@ -152,7 +152,7 @@ def test_deposed_leader_leaves_doubt():
     ],
 )
 def test_refusals_fail_the_batch_and_stop_the_partition(code, may_be_stored):
-    """What sending again cannot help fails; later records are not sent past the gap."""
+    """An error that resending cannot cure fails the batch; later records are not sent past the gap."""
     one, batch, actions = answered_alone(code)
     failure = Failure.FENCED if code == ErrorCode.INVALID_PRODUCER_EPOCH else Failure.REFUSED
     assert actions == [Failed(batch, failure, Answer(code), may_be_stored)]
@@ -200,7 +200,7 @@ def test_lost_answer_leaves_doubt_and_unsent_does_not():
 
 
 def test_acknowledgements_keep_their_order():
-    """A later success waits for an earlier batch, whose repeat tells its offset."""
+    """A later success waits for an earlier batch, whose repeat returns its offset."""
     one = sequencer()
     first, second = given(one, 1, 1)
     send(one)
@@ -228,7 +228,7 @@ def asked(code=ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, *counts, **start):
     "code", [ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID]
 )
 def test_45_of_a_stored_batch_is_success(code):
-    """Kafka says 45 to a repeat that is older than its window; the last sequence tells."""
+    """Kafka answers 45 to a repeat older than its window; the last sequence shows it."""
     one, (batch,) = asked(code)
     assert one.on_found(Found(3, 8)) == [Acknowledged(batch, None, True)]
 
@@ -265,7 +265,7 @@ def test_lost_records_are_believed_when_told_again():
 
 
 def test_forgotten_producer_stops_in_doubt():
-    """59 and no entry: whether the batch was stored before cannot be told any more."""
+    """59 and no entry: whether the batch was stored before can no longer be known."""
     one, (batch,) = asked(ErrorCode.UNKNOWN_PRODUCER_ID)
     for _ in range(BAD_NEWS_MAX - 1):
         one.on_found(None)
@@ -280,7 +280,7 @@ def test_leader_that_will_not_tell_stops_the_partition():
 
 
 def test_resumed_partition_asks_before_it_sends():
-    """What an earlier run has stored is skipped, up to the last batch that is there."""
+    """Batches stored by an earlier run are skipped, up to the last stored one."""
     one = sequencer(is_resumed=True, asks=True)
     assert one.next_step() is None
     first, second, third = given(one, 2, 2, 2)
@@ -309,7 +309,7 @@ def test_skipped_batches_are_sent_when_the_leader_has_lost_them():
 
 
 def test_nothing_is_skipped_behind_the_last_acknowledgement():
-    """What no acknowledgement is left to confirm is settled by itself, not waited for."""
+    """A batch that no later acknowledgement can confirm is settled directly."""
     one = sequencer(is_resumed=True, asks=True)
     (first,) = given(one, 1)
     one.next_step()
@@ -326,7 +326,7 @@ def test_nothing_is_skipped_behind_the_last_acknowledgement():
 
 
 def test_resumed_partition_with_a_newer_epoch_is_fenced():
-    """Somebody went on from here under a new epoch: this state is too old to be used."""
+    """Another producer continued from here under a new epoch: this state is too old."""
     one = sequencer(is_resumed=True, asks=True)
     (batch,) = given(one, 1)
     for _ in range(BAD_NEWS_MAX):
@@ -346,7 +346,7 @@ def test_too_large_batch_is_halved():
 
 
 def test_overdue_batch_says_whether_it_may_be_stored():
-    """The delivery timeout fails the oldest batch, and those behind it."""
+    """The delivery timeout fails the oldest batch, and those after it."""
     one = sequencer()
     first, second = given(one, 1, 1)
     send(one)
@@ -359,7 +359,7 @@ def test_overdue_batch_says_whether_it_may_be_stored():
 
 
 def test_overdue_batch_before_a_success_is_stored():
-    """The log holds what lies before an acknowledged batch of the same epoch."""
+    """The log holds everything before an acknowledged batch of the same epoch."""
     one = sequencer()
     first, second = given(one, 1, 1)
     send(one)
@@ -369,7 +369,7 @@ def test_overdue_batch_before_a_success_is_stored():
 
 
 def test_new_epoch_renumbers_what_is_certainly_not_stored():
-    """Behind a batch that was refused for good, the others begin at 0 of the next epoch."""
+    """After a batch that was refused for good, the others begin at 0 of the next epoch."""
     one = sequencer(after=AfterFailure.NEW_EPOCH)
     first, second, third = given(one, 1, 2, 1)
     one._in_flight_max = 2
@@ -408,7 +408,7 @@ def test_new_epoch_gives_up_what_may_be_stored():
     ids=["last epoch", "fenced"],
 )
 def test_exhausted_or_fenced_id_is_replaced(code, epoch):
-    """Behind epoch 32767, and where somebody else has a newer one, comes a new producer id."""
+    """After epoch 32767, or if another producer has a newer one, comes a new producer id."""
     one = sequencer(after=AfterFailure.NEW_EPOCH, identity=Identity(40, epoch))
     (batch,) = given(one, 1)
     send(one)

@@ -1,13 +1,13 @@
 """The sequencer against a partition that fails in every way it can, and a network that delays.
 
-The client sends the numbers 0, 1, 2, ... Requests and answers are delivered late, on connections that
-break, whole runs are killed and resumed from a saved state (the old run's requests still arrive), a
-twin runs at the same time, and leaders change. The laws, checked after every step:
+The client sends the numbers 0, 1, 2, ... Requests and answers are delivered late, on connections
+that break, whole runs are killed and resumed from a saved state (the old run's requests still
+arrive), a twin runs at the same time, and leaders change. The laws, checked after every step:
 
 * the log never holds a number twice, and the numbers rise;
-* an acknowledged number stands at its offset, among the committed records;
+* an acknowledged number is at its offset, among the committed records;
 * a number that failed as "not stored" is not in the log;
-* numbers are acknowledged in their order;
+* numbers are acknowledged in order;
 * in the end, when all goes well, everything that did not fail is stored.
 """
 
@@ -184,7 +184,7 @@ class SequencerMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.after_failure is AfterFailure.STOP)
     @rule()
     def save(self):
-        """What a copier does now and then: its position and the producer's numbers."""
+        """Saves, as a copier does now and then, its position and the producer's numbers."""
         run = self.current
         sequencer = run.sequencer
         if sequencer.phase is Phase.STOPPED:
@@ -280,7 +280,7 @@ class SequencerMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.current.sequencer.in_flight)
     @rule()
     def break_connection(self):
-        """The requests stay under way; their answers are lost."""
+        """Breaks it: requests stay in transit, their answers are lost."""
         run = self.current
         lost = [
             flight.batch
@@ -342,7 +342,7 @@ class SequencerMachine(RuleBasedStateMachine):
             self._check_acknowledged()
 
     def _finish(self):
-        """From here on all goes well."""
+        """Ends all faults."""
         run = self.current
         for _ in range(STEPS_TO_FINISH_MAX):
             if self.requests:

@@ -16,7 +16,7 @@ _SHOWN = 2000
 
 
 def run_tool(main_class: str, *arguments: str, lines: Sequence[str] = ()) -> str:
-    """What the tool prints, given `lines` on its standard input; it has to succeed."""
+    """The tool's output, given `lines` on its standard input; it has to succeed."""
     done = subprocess.run(
         ["java", *_JVM, "-cp", f"{apache_kafka.JARS}/*", main_class, *arguments],
         input="".join(f"{line}\n" for line in lines),

@@ -30,7 +30,7 @@ class ProgramError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """One real client behind the common command line."""
+    """One real client with the common command line."""
 
     name: str
     command: tuple[str, ...]

@@ -1,7 +1,7 @@
-"""A TCP proxy that notes which API versions a client asks for, and passes every byte on.
+"""A TCP proxy that records the API versions a client uses, and forwards every byte.
 
-It stands where the broker is advertised, so that no connection goes past it. A request begins with
-its length (i32), its API key (i16) and its API version (i16).
+The broker advertises its address, so that no connection bypasses it. A request begins with its
+length (i32), its API key (i16) and its API version (i16).
 """
 
 from __future__ import annotations

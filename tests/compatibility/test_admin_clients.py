@@ -1,4 +1,4 @@
-"""Real administration clients: a topic's life, told by librdkafka, kafka-python and Kafka's tools."""
+"""Real administration clients: the life of a topic with librdkafka, kafka-python and Kafka's tools."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.clients, pytest.mark.slow, pytest.mark.kafka]
 
 @pytest.fixture(scope="module", params=["echoless", "apache-kafka"])
 def address(request: pytest.FixtureRequest) -> str:
-    """Where the server listens."""
+    """The server's address."""
     require("java", "kafka")
     name = "broker" if request.param == "echoless" else "apache_kafka"
     return str(request.getfixturevalue(name).kafka_address)

@@ -1,6 +1,6 @@
 """Consumers that have a group id and still assign their partitions themselves.
 
-Echoless has no consumer groups. Such a consumer asks for its coordinator all the same, perhaps for
+Echoless has no consumer groups. Such a consumer still looks for its coordinator, perhaps fetches
 its committed offset, and commits when it closes; it has to read, and to close, as if nothing was
 missing. One that subscribes has to be told what is missing.
 """
@@ -55,7 +55,7 @@ def _seconds(close: Callable[[], Any]) -> float:
 
 @pytest.mark.parametrize("from_offset", [0, None], ids=["from-0", "from-nowhere"])
 def test_librdkafka_reads_and_closes(written: str, from_offset: int | None) -> None:
-    """With automatic commits on, as by default: no error event, and no wait at the end."""
+    """Automatic commits are on, as by default: no error event, and no wait at the end."""
     from confluent_kafka import OFFSET_INVALID, Consumer, TopicPartition
 
     consumer = Consumer(

@@ -1,6 +1,6 @@
-"""What one real client wrote with idempotence, another reads back byte for byte.
+"""Records written by one real client with idempotence are read back by another, byte for byte.
 
-100,000 records a client: 20,000 with each codec, over three partitions, with keys, values and
+100,000 records per client: 20,000 with each codec, over three partitions, with keys, values and
 headers that are null, empty and full. The readers rotate, so that each client's records are read by
 five others. The topics are created by the clients themselves, through Metadata.
 """

@@ -136,7 +136,7 @@ def test_nothing_lost_nothing_twice_in_order(tmp_path: Path, log_flush, kills, s
 
 
 def assert_numbered(values: list[bytes], partition: int, producers: list[NumberedProducer]) -> None:
-    """Each producer's records stand in the partition as 0, 1, 2, ... with none missing or twice."""
+    """Each producer's records are in the partition as 0, 1, 2, ... with none missing or twice."""
     numbers: list[list[int]] = [[] for _ in producers]
     for value in values:
         producer, number = _VALUE.unpack_from(value)

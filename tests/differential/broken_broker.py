@@ -39,7 +39,7 @@ def _accept_gaps() -> None:
 
 
 def _accept_old_epochs() -> None:
-    """Lets a fenced producer go on."""
+    """Lets a fenced producer continue."""
     decide = dedup.decide
 
     def lenient(

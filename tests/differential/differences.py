@@ -24,13 +24,13 @@ LEFT_OVER = "bytes left over"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """A flaw that Echoless refuses with a code of its own, before the decision."""
+    """A flaw that Echoless refuses with its own code, before the decision."""
 
     name: str
     flaw: str
     error: int
     kafka_error: int | None
-    """What Kafka answers; None where it judges the batch like any other."""
+    """Kafka's answer; None if it judges the batch like any other."""
     tells_log_start: bool = False
 
 
@@ -82,7 +82,7 @@ class Disagreement:
     kafka: Verdict
     echoless: Verdict
     kafka_partition: Partition
-    """As before the batch."""
+    """The partition before the batch."""
     echoless_partition: Partition
     producer_id: int
     parted_by: str | None

@@ -1,4 +1,4 @@
-"""What a model's verdict looks like on the wire, in DescribeProducers and in the log."""
+"""A model's verdict on the wire, in DescribeProducers and in the log."""
 
 from __future__ import annotations
 

@@ -150,7 +150,7 @@ TOO_LARGE: Flaw = _too_large
 
 
 def left_over(rng: random.Random, data: bytes) -> bytes:
-    """A good batch with an incomplete one behind it, or with too few bytes to tell."""
+    """A good batch followed by an incomplete one, or by too few bytes to tell."""
     return data + rng.choice([b"\0", b"\0" * 11, data[:40], data[:-1]])
 
 

@@ -1,8 +1,8 @@
 """The seeded generator of histories.
 
 It follows what Kafka will most likely accept (`reference.Partition` under Kafka's rules), so that
-"the next batch", "a repeat of age 4" and "a gap" mean what they say; where a restart or a named
-difference makes that guess wrong, the history goes on and is judged all the same.
+"the next batch", "a repeat of age 4" and "a gap" mean what they say; if a restart or a named
+difference makes that guess wrong, the history continues and is judged all the same.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _HEADER = struct.Struct(">qiibIhiqqqhii")
 
 
 def facts_of(records: bytes | None) -> Facts | None:
-    """What the header of the first batch claims; None where there is no whole header."""
+    """The claims of the first batch's header; None without a whole header."""
     if records is None or len(records) < _HEADER.size:
         return None
     header = _HEADER.unpack_from(records)
@@ -54,7 +54,7 @@ class _Line:
     epoch: int
     next_sequence: int
     timestamp: int
-    """Of its records, in ms: now, or so old that Kafka forgets the producer at a restart."""
+    """Timestamp of its records, in ms: now, or so old that Kafka forgets the producer at a restart."""
     sent: list[Batch] = field(default_factory=list)
     """The batches of this epoch that Kafka took, oldest first."""
 
@@ -120,7 +120,10 @@ class Generator:
         return Produce(version=version, acks=acks, parts=tuple(parts))
 
     def _stray(self, records: bytes | None, version: int) -> Part:
-        """To nowhere. Version 13 has no names, so an unknown topic would be another error."""
+        """A part for a partition that does not exist.
+
+        Version 13 has no names, so an unknown topic differs.
+        """
         slot = UNKNOWN_PARTITION if version >= 13 else self._rng.choice([-1, -2])
         assert slot in (UNKNOWN_TOPIC, UNKNOWN_PARTITION)
         return Part(slot=slot, records=records, note="to nowhere")
@@ -297,7 +300,7 @@ class Generator:
     _is_taken: bool
     """Whether nothing but the de-duplication decision will refuse the part made last."""
     _version: int
-    """Of the produce request in the making."""
+    """The version of the current produce request."""
 
 
 def _sized(facts: Facts, size: int) -> Batch:

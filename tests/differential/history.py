@@ -26,21 +26,21 @@ class TopicKind(enum.Enum):
 
 SMALL_BYTES_MAX = 600
 UNKNOWN_TOPIC = -1
-"""In place of a slot: a topic that does not exist."""
+"""Replaces a slot: a topic that does not exist."""
 UNKNOWN_PARTITION = -2
-"""In place of a slot: a partition that the topic does not have."""
+"""Replaces a slot: a partition that the topic does not have."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Part:
-    """What one request carries for one partition."""
+    """The part of a request for one partition."""
 
     slot: int
     records: bytes | None
     note: str
     """How the generator made it, for people."""
     flaw: str = ""
-    """What is odd about it, if it may be refused before the de-duplication decision."""
+    """Its flaw, if it may be refused before the de-duplication decision."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -68,7 +68,7 @@ class Describe:
 
 @dataclass(slots=True, kw_only=True)
 class InitProducerId:
-    """InitProducerId with these fields; the id that comes back is used by nobody."""
+    """InitProducerId with these fields; the returned id is not used."""
 
     version: int
     transactional_id: str | None = None

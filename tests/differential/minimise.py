@@ -1,7 +1,7 @@
 """Makes a failing history shorter: leaves out requests while what is left still fails.
 
 What comes after the failure goes first, then blocks of requests, half as long each time. Each
-attempt is played anew on fresh partitions, with a restart where the second half is needed.
+attempt is replayed on fresh partitions, with a restart where the second half is needed.
 """
 
 from __future__ import annotations

@@ -32,14 +32,14 @@ _TOPIC_IDS_SINCE = 13
 
 
 class Place(NamedTuple):
-    """The real partition behind a slot."""
+    """The real partition for a slot."""
 
     topic: str
     partition: int
 
 
 class Row(NamedTuple):
-    """What a produce response says of one partition."""
+    """One partition's row in a produce response."""
 
     error: int
     base_offset: int
@@ -52,7 +52,7 @@ class Answer:
     """One broker's answer to one step; only what the step's kind has is set."""
 
     rows: dict[int, Row] = field(default_factory=dict)
-    """By slot."""
+    """Rows by slot."""
     is_open: bool = True
     """False: the broker closed the connection (after acks 0)."""
     producers: list[ProducerRow] = field(default_factory=list)

@@ -17,12 +17,12 @@ DUPLICATE = 46
 OLD_EPOCH = 47
 UNKNOWN_PRODUCER = 59
 DECIDED = frozenset({NONE, OUT_OF_ORDER, DUPLICATE, OLD_EPOCH, UNKNOWN_PRODUCER})
-"""What the de-duplication decision answers; every other code comes from a check before it."""
+"""The codes of the de-duplication decision; every other code comes from a check before it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """In what the brokers may differ. The defaults are Kafka's."""
+    """The differences between the brokers. The defaults are Kafka's."""
 
     window: int = 5
     rejects_virgin_gap: bool = False
@@ -30,7 +30,7 @@ class Rules:
     rejects_unknown: bool = False
     """An unknown id must start at 0 on any partition."""
     proves_repeats: bool = False
-    """A repeat that is older than the window is told so (46)."""
+    """A repeat older than the window is answered with 46."""
     keeps_window: bool = False
     """A restart keeps the whole window, not one batch per producer."""
     rebuilds_state: bool = False
@@ -38,7 +38,7 @@ class Rules:
     expires_by_arrival: bool = False
     """A producer with old records is not forgotten at a restart."""
     refuses_more: bool = False
-    """Some requests get codes of their own before the decision (`differences.REFUSALS`)."""
+    """Some requests get their own codes before the decision (`differences.REFUSALS`)."""
 
 
 KAFKA = Rules()
@@ -59,7 +59,7 @@ def echoless_rules(*, window: int = 5, accepts_unknown: bool = False) -> Rules:
 
 
 class Facts(NamedTuple):
-    """What the decision sees of one batch."""
+    """The decision's view of one batch."""
 
     producer_id: int
     producer_epoch: int
@@ -176,7 +176,7 @@ class Partition:
         self.entries[batch.producer_id] = entry
 
     def restart(self, now_ms: int, expiration_ms: int, *, lost_snapshots: bool) -> None:
-        """What a stop and a start leave of the producers."""
+        """The effect of a stop and a start on the producers."""
         if lost_snapshots and not self.rules.rebuilds_state:
             self.entries.clear()
         for producer_id, entry in list(self.entries.items()):

@@ -1,7 +1,7 @@
 """Plays groups of histories to both brokers, restarts both in between, and collects the verdict.
 
 A group shares one pair of brokers, one variant of the settings and one restart; each history has
-partitions of its own. Apache Kafka lives through all groups, Echoless starts anew for each.
+its own partitions. Apache Kafka runs through all groups, Echoless is restarted for each.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ KAFKA_SETTINGS = {
 
 
 class Broker(Protocol):
-    """What a run needs of either broker."""
+    """The interface of either broker in a run."""
 
     data_dir: Path
 
@@ -58,7 +58,7 @@ class Broker(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variant:
-    """What one group is run under."""
+    """The settings of one group."""
 
     restart: str
     """clean, kill, or lost snapshots: a clean one, but the snapshot files are gone."""
@@ -103,7 +103,7 @@ class Failure(NamedTuple):
 
 @dataclass(slots=True)
 class Report:
-    """What a run found."""
+    """The findings of a run."""
 
     histories: int = 0
     answers_compared: int = 0
@@ -246,7 +246,7 @@ def numbers_of_one_variant(count: int) -> Sequence[int]:
 
 
 def summary(report: Report, *, failures_max: int) -> str:
-    """The report in words; a named difference that never occurred is told, too."""
+    """The report in words; a named difference that never occurred is mentioned, too."""
     lines = [f"{failure}\n" for failure in report.failures[:failures_max]]
     lines += [f"{count:8}  {name}" for name, count in sorted(report.counts.items())]
     lines += [f"   never  {name}" for name in report.names if name not in report.counts]

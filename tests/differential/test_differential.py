@@ -39,7 +39,7 @@ def test_echoless_answers_as_kafka_but_for_the_named_differences(
 
 
 def test_two_kafkas_never_differ() -> None:
-    """The model of Kafka predicts Kafka, and the comparison adds no difference of its own."""
+    """The model of Kafka predicts Kafka, and the comparison adds no difference."""
     with contest(SEED, kafka_only=True) as brokers:
         report = brokers.run(numbers_of_one_variant(120))
     assert not report.failures, summary(report, failures_max=2)

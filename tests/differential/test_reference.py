@@ -65,7 +65,7 @@ def test_the_window_holds_five_batches() -> None:
 
 
 def test_an_unknown_id_may_start_anywhere_for_kafka_alone() -> None:
-    """Echoless says 45 on a virgin partition and 59 on a used one, or takes it when told to."""
+    """Echoless says 45 on a virgin partition and 59 on a used one, or accepts it if configured to."""
     other, late = _batch(0, producer_id=8), _batch(5)
     assert _partition(KAFKA).decide(late) == APPEND
     assert _partition(ECHOLESS).decide(late) == Verdict(OUT_OF_ORDER)

@@ -341,7 +341,7 @@ class MemoryFile:
         try:
             self._fs.operate(self.path, "append")
         except PowerFailure:
-            self._node.append(data)  # on its way to the disk: a survivor may be torn
+            self._node.append(data)  # still being written: a survivor may be torn
             raise
         capacity = self._fs.capacity_bytes
         if capacity is not None and self._fs.used_bytes() + len(data) > capacity:

@@ -41,7 +41,7 @@ def batch_of(payload: bytes, record_count: int, codec: Codec, *, base_sequence: 
 
 
 def compressed(codec: Codec, payload: bytes) -> bytes:
-    """As small as the codec makes it."""
+    """Compressed as small as the codec can."""
     if codec is Codec.NONE:
         return payload
     if codec is Codec.ZSTD:
@@ -74,7 +74,7 @@ def tiny_records(count: int, codec: Codec, *, base_sequence: int = -1) -> bytes:
 
 @functools.cache
 def many_headers(count: int, codec: Codec) -> bytes:
-    """One record with so many headers, whose keys are empty and whose values are null."""
+    """One record with this many headers, whose keys are empty and whose values are null."""
     headers = tuple(("", None) for _ in range(count))
     return build_batch(
         [Record(0, 0, None, None, headers)],
@@ -87,5 +87,5 @@ def many_headers(count: int, codec: Codec) -> bytes:
 
 @functools.cache
 def zeros(size: int, codec: Codec) -> bytes:
-    """One record whose value expands to so many bytes."""
+    """One record whose value expands to this many bytes."""
     return build_batch([Record(0, 0, None, bytes(size))], codec=codec)

@@ -47,7 +47,7 @@ class PageServer:
         self._http.server_close()
 
     def report(self) -> Any:
-        """What the page found; waits for it."""
+        """Waits for the page's report and returns it."""
         return self._reports.get(timeout=_REPORT_TIMEOUT_S)
 
     def requests(self) -> list[Seen]:

@@ -37,10 +37,10 @@ def header(api_key: int, version: int, client_id: bytes = b"bad", *, flexible: b
 
 
 def talk(address: str, data: bytes, *, finish: bool = True) -> bytes:
-    """Sends bytes on a connection of their own; all that comes back until the broker ends it.
+    """Sends bytes on a separate connection; returns everything received until the broker ends it.
 
-    With `finish` the sending side is closed first: a broker that still waits for bytes learns that
-    none will come.
+    With `finish` the sending side is closed first, so that a broker still waiting for bytes sees
+    the end.
     """
     with connect(address) as connection:
         try:
@@ -88,7 +88,7 @@ def admin(broker: Echoless, path: str) -> tuple[int, Any]:
 
 
 def assert_quiet_log(broker: Echoless) -> None:
-    """Every line is a line of the log format, and none tells of an exception."""
+    """Checks that every line has the log format, and none shows an exception."""
     for line in broker.process.log().splitlines():
         assert LOG_LINE.match(line), f"a forged or broken line: {line!r}"
         assert "Traceback" not in line, line

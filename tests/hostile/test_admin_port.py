@@ -122,7 +122,7 @@ def _ask(
         connection.endheaders(body if method not in {"GET", "HEAD"} else None)
         answer = connection.getresponse()
         if answer.getheader("Content-Type") == "application/x-ndjson":
-            return answer.status, {}  # a stream: it goes on as long as it is read
+            return answer.status, {}  # a stream: it continues as long as it is read
         is_json = (answer.getheader("Content-Type") or "").startswith("application/json")
         data = answer.read()
         return answer.status, json.loads(data) if is_json and data else data
@@ -160,7 +160,7 @@ def test_any_request_is_answered_in_json(target: Echoless) -> None:
 
 @pytest.mark.slow
 def test_many_more_requests_are_answered_in_json(target: Echoless) -> None:
-    """As above, at length."""
+    """The same as above, for longer."""
     _fuzz(target.admin_address, _MANY_EXAMPLES)
 
 
@@ -173,7 +173,7 @@ def test_many_more_requests_are_answered_in_json(target: Echoless) -> None:
 def test_bodies_that_are_no_http_end_the_connection(
     target: Echoless, method: str, body: bytes
 ) -> None:
-    """In a request whose body is read, and in one whose body is not."""
+    """It holds for a request whose body is read, and for one whose body is not."""
     path = {"GET": "/health", "POST": "/faults"}[method]
     head = (
         f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
@@ -198,5 +198,5 @@ def _posts(address: str, examples: int) -> None:
 
 
 def test_any_body_is_a_rule_or_refused(target: Echoless) -> None:
-    """What is refused changes nothing, what is accepted can be shown and removed."""
+    """A refused one changes nothing, an accepted one can be shown and removed."""
     _posts(target.admin_address, _EXAMPLES)

@@ -1,4 +1,4 @@
-"""Batches that expand a thousandfold, against a real broker whose good client goes on."""
+"""Batches that expand a thousandfold, against a real broker whose good client continues."""
 
 from __future__ import annotations
 

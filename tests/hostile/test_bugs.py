@@ -1,4 +1,4 @@
-"""What a bug costs: the connection that met it, unless state is in doubt. Real processes."""
+"""The cost of a bug: the connection that met it, unless state is in doubt. Real processes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_an_assertion_in_a_handler_does_not_end_the_process(broken: Echoless):
 
 
 async def test_an_append_that_fails_halfway_ends_the_process(broken: Echoless):
-    """No one knows what the log holds: exit 70, and a start reads it anew."""
+    """The content of the log is unknown: exit 70, and a start reads it again."""
     client = await NativeConnection.open(broken.native_address)
     await client.call("create_topic", topic="t", partitions=1)
     produce = {"topic": "t", "partition": 0}

@@ -20,7 +20,7 @@ STEPS = ["+25h", "-25h", "+9d", "+0"]
 
 
 class SetClock:
-    """The clock of one process, and nobody else's."""
+    """The clock of one process only."""
 
     def __init__(self, directory: Path) -> None:
         self._file = directory / "time"
@@ -72,7 +72,7 @@ class Producer:
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[Echoless]:
-    """With segments of a few batches, so that retention would have something to delete."""
+    """A broker with segments of a few batches, so that retention would have something to delete."""
     broker = Echoless(tmp_path, {"log_segment_bytes": "200", "log_flush": "commit"})
     yield broker
     if broker.process.is_running:

@@ -49,7 +49,7 @@ def flip(path: Path, position: int) -> None:
 
 
 def test_a_flipped_bit_in_a_topic_id_costs_nothing(tmp_path: Path):
-    """In a file of an older broker, without its checksum: the log is set aside, and comes back."""
+    """In an older broker's file, without a checksum: the log is set aside, and comes back."""
     broker = Echoless(tmp_path)
     broker.start()
     values = fill(broker)
@@ -83,7 +83,7 @@ def test_a_flipped_bit_with_its_checksum_is_refused(tmp_path: Path):
     command = line.rpartition("run: echoless ")[2].split()
     assert command[:2] == ["strays", "set-aside"]
     name = echoless(*command).split()[-1]
-    broker.start()  # begins the log anew, under the id that the topic has
+    broker.start()  # begins a new log under the topic's id
     assert broker.terminate() == 0
     echoless("strays", "restore", broker.data_dir, name, "--replace")
     broker.start()

@@ -42,7 +42,7 @@ def _replace(data: bytes, pieces: list[tuple[int, int, bytes]]) -> bytes:
 
 
 def check_produced(data: bytes) -> None:
-    """What a produce request does with a batch, the length and the CRC made right first."""
+    """Handles a batch as a produce request would, with the length and the CRC corrected first."""
     if len(data) > 61:
         data = data[:8] + struct.pack(">i", len(data) - 12) + data[12:]
         data = data[:17] + struct.pack(">I", crc32c(data[21:])) + data[21:]
@@ -57,7 +57,7 @@ def check_produced(data: bytes) -> None:
 
 
 def read_native(data: bytes) -> None:
-    """What the native port does with a frame, as each type of message in turn."""
+    """Handles a frame as the native port would, as each type of message in turn."""
     try:
         encoded = locate_fields(data)
     except DecodeError:
@@ -70,7 +70,7 @@ def read_native(data: bytes) -> None:
 
 
 def read_stored(data: bytes) -> None:
-    """What a start does with the small files of a data directory."""
+    """Reads the small files of a data directory as a start would."""
     fs = MemoryFileSystem()
     fs.make_directory("/d")
     fs.write_atomic("/d/file", data)
@@ -121,12 +121,12 @@ def fuzz(name: str, examples: int) -> None:
 
 @pytest.mark.parametrize("name", CASES)
 def test_any_bytes_give_a_value_or_the_declared_error(name: str):
-    """Whoever sends or stored the bytes, the caller need catch one kind of error."""
+    """Whatever the source of the bytes, the caller need catch only one kind of error."""
     fuzz(name, 150)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_many_more_bytes_give_a_value_or_the_declared_error(name: str):
-    """As above, at length."""
+    """The same as above, for longer."""
     fuzz(name, 5000)

@@ -29,6 +29,6 @@ def test_hostile_requests_harm_no_one(tmp_path: Path):
 
 @pytest.mark.slow
 def test_a_minute_of_hostile_requests_harms_no_one(tmp_path: Path):
-    """As above, with requests that no run has sent before."""
+    """The same as above, with requests that no run has sent before."""
     seed = random.SystemRandom().randrange(2**32)
     assert_harmless(fuzz(tmp_path, seed, seconds=60.0), seed)

@@ -12,7 +12,7 @@ FRAMES = 4 * BURST
 
 
 def test_bad_frames_cannot_fill_the_log(tmp_path: Path):
-    """Of hundreds from one address the log has the first, and later the number of the others."""
+    """For hundreds from one address the log has the first, and later the number of the others."""
     broker = Echoless(tmp_path)
     broker.start()
     for number in range(FRAMES):

@@ -20,7 +20,7 @@ NOT_LEADER_OR_FOLLOWER = 6
 
 
 async def test_nothing_is_acknowledged_after_a_lost_session(tmp_path: Path):
-    """Somebody else may lead by now: code 6 for every produce, and the broker wants to end."""
+    """Another broker may lead by now: code 6 for every produce, and the broker wants to end."""
     async with in_process(tmp_path) as running:
         connection = await RawConnection.open(running.kafka_address)
         await create_topic(connection, "led", 1)

@@ -116,7 +116,7 @@ def test_a_cut_request_ends_its_own_connection_only(target: Echoless, name, vers
 
 @pytest.mark.slow
 def test_every_request_cut_at_every_byte(target: Echoless):
-    """All APIs, versions and positions; each on a connection of its own."""
+    """All APIs, versions and positions; each on a separate connection."""
     for name, version in SERVED:
         api = APIS[name]
         start = header(api.key, version, flexible=api.is_flexible(version))
@@ -188,7 +188,7 @@ UNREADABLE = {
 
 @pytest.mark.parametrize("message", UNREADABLE.values(), ids=UNREADABLE)
 def test_unreadable_native_messages_are_answered(target: Echoless, message):
-    """Frames are whole, so the client is told what was wrong with each."""
+    """Frames are whole, so the client gets an error for each."""
     answer = talk(target.native_address, framed(message))
     assert "error" in msgpack.unpackb(answer[4:], strict_map_key=False)
 
@@ -221,7 +221,7 @@ def test_garbage_on_the_admin_port_is_answered_or_ended(target: Echoless):
 
 
 def test_no_more_than_connections_max(tmp_path: Path):
-    """Who comes too late is turned away; when others leave, there is room again."""
+    """Late clients are turned away; when others leave, there is room again."""
     broker = Echoless(tmp_path, {"connections_max": "3"})
     broker.start()
     held = [connect(broker.kafka_address) for _ in range(3)]

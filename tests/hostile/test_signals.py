@@ -30,7 +30,7 @@ SETTINGS = {"num_partitions": str(PARTITIONS), "log_segment_bytes": "1000000"}
 
 
 class Load:
-    """A producer at full speed in a thread of its own."""
+    """A producer at full speed in a separate thread."""
 
     def __init__(self, broker: Echoless) -> None:
         self._broker = broker
@@ -110,7 +110,7 @@ async def test_waiting_fetches_do_not_delay_a_stop(start_echoless):
 
 
 def spawn(broker: Echoless) -> subprocess.Popen[bytes]:
-    """A start that nobody waits for."""
+    """Starts the broker without waiting."""
     log = broker.process.log_path.open("ab")
     root = Path(__file__).parents[2]
     with log:

@@ -1,4 +1,4 @@
-"""What keeps a broker from starting is said in one line, with the exit code that belongs to it."""
+"""Anything that keeps a broker from starting is reported in one line, with its exit code."""
 
 from __future__ import annotations
 

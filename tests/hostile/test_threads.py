@@ -1,4 +1,4 @@
-"""A broker that gets no more threads: it goes on with those that it has."""
+"""A broker that gets no more threads: it continues with those it has."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_no_lack_of_threads_ends_the_broker(
 
 
 async def use(broker: Echoless) -> None:
-    """What needs a thread, each answered as ever."""
+    """Makes requests that need a thread; each is answered as ever."""
     connection = await RawConnection.open(broker.kafka_address)
     await create_topic(connection, "good", PARTITIONS)
     rows = [
@@ -69,7 +69,7 @@ async def use(broker: Echoless) -> None:
 
 
 def test_a_start_that_gets_no_threads_says_so(tmp_path: Path) -> None:
-    """In one line, with the remedy."""
+    """One line, with the remedy."""
     broker = Echoless(tmp_path, module=MODULE)
     broker.process.prefix = ("env", "NO_THREADS_FROM_START=1")
     with pytest.raises(ServerStartError):

@@ -1,4 +1,4 @@
-"""A small disk of its own, which can be full, or read-only."""
+"""A separate small disk, which can be full, or read-only."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ class Faults:
         self.counts: Counter[Kind] = Counter()
         self.problems: list[str] = []
         self.longest_stop_s = 0.0
-        """From SIGTERM to the exit."""
+        """Time from SIGTERM to the exit."""
         self._cluster = cluster
         self._network = network
         self._disk = disk

@@ -1,4 +1,4 @@
-"""Namespaces, cut links and what is left behind, on this machine's own kernel."""
+"""Namespaces, cut links and leftovers, on this machine's own kernel."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run of the nemesis ends in."""
+"""The verdict of a nemesis run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.proofs.judge import Fault, Findings
 
 @dataclass(slots=True, kw_only=True)
 class Verdict(verdict.Verdict):
-    """What became of every producer's records, on every replica."""
+    """The fate of every producer's records, on every replica."""
 
     sent: int = 0
     acknowledged: int = 0

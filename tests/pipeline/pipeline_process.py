@@ -1,8 +1,8 @@
-"""`python -m pipeline ...` in a process of its own, as a user runs it: killed, stopped, read.
+"""`python -m pipeline ...` in a separate process, as a user runs it: killed, stopped, read.
 
-A driver's JVM lives on for a moment when the driver is killed; it belongs to its process group, and
-`wait_for_group` sees its end. Python workers have a group of their own, and end behind their JVM; one that
-still sends meanwhile is what the sink has to bear.
+A driver's JVM survives a killed driver for a moment; it belongs to its process group, and
+`wait_for_group` sees its end. Python workers have their own group, and end after their JVM; the
+sink has to tolerate one that still sends meanwhile.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _QUICK_JVM = {
 
 
 class PipelineProcess:
-    """One run. Use it in a `with` block: what still runs behind it is killed."""
+    """One run. Use it in a `with` block: anything still running is killed at its end."""
 
     def __init__(self, *arguments: str, directory: Path) -> None:
         self._arguments = arguments
@@ -66,7 +66,7 @@ class PipelineProcess:
         return self._process.wait(_TIMEOUT_S)
 
     def wait_until(self, holds: Callable[[], bool]) -> None:
-        """Until something holds; fails where the run ends before."""
+        """Waits until something holds; fails if the run ends before."""
         deadline = time.monotonic() + _TIMEOUT_S
         while not holds():
             assert self._process.poll() is None, self.output
@@ -84,7 +84,7 @@ class PipelineProcess:
         return self.wait()
 
     def wait_for_group(self) -> None:
-        """Until the JVM has noticed that its driver is gone."""
+        """Waits until the JVM has noticed that its driver is gone."""
         deadline = time.monotonic() + _TIMEOUT_S
         while self._signal_group(0):
             assert time.monotonic() < deadline, self.output

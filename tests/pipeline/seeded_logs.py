@@ -1,6 +1,6 @@
 """Sound logs of several seeded producers, and every kind of damage done to them on purpose.
 
-Each damage touches a producer of its own, so that what an audit must find is known exactly.
+Each damage affects a separate producer, so that the expected findings are known exactly.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tests.pipeline.written_logs import NOW_MS, Sent
 
 
 class Expected(NamedTuple):
-    """What must be found of one damage."""
+    """The expected finding for one damage."""
 
     kind: Kind
     producer_id: int
@@ -75,7 +75,7 @@ class Damage:
         return Expected(Kind.GAP, lost.producer_id, lost.sequence, lost.count)
 
     def swap_batches(self, places: list[int]) -> Expected:
-        """Two batches in a row stand in the wrong order."""
+        """Exchanges two consecutive batches."""
         pairs = [(a, b) for a, b in itertools.pairwise(places) if self._same_epoch(a, b)]
         a, b = self._rng.choice(pairs)
         early, late = self.log[a], self.log[b]

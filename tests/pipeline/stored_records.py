@@ -10,7 +10,7 @@ from protocol.records import Record, read_records
 
 
 def stored_records(address: str, topic: str, partition: int) -> list[Record]:
-    """In the order of their offsets, which may have gaps; only what is committed."""
+    """The committed records in offset order; offsets may have gaps."""
     records: list[Record] = []
     with PartitionLeader(address, topic, partition) as leader:
         start, end = leader.ask_offset(EARLIEST), leader.ask_offset(LATEST)

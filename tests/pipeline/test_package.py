@@ -1,4 +1,4 @@
-"""What spark-submit gets of us."""
+"""The files for spark-submit."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_the_zip_has_what_the_jobs_import(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_script_runs_from_the_zip_alone(tmp_path: Path) -> None:
-    """As spark-submit starts it: the zip on the path, and no tree of ours."""
+    """It starts as spark-submit starts it: the zip on the path, and nothing of our tree."""
     package_command(tmp_path)
     archive = str(tmp_path / "echoless.zip")
     code = (

@@ -1,1 +1,4 @@
-"""What the long proofs share, and the command that runs them all: `python -m tests.proofs`."""
+"""The common parts of the long proofs, and the command that runs them all.
+
+`python -m tests.proofs`.
+"""

@@ -38,7 +38,10 @@ def settings_of(arguments: argparse.Namespace) -> dict[str, str]:
 
 
 def prove(name: str, arguments: argparse.Namespace, run: Callable[[Path], Verdict]) -> int:
-    """Run on a directory of its own, which is kept if the promise was broken; the exit status."""
+    """Runs in a separate directory, which is kept if the promise was broken.
+
+    Returns the exit status.
+    """
     logging.basicConfig(format="%(asctime)s %(message)s", level=logging.INFO)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that nothing is left running
     directory = arguments.directory or Path(tempfile.mkdtemp(prefix=f"{name}-"))

@@ -1,4 +1,4 @@
-"""The long proofs, each run for so many seconds from a seed: what was done, and what was found wrong."""
+"""The long proofs, each run for a given time from a seed: the work done, and the problems found."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _CONSOLE: Final = Console(width=120)
 
 @dataclass(slots=True)
 class Outcome:
-    """What one proof came to; figures of several runs are added."""
+    """The outcome of one proof; figures of several runs are added."""
 
     figures: Counter[str] = field(default_factory=Counter)
     problems: list[str] = field(default_factory=list)

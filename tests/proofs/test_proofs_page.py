@@ -17,7 +17,7 @@ def test_every_proof_has_its_part(name: str) -> None:
 
 
 def test_a_run_writes_its_own_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What stood there is replaced; the parts around it stay as they are."""
+    """The old content is replaced; the parts around it stay as they are."""
     copy = tmp_path / "proofs.md"
     copy.write_text(page.PAGE.read_text())
     monkeypatch.setattr(page, "PAGE", copy)

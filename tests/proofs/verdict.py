@@ -1,4 +1,7 @@
-"""What a run ends in: tables for people, figures for docs/proofs.md, and whether its promise was kept."""
+"""The verdict of a run.
+
+Tables for people, figures for docs/proofs.md, and whether its promise was kept.
+"""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ NO_ANSWER = -2
 
 
 def good(**fields):
-    """A good batch of three records with some header fields replaced, its CRC computed anew."""
+    """A good batch of three records with some header fields replaced, its CRC recomputed."""
     batch = plain_batch(
         [b"one", b"two", b"three"], producer_id=7, producer_epoch=1, base_sequence=0
     )
@@ -49,7 +49,7 @@ def good(**fields):
 
 
 def begin(length, magic=2, total=17):
-    """The first bytes of a batch that claims `length` bytes behind its length field."""
+    """The first bytes of a batch that claims `length` bytes after its length field."""
     return (struct.pack(">qiib", 0, length, -1, magic) + bytes(100))[:total]
 
 

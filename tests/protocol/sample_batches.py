@@ -25,7 +25,7 @@ CAPTURED_RECORDS: Final = [
     Record(3, 1699999999990, b"", b""),
     Record(4, 1700000000100, b"big", b"echo" * 100),
 ]
-"""What every captured batch holds."""
+"""The records of every captured batch."""
 
 
 def captured_batches() -> dict[str, bytes]:

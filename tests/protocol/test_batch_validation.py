@@ -1,4 +1,4 @@
-"""What a produced batch must be before anyone looks inside: codes and order of Kafka 3.9.
+"""The requirements on a produced batch before its records are looked at: codes and order of Kafka 3.9.
 
 `refused_batches` has the table of faults.
 """
@@ -61,7 +61,7 @@ def test_container_faults_show_before_the_partition_is_looked_at(row):
 
 @rows(BATCH)
 def test_batch_faults_pass_the_container_check(row):
-    """What is wrong inside one whole batch is only said once the partition is known to lead."""
+    """A fault inside one whole batch is reported only once the partition is known to lead."""
     header = check_container(row.records, row.produce_version)
     with pytest.raises(KafkaError) as caught:
         check_batch(row.records, header, row.bytes_max)
@@ -70,7 +70,7 @@ def test_batch_faults_pass_the_container_check(row):
 
 @pytest.mark.parametrize("name", CAPTURED)
 def test_real_clients_batches_pass(name):
-    """What real clients send is good, in every kind of buffer, and comes back as its header."""
+    """Real clients' batches are valid, in every kind of buffer, and are returned as headers."""
     batch = CAPTURED[name]
     view = memoryview(b"xyz" + batch + b"xyz")[3:-3]
     for records in (batch, bytearray(batch), view):
@@ -126,7 +126,7 @@ def test_timestamp_window(base, largest, is_good):
 
 
 def test_log_append_time_topic_takes_any_timestamp():
-    """Where the broker writes the time, the client's does not matter, but its bit is refused."""
+    """If the broker sets the time, the client's does not matter, but its bit is refused."""
     rules = TimestampRules(log_append_time=True, before_max_ms=1, after_max_ms=1)
     validate(good(base_timestamp=5, max_timestamp=5), timestamp_rules=rules, now_ms=NOW_MS)
     with pytest.raises(KafkaError) as caught:
@@ -166,7 +166,7 @@ def test_noise_is_refused(noise):
 
 @given(st.integers(0, 60), st.binary(min_size=1, max_size=8), st.booleans())
 def test_damaged_headers_are_refused_or_equal(position, noise, fixes_crc):
-    """Bytes written over a header raise KafkaError, or give the header that then stands there."""
+    """Bytes written over a header raise KafkaError, or give the resulting header."""
     broken = bytearray(GOOD.encode())
     broken[position : position + len(noise)] = noise
     broken = broken[: len(GOOD.encode())]

@@ -20,7 +20,7 @@ XERIAL = b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1)
 
 @given(st.sampled_from(list(Codec)), st.binary(max_size=300), st.integers(1, 400))
 def test_round_trip(codec, data, repetitions):
-    """What was compressed decompresses to what it was, at any size."""
+    """Compressed data decompresses to the original, at any size."""
     original = data * repetitions
     assert decompress(codec, compress(codec, original)) == original
 

@@ -55,7 +55,7 @@ def singles(first, last, *, epoch=0):
 
 
 def answer(decision):
-    """What a client would be told: "append", ("duplicate", base offset) or the error's number."""
+    """The answer to a client: "append", ("duplicate", base offset) or the error's number."""
     match decision:
         case Append():
             return "append"
@@ -174,7 +174,7 @@ VERSIONS = [
 
 @rows(VERSIONS)
 def test_version_row(row):
-    """Where Kafka's versions differ, the answer that Echoless chose."""
+    """The answer that Echoless chose where Kafka's versions differ."""
     check(row)
 
 
@@ -288,7 +288,7 @@ def test_difference(row):
 
 
 def test_duplicate_with_other_bytes_is_divergent():
-    """The window keeps each batch's CRC, so a repeat with other bytes is told apart."""
+    """The window keeps each batch's CRC, so a repeat with other bytes is recognised."""
     entry = entry_after(header(0, crc=11), header(1, crc=12))
     assert decide(entry, header(0, crc=11), HELD) == Duplicate(entry.batches[0], divergent=False)
     assert decide(entry, header(0, crc=12), HELD) == Duplicate(entry.batches[0], divergent=True)
@@ -320,7 +320,7 @@ def test_duplicate_carries_the_original_offsets_and_timestamp():
     ],
 )
 def test_reason_names_expected_and_found(before, batch, parts):
-    """A rejection's reason holds the numbers that somebody who debugs a producer needs."""
+    """A rejection's reason holds the numbers needed to debug a producer."""
     decision = decide(entry_after(*before), batch, HELD)
     assert isinstance(decision, Reject)
     assert [part for part in parts if part not in decision.reason] == []

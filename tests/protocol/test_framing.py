@@ -109,7 +109,7 @@ def test_a_large_buffer_grows_with_what_arrives(size):
     [(b"GET / HTTP/1.1", "HTTP"), (bytes.fromhex("160301020001"), "TLS"), (b"SSH-2.0-x", "SSH")],
 )
 def test_a_stream_of_another_protocol_is_named(start, name):
-    """Whoever pointed the wrong client at the port reads so in the log."""
+    """The log tells the operator which wrong client was pointed at the port."""
     receiver = FrameReceiver(100 * 1024 * 1024)
     receiver.writable()[: len(start)] = start
     receiver.received(len(start))

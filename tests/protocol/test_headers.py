@@ -68,7 +68,7 @@ def test_tagged_fields_are_skipped():
 
 @given(st.integers(0, 2**32 - 1))
 def test_unsigned_varints_round_trip(value):
-    """What is written is read back, with nothing left over."""
+    """Written numbers are read back, with nothing left over."""
     data = write_unsigned_varint(value)
     assert read_unsigned_varint(data, 0) == (value, len(data))
 

@@ -65,7 +65,7 @@ def test_it_is_what_kio_packs(
     some_topics: list[tuple[ErrorCode, str, uuid.UUID, list[PartitionRow], int]],
     operations: int,
 ) -> None:
-    """Whatever stands in it; a topic may be packed in pieces."""
+    """It holds for any content; a topic may be packed in pieces."""
     packed = [
         (
             encode_topic(

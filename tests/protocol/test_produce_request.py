@@ -107,7 +107,7 @@ def test_a_claimed_count_takes_no_memory(version):
 
 
 def test_tagged_fields_are_passed_over():
-    """Unknown tags behind a partition, a topic and the request change nothing."""
+    """Unknown tags after a partition, a topic and the request change nothing."""
     tag = b"\x01\x05\x02hi"
     body = b"\x00\xff\xff\x00\x00\x00\x01\x02\x02t\x02\x00\x00\x00\x03\x04abc" + tag * 3
     decoded = decode_produce_request(9, body, 0)

@@ -59,7 +59,7 @@ def test_header_survives_a_round_trip(original):
 
 @pytest.mark.parametrize("name", CAPTURED)
 def test_real_clients_batches_read(name):
-    """What librdkafka, aiokafka and kafka-python send has the fields that they were told to send."""
+    """Batches of librdkafka, aiokafka and kafka-python have the fields that the clients were given."""
     batch = CAPTURED[name]
     found = read_header(batch)
     producer_id = {"librdkafka": 4000, "aiokafka": 4001, "kafka-python": 4002}
@@ -76,14 +76,14 @@ def test_real_clients_batches_read(name):
 
 
 def test_header_reads_in_the_middle_of_a_buffer():
-    """A header is read where it stands, in any kind of buffer."""
+    """A header is read in place, in any kind of buffer."""
     for buffer in (b"abc" + SAMPLE, bytearray(b"abc" + SAMPLE), memoryview(b"abc" + SAMPLE)):
         assert read_header(buffer, 3) == read_header(SAMPLE)
 
 
 @pytest.mark.parametrize("size", range(HEADER_SIZE))
 def test_cut_header_is_refused(size):
-    """At every byte before its end, a header is no header, and the message says how much is left."""
+    """A header cut at any byte is refused, and the message says how much is left."""
     with pytest.raises(DecodeError, match=f"{size} are left"):
         read_header(SAMPLE[:size])
 
@@ -102,7 +102,7 @@ def test_cut_header_is_refused(size):
     ],
 )
 def test_attribute_bits(attributes, codec, log_append_time, transactional, control):
-    """Codec, timestamp type, transactional and control bits stand where Kafka has them."""
+    """Codec, timestamp type, transactional and control bits are in Kafka's positions."""
     found = header(0)._replace(attributes=attributes)
     assert found.codec_id == codec
     assert found.is_log_append_time is log_append_time

@@ -58,7 +58,7 @@ def refuses(check, batch):
 @DEPTHS
 @pytest.mark.parametrize("name", CAPTURED)
 def test_real_clients_batches_pass(check, name):
-    """What real clients send is whole, at both depths and from any buffer."""
+    """Real clients' batches are whole, at both depths and from any buffer."""
     batch = CAPTURED[name]
     check(batch, read_header(batch))
     check(memoryview(b"x" + batch)[1:], read_header(batch))
@@ -99,7 +99,7 @@ def test_broken_fields_are_refused(row):
 
 @pytest.mark.parametrize("payload", UNUSUAL_RECORDS)
 def test_unusual_records_pass(payload):
-    """What Kafka takes for a record, however odd, is one."""
+    """Everything that Kafka accepts as a record, however odd, is one."""
     assert not refuses(check_records, Batch(payload=payload, record_count=1).encode())
 
 
@@ -209,7 +209,7 @@ def test_what_is_opened_for_a_request_is_bounded(batches, decompressed_max):
 @settings(max_examples=60)
 @given(expanding_batches())
 def test_both_steps_together_decide_as_one(batch):
-    """What is checked at once or in a thread passes just where the whole check passes."""
+    """A batch passes at once or in a thread exactly if it passes the whole check."""
     header = read_header(batch)
     is_read = header.base_sequence == 0 and header.record_count <= FIELDS_RECORDS_MAX
     whole = check_records if is_read else check_framing

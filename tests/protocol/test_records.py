@@ -67,7 +67,7 @@ def _without_leader_epoch(batch):
 @settings(max_examples=40)
 @given(RECORDS, st.sampled_from(list(Codec)), st.integers(0, 2**40))
 def test_round_trip(records, codec, base_offset):
-    """What was built reads back, with offsets counted from the base offset."""
+    """A built batch reads back, with offsets counted from the base offset."""
     batch = build_batch(records, codec=codec, base_offset=base_offset)
     assert read_records(batch) == at(base_offset, records)
 
@@ -129,7 +129,7 @@ def test_batch_emptied_by_compaction_has_no_records():
 
 
 def test_header_key_that_is_no_utf8_is_read_with_replacements():
-    """As in Java, bytes that are no UTF-8 do not make a record unreadable."""
+    """As in Java, bytes that are not UTF-8 do not make a record unreadable."""
     fields = b"\0" + varint(0) + varint(0) + varint(-1) + varint(-1) + varint(1)
     fields += varint(1) + b"\xff" + varint(-1)
     (record,) = read_records(Batch(payload=varint(len(fields)) + fields, record_count=1).encode())
@@ -159,7 +159,7 @@ def test_decompression_is_bounded():
 
 @given(st.data())
 def test_damage_raises_decode_error_and_nothing_else(data):
-    """Any bytes may stand behind a good header."""
+    """Any bytes may follow a good header."""
     batch = bytearray(CAPTURED[data.draw(st.sampled_from(sorted(CAPTURED)))])
     position = data.draw(st.integers(HEADER_SIZE - 4, len(batch) - 1))
     noise = data.draw(st.binary(min_size=1, max_size=10))

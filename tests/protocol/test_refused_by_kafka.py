@@ -31,7 +31,7 @@ def topics():
 
 
 async def answer(address, topics, row):
-    """What the broker at `address` answers to the row's records."""
+    """The answer of the broker at `address` to the row's records."""
     topic = f"refused-{row.bytes_max}"
     connection = await RawConnection.open(address)
     try:
@@ -54,7 +54,7 @@ async def test_kafka_answers_as_the_table_says(apache_kafka, topics, row):
 
 @pytest.mark.parametrize("index", range(len(UNUSUAL_RECORDS)))
 async def test_kafka_takes_unusual_records(apache_kafka, topics, index):
-    """What `check_records` lets pass, Kafka appends."""
+    """Kafka appends everything that `check_records` accepts."""
     batch = Batch(payload=UNUSUAL_RECORDS[index], record_count=1).encode()
     row = BATCH[0]._replace(records=batch)
     assert await answer(apache_kafka.address, topics, row) == 0

@@ -59,7 +59,7 @@ def encoded(name: str, version: int, elements: int) -> bytes:
 
 
 def walked_to(name: str, version: int, body: bytes) -> int:
-    """Where the walk ends."""
+    """The position at which the walk ends."""
     walk = request_walk._Walk(body, 0)
     request_walk._entity_step(message(name, version, "Request"))(walk)
     return walk.position
@@ -75,7 +75,7 @@ def test_the_walk_ends_where_the_request_ends(name, version, elements):
 
 
 def arrays(cls: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], bool]]:
-    """Where the schema has arrays, and whether each may be null."""
+    """The arrays of the schema, and whether each may be null."""
     for field in dataclasses.fields(cls):
         parts = request_walk._parts(field.type)
         if "tag" in field.metadata or not any(typing.get_origin(one) is tuple for one in parts):
@@ -116,7 +116,7 @@ def _with_null(field: Any, is_flexible: bool, path: tuple[str, ...]) -> bytes:
 NULLS = [
     (name, version, path, may_be_null)
     for name, version in SERVED
-    if name != "produce"  # read by hand, with tests of its own
+    if name != "produce"  # read by hand, and tested separately
     for path, may_be_null in arrays(message(name, version, "Request"))
 ]
 
@@ -171,7 +171,7 @@ def test_a_count_that_fits_its_bytes_is_bounded_all_the_same():
 
 
 def test_unknown_tagged_fields_are_ignored():
-    """As the protocol asks: a newer client may send what this broker does not know."""
+    """The protocol requires it: a newer client may send fields that this broker does not know."""
     body = encoded("metadata", 12, 1)
     assert body[-1:] == b"\0"
     tagged = body[:-1] + b"\x02\x05\x03abc\x96\x01\x00"
@@ -189,7 +189,7 @@ def test_a_known_tagged_field_stays_between_unknown_ones():
 
 
 def test_a_known_tagged_field_must_have_the_size_it_claims():
-    """Else walk and reader could part, and a count be read that nobody has walked over."""
+    """Otherwise walk and reader could diverge, and a count be read that was not walked over."""
     body = encoded("fetch", 12, 1)
     with pytest.raises(DecodeError, match="tagged field 0"):
         APIS["fetch"].decode_request(12, body[:-1] + b"\x01\x00\x02\x03id", 0)
@@ -252,5 +252,5 @@ def test_mutated_requests_give_a_value_or_a_decode_error(case):
 )
 @settings(max_examples=12_000)
 def test_many_mutated_requests_give_a_value_or_a_decode_error(case):
-    """As above, at length, and with arbitrary bytes."""
+    """The same as above, for longer, and with arbitrary bytes."""
     check_any_bytes(case)

@@ -59,5 +59,5 @@ def test_only_the_very_next_sequence_follows(sequence, last_sequence, expected):
 
 @given(SEQUENCES)
 def test_successor_follows(sequence):
-    """What `increment` calls the next one follows."""
+    """The result of `increment` follows."""
     assert follows(increment(sequence, 1), sequence)

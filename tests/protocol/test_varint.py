@@ -37,7 +37,7 @@ def test_known_encodings(value, encoded):
 
 @given(st.integers(-(2**63), 2**63 - 1), st.binary(max_size=3), st.binary(max_size=3))
 def test_round_trip_in_the_middle_of_data(value, before, behind):
-    """A number reads back where it stands, and so does the position behind it."""
+    """A number reads back in place, and so does the position after it."""
     data = bytearray()
     write_varint(data, value)
     assert bytes(data) == varint(value), "the independent writer disagrees"

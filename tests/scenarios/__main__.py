@@ -12,7 +12,7 @@ PLACE = Path(__file__).parent
 
 
 def main(names: list[str]) -> None:
-    """Of all scenarios, or of those that are named."""
+    """Rewrites all scenarios, or the named ones."""
     for path in sorted(PLACE.glob("*.txt")):
         if names and path.stem not in names:
             continue

@@ -1,7 +1,7 @@
 """Partitions, logs, records and answers as lines of text.
 
-A batch is drawn as `[5-7 @2 7/0:3-5]`: offsets 5 to 7, written in leader epoch 2, by producer 7 in its
-epoch 0 with the sequences 3 to 5. `x` stands for a record without a producer.
+A batch is drawn as `[5-7 @2 7/0:3-5]`: offsets 5 to 7, written in leader epoch 2, by producer 7 in
+its epoch 0 with the sequences 3 to 5. `x` is a record without a producer.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def span(first: int, last: int) -> str:
 
 
 def ids(brokers: Iterable[int]) -> str:
-    """`1 2 3`, `nobody`."""
+    """`1 2 3`, or `nobody`."""
     return " ".join(map(str, brokers)) or "nobody"
 
 
@@ -45,7 +45,7 @@ def _batch(header: BatchHeader) -> str:
 
 
 def state(found: PartitionState | None) -> str:
-    """What the state node says."""
+    """The content of the state node."""
     if found is None:
         return "no state yet"
     leader = "nobody" if found.leader == NO_LEADER else found.leader
@@ -78,7 +78,7 @@ def _role(partition: Partition) -> str:
 
 
 def producers(partition: Partition) -> str:
-    """Who is known to the partition, each with the batches in its window."""
+    """The partition's producers, each with the batches in its window."""
     entries = sorted(partition.log.producers.items())
     return "; ".join(_producer(*entry) for entry in entries) or "none"
 
@@ -89,7 +89,7 @@ def _producer(producer_id: int, entry: ProducerEntry) -> str:
 
 
 def produced(node: str, answer: Mapping[str, Any], record_count: int) -> str:
-    """What became of one produce message."""
+    """The outcome of one produce message."""
     error = answer["error"]
     if error["code"] != ErrorCode.NONE:
         return f"{node}: {error['name']}"

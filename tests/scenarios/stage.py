@@ -45,10 +45,10 @@ from tests.simulation.connection import Answer
 from tests.simulation.machine import Machine
 
 CHANCE: Final = re.compile(r'"(topic_id|timestamp)":"[^"]*"')
-"""What is different with every change of the code."""
+"""Values that differ in every run."""
 PATIENCE_S: Final = 60.0
 ARRIVAL_S: Final = 0.02
-"""By then a message has reached a broker."""
+"""Time after which a message has reached a broker."""
 SETTINGS: Final = {
     "coordinator": "zookeeper://simulated",
     "zookeeper_session_timeout_ms": 3000,
@@ -94,7 +94,7 @@ class Stage:
 
     @property
     def findings(self) -> list[str]:
-        """What the simulation found to be wrong meanwhile."""
+        """Problems that the simulation found meanwhile."""
         return self.cluster.observations.findings
 
     # --- the cluster ---
@@ -217,7 +217,10 @@ class Stage:
         return task.result()
 
     def _ask(self, machine: Machine, message: dict[str, Any]) -> Task[Answer | None]:
-        """Each message by a client of its own: answers come in the order of a client's messages."""
+        """Sends each message from a separate client.
+
+        Answers come in the order of a client's messages.
+        """
         client = self.cluster.new_client(words.CLIENT)
 
         async def ask() -> Answer | None:
@@ -302,7 +305,7 @@ class Stage:
         return self._machine(str(state.leader))
 
     def _replicas(self, name: str, index: int) -> list[int]:
-        """Of the present assignment, and whoever else still holds the partition."""
+        """The current assignment, and others that still hold the partition."""
         holding = [
             machine.broker_id
             for machine in self.cluster.machines.values()

@@ -17,7 +17,7 @@ EXCERPT = re.compile(r"<!-- (tests/scenarios/\S+) -->\n```text\n(.*?)```", re.DO
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_the_scenario_plays_as_written(path: Path) -> None:
-    """What changed on purpose: `python -m tests.scenarios NAME`, and look at the difference."""
+    """After a deliberate change run `python -m tests.scenarios NAME`, and look at the difference."""
     script = path.read_text(encoding="utf-8")
     with Stage() as stage:
         assert replay(script, stage.play) == script
@@ -39,7 +39,7 @@ def test_a_line_that_nothing_shows_is_a_mistake() -> None:
 
 
 def test_the_page_shows_what_the_scenarios_show() -> None:
-    """Each excerpt in `docs/replication.md` stands in its file, line by line."""
+    """Each excerpt in `docs/replication.md` is in its file, line by line."""
     page = (ROOT / "docs/replication.md").read_text(encoding="utf-8")
     excerpts = EXCERPT.findall(page)
     assert len(excerpts) == page.count("<!-- tests/scenarios/")
@@ -48,6 +48,6 @@ def test_the_page_shows_what_the_scenarios_show() -> None:
 
 
 def test_the_page_names_every_scenario() -> None:
-    """No scenario stands where no reader is sent."""
+    """No scenario is missing from the page."""
     page = (ROOT / "docs/replication.md").read_text(encoding="utf-8")
     assert [path.name for path in FILES if path.name not in page] == []

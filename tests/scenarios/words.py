@@ -1,4 +1,4 @@
-"""What the words of a command mean."""
+"""The meaning of the words of a command."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def node(side: str) -> str:
 
 
 def links(sides: Sequence[str]) -> list[tuple[str, str]]:
-    """Both directions between the nodes before and behind the `|`."""
+    """Both directions between the nodes before and after the `|`."""
     border = sides.index("|")
     pairs = itertools.product(map(node, sides[:border]), map(node, sides[border + 1 :]))
     return [link for one, other in pairs for link in ((one, other), (other, one))]

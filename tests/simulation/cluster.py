@@ -41,7 +41,7 @@ EXPECTED_ERRORS: Final = (
     OSError,
     TimeoutError,
 )
-"""What a task may end with; anything else is a bug, and ends a real broker's process."""
+"""The errors a task may end with; any other is a bug, and ends a real broker's process."""
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -107,7 +107,7 @@ class Cluster:
         return machine
 
     def new_machine(self, config: Config, node: str) -> Machine:
-        """A machine that is known to nobody."""
+        """A machine that no one knows yet."""
         machine = Machine(
             config,
             node,
@@ -149,7 +149,7 @@ class Cluster:
         }
         while True:
             await self._admin.ask_anyone(message)
-            # Whoever answers that it exists may not have heard that it was deleted.
+            # A broker that answers that it exists may not have been notified that it was deleted.
             if self.server.nodes.get(f"/brokers/topics/{topic.name}") is not None:
                 return
             await self._admin.back_off()
@@ -223,7 +223,7 @@ class Cluster:
         burst: int = 4,
         in_flight_max: int = 5,
     ) -> Client:
-        """A producer of so many batches for each of the partitions, in bursts over the time."""
+        """A producer of this many batches for each of the partitions, in bursts over the time."""
         client = self.new_client(name)
         rng = client.rng
         for spot in spots:
@@ -320,7 +320,7 @@ def state_path(spot: Spot) -> str:
 
 
 def _values(name: str, spot: Spot, number: int, rng: Random) -> tuple[bytes, ...]:
-    """One to three records that nobody else writes, of various sizes."""
+    """One to three unique records of various sizes."""
     return tuple(
         f"{name}/{spot.topic}/{spot.partition}/{number}/{index}".encode()
         + b"." * rng.choice((0, 20, 100))

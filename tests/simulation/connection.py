@@ -109,7 +109,7 @@ class Service:
 
 
 class Services:
-    """Who listens now, by node name."""
+    """The current listeners, by node name."""
 
     def __init__(self) -> None:
         self._open: dict[str, Service] = {}
@@ -127,7 +127,10 @@ class Services:
 
 
 class ClientConnection:
-    """From one client to one run of one broker; answers come in the order of the requests."""
+    """A connection from one client to one run of one broker.
+
+    Answers come in the order of the requests.
+    """
 
     def __init__(self, network: Network, node: str, process: Process, service: Service) -> None:
         self.service = service
@@ -187,7 +190,7 @@ class ClientConnection:
                 future.set_exception(ConnectionBrokenError())
 
     def _receive(self, message: Mapping[str, Any], frame: bytes) -> None:
-        """In the broker."""
+        """Runs in the broker."""
         slot: list[Answer] = []
         self._slots.append(slot)
 
@@ -202,7 +205,7 @@ class ClientConnection:
         self.service.handle(message, frame, self._peer, reply)
 
     def _take(self, answer: Answer) -> None:
-        """In the client."""
+        """Runs in the client."""
         if not self._waiting:
             return
         future = self._waiting.popleft()

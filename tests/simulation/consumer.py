@@ -44,7 +44,7 @@ class Subscription:
             await client.back_off()
 
     async def _poll(self, connection: ClientConnection) -> None:
-        """As long as it goes well."""
+        """Polls as long as it succeeds."""
         while True:
             answer = await self._client.ask(connection, self._fetch(), REQUEST_TIMEOUT_S)
             code = error_code(answer)

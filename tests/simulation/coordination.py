@@ -120,7 +120,7 @@ class SimulatedNodeTree:
     # The session
 
     async def _reach_server(self) -> None:
-        """Until a session goes on or a new one has begun."""
+        """Returns once a session is resumed or a new one has begun."""
         while True:
             session_id = await self._shake_hands()
             if session_id is None:
@@ -275,7 +275,7 @@ class SimulatedNodeTree:
         return cancel
 
     async def _read(self, read: Callable[[Nodes], Any]) -> Any:
-        """By whatever server the client is connected to."""
+        """Reads from whatever server the client is connected to."""
 
         def execute(session: Session) -> Any:
             assert session.connection is not None
@@ -297,7 +297,7 @@ class SimulatedNodeTree:
 
 
 def _nothing(_session: Session) -> None:
-    """What a sign of life asks for."""
+    """The request of a keep-alive."""
 
 
 def _set(future: asyncio.Future[int], value: int) -> None:

@@ -1,13 +1,13 @@
-"""The coordinator as an ensemble of ZooKeeper servers: one decides, another may be behind it.
+"""The coordinator as an ensemble of ZooKeeper servers: one decides, another may lag.
 
-Requests of one connection are executed and answered in order. A session ends when the deciding server
-has not heard of it for its timeout, and its client hears of that when it reaches a server again. After
-an outage every session starts its timeout anew.
+Requests of one connection are executed and answered in order. A session ends when the deciding
+server has not heard of it for its timeout, and its client is notified when it reaches a server
+again. After an outage every session's timeout starts again.
 
-A client is connected to the deciding server, or to one that may be behind (`Behind`): there reads are
-old and watches late, but a write is answered when this server has it too, and who connects finds it up
-to date. And of what that server hears, the last reports may be lost: a session may end as if the client
-had fallen silent up to a quarter of its timeout earlier.
+A client is connected to the deciding server, or to one that may lag (`Behind`): there reads are old
+and watches late, but a write is answered when this server has it too, and a client that connects
+finds it up to date. And of what that server hears, the last reports may be lost: a session may end
+as if the client had fallen silent up to a quarter of its timeout earlier.
 
 The rules of the nodes are `broker.tree.nodes`, which its own tests prove.
 """
@@ -28,15 +28,15 @@ if TYPE_CHECKING:
 
 NODE: Final = "coordinator"
 TICK_S: Final = 0.3
-"""A session ends up to so much later than it could."""
+"""How much later than possible a session may end."""
 REPORT_LAG_MAX: Final = 1 / 4
-"""Of the timeout: how late the deciding server hears of a client, at most."""
+"""The delay, as a share of the timeout, with which the deciding server is notified of a client."""
 
 Execute = Callable[["Session"], Any]
 
 
 class Session:
-    """What the coordinator knows of one client."""
+    """The coordinator's knowledge of one client."""
 
     def __init__(self, session_id: int, timeout_s: float, client: str, report_lag_s: float) -> None:
         self.session_id = session_id
@@ -137,7 +137,7 @@ class TreeServer:
             self.apply([Change(path, None) for path in owned])
 
     def go_down(self) -> None:
-        """Nobody is connected any more; the sessions wait."""
+        """Disconnects everyone; the sessions wait."""
         self.is_down = True
         for session in self.sessions.values():
             if session.connection is not None:
@@ -165,7 +165,7 @@ class TreeServer:
         connection.down.send(connection.answered, number, result)
 
     def apply(self, changes: Sequence[Change]) -> None:
-        """Makes changes visible, then tells who watches."""
+        """Makes changes visible, then notifies the watchers."""
         for change in changes:
             self.on_change(change)
             self._publish(self.nodes, change)
@@ -217,20 +217,20 @@ class TreeConnection:
         self.session: Session | None = None
         self.is_broken = False
         self.is_behind = network.rng.random() < 1 / 2
-        """Whether it leads to the server that may be behind."""
+        """Whether it leads to the server that may lag."""
         self.up = Channel(network, client.node, NODE, server.process)
         self.down = Channel(network, NODE, client.node, client.process)
 
     @property
     def nodes(self) -> Nodes:
-        """What reads over this connection see."""
+        """The nodes that reads over this connection see."""
         server = self.client.server
         return server.behind.nodes if self.is_behind else server.nodes
 
     # On the server
 
     def connect(self, session_id: int, timeout_s: float, watched: Iterable[str]) -> None:
-        """The first message: goes on with a session, or (0) begins one, and sets its watches."""
+        """The first message: resumes a session, or (0) begins one, and sets its watches."""
         server = self.client.server
         if server.is_down:
             return

@@ -1,6 +1,6 @@
-"""What can go wrong, one function per kind: each breaks something and returns how to undo it.
+"""The possible faults, one function per kind: each breaks something and returns how to undo it.
 
-A fault strikes whatever is there: a machine that is down already cannot be killed, and then nothing
+A fault affects whatever is there: a machine that is already down cannot be killed, and then nothing
 happens. Nothing here breaks what the configuration does not promise to survive (`unsurvivable`).
 """
 
@@ -84,9 +84,9 @@ def kill_leader(cluster: Cluster, rng: Random) -> Undo:
 def power(cluster: Cluster, rng: Random) -> Undo:
     """A machine loses its power, now or in the middle of some write.
 
-    With `log_flush=os` that costs acknowledged records where nobody else is in sync, or who is ends
-    before the coordinator knows of the loss, which is documented (hazard 6): so it is always the same
-    machine, only while others are in sync, and in histories of `FAULTS_WITH_LOST_POWER`.
+    With `log_flush=os` that costs acknowledged records if no one else is in sync, or the others end
+    before the coordinator is notified of the loss, which is documented (hazard 6): so it is always
+    the same machine, only while others are in sync, and in histories of `FAULTS_WITH_LOST_POWER`.
     """
     machine = _machine(cluster, rng)
     if machine.config.log_flush is LogFlush.COMMIT:
@@ -192,7 +192,7 @@ def _new_disk_controller(machine: Machine, rng: Random) -> Undo:
 
 
 def slow_disk(cluster: Cluster, rng: Random) -> Undo:
-    """What a broker does in threads, such as flushing, takes up to a second."""
+    """A broker's work in threads, such as flushing, takes up to a second."""
     process = _machine(cluster, rng).process
     if process is None:
         return NOTHING
@@ -262,13 +262,13 @@ def _cut(cluster: Cluster, links: list[tuple[str, str]]) -> Undo:
 
 
 def coordinator_down(cluster: Cluster, rng: Random) -> Undo:
-    """Nobody reaches the coordinator; sessions begin their timeout anew afterwards."""
+    """The coordinator is unreachable; sessions restart their timeout afterwards."""
     cluster.server.go_down()
     return cluster.server.come_up
 
 
 def coordinator_behind(cluster: Cluster, rng: Random) -> Undo:
-    """One server of the coordinator falls behind: whoever is connected there reads what was."""
+    """One server of the coordinator lags: clients connected to it read old data."""
     behind = cluster.server.behind
     behind.lag_s = rng.uniform(0.05, 2.0)
 
@@ -370,7 +370,7 @@ def recreate(cluster: Cluster, rng: Random) -> Undo:
 
 
 def _administer(cluster: Cluster, rng: Random, handle: Any, body: Any) -> None:
-    """A Kafka request to any broker that runs; nobody waits for the answer."""
+    """A Kafka request to any running broker; no one waits for the answer."""
     services = [m.service for m in cluster.machines.values() if m.service]
     if services:
         service = rng.choice(services)
@@ -404,4 +404,4 @@ FAULTS: Final[dict[str, tuple[int, Fault]]] = {
 """How often each strikes, compared with the others."""
 
 FAULTS_WITH_LOST_POWER: Final = ("power", "clock", "cut one way", "delete records", "elect")
-"""What may happen together with lost power where `log_flush=os`."""
+"""Faults that may occur together with lost power if `log_flush=os`."""

@@ -27,12 +27,12 @@ AFTERWARDS_S: Final = 1.2
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class Result:
-    """What became of one history."""
+    """The outcome of one history."""
 
     seed: int
     findings: Sequence[str]
     digest: str
-    """Of the whole trace: equal for equal runs."""
+    """Digest of the whole trace: equal for equal runs."""
     steps: int
     counts: Mapping[str, int]
     """How often what happened."""
@@ -120,7 +120,7 @@ def _play(cluster: Cluster, rng: Random, faults: Sequence[str] | None) -> None:
 def has_settled(cluster: Cluster) -> bool:
     """Waits until all is at rest and stays so for a moment; finds it wrong when that does not come."""
     findings, look = cluster.observations.findings, Settled(cluster)
-    for pause_s in (AFTERWARDS_S, 0.0):  # an election may have been under way
+    for pause_s in (AFTERWARDS_S, 0.0):  # an election may have been in progress
         cluster.run_for(SETTLES_WITHIN_S, lambda: bool(findings) or look.is_so())
         missing = look.what_is_missing()
         if missing is not None:

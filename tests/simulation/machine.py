@@ -28,7 +28,7 @@ from tests.simulation.network import Network
 from tests.simulation.process import Process
 
 EPOCH_MS: Final = 1_795_000_000_000
-"""What a right clock shows when the loop's shows 0."""
+"""The time of a correct clock when the loop's shows 0."""
 RESTART_S_MAX: Final = 2.0
 HAND_OVER_S: Final = 3.0
 STOP_S_MAX: Final = 30.0
@@ -78,7 +78,7 @@ class Machine:
         return None if self.service is None else self.service.broker
 
     def now_ms(self) -> int:
-        """What the machine's clock shows."""
+        """The machine's clock."""
         return EPOCH_MS + self.skew_ms + round(self._network.loop.time() * 1000)
 
     # Starting and ending
@@ -92,7 +92,7 @@ class Machine:
         self.process.spawn(self._run(self.process))
 
     async def _run(self, process: Process) -> None:
-        """What `broker/serve.py` does, with a service in place of sockets."""
+        """Runs as `broker/serve.py` does, with a service in place of sockets."""
         broker = new_broker(self.config, self._environment(process))
         try:
             await broker.start(
@@ -219,5 +219,5 @@ class Machine:
 def _empty_disk(config: Config) -> MemoryFileSystem:
     disk = MemoryFileSystem()
     disk.make_directory(config.data_dir)
-    disk.sync_directory("/")  # whoever set up the machine made it
+    disk.sync_directory("/")  # created when the machine was set up
     return disk

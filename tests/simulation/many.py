@@ -20,7 +20,7 @@ FINDING_LENGTH_MAX: Final = 300
 
 @dataclass(slots=True)
 class Verdict:
-    """What many histories came to."""
+    """The outcome of many histories."""
 
     histories: int = 0
     steps: int = 0

@@ -73,7 +73,7 @@ def _followers_cut_to_high_watermark() -> Patches:
 
 
 def _no_state_transfer() -> Patches:
-    """A replica that starts anew begins without producers."""
+    """A replica that starts from scratch begins without producers."""
     start_anew_at = Log.start_anew_at
 
     def start_without(self: Log, offset: int, snapshot: bytes, **times: int) -> None:
@@ -84,7 +84,7 @@ def _no_state_transfer() -> Patches:
 
 
 def _no_session_fence() -> Patches:
-    """A leader goes on until it is told that its session has ended."""
+    """A leader continues until it is notified that its session has ended."""
     return [
         patch.object(SessionGuard, "is_proved", property(lambda _self: True)),
         patch.object(ClusterMember, "_on_doubt", lambda _self: None),
@@ -148,7 +148,7 @@ def _old_repeats_at_once() -> Patches:
 
 
 def _deleted_epochs_compare() -> Patches:
-    """A leader tells by its log start where older epochs ended."""
+    """A leader derives the ends of older epochs from its log start."""
     return [patch.object(partition, "can_compare", lambda *_: True)]
 
 

@@ -1,8 +1,8 @@
-"""The network: who reaches whom, and how long it takes. All chance comes from the history's seed.
+"""The network: who reaches whom, and how long it takes. All randomness comes from the history's seed.
 
-Nodes are named ("broker-1", "client-0", "coordinator"). A cut is one-way; what is under way while a
-link is cut stays in the sender's buffers and arrives after the cut, in order, as TCP has it - or
-never, where the sender gave up. Knows nothing of what the messages mean.
+Nodes are named ("broker-1", "client-0", "coordinator"). A cut is one-way; messages in transit while
+a link is cut stay in the sender's buffers and arrive after the cut, in order, as in TCP - or never,
+if the sender gave up. Knows nothing of the messages' meaning.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ class Weather:
     """How bad the network is, while it is bad."""
 
     delay_s: float
-    """Of most messages, at most."""
+    """Longest delay of most messages."""
     slow_probability: float
     slow_s: float
-    """Of the slow messages, at most."""
+    """Longest delay of the slow messages."""
     drop_probability: float
-    """Of a message between brokers: lost, and the sender is left waiting."""
+    """A message between brokers is lost, and the sender is left waiting."""
     duplicate_probability: float
-    """Of a message between brokers: it arrives a second time."""
+    """A message between brokers arrives a second time."""
     late_s: float
     """When the second copy arrives, at the latest."""
     break_probability: float
-    """Of a message of a client or to the coordinator: its connection breaks there."""
+    """A message of a client or to the coordinator breaks its connection."""
 
 
 CALM: Final = Weather(
@@ -56,7 +56,7 @@ class Network:
         self.loop = loop
         self.rng = rng
         self.context = copy_context()
-        """Of the world: what happens in it happens whoever is dead or paused."""
+        """The world's context: its events happen whoever is dead or paused."""
         self.weather = CALM
         self._cuts: dict[tuple[str, str], int] = {}
         self._stalled: dict[tuple[str, str], list[Channel]] = {}
@@ -81,7 +81,7 @@ class Network:
         self._cuts[link] = self._cuts.get(link, 0) + 1
 
     def mend(self, source: str, target: str) -> None:
-        """Takes back one cut; after the last one what waited goes on its way."""
+        """Undoes one cut; after the last one held messages continue."""
         link = source, target
         left = self._cuts.get(link, 0) - 1
         if left > 0:
@@ -126,7 +126,7 @@ class Channel:
         self._latest = 0.0
         """When the message sent last arrives."""
         self._held: list[tuple[Callable[..., object], tuple[Any, ...]]] = []
-        """What has to wait, in order."""
+        """Deliveries that have to wait, in order."""
         self._is_held = False
 
     def send(self, deliver: Callable[..., object], *args: Any) -> None:
@@ -149,12 +149,12 @@ class Channel:
             deliver(*args)
 
     def hold_for(self, delay_s: float) -> None:
-        """What is under way arrives only then."""
+        """Delays all messages in transit."""
         self._is_held = True
         self.network.loop.call_later(delay_s, self.go_on, context=self.receiver.context)
 
     def go_on(self) -> None:
-        """What was held back arrives, after one more delay, and before what was sent after it."""
+        """Delivers held messages, after one more delay, and before later ones."""
         network = self.network
         network.loop.call_later(network.delay_s(), self._release, context=self.receiver.context)
 
@@ -165,6 +165,6 @@ class Channel:
             self._arrive(deliver, args)
 
     def close(self) -> None:
-        """What has not arrived never will."""
+        """Drops everything that has not arrived."""
         self.is_open = False
         self._held.clear()

@@ -1,7 +1,7 @@
-"""What was seen from outside: what clients sent and were told, what they read, what disks took.
+"""Everything seen from outside: what clients sent, got and read, and what disks stored.
 
-Plain records, filled while a history runs and judged by `checkers/` afterwards. A finding that shows
-at once is put into `findings` where it is seen.
+Plain records, filled while a history runs and judged by `checkers/` afterwards. A finding that is
+obvious at once is added to `findings` on the spot.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class SentBatch:
     """Its bytes under every producer id that it was sent with: one, but for acks=1."""
     acknowledged_at: float | None = None
     offset: int | None = None
-    """Where the acknowledgement says that it is; -1: it does not say (46)."""
+    """The offset in the acknowledgement; -1: it has none (46)."""
     attempts: list[tuple[float, str, int | None]] = field(default_factory=list)
     """When, at which broker, and the error code that came back (None: no answer)."""
 
@@ -56,17 +56,17 @@ class Poll(NamedTuple):
 
 
 class Seek(NamedTuple):
-    """A consumer goes on behind records that were deleted before it had read them."""
+    """A consumer continues after records that were deleted before it had read them."""
 
     consumer: str
     spot: Spot
     position: int
     log_start_offset: int
-    """Of the leader at that time; the next leader's may be lower again."""
+    """Log start of the leader at that time; the next leader's may be lower again."""
 
 
 class Append(NamedTuple):
-    """Bytes on their way into a log file of a broker."""
+    """Bytes being written to a log file of a broker."""
 
     at: float
     node: str
@@ -89,7 +89,7 @@ class Observations:
     findings: list[str] = field(default_factory=list)
     """Violated promises, in words."""
     trace: list[tuple[Any, ...]] = field(default_factory=list)
-    """What happened, in order: for the reader of a failure, and to compare two runs."""
+    """The events, in order: for the reader of a failure, and to compare two runs."""
 
     tell: Callable[[tuple[Any, ...]], None] | None = None
     """Hears of each line of the trace at once."""

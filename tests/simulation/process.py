@@ -36,7 +36,7 @@ class Process:
         self.executor_delay_s_max = EXECUTOR_DELAY_S_MAX
         """How long its threads take: on disks, mostly."""
         self.parked: deque[Handle] = deque()
-        """What became due during the pause, in order."""
+        """Callbacks that became due during the pause, in order."""
         self.tasks: list[Task[Any]] = []
         """All of them, kept: a dead process must not be cleaned up by the garbage collector."""
         self.context: Context = copy_context()
@@ -58,7 +58,7 @@ class Process:
         return self.loop.call_later(delay_s, callback, *args, context=self.context)
 
     def pause(self) -> None:
-        """SIGSTOP: nothing runs until `resume`, while the world goes on."""
+        """SIGSTOP: nothing runs until `resume`, while the world continues."""
         self.is_paused = True
 
     def resume(self) -> None:

@@ -1,12 +1,13 @@
-"""An idempotent producer: batches in order, some in flight, each sent again until acknowledged.
+"""An idempotent producer: batches in order, some in flight, each resent until acknowledged.
 
-A batch keeps its producer id, its sequences and its bytes whoever leads. After an error nothing new
-is sent until all that is in flight has its outcome; then everything without an acknowledgement goes
-again, in order. So a leader that knows what was acknowledged has no reason to see a gap: a 45 or 59
-to a batch whose predecessors are all acknowledged is spurious (with acks=all).
+A batch keeps its producer id, its sequences and its bytes under any leader. After an error nothing
+new is sent until all that is in flight has its outcome; then everything without an acknowledgement
+goes again, in order. So a leader that knows what was acknowledged has no reason to see a gap: a 45
+or 59 to a batch whose predecessors are all acknowledged is spurious (with acks=all).
 
-But now and then, as with librdkafka, batches overtake the one before them on the way to a new leader. That
-leader cannot know what is still on its way from the old one, so a 45 or 59 is spurious there, too.
+But now and then, as with librdkafka, batches overtake the one before them on the way to a new
+leader. That leader cannot know what is still in transit from the old one, so a 45 or 59 is spurious
+there, too.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ class Lane:
             self.client.process.spawn(self.run())
 
     async def run(self) -> None:
-        """Until everything is acknowledged."""
+        """Runs until everything is acknowledged."""
         client = self.client
         while self._left:
             await self._until_ready(self._left[0])
@@ -127,7 +128,7 @@ class Lane:
                 position -= 1
 
     def _may_overtake(self, node: str) -> bool:
-        """Whether batches are on their way to another broker, and nothing ever was to this one."""
+        """Whether batches are in transit to another broker, and none ever was to this one."""
         in_flight = [one for one in self._left if one.data]
         is_new = bool(self._nodes) and node not in self._nodes
         return is_new and len(in_flight) > 1 and self.acks == ACKS_ALL
@@ -213,7 +214,10 @@ class Lane:
             self._left.remove(batch)
 
     def _take_gap(self, batch: SentBatch, code: int, node: str, *, is_first: bool) -> None:
-        """With acks=1 acknowledged records may be lost, and a producer begins anew then."""
+        """Handles a gap.
+
+        With acks=1 acknowledged records may be lost, and a producer then starts over.
+        """
         if self.acks != ACKS_ALL:
             self._producer_id = -1
             for left in self._left:

@@ -1,4 +1,4 @@
-"""A calm cluster for a scenario: somebody decides what goes wrong, and when.
+"""A calm cluster for a scenario, which decides what goes wrong, and when.
 
 One topic, "t", with one partition on all brokers but one where asked for. The stage knows who leads
 and who follows, sends batches one by one, and ends as a random history does: everything heals, all
@@ -87,7 +87,7 @@ class Stage:
         return self.cluster.state_of(SPOT)
 
     def is_led_by_another_than(self, machine: Machine) -> bool:
-        """Whether a new leader has taken up its role."""
+        """Whether a new leader has begun to lead."""
         leader_id = self.state["leader"]
         if leader_id in {-1, machine.broker_id}:
             return False
@@ -116,7 +116,7 @@ class Stage:
     # Clients
 
     def producer(self, name: str = "p", in_flight_max: int = 5) -> Producer:
-        """A producer that sends when it is told."""
+        """A producer that sends on request."""
         return Producer(self, name, in_flight_max)
 
     def consumer(self, name: str = "c") -> None:
@@ -144,7 +144,7 @@ class Stage:
         self.mend(other, one)
 
     def kill(self, *machines: Machine) -> None:
-        """SIGKILL; nobody starts it again."""
+        """Sends SIGKILL; the machines are not restarted."""
         for machine in machines:
             machine.is_wanted = False
             machine.kill()
@@ -176,7 +176,7 @@ class Stage:
 
     @property
     def controller(self) -> Machine:
-        """Who is in office."""
+        """The current controller."""
         node = self.server.nodes.get("/controller")
         assert node is not None, "nobody is the controller"
         return self.machines[json.loads(node.data)["brokerid"]]
@@ -198,11 +198,11 @@ class Stage:
         return self.controller
 
     def hold_back(self, machine: Machine) -> None:
-        """What it says to the coordinator stays on the wire."""
+        """Holds back its messages to the coordinator."""
         self.cut(machine, COORDINATOR)
 
     def hold_back_at_next_write(self, machine: Machine) -> Callable[[], bool]:
-        """Holds back its next atomic write, and all behind it; says whether that has come."""
+        """Holds back its next atomic write, and all after it; returns whether that has come."""
         tree = machine.session_tree
         assert tree is not None
         held = []
@@ -215,7 +215,7 @@ class Stage:
         return lambda: bool(held)
 
     def let_go(self, machine: Machine) -> None:
-        """And now it arrives."""
+        """Delivers what was held back."""
         self.mend(machine, COORDINATOR)
 
     # Machines and topics
@@ -236,7 +236,7 @@ class Stage:
         self.until(self.cluster.create_topic_somehow(topic).done)
 
     def forget_everything_before(self, batch: SentBatch) -> None:
-        """What was sent to and read from a topic that is gone is no matter for the checkers."""
+        """Removes everything sent to and read from a deleted topic from the checkers' view."""
         observations = self.cluster.observations
         position = observations.batches.index(batch)
         del observations.batches[:position]

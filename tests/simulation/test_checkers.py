@@ -17,7 +17,7 @@ SPOT = Spot("t", 0)
 
 
 def stored(number: int, offset: int, epoch: int = 0) -> bytes:
-    """Batch `number` of producer 7 as it stands in a log."""
+    """Batch `number` of producer 7 as stored in a log."""
     batch = plain_batch(
         [f"{number}".encode()], producer_id=7, producer_epoch=0, base_sequence=number
     )
@@ -86,7 +86,7 @@ def test_a_broken_promise_is_named(numbers: list[int], polls: list[Poll], word: 
 
 
 def test_order_is_that_of_the_producer() -> None:
-    """Batches that were never acknowledged have to stand in order, too."""
+    """Batches that were never acknowledged have to be in order, too."""
     unacknowledged = [sent(0, None), sent(1, None)]
     assert any("before it" in fault for fault in faults([1, 0], unacknowledged))
 
@@ -105,7 +105,7 @@ def test_a_log_without_gaps_and_falling_epochs() -> None:
 
 
 def test_logs_and_states_are_compared() -> None:
-    """From the highest log start on, byte for byte; producers entry by entry."""
+    """Logs byte for byte from the highest log start on; producers entry by entry."""
     assert list(replicas.equal_logs("t", [log([0, 1]), log([9, 1], start=1)])) == []
     assert list(replicas.equal_logs("t", [log([0, 1]), log([0])])) != []
     state = {7: (0, (replicas.KnownBatch(1, 1, 1, 1),))}
@@ -123,7 +123,7 @@ def test_one_epoch_has_one_writer() -> None:
 
 
 def test_ids_are_used_once() -> None:
-    """By whichever broker."""
+    """It does not matter by which broker."""
     assert list(nodes.unique_ids([(0.0, "a", 1), (0.0, "b", 2)])) == []
     assert list(nodes.unique_ids([(0.0, "a", 1), (0.0, "b", 1)])) != []
 

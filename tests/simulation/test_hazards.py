@@ -13,7 +13,7 @@ SCENARIOS = [(number, one) for number, scenarios in HAZARDS.items() for one in s
     ("number", "scenario"), SCENARIOS, ids=[f"{n}-{s.__name__}" for n, s in SCENARIOS]
 )
 def test_a_hazard_breaks_no_promise(number: int, scenario: Scenario) -> None:
-    """What has bitten real systems is played here on purpose, and nothing comes of it."""
+    """Each hazard that has hit real systems is played on purpose, and nothing comes of it."""
     assert scenario() == []
 
 

@@ -62,7 +62,7 @@ def test_a_scenario_finds(mutation: str) -> None:
 
 
 def _what_breaks(scenario: Callable[[], list[str]]) -> str:
-    """What the scenario finds, also where it cannot be played to its end."""
+    """The findings of the scenario, even if it cannot be played to its end."""
     try:
         return "\n".join(scenario())
     except AssertionError as error:

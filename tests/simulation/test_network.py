@@ -14,7 +14,7 @@ from tests.simulation.virtual_loop import VirtualLoop
 
 @pytest.mark.parametrize("seed", range(20))
 def test_a_channel_keeps_its_order_over_cuts(seed: int) -> None:
-    """What was sent before, during and after a cut arrives in order, and after the cut."""
+    """Messages sent before, during and after a cut arrive in order, and after the cut."""
     with VirtualLoop(Random(seed), _no_error) as loop:  # type: ignore[abstract]
         network = Network(loop, Random(seed))
         network.weather = replace(CALM, delay_s=0.2, slow_probability=0.3, slow_s=1.0)
@@ -35,7 +35,7 @@ def test_a_channel_keeps_its_order_over_cuts(seed: int) -> None:
 
 
 def test_a_closed_channel_delivers_nothing() -> None:
-    """What is under way is lost."""
+    """Messages in transit are lost."""
     with VirtualLoop(Random(1), _no_error) as loop:  # type: ignore[abstract]
         network = Network(loop, Random(1))
         channel = Channel(network, "a", "b", Process(loop, "b"))

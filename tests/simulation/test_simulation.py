@@ -45,7 +45,7 @@ def test_a_seed_replays_exactly() -> None:
 
 
 def test_another_seed_is_another_history() -> None:
-    """The digest tells histories apart."""
+    """The digest distinguishes histories."""
     assert play(3).digest != play(4).digest
 
 

@@ -45,7 +45,7 @@ def test_timers_of_one_time_run_in_the_order_of_their_making(loop: VirtualLoop) 
 
 
 def test_a_paused_process_runs_later(loop: VirtualLoop) -> None:
-    """What became due in the pause runs at its end, in order; another process goes on meanwhile."""
+    """Callbacks due in the pause run at its end, in order; another process continues meanwhile."""
     paused, other, notes = Process(loop, "p"), Process(loop, "q"), list[str]()
     paused.spawn(_note_after(2.0, "second", notes))
     paused.spawn(_note_after(1.0, "first", notes))
@@ -79,7 +79,7 @@ def test_an_executor_runs_inline(loop: VirtualLoop) -> None:
 
 
 def test_a_task_that_dies_is_heard_of(loop: VirtualLoop) -> None:
-    """Also where nobody awaits it."""
+    """It is, even if no one awaits it."""
 
     async def fail() -> None:
         raise LookupError("a bug")

@@ -26,7 +26,7 @@ STEPS_AT_ONE_TIME_MAX: Final = 200_000
 
 
 class LivelockError(Exception):
-    """Callbacks make each other ready for ever, and time stands still."""
+    """Callbacks make each other ready for ever, and time does not advance."""
 
 
 class Handle:
@@ -56,11 +56,11 @@ class Handle:
 
 
 def _nothing() -> None:
-    """What a cancelled handle would run."""
+    """The callback of a cancelled handle."""
 
 
 class VirtualLoop(asyncio.AbstractEventLoop):
-    """The loop. `on_error` gets what a callback or a task raises and nobody expects."""
+    """The loop. `on_error` gets unexpected exceptions of callbacks and tasks."""
 
     def __init__(
         self, rng: Random, on_error: Callable[[Process | None, BaseException], None]
@@ -178,7 +178,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         return task
 
     def _look_at(self, task: asyncio.Task[Any]) -> None:
-        """A task that died of what nobody expects is a finding, also if nobody awaits it."""
+        """Reports a task that died unexpectedly, even if no one awaits it."""
         if not task.cancelled() and (error := task.exception()) is not None:
             self._on_error(OWNER.get(), error)
 
@@ -195,7 +195,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
     def _execute(
         self, future: asyncio.Future[Any], delay: float, func: Callable[..., Any], args: Any
     ) -> None:
-        """As a thread would: also when nobody waits for the result any more."""
+        """Runs as a thread would, even if no one waits for the result any more."""
         try:
             result = func(*args)
         except Exception as error:  # noqa: BLE001 - handed to who waits, as an executor does
@@ -204,7 +204,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
             self.call_later(delay, _settle, future, result, None)
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """What asyncio complains about: exceptions in callbacks; `_look_at` sees the tasks'."""
+        """Handles asyncio's complaints about exceptions in callbacks; `_look_at` sees the tasks'."""
         error = context.get("exception")
         if error is not None and "never retrieved" not in context.get("message", ""):
             self._on_error(OWNER.get(), error)

@@ -64,7 +64,7 @@ class Run:
         self._recorder = PlayRecorder()
 
     def run(self) -> Verdict:
-        """From the first start to the verdict."""
+        """Runs from the first start to the verdict."""
         programs = [PROGRAMS[name] for name in self._options.clients]
         with (
             self._servers,

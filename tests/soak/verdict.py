@@ -1,4 +1,4 @@
-"""What a soak ends in: a row for each client, and the rules that struck."""
+"""The verdict of a soak: a row for each client, and the rules that acted."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Row:
 
 @dataclass(slots=True, kw_only=True)
 class Verdict(verdict.Verdict):
-    """What became of every client's records, with one broker or several."""
+    """The fate of every client's records, with one broker or several."""
 
     rows: list[Row] = field(default_factory=list)
     rules: Counter[str] = field(default_factory=Counter)
@@ -59,7 +59,7 @@ class Verdict(verdict.Verdict):
 
     @property
     def limitations(self) -> list[str]:
-        """What clients did that they are known for."""
+        """Known limitations that the clients showed."""
         return [f"{what}: {KNOWN[row.client, name]}" for row, name, what in self._found(known=True)]
 
     def _failures(self) -> list[str]:

@@ -79,7 +79,7 @@ class Run:
         self._drivers = Drivers(directory, asdict(self._query_options()))
 
     def run(self) -> Verdict:
-        """From the first start to the verdict. Leaves nothing running."""
+        """Runs from the first start to the verdict. Leaves nothing running."""
         options, verdict = self._options, self.verdict
         verdict.records = write_source(
             self._directory / "source", batches=options.batches, rows_per_file=options.rows_per_file

@@ -14,7 +14,7 @@ _AT_ONCE: Final = 10_000
 
 
 def read_numbers(bootstrap: str, topic: str, partitions: int) -> list[np.ndarray]:
-    """By partition, in offset order, from the first record to the current last one."""
+    """The numbers by partition, in offset order, from the first record to the current last one."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,

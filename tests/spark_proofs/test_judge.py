@@ -54,7 +54,7 @@ def test_a_record_behind_a_later_one_of_its_source_is_out_of_order() -> None:
 
 
 def test_a_record_elsewhere_or_from_nowhere_is_found() -> None:
-    """In a partition that is not its own, or with a number that no source has."""
+    """It is in a partition that is not its own, or has a number that no source has."""
     stored = _sound()
     stored[2].append(stored[0].pop())
     assert _found(stored)[Fault.MISPLACED] == 1

@@ -1,4 +1,4 @@
-"""What a proof of the Spark sink ends in."""
+"""The verdict of a proof of the Spark sink."""
 
 from __future__ import annotations
 

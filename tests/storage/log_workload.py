@@ -31,14 +31,14 @@ _TOPIC_ID = uuid.UUID(int=7)
 _READ_BYTES = 1 << 20
 
 Facts = dict[int, tuple[int, int, tuple[object, ...]]]
-"""What producer entries must agree in: all but the time of the last append."""
+"""The fields in which producer entries must agree: all except the time of the last append."""
 
 
 Entries = dict[int, ProducerEntry]
 
 
 class Stored(NamedTuple):
-    """A batch as it must stand in the log."""
+    """A batch as it must be in the log."""
 
     header: BatchHeader
     data: bytes
@@ -85,7 +85,7 @@ def facts_of_entries(entries: Iterable[tuple[int, ProducerEntry]]) -> Facts:
 def facts_of_history(
     history: Iterable[Stored], window: int = CONFIG.window, known: Entries | None = None
 ) -> Facts:
-    """What the producer state must be after these batches, where it was `known` before them."""
+    """The producer state after these batches, if it was `known` before them."""
     entries = dict(known or {})
     for header, _ in history:
         if header.producer_id >= 0:
@@ -117,7 +117,7 @@ def last_batch(data: bytes) -> Stored:
 
 @dataclass(slots=True)
 class InFlight:
-    """What the step under way may have done, should the power fail in it."""
+    """The possible effects of the current step, should the power fail in it."""
 
     batch: Stored | None = None
     cut: int | None = None
@@ -161,7 +161,7 @@ class Workload:
 
     @property
     def end(self) -> int:
-        """The next offset; the log start may lie behind the last batch that is remembered."""
+        """The next offset; the log start may be after the last batch that is remembered."""
         return max(self.history[-1].end_offset if self.history else 0, self.log_start)
 
     def step(self) -> None:
@@ -251,7 +251,7 @@ class Workload:
         assert self.log.log_start_offset == self.log_start
 
     def delete_segments_meanwhile(self) -> None:
-        """As the broker does it: checkpoint, take out, and remove while something else goes on."""
+        """Deletes as the broker does: checkpoint, take out, and remove while other work continues."""
         self.log.give_up_old_segments(self.now_ms)
         self.checkpoint()
         pending = self.log.start_removal()

@@ -7,7 +7,7 @@ from storage.time_lookup import Found, LookUp
 
 
 def found(look_up: LookUp) -> Found:
-    """What the look-up ends with; each batch that it yields is opened at once."""
+    """The result of the look-up; each batch that it yields is opened at once."""
     try:
         wanted = next(look_up)
         while True:

@@ -90,7 +90,7 @@ class OneLog:
         return [name for name in self.fs.list_directory(DIRECTORY) if name.endswith(suffix)]
 
     def damage(self, name: str, position: int) -> None:
-        """Flips a bit of a file, behind everybody's back."""
+        """Flips a bit of a file unnoticed."""
         path = f"{DIRECTORY}/{name}"
         data = bytearray(self.fs.read_bytes(path))
         data[position] ^= 1

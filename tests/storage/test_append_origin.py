@@ -1,4 +1,4 @@
-"""What is checked depends on where a batch comes from; what is known afterwards does not."""
+"""The checks depend on the origin of a batch; the resulting state does not."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_a_marker_fences_the_client_of_the_epoch_before() -> None:
 
 
 def test_every_origin_comes_to_the_same_producer_state() -> None:
-    """What the leader knows after its appends a replica knows, and so does a log that is recovered."""
+    """A replica has the leader's state after its appends, and so does a recovered log."""
     leader, replica = OneLog(), OneLog()
     leader.append(producer_id=1, sequence=-1, origin=AppendOrigin.COORDINATOR)
     assert entry_of(leader) is None  # no sequence, and no marker: nothing to remember

@@ -70,7 +70,7 @@ def test_any_flipped_byte_is_found() -> None:
 
 
 def test_zeros_behind_the_last_batch_are_damage() -> None:
-    """What some file systems leave after a power failure is not taken for batches."""
+    """The zeros that some file systems leave after a power failure are not taken for batches."""
     file = file_of(whole_file() + bytes(500))
     with pytest.raises(CorruptLogError) as caught:
         list(read_batches(file))

@@ -19,7 +19,7 @@ _ENTRIES = bytes.fromhex(
 GOLDEN_0 = bytes.fromhex("300a") + _ENTRIES
 """Version 0, Kafka's: it is read, and was written until 2026."""
 GOLDEN = bytes.fromhex("310a") + _ENTRIES + bytes.fromhex("637263333263" "20" "6565303036653764" "0a")  # fmt: skip
-"""What `OFFSETS` become; the hex of `docs/formats/checkpoints.md`."""
+"""The encoding of `OFFSETS`; the hex of `docs/formats/checkpoints.md`."""
 
 topics = st.text("abcXYZ019._-", min_size=1, max_size=20)
 offsets = st.dictionaries(st.tuples(topics, st.integers(0, 10**6)), st.integers(0, 2**63 - 1))

@@ -65,7 +65,7 @@ def test_without_the_file_the_clock_goes_on_at_the_newest_append(
 
 
 def test_a_damaged_snapshot_is_left_to_the_log(fs: FileSystem) -> None:
-    """The next older one tells."""
+    """The next older one is used."""
     one = OneLog()
     one.append(producer_id=1, now_ms=NOW_MS)
     one.close_and_open()

@@ -56,7 +56,7 @@ def messages(caplog: pytest.LogCaptureFixture, level: int) -> list[str]:
 @pytest.mark.parametrize("position", [8, 80], ids=["length", "records"])
 @pytest.mark.parametrize("promise", ["is_committed", "is_tail_safe"])
 def test_damage_before_whole_batches_is_no_torn_write(promise: str, position: int) -> None:
-    """What follows may have been acknowledged: file, position, figures and command are named."""
+    """Later batches may have been acknowledged: file, position, figures and command are named."""
     one = filled()
     name = one.files(".log")[1]
     one.damage(name, position)
@@ -99,7 +99,7 @@ def test_a_torn_tail_is_cut_under_any_promise(
 
 
 def test_the_end_of_a_file_may_be_lost_before_the_next_one() -> None:
-    """A flush under way may span two files; a kill without a power failure loses neither."""
+    """A flush in progress may span two files; a kill without a power failure loses neither."""
     one = filled()
     name = one.files(".log")[0]
     one.cut(name, len(one.fs.read_bytes(f"{DIRECTORY}/{name}")) - 3)
@@ -229,7 +229,7 @@ def killed_without_first() -> MemoryFileSystem:
 
 
 def test_a_missing_first_segment_is_noticed_after_a_kill() -> None:
-    """Retention removes only what lies below the log start on disk, so nothing else took it."""
+    """Retention removes only what is below the log start on disk, so nothing else removed it."""
     fs = killed_without_first()
     second = logs_of(fs)[0]
     before = on_disk(fs)
@@ -244,7 +244,7 @@ def test_a_missing_first_segment_is_noticed_after_a_kill() -> None:
 
 
 def test_an_accepted_beginning_survives_power_failures() -> None:
-    """At every step of the start that obeys: later ones find the loss accepted, still or for good."""
+    """After every step of the start that obeys, later ones find the loss accepted."""
     for operation in range(1000):
         fs = killed_without_first()
         second = int(logs_of(fs)[0][:20])
@@ -331,7 +331,7 @@ def test_a_damaged_checkpoint_is_refused_with_a_remedy(name: str) -> None:
 
 
 def test_a_missing_directory_is_accepted() -> None:
-    """The partition begins anew; a name that nobody misses is refused."""
+    """The partition starts empty; a name that is not missing is refused."""
     fs = closed()
     fs.remove_tree(DIRECTORY)
     with pytest.raises(CorruptLogError, match=COMMAND):
@@ -345,7 +345,7 @@ def test_a_missing_directory_is_accepted() -> None:
 
 
 def test_an_accepted_loss_survives_power_failures() -> None:
-    """At every step of the command and of the start that obeys it: in the end the log is open."""
+    """After every step of the command and of the start that obeys it, the log is open in the end."""
     for operation in range(1000):
         fs = closed()
         flip(fs, logs_of(fs)[1], 80)

@@ -1,4 +1,4 @@
-"""Many pieces of work for the disk: all are done, and the first error is told."""
+"""Many pieces of disk work: all are done, and the first error is raised."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_every_piece_is_done_once(run_all: RunAll, count: int) -> None:
 
 
 def test_several_pieces_wait_at_the_same_time() -> None:
-    """None of them could go on alone."""
+    """None of them could finish alone."""
     together = threading.Barrier(THREADS, timeout=60)
     in_threads([lambda: together.wait() and None] * THREADS)
 

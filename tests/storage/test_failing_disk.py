@@ -55,7 +55,7 @@ def test_one_failed_operation_loses_nothing(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(2))
 def test_a_disk_that_dies_loses_nothing_it_had_taken(seed: int) -> None:
-    """From some operation on everything fails; a restart finds what was acknowledged."""
+    """From some operation on everything fails; a restart finds everything acknowledged."""
     check_failures(seed, 13, "fail_from")
 
 

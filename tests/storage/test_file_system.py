@@ -1,4 +1,4 @@
-"""The real file system and the one in memory keep the same contract; each has laws of its own."""
+"""The real file system and the one in memory keep the same contract; each has its own laws."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class TestOsFileSystem(FileSystemContract):
         return str(tmp_path)
 
     def test_a_failed_append_is_cut_back(self, fs: OsFileSystem, root: str) -> None:
-        """What a disk took of an append before it failed does not stay in the file."""
+        """Bytes of an append that the disk took before it failed do not stay in the file."""
         file = fs.open(f"{root}/a", create=True)
         file.append([b"x" * 1000])
         with _file_size_limit(1500), pytest.raises(StorageError, match="cannot append"):
@@ -47,7 +47,7 @@ class TestOsFileSystem(FileSystemContract):
     def test_a_system_without_boot_ids_has_none(
         self, fs: OsFileSystem, root: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Empty says: nobody knows whether the power failed."""
+        """Empty means: whether the power failed is unknown."""
         monkeypatch.setattr("storage.os_file_system._BOOT_ID_PATH", f"{root}/missing")
         assert fs.boot_id() == ""
 
@@ -99,7 +99,7 @@ class TestMemoryFileSystem(FileSystemContract):
     def test_a_kill_saves_nothing_from_a_power_failure_behind_it(
         self, fs: MemoryFileSystem
     ) -> None:
-        """What the dead process had not synced, its successor finds, and still can lose."""
+        """The successor finds the dead process's unsynced data, and can still lose it."""
         file = fs.open("/data/a", create=True)
         file.append([b"synced"])
         file.sync()
@@ -115,7 +115,7 @@ class TestMemoryFileSystem(FileSystemContract):
         assert fs.read_bytes("/data/a") == b"syncedlost"
 
     def test_the_boot_id_changes_when_the_power_fails(self, fs: MemoryFileSystem) -> None:
-        """And not when only a process is killed."""
+        """It does not when only a process is killed."""
         assert fs.after_power_loss(keep_all).boot_id() == fs.boot_id()
         once = fs.after_power_loss(keep_none)
         ids = [fs.boot_id(), once.boot_id(), once.after_power_loss(lambda count: count).boot_id()]
@@ -169,7 +169,7 @@ class TestMemoryFileSystem(FileSystemContract):
 
 
 def test_a_failed_sync_is_final_on_the_real_file_system(tmp_path: Path) -> None:
-    """A descriptor that cannot be synced fails, and goes on failing."""
+    """A descriptor that cannot be synced fails, and keeps failing."""
     reader, writer = os.pipe()
     file = OsFileSystem().open(str(tmp_path / "a"), create=True)
     descriptor = file._descriptor
@@ -206,7 +206,7 @@ def test_work_that_was_begun_finds_a_spare_descriptor(tmp_path: Path):
 
 
 def test_open_files_are_counted(tmp_path: Path):
-    """What may be refused is refused at `files_max`, and allowed again when files are closed."""
+    """Optional opens are refused at `files_max`, and allowed again when files are closed."""
     fs = OsFileSystem(files_max=2)
     files = [fs.open(str(tmp_path / name), create=True) for name in "ab"]
     assert fs.can_open(0)

@@ -109,5 +109,5 @@ def test_clean_shutdown_marker_is_empty(fs: MemoryFileSystem) -> None:
     ],
 )
 def test_pages_show_the_golden_bytes(page: str, golden: bytes) -> None:
-    """What the code is compared with elsewhere is what the page shows."""
+    """The pages show the bytes with which the code is compared elsewhere."""
     assert examples(page) == [golden]

@@ -75,7 +75,7 @@ def test_any_flipped_bit_is_refused(fs: MemoryFileSystem) -> None:
 
 @pytest.mark.parametrize("golden", [GOLDEN, GOLDEN_0])
 def test_cut_off_at_any_byte_is_refused(fs: MemoryFileSystem, golden: bytes) -> None:
-    """Of either version."""
+    """It holds for either version."""
     for size in range(len(golden)):
         fs.write_atomic(PATH, golden[:size])
         with pytest.raises(CheckpointError):
@@ -107,7 +107,7 @@ def test_what_is_assigned_waits_for_a_flush_of_its_batches(fs: MemoryFileSystem)
 @pytest.mark.parametrize(
     ("assigned", "expected"),
     [
-        ([(2, 20), (2, 25)], [(2, 20)]),  # the same leader goes on
+        ([(2, 20), (2, 25)], [(2, 20)]),  # the same leader continues
         ([(2, 20), (2, 15)], [(2, 15)]),  # it began earlier than known
         ([(1, 10), (2, 20), (2, 10)], [(2, 10)]),  # and took the start of another
         ([(1, 10), (2, 20), (2, 5)], [(2, 5)]),
@@ -130,7 +130,7 @@ def test_assign(
 @pytest.mark.parametrize(
     ("epoch", "expected"),
     [
-        (-1, (-1, -1)),  # nobody's epoch
+        (-1, (-1, -1)),  # an epoch that never was
         (0, (0, 10)),  # older than all: its end is where the log begins to know
         (1, (1, 20)),  # ended where the next one began
         (2, (1, 20)),  # unknown between two: the one before it
@@ -159,7 +159,7 @@ def test_end_offset_for(fs: MemoryFileSystem, epoch: int, expected: tuple[int, i
 def test_truncate_from_end(
     fs: MemoryFileSystem, offset: int, expected: list[tuple[int, int]]
 ) -> None:
-    """An epoch that begins at or behind the new end of the log never was."""
+    """An epoch that begins at or after the new end of the log never was."""
     epochs = open_epochs(fs, (1, 10), (3, 20), (4, 30))
     epochs.truncate_from_end(offset)
     assert list(epochs.entries) == expected

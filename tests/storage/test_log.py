@@ -22,7 +22,7 @@ from tests.storage.one_log import DIRECTORY, NOW_MS, SMALL, OneLog
 
 
 def test_a_batch_is_stored_with_offset_and_leader_epoch() -> None:
-    """Only the first sixteen bytes of a batch change on its way to disk."""
+    """Only the first sixteen bytes of a batch change before it is written."""
     one = OneLog()
     batch = make_batch(producer_id=7, epoch=0, sequence=0, count=3)
     answer = one.log.append(memoryview(batch), read_header(batch), 4, NOW_MS)
@@ -106,7 +106,7 @@ def test_segments_roll_by_record_time() -> None:
 
 
 def test_segments_of_records_without_time_roll_by_the_clock() -> None:
-    """Where the first batch has no timestamp, the age of the file counts."""
+    """If the first batch has no timestamp, the age of the file counts."""
     one = OneLog(LogConfig(roll_ms=1000))
     one.append(timestamp=-1)
     one.append(timestamp=-1, now_ms=NOW_MS + 1000)
@@ -126,7 +126,7 @@ def test_a_roll_of_an_empty_segment_is_nothing() -> None:
 
 
 def test_a_flush_moves_the_recovery_point_only_when_it_is_done() -> None:
-    """What is appended while a flush runs is not covered by it."""
+    """Batches appended while a flush runs are not covered by it."""
     one = OneLog()
     one.fill(2)
     pending = one.log.start_flush()
@@ -203,7 +203,7 @@ def test_idle_producers_are_forgotten_by_the_brokers_clock() -> None:
 
 
 def test_replayed_batches_count_from_the_time_of_opening() -> None:
-    """The log does not keep append times; a later time forgets nobody too early."""
+    """The log does not keep append times; a later time forgets no one too early."""
     one = OneLog(replace(SMALL, producer_id_expiration_ms=1000))
     one.append(producer_id=1, now_ms=NOW_MS - 900)
     one.open()
@@ -221,7 +221,7 @@ def test_a_clean_restart_keeps_append_times() -> None:
 
 
 def test_expiry_takes_a_bounded_slice(monkeypatch) -> None:
-    """However many producers are due, one call forgets so many that requests need not wait long."""
+    """However many producers are due, one call forgets few enough that requests need not wait long."""
     monkeypatch.setattr("storage.log.EXPIRED_AT_ONCE_MAX", 2)
     one = OneLog(replace(SMALL, producer_id_expiration_ms=1000))
     for producer_id in range(5):

@@ -59,7 +59,7 @@ def test_the_directory_keeps_its_cluster_and_its_broker() -> None:
 
 
 def test_a_power_failure_leaves_a_new_directory_where_it_is() -> None:
-    """With every parent that was made for it: what is synced inside is of no use otherwise."""
+    """Every parent created for it is synced: syncing inside is useless otherwise."""
     fs = MemoryFileSystem()
     path = "/var/lib/echoless/data"
     directory = LogDirectory.open(
@@ -101,7 +101,7 @@ def test_the_clean_marker_counts_once() -> None:
 
 
 def test_a_directory_whose_logs_were_never_opened_stays_as_it_was() -> None:
-    """A start that ends in between knows nothing of the logs: what stands there must outlive it."""
+    """A start that ends in between knows nothing of the logs: their files must survive it."""
     fs = new_file_system()
     directory = open_directory(fs)
     create(directory)
@@ -118,7 +118,7 @@ def test_a_directory_whose_logs_were_never_opened_stays_as_it_was() -> None:
 
 
 def test_the_tail_is_safe_unless_the_power_failed() -> None:
-    """A clean shutdown and kill -9 lose nothing; after a power failure nobody can know."""
+    """A clean shutdown and kill -9 lose nothing; after a power failure that is unknown."""
     fs = new_file_system()
     directory = open_directory(fs)
     assert not directory.tail_is_safe  # nothing is known of a directory without a past
@@ -133,7 +133,7 @@ def test_the_tail_is_safe_unless_the_power_failed() -> None:
 
 
 def test_a_lost_tail_stays_lost_until_somebody_vouches_again() -> None:
-    """A start that dies before it told the cluster must not make the next one trust the tail."""
+    """A start that dies before it notified the cluster must not make the next one trust the tail."""
     fs = new_file_system()
     open_directory(fs).vouch_for_tail()
     fs = fs.after_power_loss(keep_none)
@@ -147,7 +147,10 @@ def test_a_lost_tail_stays_lost_until_somebody_vouches_again() -> None:
 
 
 def test_a_start_that_fails_and_closes_cleanly_does_not_vouch() -> None:
-    """After a power failure the coordinator was away: the logs were closed, but nobody was told."""
+    """After a power failure the coordinator was away.
+
+    The logs were closed, but no one was notified.
+    """
     fs = new_file_system()
     open_directory(fs).vouch_for_tail()
     fs = fs.after_power_loss(keep_none)
@@ -174,7 +177,7 @@ def test_a_clean_shutdown_before_the_machine_restarts_does_not_vouch_for_later()
 
 
 def test_a_failed_disk_is_not_vouched_for() -> None:
-    """What it had taken may be gone, whatever the boot id says."""
+    """Its unsynced data may be gone, whatever the boot id says."""
     fs = new_file_system()
     directory = open_directory(fs)
     directory.vouch_for_tail()
@@ -272,7 +275,7 @@ def test_a_log_of_another_topic_id_gives_way() -> None:
 
 
 def test_a_partition_can_be_deleted_again_and_again() -> None:
-    """What an earlier deletion of the same replica left behind is not in the way."""
+    """Leftovers of an earlier deletion of the same replica are not in the way."""
     fs = new_file_system()
     directory = open_directory(fs)
     for _ in range(2):
@@ -286,7 +289,7 @@ def test_a_partition_can_be_deleted_again_and_again() -> None:
 
 
 def test_many_partitions_are_deleted_with_one_sync_of_their_directory() -> None:
-    """And one write of each checkpoint, however many they are."""
+    """There is also one write of each checkpoint, however many they are."""
     counts = []
     for partitions in (1, 50):
         fs = new_file_system()
@@ -339,7 +342,7 @@ def test_a_directory_that_was_just_made_is_not_looked_through(
 
 
 def test_the_first_flush_after_a_kill_makes_the_partition_durable_too() -> None:
-    """Whether an earlier life did so cannot be told while the recovery point is 0."""
+    """Whether an earlier process did so is unknown while the recovery point is 0."""
     fs = new_file_system()
     create(open_directory(fs))
     fs = fs.after_power_loss(keep_all)
@@ -449,7 +452,7 @@ def test_a_pending_checkpoint_gives_way_to_a_cut() -> None:
 
 
 def test_records_without_partition_metadata_are_not_thrown_away() -> None:
-    """A directory that cannot be told from a half-created one only by its records is refused."""
+    """A directory that only its records distinguish from a half-created one is refused."""
     fs = new_file_system()
     directory = open_directory(fs)
     create(directory)
@@ -472,7 +475,7 @@ def test_strangers_in_the_directory_are_left_alone() -> None:
 
 
 def test_logs_are_opened_one_by_one() -> None:
-    """Whoever opens them may do something else in between, and give up in between."""
+    """The caller may do something else in between, and give up in between."""
     fs = new_file_system()
     directory = open_directory(fs)
     for topic in ("a", "b", "c"):

@@ -1,4 +1,4 @@
-"""The log against a naive model: a list of batches that no file, index or snapshot stands behind."""
+"""The log against a naive model: a list of batches without files, indexes or snapshots."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def check_every_survival(workload: Workload, operation: int) -> None:
 
 
 def check_it_goes_on(fs: MemoryFileSystem, directory: LogDirectory, now_ms: int) -> None:
-    """What was recovered takes a batch, closes cleanly and opens with all of it."""
+    """Checks that the recovered log takes a batch, closes cleanly and opens with all of it."""
     if KEY not in directory.logs:
         return
     log = directory.logs[KEY]
@@ -78,7 +78,7 @@ def check_crashes(seed: int, operations: range, steps: int = STEPS) -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_a_crash_at_any_operation_loses_nothing_that_was_safe(seed: int) -> None:
-    """What was flushed is there byte for byte, the tail is a clean prefix, producers match it."""
+    """Flushed bytes are there, the tail is a clean prefix, producers match it."""
     check_crashes(seed, range(seed, count_operations(seed), 17))
 
 
@@ -116,7 +116,7 @@ def step_for_ever(workload: Workload) -> None:
 
 
 def check_life_of_crashes(seed: int, crashes: int) -> None:
-    """One broker that crashes again and again at random operations, and goes on each time."""
+    """Runs one broker that crashes repeatedly at random operations, and continues each time."""
     rng = random.Random(seed)
     workload = Workload(new_file_system(), seed)
     workload.start()
@@ -135,7 +135,7 @@ def check_life_of_crashes(seed: int, crashes: int) -> None:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_a_broker_that_crashes_again_and_again_keeps_its_promises(seed: int) -> None:
-    """What one recovery leaves behind does not mislead the next."""
+    """The state left by one recovery does not mislead the next."""
     check_life_of_crashes(seed, 10)
 
 

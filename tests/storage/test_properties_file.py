@@ -29,7 +29,7 @@ def read(data: bytes, properties: dict[str, str], separator: str) -> dict[str, s
 
 @pytest.mark.parametrize(("separator", "properties"), FILES)
 def test_round_trip(separator: str, properties: dict[str, str]) -> None:
-    """What was written is read, with the checksum and without: older files have none."""
+    """A written file is read, with the checksum and without: older files have none."""
     data = written(properties, separator)
     assert read(data, properties, separator) == properties
     old = b"".join(data.splitlines(keepends=True)[:-1])
@@ -64,6 +64,6 @@ def test_cut_off_at_any_byte(separator: str, properties: dict[str, str]) -> None
 
 
 def test_a_file_of_kafka_is_read() -> None:
-    """With a comment, in its own order, with names that we do not know."""
+    """It has a comment, another order, and unknown names."""
     data = b"#\n#Sun Nov 22 03:00:00 UTC 2026\nbroker.id=1\nversion=0\ncluster.id=x\nnew.name=y\n"
     assert read(data, META, "=") == {"version": "0", "broker.id": "1", "cluster.id": "x"}

@@ -1,4 +1,4 @@
-"""What opening a log does about damage: what it cuts, what it rebuilds, what it refuses."""
+"""Opening a damaged log: what is cut, what is rebuilt, what is refused."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_only_what_lies_behind_the_recovery_point_is_scanned() -> None:
 
 
 def test_a_torn_tail_is_cut_and_counted() -> None:
-    """The report says how many bytes went, and why; the log goes on behind the cut."""
+    """The report says how many bytes were cut, and why; the log continues after the cut."""
     one = filled()
     name = one.files(".log")[-1]
     size = len(one.fs.read_bytes(f"{DIRECTORY}/{name}"))
@@ -60,7 +60,7 @@ def test_a_torn_tail_is_cut_and_counted() -> None:
 
 
 def test_damage_behind_the_recovery_point_takes_all_that_follows() -> None:
-    """Segments behind the damage are removed: a log has no holes."""
+    """Segments after the damage are removed: a log has no holes."""
     one = filled()
     sizes = [len(one.fs.read_bytes(f"{DIRECTORY}/{name}")) for name in one.files(".log")]
     one.damage(one.files(".log")[1], 80)
@@ -148,7 +148,7 @@ def test_lost_snapshots_are_made_up_for_by_the_log() -> None:
 
 @pytest.mark.parametrize("clean", [True, False])
 def test_a_damaged_snapshot_is_removed_and_an_older_one_taken(clean: bool) -> None:
-    """What is missing is replayed; the damaged files are gone afterwards."""
+    """Missing state is replayed; the damaged files are gone afterwards."""
     one = filled()
     before = contents(one.log)
     one.log.close()
@@ -232,7 +232,7 @@ def test_a_log_start_behind_the_end_begins_anew_there_and_knows_its_producers() 
 
 
 def test_leader_epochs_are_rebuilt_from_scanned_batches() -> None:
-    """Epochs stand in the batches too."""
+    """The batches contain their epochs."""
     one = OneLog()
     for epoch in (0, 0, 4, 7):
         one.append(leader_epoch=epoch)
@@ -253,7 +253,7 @@ def test_epochs_of_a_file_older_than_a_cut_give_way_to_the_batches() -> None:
 
 
 def test_taking_up_an_epoch_syncs_nothing() -> None:
-    """A broker that stands alone begins one of every partition at every start."""
+    """A stand-alone broker begins one for every partition at every start."""
     one = OneLog()
     one.fill(3)
     one.close_and_open()

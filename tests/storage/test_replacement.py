@@ -1,4 +1,7 @@
-"""A log that begins anew with its leader's producers: at every crash point it is the old or the new."""
+"""A log that starts over with its leader's producers.
+
+At every crash point it is the old or the new.
+"""
 
 from __future__ import annotations
 
@@ -33,11 +36,11 @@ KEY = ("orders", 0)
 ENTRY = ProducerEntry(2, 0, NOW_MS - 500, (BatchMetadata(9, 49, 9, 1000, 77),))
 KNOWN = {7: ENTRY, 8: replace(ENTRY, last_append_ms=NOW_MS - 100)}
 OFFSETS = (0, 3, 12, 16, 20, 50)
-"""Below the first segment of the log of `prepared`, inside of it, at its end, and behind."""
+"""Below the first segment of the log of `prepared`, inside it, at its end, and after it."""
 
 
 def snapshot_at(offset: int, known: dict[int, ProducerEntry] = KNOWN) -> bytes:
-    """What a leader hands over."""
+    """The snapshot that a leader sends."""
     states = ProducerStates(SMALL.window)
     for producer_id, entry in known.items():
         states.put(producer_id, entry)
@@ -103,7 +106,7 @@ def check_new(log: Log, offset: int) -> None:
 
 
 def test_the_new_log_goes_on() -> None:
-    """Batches are taken behind the new beginning, and a repeat of what is gone is found."""
+    """Batches are accepted after the new beginning, and a repeat of a deleted one is found."""
     one = OneLog()
     one.fill(10)
     start_anew(one.log, 50)
@@ -168,7 +171,7 @@ def some(seed: int) -> Survival:
 
 
 def survivors(fs: MemoryFileSystem, seed: int) -> list[MemoryFileSystem]:
-    """What may be left of it after the process or the power failed."""
+    """The possible remains of it after the process or the power failed."""
     return [fs.after_power_loss(s, seed) for s in (keep_all, keep_none, some(seed), some(-seed))]
 
 
@@ -280,7 +283,7 @@ def test_a_failing_disk_leaves_the_old_log_or_the_new_one(attribute: str, offset
 
 
 def test_the_real_file_system_replaces_a_log_as_well(tmp_path: Path) -> None:
-    """Also one that begins at the same offset, whose open files are removed and made again."""
+    """One that begins at the same offset, too, whose open files are removed and recreated."""
     directory = str(tmp_path)
     for offset in (0, 5, 5, 3):
         found = Opening(directory=directory, config=SMALL, fs=OsFileSystem(), now_ms=NOW_MS)

@@ -144,7 +144,7 @@ def test_a_follower_takes_all_of_a_fetch_or_nothing() -> None:
 
 
 def test_batches_that_are_there_already_are_refused() -> None:
-    """A fetch begins at the log's end; overlap means that somebody is mistaken."""
+    """A fetch begins at the log's end; overlap means that one of the two is wrong."""
     _, data = filled()
     log = follower()
     log.append_replicated(data, NOW_MS)
@@ -156,7 +156,7 @@ def test_batches_that_are_there_already_are_refused() -> None:
 
 
 def test_a_failing_disk_leaves_whole_runs() -> None:
-    """What was written counts; the rest is as if it had never come, and can come again."""
+    """Written batches count; the rest is as if it had never come, and can come again."""
     leader, data = filled(20)
     one = OneLog()
     one.log.append_replicated(data[: len(data) // 20], NOW_MS)
@@ -198,7 +198,7 @@ def test_a_batch_larger_than_a_segment_gets_one_of_its_own() -> None:
 
 
 def test_replicas_read_to_the_end_and_from_the_first_batch() -> None:
-    """What DeleteRecords hid still lies in the first segment, and replicas begin there."""
+    """Records hidden by DeleteRecords are still in the first segment, and replicas begin there."""
     one, data = filled(20)
     one.log.flush()
     one.log.advance_log_start(8)

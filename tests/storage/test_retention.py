@@ -53,7 +53,7 @@ def test_segments_go_when_their_newest_record_is_too_old() -> None:
 
 
 def test_segments_go_while_the_rest_is_large_enough() -> None:
-    """What stays is never less than `retention_bytes`."""
+    """The remaining size is never less than `retention_bytes`."""
     one = aged(SMALL)
     total, first = one.log.size_bytes, len(one.fs.read_bytes(f"{DIRECTORY}/{one.files('.log')[0]}"))
     one.log.reconfigure(replace(SMALL, retention_bytes=total - first + 1))
@@ -74,7 +74,7 @@ def test_segments_below_the_log_start_go() -> None:
 
 
 def test_records_without_time_age_with_their_file() -> None:
-    """Where no record has a timestamp, the file's last change counts."""
+    """If no record has a timestamp, the file's last change counts."""
     one = OneLog(replace(SMALL, retention_ms=1000))
     one.fs.now_ms = NOW_MS  # type: ignore[attr-defined]
     for _ in range(20):
@@ -168,7 +168,7 @@ def files(directory: LogDirectory, suffix: str = ".log") -> list[int]:
 
 
 def test_segments_go_once_the_log_start_is_on_disk() -> None:
-    """A start misses what lies above the log start that it finds."""
+    """A start misses segments above the log start that it finds."""
     directory, log, before = in_directory()
     assert log.start_removal() is None
     pending = directory.start_checkpoint({})
@@ -218,7 +218,7 @@ def started_removal() -> tuple[LogDirectory, Log, list[int], PendingSegmentRemov
 
 
 def test_a_cut_completes_the_removal_that_is_pending() -> None:
-    """So that nothing is removed beneath it later on."""
+    """Nothing is removed beneath it later on."""
     directory, log, before, removal = started_removal()
     log.truncate_to(before[3] + 1)
     assert removal.is_done
@@ -230,7 +230,7 @@ def test_a_cut_completes_the_removal_that_is_pending() -> None:
 
 @pytest.mark.parametrize("end", ["close", "delete"])
 def test_the_end_of_a_log_cancels_its_removal(end: str) -> None:
-    """The thread may come later; the next start takes up what a close left."""
+    """The thread may come later; the next start finishes what a close left."""
     directory, log, before, removal = started_removal()
     if end == "close":
         directory.close({KEY: 20})
@@ -252,7 +252,7 @@ def test_the_end_of_a_log_cancels_its_removal(end: str) -> None:
 
 
 def test_a_removal_that_lacked_a_descriptor_is_done_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The next round gets the same one, and it goes on where it was."""
+    """The next round gets the same one, and continues where it was."""
     directory, log, before, removal = started_removal()
 
     def refuse(path: str) -> None:

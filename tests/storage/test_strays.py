@@ -111,7 +111,7 @@ def test_a_place_that_is_taken_is_not_overwritten() -> None:
 
 
 def crash_everywhere(act: Callable[[MemoryFileSystem], object], prepare: Callable[[], MemoryFileSystem]) -> list[MemoryFileSystem]:  # fmt: skip
-    """What is left after a power failure, or a kill, at each operation of `act`."""
+    """The remains after a power failure, or a kill, at each operation of `act`."""
     found: list[MemoryFileSystem] = []
     for operation in range(1000):
         fs = prepare()
@@ -197,7 +197,7 @@ def test_a_missing_directory_is_not_passed_over() -> None:
 
 @pytest.mark.parametrize("topic", ["orders", "a-1.b-2", "t" * 249])
 def test_no_stray_is_taken_for_a_partition(topic: str) -> None:
-    """Nor for one on its way out; names sort by time and fit the file system."""
+    """Nor for one being deleted; names sort by time and fit the file system."""
     names = [
         paths.name_of(paths.stray_directory("/data", topic, 12345, NOW_MS + ms, "0" * 32))
         for ms in (0, 1, 900, 86_400_000)
@@ -211,7 +211,7 @@ def test_no_stray_is_taken_for_a_partition(topic: str) -> None:
 
 
 def test_facts_that_are_damaged_are_reported(caplog: pytest.LogCaptureFixture) -> None:
-    """The start goes on; the log stays where it is."""
+    """The start continues; the log stays in place."""
     fs = new_file_system()
     prepared(fs)
     stray = set_aside(fs)

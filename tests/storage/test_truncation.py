@@ -195,7 +195,7 @@ def test_a_log_is_not_cut_below_its_first_segment() -> None:
 
 
 def test_producers_that_a_cut_brings_back_are_as_old_as_they_were() -> None:
-    """A producer that had expired stands in the snapshot; the next sweep forgets it again."""
+    """The snapshot has a producer that had expired; the next sweep forgets it again."""
     one = OneLog(replace(SMALL, producer_id_expiration_ms=1000))
     one.append(producer_id=1, now_ms=NOW_MS)
     one.log.roll(NOW_MS)

@@ -34,7 +34,7 @@ def seed_of(commit_hash: str | None) -> int:
 
 
 def seed_line() -> str:
-    """Where the fresh seed comes from, for the header of a run."""
+    """The origin of the fresh seed, for the header of a run."""
     if commit() is None:
         return "fresh seed: 0, for want of a repository"
     return f"fresh seed: {fresh_seed()}, from commit {commit()}"

@@ -10,7 +10,7 @@ from testkit.broker_process import BrokerProcess, BrokerStartError
 
 @pytest.mark.slow
 def test_a_killed_broker_comes_back_on_the_same_ports() -> None:
-    """A producer under test need not be told of a crash: the address stays, and the data too."""
+    """A producer under test need not know of a crash: the address stays, and the data too."""
     with BrokerProcess() as broker:
         addresses = broker.bootstrap_servers, broker.native, broker.admin
         broker.kill()

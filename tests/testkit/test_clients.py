@@ -56,7 +56,7 @@ def test_a_driver_says_what_became_of_each_record(broker: BrokerProcess, name: s
 
 @pytest.mark.slow
 def test_what_is_under_way_at_the_close_is_given_up(broker: BrokerProcess) -> None:
-    """Nobody waits for a broker that has gone."""
+    """No one waits for a broker that has gone."""
     driver = Driver(PROGRAMS["aiokafka"])
     driver.open(broker.bootstrap_servers)
     driver.send("nowhere", 7, range(3))

@@ -45,7 +45,7 @@ def test_ten_line_example_passes_and_fails_as_told(
     pytester.makepyfile(
         example.replace('"enable.idempotence": True', f'"enable.idempotence": {is_idempotent}')
     )
-    # A process of its own: librdkafka goes on writing to standard error after the test.
+    # A separate process: librdkafka keeps writing to standard error after the test.
     result = pytester.runpytest_subprocess("-p", "testkit.plugin")
     if is_idempotent:
         result.assert_outcomes(passed=1)

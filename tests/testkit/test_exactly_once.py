@@ -30,7 +30,7 @@ def _append(base_offset: int, base_sequence: int, count: int) -> dict[str, Any]:
 
 
 def test_stored_once_and_in_order_is_no_difference() -> None:
-    """Text and bytes are the same; nothing is told."""
+    """Text and bytes are the same; nothing is reported."""
     assert not compare(["a", b"b"], _stored(b"a", b"b"))
     assert not compare([], [])
 
@@ -71,7 +71,7 @@ def test_pairs_compare_keys_too() -> None:
 
 
 def test_description_names_who_stored_each_copy() -> None:
-    """Each copy is told with partition, offset, producer, sequence and client."""
+    """Each copy is shown with partition, offset, producer, sequence and client."""
     found = compare([b"a", b"b", b"c"], _stored(b"b", b"a", b"a"))
     text = describe("orders", found, [_append(0, 40, 2), _append(5, 0, 1)])
     assert text.splitlines() == [

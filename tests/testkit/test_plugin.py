@@ -1,4 +1,4 @@
-"""The pytest plugin, used as its users do: in a pytest of its own."""
+"""The pytest plugin, used as its users do: in a separate pytest."""
 
 from __future__ import annotations
 

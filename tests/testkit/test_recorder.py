@@ -55,7 +55,7 @@ def test_selection_and_the_past(echoless: Echoless) -> None:
 
 
 def test_killed_broker_ends_its_recording() -> None:
-    """What it had told stays, and nobody waits for the dead."""
+    """Its earlier events stay, and no one waits for the dead."""
     with Echoless() as echoless:
         topic = echoless.topic()
         with Recorder([echoless.broker.admin]) as recorder:

@@ -1,4 +1,4 @@
-"""The scripted producer sends what it is told, and does what the protocol asks."""
+"""The scripted producer sends exactly what it is given, and follows the protocol."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def broker() -> Iterator[BrokerProcess]:
 
 
 def test_any_sequence_can_be_sent_with_others_under_way(broker: BrokerProcess) -> None:
-    """Three requests before the first answer: one in order, one repeated, one behind a gap."""
+    """Three requests before the first answer: one in order, one repeated, one after a gap."""
     native = Native(broker.native)
     native.create_topic("any")
     batch = Batch("any", 0, native.init_producer_id(), 0, 0, (b"1", b"2"))
@@ -40,7 +40,7 @@ def test_any_sequence_can_be_sent_with_others_under_way(broker: BrokerProcess) -
 
 
 def test_a_lost_answer_is_no_answer(broker: BrokerProcess) -> None:
-    """It waits as long as it is told, and the answer behind the lost one arrives."""
+    """It waits for the given time, and the answer after the lost one arrives."""
     native, faults = Native(broker.native), Faults(Admin(broker.admin))
     native.create_topic("lost")
     first = Batch("lost", 0, native.init_producer_id(), 0, 0, (b"1",))
@@ -59,7 +59,7 @@ def test_a_lost_answer_is_no_answer(broker: BrokerProcess) -> None:
 
 
 def test_the_client_sends_again_until_it_is_stored(broker: BrokerProcess) -> None:
-    """In order and with the same numbers, whatever was lost."""
+    """It resends in order and with the same numbers, whatever was lost."""
     native, faults = Native(broker.native), Faults(Admin(broker.admin))
     native.create_topic("again")
     client = Scripted(request_timeout_ms=50)
@@ -74,7 +74,7 @@ def test_the_client_sends_again_until_it_is_stored(broker: BrokerProcess) -> Non
 
 
 def test_a_rule_goes_with_its_block(broker: BrokerProcess) -> None:
-    """And its hits are the broker's count, which can be asked after the block too."""
+    """Its hits are the broker's count, which can still be read after the block."""
     faults = Faults(Admin(broker.admin))
     with faults.rule("drop_response", name="mine", match={"topic": "none"}) as rule:
         assert (rule.name, rule.hits) == ("mine", 0)

@@ -22,7 +22,7 @@ def _outcome(deliveries: Deliveries, *stored: int) -> Outcome:
 
 
 def test_once_in_order_is_what_was_sent() -> None:
-    """Nothing missing, nothing twice, nothing behind a greater number."""
+    """Nothing missing, nothing twice, nothing after a greater number."""
     assert _outcome(_deliveries(1, 2, 3), 1, 2, 3) is Outcome.ONCE
 
 

@@ -25,4 +25,4 @@ def _driver(build: Build) -> Tool:
 
 TOOLS = tuple(_driver(program.build) for program in PROGRAMS.values() if program.build is not None)
 NAMES = tuple(tool.name for tool in TOOLS)
-"""What every test with all clients requires."""
+"""The tools that every test with all clients requires."""

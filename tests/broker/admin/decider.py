@@ -15,7 +15,7 @@ from tests.broker.admin.fake_broker import FakeBroker
 
 
 class Decider:
-    """What its produce path would have reported, without one."""
+    """The reports of a produce path, without one."""
 
     def __init__(self, broker: FakeBroker) -> None:
         self._broker = broker

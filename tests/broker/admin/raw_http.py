@@ -18,7 +18,7 @@ class Answer(NamedTuple):
 
 
 async def ask(address: str, head: str, *headers: str, body: bytes = b"") -> Answer:
-    """One request on a connection of its own, which it asks to be closed afterwards."""
+    """Sends one request on a separate connection, which it asks to be closed afterwards."""
     return await ask_lines(address, [head, *headers, "Connection: close"], body)
 
 

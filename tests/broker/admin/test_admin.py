@@ -1,4 +1,4 @@
-"""What the admin port answers, over real HTTP."""
+"""The answers of the admin port, over real HTTP."""
 
 from __future__ import annotations
 
@@ -45,7 +45,10 @@ async def test_health_and_readiness(admin: AdminClient) -> None:
 
 
 async def test_what_somebody_must_look_at_is_listed(admin: AdminClient) -> None:
-    """The broker serves, and says what somebody should look at; its bytes are a metric."""
+    """Everything that needs an operator's attention is listed while the broker serves.
+
+    Its bytes are a metric.
+    """
     stray = Stray(
         topic="orders",
         partition=2,
@@ -225,13 +228,13 @@ async def test_metrics_are_what_prometheus_reads(admin: AdminClient) -> None:
 
 
 async def test_index_lists_the_paths(admin: AdminClient) -> None:
-    """Whoever opens the port in a browser sees what there is."""
+    """Opening the port in a browser shows what it has."""
     _, body = await admin.get("/")
     assert "/decisions" in body["paths"]
 
 
 async def test_stop_closes_the_port_whether_it_woke_or_not() -> None:
-    """A port that nobody used, and one whose first client has just come, both close."""
+    """A port that was never used, and one whose first client has just connected, both close."""
     for connects in (False, True):
         listener = bind("admin_listen", Address("127.0.0.1", 0))
         address = bound_address(listener)
@@ -246,7 +249,7 @@ async def test_stop_closes_the_port_whether_it_woke_or_not() -> None:
 
 
 def test_waiting_for_the_first_connection_imports_no_http() -> None:
-    """An admin port that nobody uses costs neither the time nor the memory of aiohttp."""
+    """An unused admin port costs neither the time nor the memory of aiohttp."""
     program = (
         "import sys, broker.admin.server; "
         "print([m for m in ('aiohttp', 'prometheus_client') if m in sys.modules])"

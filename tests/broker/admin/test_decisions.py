@@ -65,7 +65,7 @@ async def test_decisions_say_who_what_and_why(admin: AdminClient) -> None:
 
 
 async def test_faults_are_listed_beside_the_decisions(admin: AdminClient) -> None:
-    """What was done to a request is told with its rule and its batches."""
+    """A fault on a request is shown with its rule and its batches."""
     admin.decider.hit()
     _, body = await admin.get("/decisions")
     assert body["faults"] == [
@@ -95,7 +95,7 @@ async def test_faults_are_listed_beside_the_decisions(admin: AdminClient) -> Non
 
 
 async def test_follower_gets_what_was_and_then_what_comes(admin: AdminClient) -> None:
-    """The stream begins with the remembered events, oldest first, and goes on without a gap."""
+    """The stream begins with the remembered events, oldest first, and continues without a gap."""
     admin.decider.append()
     admin.decider.hit()
     async with _following(admin) as lines:
@@ -129,7 +129,7 @@ async def test_follower_of_a_producer_sees_no_other(admin: AdminClient) -> None:
 async def test_slow_follower_is_told_what_it_lost(
     admin: AdminClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Events that found its queue full are counted in a line of their own, where they are missing."""
+    """Events that found its queue full are counted in a separate line, in their place."""
     monkeypatch.setattr(pages, "DecisionStream", lambda chosen: DecisionStream(chosen, capacity=2))
     async with _following(admin) as lines:
         for _ in range(5):
@@ -140,7 +140,7 @@ async def test_slow_follower_is_told_what_it_lost(
 
 
 async def test_follower_that_goes_is_forgotten(admin: AdminClient) -> None:
-    """Once nobody follows, appends cost what they did before."""
+    """Once no one follows, appends cost what they did before."""
     async with _following(admin, "&n=0"):
         assert admin.broker.decisions.is_followed
     while admin.broker.decisions.is_followed:  # noqa: ASYNC110 - the port tells nobody

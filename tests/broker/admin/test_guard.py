@@ -1,4 +1,4 @@
-"""Whose requests the admin port answers: real sockets, exact bytes, and the checks on their own."""
+"""The requests that the admin port answers: real sockets, exact bytes, and the checks on their own."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ async def test_one_host_is_needed(admin_address: str) -> None:
 
 
 def test_names_of_the_broker_are_those_in_its_configuration() -> None:
-    """What it listens on, what it advertises, and what the operator adds."""
+    """The addresses it listens on, those it advertises, and those the operator adds."""
     config = Config(
         listen=(Address("0.0.0.0", 9092),),
         advertise=(Address("Broker1.example.", 9092),),

@@ -1,4 +1,7 @@
-"""Clients that send too slowly, or too much: each is told or closed, and costs little meanwhile."""
+"""Clients that send too slowly, or too much.
+
+Each gets an error or is closed, and costs little meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from tests.support.in_process import Running
 
 _SHORT_S = 0.3
 _END = b"]}]}"
-"""Of a list of producers."""
+"""The end of a list of producers."""
 
 
 @pytest.fixture
@@ -93,7 +96,7 @@ async def test_a_body_that_nobody_reads_is_not_waited_for_long(admin_address: st
 @pytest.mark.usefixtures("_impatient")
 @pytest.mark.parametrize("kind", ["Content-Length", "Transfer-Encoding"])
 async def test_a_body_is_bounded(admin_address: str, kind: str) -> None:
-    """With or without an announced length; what is beyond the limit is not kept."""
+    """It is bounded with or without an announced length; nothing beyond the limit is kept."""
     size = BODY_BYTES_MAX + 1
     if kind == "Content-Length":
         data = _post(admin_address, str(size)) + b" " * size
@@ -115,7 +118,7 @@ async def test_the_largest_body_is_read(running: Running, admin_address: str) ->
 
 
 def _fill(admin: AdminClient) -> None:
-    """Gives one partition so many producers that an answer fits into no buffer on its way."""
+    """Gives one partition so many producers that an answer does not fit into any buffer on the way."""
     batch = BatchMetadata(1, 11, 1, 99, 0xABC)
     for producer_id in range(10_000):
         admin.broker.partitions["orders", 1].log.producers.put(
@@ -159,7 +162,7 @@ async def test_an_answer_has_to_be_read(
 
 @pytest.mark.parametrize("then", ["close", "keep-alive"])
 async def test_a_large_answer_may_take_its_time(admin: AdminClient, then: str) -> None:
-    """As long as it is read."""
+    """A slow answer is fine as long as it is being read."""
     _fill(admin)
     reader, writer = await _ask_for_all(admin, then)
     async with asyncio.timeout(20):

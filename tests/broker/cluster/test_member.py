@@ -32,7 +32,7 @@ HAND_OVER_S = 3.0
 
 
 async def test_a_member_leads_again_after_a_restart_in_a_later_epoch() -> None:
-    """What the last life led is withdrawn first, and the controller gives it back."""
+    """The partitions led in the last epoch are withdrawn first, and the controller gives them back."""
     server, disk = MemoryTree(), MemoryFileSystem()
     first = Member(server, disk)
     await first.start()
@@ -62,7 +62,7 @@ async def test_a_topic_that_needs_more_brokers_is_worth_asking_for_again() -> No
 
 
 async def test_a_broker_that_is_not_registered_is_no_coordinator_for_now() -> None:
-    """Between two sessions a consumer is told to ask again: any other code would end it."""
+    """Between two sessions a consumer has to retry: any other code would end it."""
     member = Member(MemoryTree(), MemoryFileSystem())
     await member.start()
     broker = member.broker
@@ -125,7 +125,7 @@ async def test_an_empty_disk_is_in_sync_with_nobody(log_flush: LogFlush) -> None
 
 
 async def test_a_coordinator_that_has_lost_everything_costs_no_records() -> None:
-    """To one that knows no topics every partition on disk looks like a stray."""
+    """To a coordinator that knows no topics every partition on disk looks like a stray."""
     disk = MemoryFileSystem()
     first = Member(MemoryTree(), disk)
     await first.start()
@@ -216,7 +216,7 @@ async def test_what_was_taken_is_acknowledged_before_others_may_lead() -> None:
 
 
 async def test_followers_are_excused_for_the_time_of_a_doubt() -> None:
-    """What this broker refused them meanwhile is not their fault."""
+    """Fetches that this broker refused meanwhile do not count against them."""
     member = Member(MemoryTree(), MemoryFileSystem())
     await member.start()
     await member.broker.services.topics.create(NewTopic(name="orders"))

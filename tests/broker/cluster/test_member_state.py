@@ -45,7 +45,7 @@ def reachable(state: MemberState) -> set[MemberState]:
 
 
 def test_every_state_can_be_reached_and_left() -> None:
-    """From the start of the process, and until its end."""
+    """From the start of the process to its end."""
     assert reachable(MemberState.STARTING) == set(MemberState)
     assert all(MemberState.LEFT in reachable(state) for state in MemberState)
 

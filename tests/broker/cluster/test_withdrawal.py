@@ -84,7 +84,7 @@ async def test_a_safe_tail_stays_in_sync(registry: TopicRegistry) -> None:
 async def test_a_race_with_the_controller_has_one_winner(
     registry: TopicRegistry, server: MemoryTree, tree: MemoryNodeTree
 ) -> None:
-    """What the controller decides meanwhile stays, and the withdrawal is decided again upon it."""
+    """The controller's decision stays, and the withdrawal is decided again on top of it."""
     controller = await loaded(server.connect())
 
     async def elect(partition: int) -> None:
@@ -122,7 +122,7 @@ async def test_without_a_connection_nothing_is_withdrawn(
 
 
 async def test_a_second_withdrawal_finds_nothing_to_do(registry: TopicRegistry) -> None:
-    """So a broker may join again and again."""
+    """A broker may join repeatedly."""
     await withdraw(registry, 1, tail_is_safe=False)
     before, topics = summary(registry), dict(registry.topics)
     await withdraw(registry, 1, tail_is_safe=True)

@@ -55,7 +55,7 @@ def topic_table() -> str:
 
 
 def with_tables(page: str) -> str:
-    """The page with its first two tables made anew."""
+    """The page with its first two tables regenerated."""
     tables = iter((broker_table(), topic_table()))
     return _TABLE.sub(lambda old: next(tables, old[0]), page)
 

@@ -13,7 +13,7 @@ _PAGE = Path(__file__).parents[3] / "docs" / "configuration.md"
 
 
 def test_page_lists_every_name_with_its_default_and_meaning() -> None:
-    """Each name has one row, with what stands in the code."""
+    """Each name has one row, in agreement with the code."""
     rows = {line.split("`")[1]: line for line in _PAGE.read_text().splitlines() if "| `" in line}
     for setting in settings().values():
         row = rows.pop(setting.name)

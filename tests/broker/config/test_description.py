@@ -1,4 +1,4 @@
-"""What DescribeConfigs says of the broker's own names."""
+"""DescribeConfigs for the broker's own names."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from broker.config.values import ConfigType
 
 
 def test_the_value_of_a_secret_is_withheld() -> None:
-    """As with Kafka: no value, in the synonyms neither, but that there is one and where from."""
+    """The value is hidden, in the synonyms too, as with Kafka.
+
+    That there is one, and its source, is shown.
+    """
     entries = {one.name: one for one in describe_broker(Config(zookeeper_digest="u:hunter2"))}
     digest = entries["zookeeper.digest"]
     assert digest.is_sensitive

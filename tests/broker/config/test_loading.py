@@ -1,4 +1,4 @@
-"""Where configuration values come from, and what is said of the wrong ones."""
+"""Sources of configuration values, and the errors about invalid ones."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_defaults_are_values_that_their_kind_accepts() -> None:
 
 
 def test_flag_precedes_environment_precedes_file_precedes_default(tmp_path: Path) -> None:
-    """Each source hides the ones behind it, name by name."""
+    """Each source hides the ones after it, name by name."""
     file = tmp_path / "broker.toml"
     file.write_text('broker_id = 2\nnum_partitions = 2\ndata_dir = "here"\nlog_flush = "commit"\n')
     environ = {"ECHOLESS_BROKER_ID": "3", "ECHOLESS_NUM_PARTITIONS": "3", "PATH": "/bin"}
@@ -80,7 +80,7 @@ def test_size_may_carry_a_unit(text: str, size: int) -> None:
 
 
 def test_every_interface_needs_an_address_for_clients() -> None:
-    """Nobody can connect to the wildcard, so the broker must be told what to advertise instead."""
+    """No one can connect to the wildcard, so the advertised address must be configured."""
     for wildcard in (":9092", "0.0.0.0:9092", "[::]:9092"):
         with pytest.raises(ConfigError, match=r"^--advertise: takes HOST:PORT .* it is needed"):
             load_config(["--listen", wildcard], {})
@@ -157,7 +157,7 @@ def test_mistakes_are_one_line_with_the_option_and_what_it_takes(
 
 @pytest.mark.parametrize("text", ["9092", "::1:9092", "host:", "host:65536", "host:-1", ""])
 def test_listen_takes_an_address_only(text: str) -> None:
-    """What is no address, or has no port in range, is refused."""
+    """Anything that is not an address, or has no valid port, is refused."""
     with pytest.raises(ConfigError, match=r"^--listen: takes HOST:PORT"):
         load_config(["--listen", text], {})
 
@@ -166,7 +166,7 @@ def test_listen_takes_an_address_only(text: str) -> None:
     "url", ["zookeeper://", "zookeeper://a", "zookeeper://a:1/", "etcd://a:1", "zookeeper"]
 )
 def test_coordinator_takes_embedded_or_a_zookeeper_url(url: str) -> None:
-    """A coordinator that nobody could connect to is refused at once."""
+    """A coordinator that could never be connected to is refused at once."""
     with pytest.raises(ConfigError, match=r"^--coordinator: takes embedded, or zookeeper://"):
         load_config(["--coordinator", url], {})
 
@@ -200,7 +200,7 @@ def test_service_variables_of_kubernetes_are_not_options() -> None:
     ],
 )
 def test_mistakes_in_the_file_name_the_file(tmp_path: Path, toml: str, message: str) -> None:
-    """A wrong name or value in the file is reported with the file it stands in."""
+    """A wrong name or value in the file is reported with the file's name."""
     file = tmp_path / "broker.toml"
     file.write_text(toml)
     with pytest.raises(ConfigError, match=message):
@@ -219,7 +219,7 @@ def test_help_lists_every_name(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_secret_is_shown_in_no_error_and_no_repr() -> None:
-    """What is wrong with a secret is told without the secret."""
+    """Errors about a secret do not contain it."""
     with pytest.raises(ConfigError) as caught:
         load_config([], {"ECHOLESS_ZOOKEEPER_DIGEST": "no-colon-hunter2"})
     assert "ECHOLESS_ZOOKEEPER_DIGEST: takes USER:PASSWORD" in str(caught.value)

@@ -1,4 +1,4 @@
-"""What a topic may override, and how its logs and DescribeConfigs see it."""
+"""A topic's overrides, as its logs and DescribeConfigs see them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _KAFKA_TYPES = {
 
 
 def test_topic_without_overrides_follows_the_broker() -> None:
-    """What a topic does not set it takes from the broker's configuration."""
+    """A setting without an override comes from the broker's configuration."""
     config = load_config(["--set", "log_segment_bytes=1MiB", "--set", "min_insync_replicas=2"], {})
     topic = TopicConfig.of(config, {})
     assert (topic.segment_bytes, topic.min_insync_replicas) == (2**20, 2)
@@ -47,7 +47,7 @@ def test_topic_without_overrides_follows_the_broker() -> None:
 
 
 def test_override_hides_the_broker() -> None:
-    """What a topic sets holds for it, whatever the broker says."""
+    """An override takes precedence over the broker's configuration."""
     topic = TopicConfig.of(Config(), {"message.timestamp.type": "LogAppendTime", "segment.ms": "5"})
     assert topic.message_timestamp_type is TimestampType.LOG_APPEND_TIME
     assert topic.segment_ms == 5

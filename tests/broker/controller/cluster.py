@@ -56,7 +56,7 @@ def play(scenario: Coroutine[Any, Any, None]) -> None:
 
 
 async def settle() -> None:
-    """Until nothing more happens."""
+    """Runs until nothing more happens."""
     await asyncio.sleep(_SETTLED_S)
 
 
@@ -93,7 +93,7 @@ class History(MemoryTree):
         return client
 
     def state(self, topic: str, partition: int) -> PartitionState | None:
-        """What the tree says now."""
+        """The state in the tree."""
         path = partition_state_path(topic, partition)
         node = self.nodes.get(path)
         return None if node is None else decode_partition_state(path, node)
@@ -122,7 +122,7 @@ class History(MemoryTree):
             assert self.allows_unclean or after.leader in {NO_LEADER, *before.isr}
 
     def _check_assignment(self, path: str, node: Node) -> None:
-        """Somebody who has everything is always a replica."""
+        """Checks that some broker with all records is always a replica."""
         for partition, replicas in decode_topic(path, node.data).assignment.items():
             state = self.state(path.rpartition("/")[2], partition)
             assert state is None or set(state.isr) & set(replicas)
@@ -152,7 +152,7 @@ class Member:
         self._tasks: list[asyncio.Task[None]] = []
 
     async def join(self) -> None:
-        """As a broker starts, with a log whose end may be lost."""
+        """Joins as a starting broker does, with a log whose end may be lost."""
         await self.registry.load()
         await withdraw(self.registry, self.broker_id, tail_is_safe=False)
         await register_broker(self.tree, self._info())
@@ -161,7 +161,7 @@ class Member:
         self._tasks = [asyncio.get_running_loop().create_task(self.controller.run())]
 
     async def join_again(self) -> None:
-        """As a running broker does after it lost its session, until it succeeds."""
+        """Rejoins as a running broker does after losing its session, until it succeeds."""
         while True:
             if self.tree.session_state is SessionState.LOST:
                 self.tree.reconnect()
@@ -232,7 +232,7 @@ class Cluster:
         return state.leader, state.leader_epoch, state.isr
 
     def controllers(self) -> set[int]:
-        """Who is the controller in the eyes of those that are connected."""
+        """The controllers as seen by the connected brokers."""
         return {
             member.controller.controller_id
             for member in self.members.values()
@@ -240,7 +240,7 @@ class Cluster:
         }
 
     async def keep_isrs(self) -> None:
-        """Every leader lets the dead go and takes in whoever is alive."""
+        """Makes every leader drop the dead replicas and add the living ones."""
         for member in list(self.members.values()):
             changes = list(self._isr_changes(member))
             try:

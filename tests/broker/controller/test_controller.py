@@ -51,7 +51,7 @@ def test_one_broker_is_the_controller_and_all_know_it() -> None:
 
 
 def test_a_dead_leader_is_followed_by_one_in_sync() -> None:
-    """Also where the controller itself has died."""
+    """It holds even if the controller itself has died."""
 
     async def scenario() -> None:
         cluster = await started(1, 2, 3)
@@ -231,7 +231,7 @@ def test_the_office_of_an_earlier_life_has_to_become_free() -> None:
 
 @pytest.mark.parametrize("was_applied", [True, False])
 def test_a_lost_answer_to_the_candidacy_is_no_second_controller(*, was_applied: bool) -> None:
-    """Who is in office is read, never guessed."""
+    """The controller is read, never guessed."""
 
     async def scenario() -> None:
         cluster = await started(1, 2)
@@ -299,7 +299,7 @@ async def start_reassignment(cluster: Cluster, partition: int, target: tuple[int
 
 
 def test_the_preferred_leader_takes_over_when_asked() -> None:
-    """And the request is gone, also what could not be fulfilled of it."""
+    """The request disappears, including the part that could not be fulfilled."""
 
     async def scenario() -> None:
         cluster = await started(1, 2)
@@ -349,7 +349,7 @@ def test_a_lost_race_does_not_lose_the_request() -> None:
 
 
 def test_requests_that_cannot_be_read_stop_nothing() -> None:
-    """Somebody's typing error in the node must not cost the cluster its controller."""
+    """A typing error in the node must not cost the cluster its controller."""
 
     async def scenario() -> None:
         cluster = await started(1, 2)

@@ -51,7 +51,7 @@ def test_preferred_elections_are_asked_for_as_with_kafka() -> None:
     ],
 )
 def test_what_cannot_be_read_is_told(data: bytes) -> None:
-    """With the node's name and its content."""
+    """The error has the node's name and its content."""
     with pytest.raises(NodeDataError, match="preferred_replica_election"):
         decode_requests(data)
 
@@ -96,7 +96,7 @@ async def test_no_request_is_lost_in_a_race(server: MemoryTree, tree: MemoryNode
 
 @pytest.mark.parametrize("applied", [True, False])
 async def test_a_lost_answer_is_asked_again(tree: MemoryNodeTree, *, applied: bool) -> None:
-    """To ask twice for the same election does no harm."""
+    """Requesting the same election twice does no harm."""
     await ask(tree, {("a", 0): PREFERRED})
     tree.lose_next_reply(applied=applied)
     await ask(tree, {("b", 0): PREFERRED})
@@ -106,7 +106,7 @@ async def test_a_lost_answer_is_asked_again(tree: MemoryNodeTree, *, applied: bo
 
 
 async def test_a_request_gives_up_in_the_end(server: MemoryTree, tree: MemoryNodeTree) -> None:
-    """Where others are always faster, the asker is told so."""
+    """A requester that always loses the race gets an error in the end."""
     rival = server.connect()
     await ask(tree, {("a", 0): PREFERRED})
 

@@ -51,7 +51,7 @@ def test_a_living_leader_leads_on() -> None:
 
 
 def test_the_first_replica_in_sync_follows_a_dead_leader() -> None:
-    """In the order of the assignment; the dead leave the ISR."""
+    """Replicas are tried in assignment order; the dead leave the ISR."""
     assert decided(state(1, 5, (3, 1, 2)), electorate(2, 3)) == (2, 6, (3, 2))
     assert decided(state(1, 5, (1, 3)), electorate(2, 3)) == (3, 6, (3,))
 
@@ -69,7 +69,7 @@ def test_an_offline_partition_is_led_when_one_in_sync_returns() -> None:
 
 
 def test_partitions_without_a_state_get_their_first() -> None:
-    """All replicas alive are in sync, as nobody has a record."""
+    """All living replicas are in sync, as there are no records."""
     assert decided(None, electorate(2, 3)) == (2, 0, (2, 3))
     assert decided(None, electorate(4)) is None
 
@@ -83,7 +83,7 @@ def test_a_leaving_broker_is_relieved() -> None:
 
 
 def test_a_leaving_broker_leads_while_another_may_catch_up() -> None:
-    """It is the only one in sync; where nobody else lives, it can go at once."""
+    """It is the only one in sync; if no other replica is alive, it can leave at once."""
     before = state(1, 5, (1,))
     assert decided(before, electorate(1, 2, leaving=(1,))) is None
     assert decided(before, electorate(1, leaving=(1,))) == (NO_LEADER, 6, (1,))
@@ -107,7 +107,7 @@ def test_an_unclean_election_only_where_it_is_allowed() -> None:
 
 
 def test_unclean_elections_are_told_from_clean_ones() -> None:
-    """By whether the new leader was in sync; losing the leader is no election."""
+    """An election is unclean if the new leader was not in sync; losing the leader is no election."""
     clean = StateChange("t", 0, state(1, 5, (1, 2)), state(2, 6, (2,)))
     unclean = StateChange("t", 0, state(1, 5, (1,)), state(2, 6, (2,)))
     offline = StateChange("t", 0, state(1, 5, (1,)), state(NO_LEADER, 6, (1,)))
@@ -122,14 +122,14 @@ def test_unclean_elections_are_told_from_clean_ones() -> None:
 
 
 def test_a_replica_no_more_is_neither_leader_nor_in_sync() -> None:
-    """Whoever is not assigned may have deleted what it had."""
+    """An unassigned broker may have deleted its log."""
     assert decided(state(4, 5, (4, 2)), electorate(*BROKERS)) == (2, 6, (2,))
     assert decided(state(1, 5, (1, 4)), electorate(*BROKERS)) == (1, 6, (1,))
     assert decided(state(4, 5, (4,)), electorate(*BROKERS)) == (NO_LEADER, 6, (4,))
 
 
 def test_a_broker_that_was_gone_for_a_moment_is_unseated() -> None:
-    """It may have lost the end of its log: it stays in the ISR only where nobody else is."""
+    """It may have lost the end of its log: it stays in the ISR only if no one else is in it."""
     one = topic(
         {0: (1, 2), 1: (2, 1), 2: (1, 2)},
         {0: state(1, 5, (1, 2)), 1: state(2, 5, (2, 1)), 2: state(1, 5, (1,))},
@@ -161,7 +161,7 @@ def test_the_preferred_leader_is_elected_when_it_can_lead() -> None:
 
 
 def test_an_unclean_election_can_be_asked_for() -> None:
-    """Only where nobody leads; a replica in sync is taken first."""
+    """It happens only without a leader; a replica in sync is preferred."""
     unclean = ElectionType.UNCLEAN
     assert asked(state(NO_LEADER, 5, (1,)), electorate(2, 3), unclean) == (2, 6, (2,))
     assert asked(state(NO_LEADER, 5, (3,)), electorate(2, 3), unclean) == (3, 6, (3,))

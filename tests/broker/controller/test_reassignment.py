@@ -69,7 +69,7 @@ def test_it_arrives_when_all_new_replicas_are_in_sync() -> None:
 
 
 def test_the_leader_is_moved_into_the_target() -> None:
-    """To the first living replica of the target that is in sync."""
+    """The first living replica of the target that is in sync leads."""
     one = asked(topic({0: (1,)}, {0: state(1, 5, (1,))}), 2, 3)
     ready = with_states(one, {0: state(1, 5, (1, 2, 3))})
     assert shown(moved(ready)) == ((2, 3), 2, 6, (2, 3))
@@ -140,7 +140,7 @@ def test_a_new_order_is_no_move() -> None:
 
 
 def test_another_target_replaces_the_first() -> None:
-    """What was added for the first is dropped, unless it is in sync."""
+    """Replicas added for the first target are dropped, unless they are in sync."""
     one = asked(topic({0: (1, 2)}, {0: state(1, 5, (1, 2))}), 1, 3, 4)
     again = asked(with_states(one, {0: state(1, 5, (1, 2, 3))}), 1, 5)
     assert again.assignment[0] == (1, 5, 3, 2)
@@ -162,7 +162,10 @@ living = st.frozensets(st.sampled_from(BROKERS))
 def test_what_is_in_sync_survives_any_requests(
     first: list[int], requests: Sequence[tuple[list[int], frozenset[int], frozenset[int]]]
 ) -> None:
-    """Whatever is asked for and whoever dies, someone in sync is always assigned; it ends as asked."""
+    """Whatever is requested and whoever dies, a replica in sync is always assigned.
+
+    The end is as requested.
+    """
     one = topic({0: tuple(first)}, {0: state(first[0], 0, tuple(first))})
     for target, live, caught_up in requests:
         one = asked(one, *target)

@@ -1,4 +1,4 @@
-"""What is counted, logged and remembered of each decision."""
+"""The counters, log lines and memory of each decision."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _hit(number: int = 0) -> FaultHit:
 
 
 def test_append_is_remembered_with_its_offset_and_its_client() -> None:
-    """An appended batch can be looked up with where it stands and who sent it."""
+    """An appended batch can be looked up with its offset and its client."""
     decisions = Decisions(Metrics())
     _append(decisions, _partition(), _header())
     (outcome,) = decisions.latest(10)
@@ -82,7 +82,7 @@ def test_fenced_producer_is_counted_but_not_logged(caplog: pytest.LogCaptureFixt
 
 
 def test_repeat_is_remembered_with_the_offset_of_the_original() -> None:
-    """A duplicate names the offset that its client was told."""
+    """A duplicate shows the offset that its client was given."""
     metrics = Metrics()
     decisions = Decisions(metrics)
     duplicate = Duplicate(_ENTRY.batches[1], divergent=False)

@@ -14,7 +14,7 @@ def _hit(number: int, *batches: tuple[int, str, int]) -> FaultHit:
 
 
 async def test_slow_reader_loses_events_and_is_told_how_many() -> None:
-    """What finds the queue full is counted; what came before is kept, in order."""
+    """Events that find the queue full are counted; earlier ones are kept, in order."""
     stream = DecisionStream(capacity=2)
     for number in range(5):
         stream.offer(_hit(number))
@@ -69,7 +69,7 @@ def test_selection_takes_a_request_with_any_batch_that_fits() -> None:
 
 
 def test_fault_without_batches_concerns_everybody() -> None:
-    """A frozen broker is seen by whoever follows one producer."""
+    """A frozen broker is shown to followers of a single producer, too."""
     assert Selection(producer_id=8).includes(_hit(1))
 
 

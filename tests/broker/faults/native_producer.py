@@ -41,7 +41,7 @@ class NativeProducer:
         assert self.call("create_topic", topic=name, partitions=1)["error"]["code"] == 0
 
     def send_until_the_end(self, topic: str, sequences: Iterable[int]) -> int:
-        """The sequence behind the last one that was acknowledged, when all are or the broker ends."""
+        """The sequence after the last acknowledged one, when all are or the broker exits."""
         acknowledged = 0
         for sequence in sequences:
             try:
@@ -86,7 +86,7 @@ class NativeProducer:
 
 
 def base_sequences(batches: bytes) -> list[int]:
-    """Of batches of one record, one behind the other."""
+    """The base sequences of one-record batches, in order."""
     found = []
     while batches:
         (length,) = struct.unpack_from(">i", batches, 8)

@@ -37,7 +37,7 @@ def isr(cluster: Cluster) -> set[int]:
 
 
 def leader_epoch(cluster: Cluster) -> int:
-    """-1 where nobody leads now."""
+    """The leader epoch; -1 without a leader."""
     row = cluster.leader_rows().get((TOPIC, 0))
     return -1 if row is None else row.leader_epoch
 

@@ -32,7 +32,7 @@ def filled(entity: Any) -> Any:
 
 
 def error_codes(entity: Any) -> list[int]:
-    """Every error code in the response, wherever it stands."""
+    """Every error code in the response, at any depth."""
     found = []
     for field in dataclasses.fields(entity):
         value = getattr(entity, field.name)
@@ -101,7 +101,7 @@ async def test_a_refused_topic_is_not_created_and_the_other_is(
 async def test_metadata_with_an_error_still_names_the_brokers(
     lab: Lab, kafka: RawConnection
 ) -> None:
-    """A client that is told LEADER_NOT_AVAILABLE has to find its way to ask again."""
+    """A client that gets LEADER_NOT_AVAILABLE has to find its way to retry."""
     lab.add({"type": "error", "code": 5}, {"api": "metadata"})
     response = await kafka.call(
         "metadata",

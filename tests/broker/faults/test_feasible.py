@@ -34,7 +34,7 @@ CUT = {"type": "cut_replica_link", "broker_id": 1}
     ],
 )
 def test_what_can_never_act_is_refused(config: Config, rule: Any, reason: str) -> None:
-    """With the reason."""
+    """The reason is given."""
     with pytest.raises(RuleError, match=reason):
         check_feasible(read_rules(rule), config)
 

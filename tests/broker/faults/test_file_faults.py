@@ -23,7 +23,7 @@ from tests.support.in_process import in_process
 
 
 class TestFaultyFileSystem(FileSystemContract):
-    """Without rules it keeps the contract of the one behind it."""
+    """Without rules it keeps the contract of the wrapped one."""
 
     @pytest.fixture
     def fs(self) -> FaultyFileSystem:
@@ -43,7 +43,7 @@ class TestFaultyFileSystem(FileSystemContract):
 
 
 class Recorder:
-    """Where hits and crashes end up."""
+    """Collects hits and crashes."""
 
     def __init__(self) -> None:
         self.crashed: list[str | None] = []
@@ -75,7 +75,7 @@ async def disk():
 
 
 async def test_a_write_fails_where_the_rule_matches(disk: Any, tmp_path: Path) -> None:
-    """By partition and by the name of the file; the file is as it was."""
+    """The partition and the file's name match; the file is unchanged."""
     fs, recorder = disk(({"type": "fail_write", "path": "*.log"}, {"topic": "a-b", "partition": 3}))
     for directory in ("a-b-3", "a-b-4"):
         (tmp_path / directory).mkdir()
@@ -134,7 +134,7 @@ async def test_a_crash_point_is_reached_between_two_steps(disk: Any, tmp_path: P
 
 
 async def test_a_full_disk_takes_the_broker_offline(lab: Lab) -> None:
-    """Files that were open before the rule fail; the client is told KAFKA_STORAGE_ERROR."""
+    """Files opened before the rule fail too; the client gets KAFKA_STORAGE_ERROR."""
     kafka = await lab.connect()
     assert await produce(kafka, batch(0)) == [0]
     lab.add("fail_write", {"topic": TOPIC, "partition": 0})
@@ -154,7 +154,7 @@ async def test_one_batch_of_a_producer_is_picked_out_of_the_appends(lab: Lab) ->
 
 
 async def test_a_failed_fsync_before_the_acknowledgement(tmp_path: Path) -> None:
-    """With log_flush=commit nothing is acknowledged that was not synced."""
+    """With log_flush=commit nothing is acknowledged before it is synced."""
     async with in_process(tmp_path, log_flush=LogFlush.COMMIT) as running:
         lab = Lab(running)
         await lab.create_topic()

@@ -96,7 +96,7 @@ async def test_messages_between_brokers_are_left_alone(lab: Lab, native: NativeC
 async def test_ids_of_connections_differ_between_the_ports(
     lab: Lab, native: NativeConnection
 ) -> None:
-    """So that `connection` matches one of them."""
+    """A rule's `connection` matches exactly one of them."""
     kafka = await lab.connect()
     lab.add({"type": "delay_response", "ms": 0})
     await kafka.call("api_versions", 0)

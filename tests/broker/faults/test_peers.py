@@ -61,7 +61,7 @@ async def test_a_cut_link_is_silent_and_the_others_are_not(lab: Lab, peers: Faul
 async def test_a_link_that_is_mended_fails_who_waits_and_then_works(
     lab: Lab, peers: FaultyPeers
 ) -> None:
-    """Whoever waited for an answer tries again at once."""
+    """Pending callers retry at once."""
     name = lab.add({"type": "cut_replica_link", "broker_id": 2})
     asking = asyncio.ensure_future(ask(peers, 2, timeout_s=30))
     while lab.counts(name) != (1, 1):  # noqa: ASYNC110 - no event to wait for

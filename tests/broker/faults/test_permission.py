@@ -1,4 +1,4 @@
-"""`allow_faults`: who may set rules, and what is said where that is nobody."""
+"""`allow_faults`: who may set rules, and the error if no one may."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_a_file_of_rules_needs_the_permission_too(
 async def test_a_broker_that_takes_no_rules_says_why(
     start_echoless: Callable[..., Echoless],
 ) -> None:
-    """Setting and removing are refused; looking is not, and tells the reason."""
+    """Setting and removing are refused; reading is not, and shows the reason."""
     admin = start_echoless({"allow_faults": "false"}).admin_address
     async with aiohttp.ClientSession() as session:
         for method, path in (("POST", ""), ("DELETE", ""), ("DELETE", "/x")):

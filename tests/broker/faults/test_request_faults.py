@@ -1,4 +1,4 @@
-"""What each action does to a request on the Kafka port, seen by a client and in the log."""
+"""The effect of each action on a request to the Kafka port, seen by a client and in the log."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ async def test_a_delayed_request_keeps_those_behind_it_waiting(
 async def test_a_delayed_request_comes_also_when_its_client_has_gone(
     lab: Lab, kafka: RawConnection
 ) -> None:
-    """The original arrives behind its own retry, and is the duplicate."""
+    """The original arrives after its own retry, and is the duplicate."""
     name = lab.add({"type": "delay_request", "ms": 50}, PRODUCE, times=1)
     send(kafka, batch(0))
     await until(lambda: lab.counts(name) == (1, 1))
@@ -160,7 +160,7 @@ async def whole_answer(lab: Lab, kafka: RawConnection) -> bytes:
 
 
 async def test_an_answer_in_pieces_is_the_same_answer(lab: Lab, kafka: RawConnection) -> None:
-    """Trickled byte by byte, and the answers behind it follow whole."""
+    """It arrives byte by byte, and the answers after it follow whole."""
     lab.add({"type": "trickle", "bytes": 3, "ms": 1}, PRODUCE, times=1)
     for sequence in range(3):
         send(kafka, batch(sequence))
@@ -201,7 +201,7 @@ async def test_a_swap_puts_no_newer_epoch_first(lab: Lab, kafka: RawConnection) 
 async def test_a_newer_epoch_of_another_connection_is_put_first(
     lab: Lab, kafka: RawConnection
 ) -> None:
-    """As when a request is still on its way whose client has gone, and sent again."""
+    """It acts as if a request were still in transit whose client has gone, and sent it again."""
     lab.add({"type": "swap", "ms": 10_000}, PRODUCE, times=1)
     send(kafka, batch(0))
     await until(lab.hits)
@@ -222,7 +222,7 @@ async def test_a_request_processed_twice_is_stored_once(lab: Lab, kafka: RawConn
 async def test_a_frozen_partition_waits_until_the_rule_is_removed(
     lab: Lab, kafka: RawConnection
 ) -> None:
-    """Other partitions go on; what waited is processed in its order."""
+    """Other partitions continue; held requests are processed in order."""
     name = lab.add("freeze", {"topic": TOPIC, "partition": 0})
     send(kafka, batch(0))
     send(kafka, batch(1))
@@ -306,7 +306,7 @@ async def test_a_rule_touches_nothing_else(lab: Lab, kafka: RawConnection) -> No
 
 
 async def test_a_hit_is_told_with_its_batches(lab: Lab, kafka: RawConnection) -> None:
-    """Rule, action, API, connection, client and sequences stand among the decisions."""
+    """Rule, action, API, connection, client and sequences are listed among the decisions."""
     name = lab.add({"type": "error", "code": 7}, PRODUCE)
     await produce(kafka, batch(0))
     (hit,) = lab.hits()
@@ -372,7 +372,7 @@ async def test_what_cannot_be_read_ends_the_connection_as_ever(
 
 
 async def test_a_broker_with_held_answers_stops_at_once(lab: Lab, kafka: RawConnection) -> None:
-    """What is held back does not hold up the stop, however long connections may take to drain."""
+    """A held answer does not delay the stop, however long connections may take to drain."""
     lab.add("freeze", {"api": None})
     send(kafka, batch(0))
     lab.add("drop_response", PRODUCE)
@@ -387,7 +387,7 @@ async def test_a_broker_with_held_answers_stops_at_once(lab: Lab, kafka: RawConn
 async def test_where_no_answer_is_expected_none_is_missing(
     lab: Lab, kafka: RawConnection, action: str
 ) -> None:
-    """acks=0: the answers behind it are not held up."""
+    """With acks=0 the answers after it are not held up."""
     lab.add(action, {"base_sequence": 0})
     send(kafka, batch(0), acks=0)
     assert await produce(kafka, batch(0, 1)._replace(records=batch(1).records)) == [45]

@@ -144,7 +144,7 @@ def test_what_cannot_be_is_refused_with_the_reason(rule: dict[str, Any], reason:
 
 
 def test_a_sentence_is_one_line() -> None:
-    """It stands in logs and on terminals."""
+    """It appears in logs and on terminals."""
     assert "\n" not in refusal(action="lose")
 
 

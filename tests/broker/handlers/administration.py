@@ -1,4 +1,4 @@
-"""A walk through the administration APIs, told as a transcript: what was asked, which codes came.
+"""A walk through the administration APIs as a transcript: the requests, and the codes of the answers.
 
 Run against Apache Kafka and against Echoless by `test_as_apache_kafka.py`. Every line is one row of
 an answer: its name, its error code, and the numbers that both brokers must agree on.
@@ -34,7 +34,7 @@ _RECORDS = 10
 
 
 async def transcript(kafka: RawConnection) -> list[str]:
-    """All lines, in order. Leaves its topics behind."""
+    """All lines, in order. Does not delete its topics."""
     return [
         line
         for part in (
@@ -267,7 +267,7 @@ async def _sessions(kafka: RawConnection) -> AsyncIterator[str]:
 
 
 async def _offsets(kafka: RawConnection) -> AsyncIterator[str]:
-    """Times with a meaning of their own, by version; wrong partitions, epochs and lists."""
+    """Special timestamps, by version; wrong partitions, epochs and lists."""
     await create_topic(kafka, "adm-offsets", 1)
     batch = plain_batch([b"a", b"b"], producer_id=-1, producer_epoch=-1, base_sequence=-1)
     await kafka.produce(9, -1, [PartitionData("adm-offsets", 0, batch.encode())])
@@ -316,7 +316,7 @@ async def _metadata(kafka: RawConnection) -> AsyncIterator[str]:
 
 
 async def _operations(kafka: RawConnection) -> AsyncIterator[str]:
-    """What may be done, as neither broker has an authorizer."""
+    """The authorised operations, as neither broker has an authorizer."""
     for asked in (True, False):
         fields = {"include_cluster_authorized_operations": asked}
         response = await kafka.call("describe_cluster", 1, **fields)

@@ -114,7 +114,7 @@ async def test_names_that_do_not_exist_are_left_out(kafka: RawConnection) -> Non
 
 
 async def test_the_broker_is_described_by_its_id(kafka: RawConnection) -> None:
-    """Everything about this broker is read-only; nobody else's configuration is known here."""
+    """Everything about this broker is read-only; another broker's configuration is unknown here."""
     row = await describe(kafka, BROKER, "1")
     configs = {config.name: config for config in row.configs}
     assert (configs["broker.id"].value, configs["broker.id"].read_only) == ("1", True)

@@ -30,7 +30,7 @@ SERVED = [
 
 
 async def listed(kafka: RawConnection) -> dict[int, range]:
-    """What ApiVersions says: versions by API key."""
+    """Versions by API key, from ApiVersions."""
     response = await kafka.call(
         "api_versions", 4, client_software_name="raw", client_software_version="1"
     )
@@ -70,7 +70,7 @@ def test_flexible_versions_are_the_schemas(name: str, version: int) -> None:
 
 
 async def end_of(running: Running, api_key: int, version: int, body: bytes) -> None:
-    """Sends one request on a connection of its own and expects the broker to close it."""
+    """Sends one request on a separate connection and expects the broker to close it."""
     connection = await RawConnection.open(running.kafka_address)
     connection.send(api_key, version, body, flexible=False)
     with pytest.raises(ConnectionEndedError):

@@ -54,7 +54,7 @@ async def code_of(kafka: RawConnection, partition: int = 0, **options: Any) -> E
 
 
 async def add_broker(running: Running, broker_id: int) -> None:
-    """Another broker is registered; nothing runs behind it."""
+    """Registers another broker, without a process."""
     endpoints = {"PLAINTEXT": Endpoint(host="127.0.0.1", port=1)}
     info = BrokerInfo(broker_id=broker_id, endpoints=endpoints, started_ms=0)
     broker = running.broker
@@ -63,7 +63,7 @@ async def add_broker(running: Running, broker_id: int) -> None:
 
 
 async def set_state(running: Running, *, leader: int, isr: tuple[int, ...]) -> None:
-    """What a controller, or the leader, has written."""
+    """Writes a state as a controller, or the leader, would."""
     registry = running.broker.registry
     before = registry.topics["t"].states[0]
     after = replace(before, leader=leader, isr=isr, leader_epoch=before.leader_epoch + 1)
@@ -105,7 +105,7 @@ async def test_a_broker_alone_needs_no_election(kafka: RawConnection) -> None:
 
 
 async def test_what_does_not_exist_cannot_be_elected(kafka: RawConnection) -> None:
-    """Told for each partition."""
+    """The error is given for each partition."""
     assert await code_of(kafka, 5) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     response = await elect(kafka, {"missing": (0,)})
     (row,) = response.replica_election_results[0].partition_result
@@ -123,7 +123,7 @@ async def test_without_partitions_only_those_are_answered_that_need_one(
 
 
 async def test_an_unknown_kind_of_election_is_refused(kafka: RawConnection) -> None:
-    """As a whole, and row by row, as with Kafka."""
+    """It is refused as a whole, and row by row, as in Kafka."""
     response = await elect(kafka, {"t": (0,)}, 7)
     assert response.error_code == ErrorCode.INVALID_REQUEST
     (row,) = response.replica_election_results[0].partition_result

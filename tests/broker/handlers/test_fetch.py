@@ -64,7 +64,7 @@ async def fetch(
 
 
 async def produce(kafka: RawConnection, index: int, *values: bytes) -> int:
-    """Appends each value to t-`index` as a batch of its own; the bytes of one."""
+    """Appends each value to t-`index` as a separate batch; returns the bytes of one."""
     size = 0
     for value in values:
         batch = plain_batch([value], producer_id=-1, producer_epoch=-1, base_sequence=-1).encode()
@@ -288,7 +288,7 @@ async def test_sessions_are_declined(kafka: RawConnection, session_id: int, epoc
 
 @pytest.mark.usefixtures("size")
 async def test_topics_are_found_by_their_ids(kafka: RawConnection) -> None:
-    """From version 13 on; an unknown id is that partition's error."""
+    """It works from version 13 on; an unknown id is that partition's error."""
     ids = [await topic_id(kafka, "t"), uuid.UUID(int=9)]
     topic = nested("fetch", 13, "FetchTopic")
     row = nested("fetch", 13, "FetchPartition")(
@@ -310,7 +310,7 @@ async def test_topics_are_found_by_their_ids(kafka: RawConnection) -> None:
 
 
 async def test_the_epoch_of_the_last_batch_shows_where_logs_part(tmp_path: Path) -> None:
-    """Epoch 0 ended at 3 and epoch 1 goes on to 5: who has more of either has to cut its log."""
+    """Epoch 0 ended at 3 and epoch 1 continues to 5: a log with more of either has to be truncated."""
     async with in_process(tmp_path) as running:
         kafka = await RawConnection.open(running.kafka_address)
         await create_topic(kafka, "t", 1)

@@ -19,7 +19,7 @@ from tests.support.native_client import NativeConnection
 from tests.support.raw_client import RawConnection, message
 
 _SLOW, _KNOWN = 4, 1
-"""A version of ListOffsets that nobody has used yet, and one that is imported."""
+"""A version of ListOffsets that was not used yet, and one that is imported."""
 
 
 class Held:

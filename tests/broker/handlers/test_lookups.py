@@ -37,7 +37,7 @@ async def offsets(
 async def test_times_with_a_meaning_are_known_from_a_version_on(
     kafka: RawConnection, timestamp: int, known_from: int
 ) -> None:
-    """An older version is told that it asks for what it cannot know."""
+    """An older version gets an error, as it asks for something it cannot know."""
     for version in range(1, 10):
         code = "none" if version >= known_from else "unsupported_version"
         assert await offsets(kafka, version, timestamp, 0) == [(0, code)]
@@ -46,7 +46,7 @@ async def test_times_with_a_meaning_are_known_from_a_version_on(
 async def test_the_latest_offset_of_read_committed_is_the_last_stable_one(
     kafka: RawConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And no record at or above it is found by its timestamp; version 1 knows no isolation level."""
+    """No record at or above it is found by its timestamp; version 1 knows no isolation level."""
     batches = [plain_batch([value]).encode() for value in (b"one", b"two")]
     for batch in batches:
         await kafka.produce(9, -1, [PartitionData("t", 0, batch)])
@@ -75,7 +75,7 @@ async def test_a_partition_that_is_listed_twice_has_no_offset(kafka: RawConnecti
 
 
 async def test_an_epoch_below_any_is_fenced(kafka: RawConnection) -> None:
-    """Only -1 stands for any."""
+    """Only -1 means any."""
     for epoch, code in ((-1, "none"), (0, "none"), (1, "unknown_leader_epoch")):
         assert await offsets(kafka, 7, -1, 0, epoch=epoch) == [(0, code)]
     for epoch in (-2, -(2**31)):

@@ -47,7 +47,7 @@ async def test_a_large_topic_is_packed_in_slices_and_once(
 
 
 async def test_what_is_kept_is_as_new_as_the_topic(kafka: RawConnection, running: Running) -> None:
-    """More partitions, a deletion, and another topic of the same name are told at once."""
+    """More partitions, a deletion, and another topic of the same name are visible at once."""
     broker = running.broker
     await broker.services.topics.create(NewTopic(name="t", partitions=2))
     assert await partitions_of(kafka) == {"t": [0, 1]}

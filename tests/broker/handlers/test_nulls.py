@@ -59,7 +59,7 @@ async def test_metadata_before_12_takes_names_only(kafka: RawConnection, version
 async def test_a_replica_fetch_that_names_the_leader_is_refused(
     kafka: RawConnection, running: Running
 ) -> None:
-    """A leader cannot follow itself; the connection goes on."""
+    """A leader cannot follow itself; the connection stays open."""
     await create_topic(kafka, "led", 1)
     partition = running.broker.services.partitions.find("led", 0)
     broker_id = running.broker.config.broker_id

@@ -79,7 +79,7 @@ async def test_records_below_an_offset_go(kafka: RawConnection) -> None:
 
 
 async def test_minus_one_deletes_up_to_the_high_watermark(kafka: RawConnection) -> None:
-    """Nothing is left to read, and the next offset goes on."""
+    """No record is left to read, and the next offset is unchanged."""
     row = await delete(kafka, -1)
     assert (row.error_code, row.low_watermark) == (0, 10)
     assert await list_offset(kafka, "t", 0) == 10
@@ -157,7 +157,10 @@ async def test_producers_are_described(kafka: RawConnection) -> None:
 async def test_many_producers_are_encoded_beside_the_loop(
     kafka: RawConnection, running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As they were when the row was made, whoever appends meanwhile; a million would take seconds."""
+    """They are encoded as of the row's creation, whatever is appended meanwhile.
+
+    A million would take seconds.
+    """
     states = running.broker.partitions["t", 0].log.producers
     newest = BatchMetadata(5, 0, 5, 1, 7)
     ids = range(1000, 1000 + PRODUCERS_AT_ONCE)
@@ -184,7 +187,7 @@ async def test_many_producers_are_encoded_beside_the_loop(
 
 
 async def test_producers_of_no_topic(kafka: RawConnection) -> None:
-    """A name that cannot be a topic's is told from one that is not there."""
+    """A name that is invalid for a topic is distinguished from one that does not exist."""
     for name, code in (
         ("missing", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         ("bad name", ErrorCode.INVALID_TOPIC_EXCEPTION),
@@ -208,7 +211,7 @@ async def test_a_partition_is_not_described_any_number_of_times(kafka: RawConnec
 
 
 async def test_the_cluster_is_described(kafka: RawConnection, running: Running) -> None:
-    """Id, controller and brokers; a client that looks for a controller port is told better."""
+    """Id, controller and brokers; a client that looks for a controller port gets a helpful error."""
     fields = {"include_cluster_authorized_operations": False}
     response = await kafka.call("describe_cluster", 1, **fields, endpoint_type=1)
     assert (response.error_code, response.cluster_id) == (0, running.broker.cluster_id)

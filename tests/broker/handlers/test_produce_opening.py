@@ -63,7 +63,7 @@ def held_thread(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
 async def test_a_connections_batches_keep_their_order(
     kafka: RawConnection, held_thread: threading.Event, acks: int
 ) -> None:
-    """Small batches behind a large one wait for it: else they would be gaps in the sequence."""
+    """Small batches after a large one wait for it: otherwise they would be gaps in the sequence."""
     await create_topic(kafka, "t", 1)
     batches = sizes_and_batches()
     for one in batches:

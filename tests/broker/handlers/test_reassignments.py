@@ -55,7 +55,7 @@ async def _topic(kafka: RawConnection) -> None:
 
 
 async def test_a_move_is_noted_and_listed(kafka: RawConnection, running: Running) -> None:
-    """With all replicas that there are on the way; other partitions are not listed."""
+    """It is listed with all replicas involved; other partitions are not listed."""
     await add_broker(running, 2)
     assert await listed(kafka, None) == []
     assert (await reassign(kafka, "t", 0, (2,))).error_code == ErrorCode.NONE
@@ -69,7 +69,7 @@ async def test_a_move_is_noted_and_listed(kafka: RawConnection, running: Running
 
 
 async def test_a_move_can_be_cancelled(kafka: RawConnection, running: Running) -> None:
-    """By replicas of null; then there is nothing to cancel any more."""
+    """Null replicas cancel it; then there is nothing left to cancel."""
     await add_broker(running, 2)
     await reassign(kafka, "t", 0, (2,))
     assert (await reassign(kafka, "t", 0, None)).error_code == ErrorCode.NONE

@@ -62,7 +62,7 @@ async def test_its_records_cannot_be_shown(native: NativeConnection) -> None:
 async def test_offsets_that_stand_still_end_in_an_error(
     kafka: RawConnection, running: Running, native: NativeConnection
 ) -> None:
-    """A reader that goes on behind the last record it was shown would never get on."""
+    """A reader that continues after the last record it was shown would make no progress."""
     await create_topic(kafka, "t", 1)
     partition = running.broker.services.partitions.find("t", 0)
     batch = batch_of(b"\x0c\0\0\0\1\1\0" * RECORDS, RECORDS, Codec.ZSTD)

@@ -42,7 +42,7 @@ async def create(kafka: RawConnection, *topics: Any, validate_only: bool = False
 
 
 async def delete(kafka: RawConnection, *topics: dict[str, Any]) -> list[Any]:
-    """By `name` and `topic_id`."""
+    """Deletes by `name` and `topic_id`."""
     rows = tuple(
         nested("delete_topics", 6, "DeleteTopicState")(**{"name": None, "topic_id": None, **topic})
         for topic in topics
@@ -56,7 +56,7 @@ async def extend(
     *topics: tuple[str, int, list[tuple[int, ...]] | None],
     validate_only: bool = False,
 ) -> list[Any]:
-    """By name, new count and the replicas of the new partitions."""
+    """Extends by name, new count and the replicas of the new partitions."""
     rows = tuple(
         nested("create_partitions", 3, "CreatePartitionsTopic")(
             name=name,
@@ -94,7 +94,7 @@ async def test_numbers_left_out_are_the_brokers(kafka: RawConnection) -> None:
 
 
 async def test_validating_creates_nothing(kafka: RawConnection, running: Running) -> None:
-    """validate_only gives the whole answer, and leaves no topic behind."""
+    """validate_only gives the whole answer, and creates no topic."""
     (row,) = await create(kafka, wanted("t", num_partitions=2), validate_only=True)
     assert (row.error_code, row.num_partitions) == (0, 2)
     assert "t" not in running.broker.registry.topics

@@ -52,7 +52,7 @@ async def test_who_was_there_is_known_at_once(server: MemoryTree, tree: MemoryNo
 
 
 async def test_comings_and_goings_are_heard_of(server: MemoryTree, live: LiveBrokers) -> None:
-    """At each call the view shows the change already."""
+    """Each call of the listener sees the change in the view already."""
     seen: list[list[int]] = []
     live.listen(lambda: seen.append(list(live.brokers)))
     first = await join(server, 1)
@@ -76,7 +76,7 @@ async def test_an_announcement_is_heard_of(server: MemoryTree, live: LiveBrokers
 async def test_another_life_of_a_broker_is_another_broker(
     server: MemoryTree, live: LiveBrokers
 ) -> None:
-    """Same id, same data: the session tells them apart, even if nobody saw it gone."""
+    """Same id, same data: the session distinguishes them, even if its end was not noticed."""
     old = await join(server, 1)
     await turns()
     calls: list[int] = []
@@ -91,7 +91,7 @@ async def test_another_life_of_a_broker_is_another_broker(
 async def test_what_was_missed_is_read_after_the_reconnection(
     server: MemoryTree, tree: MemoryNodeTree, live: LiveBrokers
 ) -> None:
-    """Until then the view stays as it was."""
+    """The view stays as it was until then."""
     first = await join(server, 1)
     await turns()
     tree.suspend()
@@ -119,7 +119,7 @@ async def test_a_new_session_of_this_client_goes_on(
 async def test_a_node_that_cannot_be_read_is_no_broker(
     server: MemoryTree, tree: MemoryNodeTree, live: LiveBrokers
 ) -> None:
-    """Nobody could reach it; the others are not concerned."""
+    """It could not be reached; the others are not affected."""
     await join(server, 1)
     await tree.create(broker_path(2), b"junk")
     await tree.create("/brokers/ids/x", b'{"host":"h","port":1,"timestamp":"0"}')

@@ -126,7 +126,7 @@ def test_nodes_that_kafka_wrote_are_read() -> None:
 
 
 def test_a_partition_may_gain_or_lose_replicas_alone() -> None:
-    """Kafka names only what there is; a partition with neither is not on its way."""
+    """Kafka names only what exists; a partition with neither is not being moved."""
     data = (
         b'{"topic_id":"AAECAwQFBgcICQoLDA0ODw","partitions":{"0":[1],"1":[1,2],"2":[1]},'
         b'"adding_replicas":{"0":[1],"2":[]},"removing_replicas":{"1":[2]},"version":3}'
@@ -191,7 +191,7 @@ def test_damaged_data_is_named(decode: Callable[[bytes], object], damaged: list[
 def test_damage_of_the_controllers_nodes_is_named(
     decode: Callable[[bytes], object], path: str
 ) -> None:
-    """As everywhere: nothing is repaired by guessing."""
+    """Nothing is repaired by guessing."""
     for data in [b"", b"[]", b"\xff", b"{}", b'{"brokerid":null,"partitions":[{"topic":"t"}]}']:
         with pytest.raises(NodeDataError, match=re.escape(path)):
             decode(data)

@@ -1,4 +1,7 @@
-"""A coordinator whose data was restored from an old copy: nothing is served on it, and how to go on."""
+"""A coordinator whose data was restored from an old copy.
+
+Nothing is served on it, and how to continue.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ INVENTED_ID = 2**62
 
 
 def copy_of(server: MemoryTree) -> MemoryTree:
-    """A backup of what is there now; take it while nobody is connected."""
+    """A backup of the current state; take it while no one is connected."""
     backup = MemoryTree()
     backup.nodes = copy.deepcopy(server.nodes)
     return backup
@@ -39,7 +42,7 @@ async def stopped(host: Host) -> None:
 
 
 async def ids_of(host: Host, count: int) -> list[int]:
-    """So many producer ids."""
+    """Takes this many producer ids."""
     assert host.broker is not None
     return [await host.broker.producer_ids.wait_for_producer_id() for _ in range(count)]
 
@@ -120,13 +123,13 @@ async def test_catching_up_makes_the_copy_as_new_as_the_directory(coordinator: s
 
 
 async def catch_up_of(host: Host) -> list[str]:
-    """What the command does."""
+    """The effect of the command."""
     return await catch_up_coordinator("/data", host.config.coordinator, host.environment())
 
 
 @COORDINATORS
 async def test_an_id_that_a_client_made_up_proves_nothing(coordinator: str) -> None:
-    """Whatever stands in a log, the broker starts and hands out its own ids."""
+    """Whatever a log contains, the broker starts and issues its own ids."""
     host = Host(coordinator)
     broker = await host.start()
     await broker.services.topics.create(NewTopic(name="orders"))

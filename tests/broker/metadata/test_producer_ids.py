@@ -63,7 +63,7 @@ async def test_the_first_id_is_there_at_once(tree: MemoryNodeTree) -> None:
 
 
 async def test_a_block_goes_on_behind_the_last_one(tree: MemoryNodeTree) -> None:
-    """Whoever claimed the last block, of whatever size."""
+    """It does not matter who claimed the last block, nor its size."""
     await store_block(tree, end=4999)
     ids = ProducerIds(tree, broker_id=35)
     await ids.start()
@@ -100,7 +100,7 @@ async def test_no_block_is_claimed_before_it_is_needed(tree: MemoryNodeTree) -> 
 
 
 async def test_more_requests_than_ids_wait_for_one_claim_at_a_time(tree: MemoryNodeTree) -> None:
-    """Everybody who waits gets an id of their own."""
+    """Everyone who waits gets a separate id."""
     ids = ProducerIds(tree, broker_id=1, block_size=3)
     taken = await asyncio.gather(*(ids.wait_for_producer_id() for _ in range(20)))
     assert sorted(taken) == list(range(20))
@@ -115,7 +115,7 @@ async def test_blocks_of_one(tree: MemoryNodeTree) -> None:
 async def test_a_lost_race_starts_again_from_the_read(
     tree: MemoryNodeTree, other: MemoryNodeTree
 ) -> None:
-    """The rival keeps its block; ours lies behind it."""
+    """The rival keeps its block; ours comes after it."""
     await store_block(tree, end=9)
     rival = ProducerIds(other, broker_id=2, block_size=10)
     tree.before_next_change(rival.start)
@@ -138,7 +138,7 @@ async def test_a_lost_race_for_the_first_block(tree: MemoryNodeTree, other: Memo
 async def test_a_lost_reply_costs_at_most_a_block(
     tree: MemoryNodeTree, applied: bool, first_id: int, is_there: bool
 ) -> None:
-    """Nobody asks whether the write landed: another block is claimed."""
+    """Whether the write was applied is not checked: another block is claimed."""
     if is_there:
         await tree.create(PATH)
     tree.lose_next_reply(applied=applied)
@@ -160,7 +160,7 @@ async def test_without_a_connection_the_client_may_try_again(tree: MemoryNodeTre
 
 
 async def test_races_are_not_lost_for_ever(tree: MemoryNodeTree, other: MemoryNodeTree) -> None:
-    """After a hundred lost races the client is told to try again; ids are still unique then."""
+    """After a hundred lost races the client gets a retriable error; ids are still unique then."""
     rival = ProducerIds(other, broker_id=2, block_size=10)
     for _ in range(CLAIM_ATTEMPTS_MAX):
         tree.before_next_change(rival.start)
@@ -184,7 +184,7 @@ async def test_ids_in_hand_need_no_connection(tree: MemoryNodeTree) -> None:
 
 
 async def test_a_claim_ahead_that_failed_is_tried_again(tree: MemoryNodeTree) -> None:
-    """A connection that comes back before the block is used up costs nobody a wait."""
+    """A connection that comes back before the block is used up delays no one."""
     ids = ProducerIds(tree, broker_id=1, block_size=100)
     await ids.start()
     tree.suspend()
@@ -216,7 +216,7 @@ async def test_a_claim_ahead_that_failed_is_tried_again(tree: MemoryNodeTree) ->
     ],
 )
 async def test_data_that_makes_no_sense_stops_loudly(tree: MemoryNodeTree, data: bytes) -> None:
-    """Node and content are named, and the node is left as it is for whoever repairs it."""
+    """Node and content are named, and the node is left as it is for the operator."""
     await tree.create(PATH, data)
     with pytest.raises(ProducerIdBlockError) as failure:
         await ProducerIds(tree, broker_id=1).start()
@@ -226,14 +226,14 @@ async def test_data_that_makes_no_sense_stops_loudly(tree: MemoryNodeTree, data:
 
 
 async def test_any_version_and_further_fields_are_read(tree: MemoryNodeTree) -> None:
-    """As Kafka: the version is written and not checked."""
+    """As in Kafka, the version is written and not checked."""
     fields = {"version": 2, "broker": 1, "block_start": "0", "block_end": "9", "new": True}
     await tree.create(PATH, json.dumps(fields).encode())
     assert await ProducerIds(tree, broker_id=1).wait_for_producer_id() == 10
 
 
 async def test_the_last_block_ends_at_the_largest_id(tree: MemoryNodeTree) -> None:
-    """2**63 - 1 is handed out, and behind it nothing: that is fatal, and stays so."""
+    """2**63 - 1 is issued, and nothing after it: that is fatal, permanently."""
     await store_block(tree, end=PRODUCER_ID_MAX - 2)
     ids = ProducerIds(tree, broker_id=1, block_size=2)
     assert [await ids.wait_for_producer_id() for _ in range(2)] == [
@@ -246,7 +246,7 @@ async def test_the_last_block_ends_at_the_largest_id(tree: MemoryNodeTree) -> No
 
 
 async def test_too_few_ids_for_a_block_are_none(tree: MemoryNodeTree) -> None:
-    """As Kafka, a block is whole or not claimed."""
+    """As in Kafka, a block is whole or not claimed."""
     await store_block(tree, end=PRODUCER_ID_MAX - 999)
     with pytest.raises(ProducerIdBlockError, match="used up"):
         await ProducerIds(tree, broker_id=1).start()
@@ -267,7 +267,7 @@ async def test_a_node_that_went_back_stops_the_ids(tree: MemoryNodeTree, goes_ba
 
 
 async def test_closing_ends_a_claim_under_way(tree: MemoryNodeTree) -> None:
-    """No task is left behind."""
+    """No task is left over."""
     ids = ProducerIds(tree, broker_id=1, block_size=2)
     await ids.start()
     ids.next_producer_id()

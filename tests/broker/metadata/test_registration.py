@@ -67,7 +67,7 @@ async def test_a_broker_is_there_while_its_session_lives(
 async def test_a_broker_id_that_is_alive_is_refused(
     tree: MemoryNodeTree, other: MemoryNodeTree
 ) -> None:
-    """The second one is told who holds the id, and other ids are free."""
+    """The error names the broker that holds the id, and other ids are free."""
     await register_broker(tree, info(host="first"))
     with pytest.raises(BrokerIdInUseError, match=r"broker id 1 .*PLAINTEXT://first:1"):
         await register_broker(other, info(host="second"))
@@ -82,7 +82,7 @@ async def test_a_broker_may_register_twice_in_one_session(tree: MemoryNodeTree) 
 
 @pytest.mark.parametrize("applied", [True, False])
 async def test_a_lost_answer_is_resolved_by_reading(tree: MemoryNodeTree, applied: bool) -> None:
-    """If the node is there and ours, the broker is registered; else the loss is told."""
+    """If the node exists and is ours, the broker is registered; otherwise the loss is reported."""
     await ensure_paths(tree, ["/brokers/ids"])
     tree.lose_next_reply(applied=applied)
     if applied:
@@ -93,14 +93,14 @@ async def test_a_lost_answer_is_resolved_by_reading(tree: MemoryNodeTree, applie
 
 
 def test_ipv6_addresses_stand_in_brackets() -> None:
-    """So that the port can be told from the address; the host alone has none."""
+    """The port can then be told from the address; the host alone has none."""
     data = encode_broker(info(host="::1"))
     assert b'"endpoints":["PLAINTEXT://[::1]:1"]' in data
     assert b'"host":"::1"' in data
 
 
 def test_without_a_rack_the_field_is_missing() -> None:
-    """As Kafka writes it."""
+    """The same as in Kafka."""
     assert b"rack" not in encode_broker(info())
 
 
@@ -208,7 +208,7 @@ class TestWaiting:
     async def test_a_killed_broker_waits_for_its_earlier_session(
         self, tree: MemoryNodeTree, other: MemoryNodeTree
     ) -> None:
-        """As soon as the old node is gone the new one is there."""
+        """The new node appears as soon as the old one is gone."""
         await register_broker(other, info(host="old"))
         registering = asyncio.create_task(register_broker(tree, info(host="new"), wait_s=60))
         await turns()
@@ -218,7 +218,7 @@ class TestWaiting:
         assert (await tree.read(broker_path(1))).owner == tree.session_id
 
     async def test_patience_ends(self, tree: MemoryNodeTree, other: MemoryNodeTree) -> None:
-        """A living broker never gives its id up, so whoever waits for that is told in the end."""
+        """A living broker never gives up its id, so a waiting one gets an error in the end."""
         await register_broker(other, info(host="alive"))
         with pytest.raises(BrokerIdInUseError, match="alive"):
             await register_broker(tree, info(), wait_s=0.001)

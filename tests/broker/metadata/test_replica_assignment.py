@@ -60,7 +60,7 @@ def test_replicas_are_spread_over_racks(
 def test_equal_racks_give_every_broker_the_same_load(
     racks: int, per_rack: int, data: st.DataObject, seed: int
 ) -> None:
-    """As many partitions as brokers: each broker holds as many replicas as a partition has."""
+    """With as many partitions as brokers, each broker holds as many replicas as a partition has."""
     rack_of = {broker: f"rack {broker % racks}" for broker in range(racks * per_rack)}
     factor = data.draw(st.integers(1, len(rack_of)))
     assignment = assign_replicas(rack_of, range(len(rack_of)), factor, Random(seed), rack_of)
@@ -101,14 +101,14 @@ def test_each_place_of_the_pattern_is_worked_out_once() -> None:
     ],
 )
 def test_numbers_that_cannot_be(partitions: int, factor: int, code: ErrorCode) -> None:
-    """At least one partition, and no more replicas than brokers alive."""
+    """There is at least one partition, and no more replicas than living brokers."""
     with pytest.raises(KafkaError) as failure:
         assign_replicas([1, 2], range(partitions), factor, Random(0))
     assert failure.value.code is code
 
 
 def test_an_explicit_assignment_is_taken_as_it_is() -> None:
-    """In the order of the partitions."""
+    """It is used in the order of the partitions."""
     checked = check_assignment({1: [2, 1], 0: [1, 2]}, range(2), [1, 2])
     assert list(checked.items()) == [(0, (1, 2)), (1, (2, 1))]
 

@@ -116,7 +116,7 @@ class TestStates:
     async def test_a_check_that_fails_stops_the_change(
         self, registry: TopicRegistry, topic: Topic, tree: MemoryNodeTree
     ) -> None:
-        """A controller that was replaced writes nothing, and is told by the path."""
+        """A controller that was replaced writes nothing, and the error names the path."""
         await tree.create(CONTROLLER_EPOCH, b"1")
         check = Check(CONTROLLER_EPOCH, 0)
         await registry.change_states([shrink(topic, 0, (1,))], [check])
@@ -318,7 +318,7 @@ class TestLaterTopics:
 async def test_a_late_write_of_another_client_fails(
     registry: TopicRegistry, topic: Topic, server: MemoryTree
 ) -> None:
-    """What the checks are for, seen from the tree: the very operations of a change, sent late."""
+    """The purpose of the checks, seen from the tree: the same operations of a change, sent late."""
     change = shrink(topic, 0, (1,))
     tree = server.connect()
     operations = [

@@ -224,7 +224,10 @@ class TestWhatOthersChange:
     async def test_a_topic_being_deleted_is_gone(
         self, here: TopicRegistry, elsewhere: TopicRegistry, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """From the first step on: nobody shall take its missing states for never made."""
+        """It is gone from the first step on.
+
+        Its missing states must not look as if they were never made.
+        """
         monkeypatch.setattr(topic_nodes, "OPERATIONS_MAX", 4)
         topic = await elsewhere.create_topic(NewTopic(name="t", partitions=6))
         await turns()
@@ -254,7 +257,7 @@ class TestWhatOthersChange:
     async def test_a_topic_that_cannot_be_read_stays_as_it_was(
         self, here: TopicRegistry, elsewhere: TopicRegistry, tree: MemoryNodeTree
     ) -> None:
-        """The others go on, and so does it when the node makes sense again."""
+        """The others continue, and so does it when the node is valid again."""
         topic = await elsewhere.create_topic(NewTopic(name="t", assignment={0: (1,)}))
         await turns()
         node = await tree.read(topic_path("t"))
@@ -276,7 +279,10 @@ class TestWhatOthersChange:
         server: MemoryTree,
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
-        """Of a big topic, which takes several steps: what is there is what was asked for."""
+        """The creation of a large topic takes several steps.
+
+        The existing states are those requested.
+        """
         monkeypatch.setattr(topic_nodes, "OPERATIONS_MAX", 6)
         rival = server.connect()
 
@@ -303,7 +309,7 @@ class TestWhatOthersChange:
         server: MemoryTree,
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
-        """As it is with a creation."""
+        """It is the same as with a creation."""
         monkeypatch.setattr(topic_nodes, "OPERATIONS_MAX", 6)
         await here.create_topic(NewTopic(name="t", assignment={0: (1,)}))
         rival = server.connect()
@@ -329,7 +335,7 @@ class TestConnection:
     async def test_what_was_missed_is_read_afterwards(
         self, here: TopicRegistry, elsewhere: TopicRegistry, tree: MemoryNodeTree
     ) -> None:
-        """Until then the view stays as it was."""
+        """The view stays as it was until then."""
         kept = await elsewhere.create_topic(NewTopic(name="kept"))
         gone = await elsewhere.create_topic(NewTopic(name="gone"))
         await turns()
@@ -380,7 +386,7 @@ class TestConnection:
     async def test_a_closed_registry_hears_nothing(
         self, server: MemoryTree, elsewhere: TopicRegistry
     ) -> None:
-        """No watch stays behind."""
+        """No watch is left over."""
         tree = server.connect()
         here = await following(tree)
         await elsewhere.create_topic(NewTopic(name="t"))
@@ -428,7 +434,7 @@ def topic_nodes_error() -> CoordinationError:
 async def test_an_older_answer_does_not_move_the_view_back(
     server: MemoryTree, elsewhere: TopicRegistry
 ) -> None:
-    """A server that lags behind is asked after a reconnection: what was known stays."""
+    """A lagging server is read after a reconnection: the known state stays."""
     tree = server.connect()
     here = await following(tree)
     old = await elsewhere.create_topic(NewTopic(name="t", assignment={0: (1, 2)}))

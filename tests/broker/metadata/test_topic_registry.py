@@ -105,7 +105,7 @@ def events_of(registry: TopicRegistry) -> list[TopicEvent]:
 
 
 async def assert_same_as_tree(registry: TopicRegistry, tree: MemoryNodeTree) -> None:
-    """The view is what somebody else would read, versions included."""
+    """Asserts that the view is what another reader would see, including versions."""
     assert (await load(tree)).topics == registry.topics
 
 
@@ -177,7 +177,7 @@ class TestCreation:
     async def test_only_brokers_that_stay_lead_and_are_in_sync(
         self, registry: TopicRegistry, server: MemoryTree, tree: MemoryNodeTree
     ) -> None:
-        """One that is about to leave holds a replica, no more; if all leave, nobody leads yet."""
+        """One that is about to leave only holds a replica; if all leave, no one leads yet."""
         leaving = BrokerInfo(broker_id=3, endpoints={}, started_ms=0, is_leaving=True)
         await register_broker(server.connect(), leaving)
         assignment = {0: (3, 1), 1: (1, 3)}
@@ -194,7 +194,7 @@ class TestCreation:
         await assert_same_as_tree(registry, tree)
 
     async def test_replicas_are_spread_over_racks(self) -> None:
-        """As the brokers' registrations say."""
+        """The racks are those of the brokers' registrations."""
         server = await server_with_brokers(range(1, 5), {1: "a", 2: "a", 3: "b", 4: "b"})
         registry = await load(server.connect())
         topic = await registry.create_topic(NewTopic(name="t", partitions=8, replication_factor=2))
@@ -214,7 +214,7 @@ class TestCreation:
     async def test_a_configuration_that_was_there_is_replaced(
         self, registry: TopicRegistry, tree: MemoryNodeTree
     ) -> None:
-        """Kafka's tools can leave one behind."""
+        """Kafka's tools can leave one over."""
         await tree.create(topic_config_path("t"), b'{"version":1,"config":{"old":"1"}}')
         topic = await registry.create_topic(NewTopic(name="t", config={"new": "2"}))
         assert topic.config == {"new": "2"}
@@ -271,7 +271,10 @@ class TestDeletion:
     async def test_a_restart_knows_what_was_deleted(
         self, registry: TopicRegistry, server: MemoryTree
     ) -> None:
-        """Until the deletion is finished; its broker asks when it finds directories of the topic."""
+        """It stays known until the deletion is finished.
+
+        Its broker asks when it finds directories of the topic.
+        """
         topic = await registry.create_topic(NewTopic(name="t", partitions=2))
         await registry.delete_topic("t")
         restarted = await load(server.connect())
@@ -290,7 +293,7 @@ class TestDeletion:
         assert (await load(server.connect())).deleted == {"t": second.topic_id}
 
     async def test_a_topic_of_the_same_name_is_another_one(self, registry: TopicRegistry) -> None:
-        """It has an id of its own, and its epochs start again."""
+        """It has a new id, and its epochs start again."""
         first = await registry.create_topic(NewTopic(name="t"))
         await registry.delete_topic("t")
         second = await registry.create_topic(NewTopic(name="t"))
@@ -300,7 +303,7 @@ class TestDeletion:
     async def test_a_recreation_elsewhere_is_two_events(
         self, registry: TopicRegistry, server: MemoryTree
     ) -> None:
-        """Whoever was away hears that the old topic is gone before the new one comes."""
+        """A broker that was away is notified that the old topic is gone before the new one comes."""
         first = await registry.create_topic(NewTopic(name="t"))
         elsewhere = await load(server.connect())
         await elsewhere.delete_topic("t")
@@ -361,7 +364,7 @@ class TestConfiguration:
     async def test_overrides_are_replaced(
         self, registry: TopicRegistry, tree: MemoryNodeTree
     ) -> None:
-        """What is not in the new configuration is gone."""
+        """Overrides missing from the new configuration are gone."""
         before = await registry.create_topic(NewTopic(name="t", config={"a": "1"}))
         events = events_of(registry)
         after = await registry.set_topic_config("t", {"b": "2"})
@@ -485,7 +488,7 @@ class TestLeadership:
     async def test_a_claim_that_lost_a_race_is_decided_again(
         self, registry: TopicRegistry, server: MemoryTree, tree: MemoryNodeTree
     ) -> None:
-        """What another broker has taken meanwhile stays with it."""
+        """A partition that another broker claimed meanwhile stays with it."""
         await registry.create_topic(NewTopic(name="t", assignment={0: (1, 2), 1: (1, 2)}))
         taken = PartitionState(leader=2, leader_epoch=1, isr=(1, 2))
         data = encode_partition_state(taken)
@@ -536,7 +539,7 @@ class TestLostReplies:
 async def test_of_two_brokers_one_creates_a_topic(
     registry: TopicRegistry, server: MemoryTree, tree: MemoryNodeTree
 ) -> None:
-    """The other is told that it exists, and knows it from then on."""
+    """The other one gets the error that it exists, and knows it from then on."""
     elsewhere = await load(server.connect())
     results = await asyncio.gather(
         registry.create_topic(NewTopic(name="t")),

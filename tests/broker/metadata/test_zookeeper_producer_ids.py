@@ -34,7 +34,7 @@ OpenTree = Callable[[str], Awaitable[ZooKeeperNodeTree]]
 
 @pytest.fixture
 async def open_tree() -> AsyncIterator[OpenTree]:
-    """What opens trees; all are closed when the test ends."""
+    """A function that opens trees; all are closed when the test ends."""
     trees: list[ZooKeeperNodeTree] = []
 
     async def open_one(hosts: str) -> ZooKeeperNodeTree:
@@ -47,7 +47,10 @@ async def open_tree() -> AsyncIterator[OpenTree]:
 
 
 async def take(ids: ProducerIds, count: int) -> list[int]:
-    """As a broker does for InitProducerId: the client comes again while no block can be had."""
+    """Takes ids as a broker does for InitProducerId.
+
+    The client retries while no block is available.
+    """
     taken: list[int] = []
     while len(taken) < count:
         try:
@@ -75,7 +78,7 @@ async def test_five_brokers_claim_at_once(zookeeper: ZooKeeper, open_tree: OpenT
 async def test_lost_answers_cost_blocks_and_never_repeat_an_id(
     zookeeper: ZooKeeper, open_tree: OpenTree
 ) -> None:
-    """A claim whose answer is lost is given up: its block lies between two that are used."""
+    """A claim whose answer is lost is abandoned: its block is between two that are used."""
     async with TcpProxy.open(zookeeper.port) as proxy:
         chroot = zookeeper.fresh_hosts().partition("/")[2]
         tree = await open_tree(f"{proxy.address}/{chroot}")
@@ -156,7 +159,7 @@ async def test_kafka_and_we_share_one_node(
 
 
 def owners_in_order(our_ids: list[int], kafkas_ids: list[int]) -> list[int]:
-    """Whose each id is, from the lowest to the highest."""
+    """The owner of each id, from the lowest to the highest."""
     ours = [(producer_id, OUR_BROKER) for producer_id in our_ids]
     kafkas = [(producer_id, KAFKAS_BROKER) for producer_id in kafkas_ids]
     return [owner for _, owner in sorted(ours + kafkas)]

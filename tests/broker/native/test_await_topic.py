@@ -29,7 +29,7 @@ class FakePartitions:
 
     held: dict[tuple[str, int], Any] = field(default_factory=dict)
     disk: asyncio.Event | None = None
-    """What partitions that are being made wait for."""
+    """An event for which partitions being created wait."""
 
     def opening(self, _topic: Topic) -> tuple[int, ...]:
         return () if self.disk is None else (0,)
@@ -106,7 +106,7 @@ async def test_a_topic_that_is_not_all_there_is_waited_for(known: Any, opened: A
 
 
 async def test_the_wait_ends_with_the_last_change_that_was_missing() -> None:
-    """The topic comes, then its leader: only then is it there; nobody listens any more."""
+    """The topic comes, then its leader: only then is it complete; no listener is left."""
     services = FakeServices()
     waiting = asyncio.create_task(wait(services))
     await asyncio.sleep(0)
@@ -130,7 +130,7 @@ async def test_whoever_has_gone_leaves_no_listener_behind() -> None:
 
 
 async def test_partitions_that_are_being_made_are_waited_for() -> None:
-    """No event of the registry tells of them; nobody listens any more when they are there."""
+    """The registry has no event for them; no listener is left when they are there."""
     services = FakeServices(FakePartitions(disk=asyncio.Event()))
     services.registry.publish("t", topic(HERE))
     waiting = asyncio.create_task(wait(services))

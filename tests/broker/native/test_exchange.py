@@ -63,7 +63,7 @@ async def test_hello_agrees_on_a_version(native: NativeConnection, running: Runn
 async def test_decisions_name_the_client_of_a_hello_and_the_message(
     native: NativeConnection, running: Running, topic: str
 ) -> None:
-    """Client id, connection and correlation id are told, as they are on the Kafka port."""
+    """Client id, connection and correlation id are shown, as on the Kafka port."""
     await native.call("hello", client_id="tester")
     await native.call("produce", **produce(0), correlation_id=9)
     (outcome,) = running.broker.decisions.latest(1)
@@ -158,7 +158,7 @@ async def test_acks_are_kept_as_on_the_kafka_port(tmp_path: Path) -> None:
 async def test_pipelined_messages_are_answered_in_their_order(
     native: NativeConnection, topic: str
 ) -> None:
-    """A fetch that waits holds back the answers behind it, not the work."""
+    """A fetch that waits holds back the answers after it, not the work."""
     native.send(
         type="fetch", correlation_id=1, topic=topic, partition=0, offset=0, max_wait_ms=60_000
     )
@@ -279,7 +279,7 @@ async def test_create_topic_takes_numbers_and_configurations(native: NativeConne
 
 
 async def test_unknown_types_and_fields(native: NativeConnection) -> None:
-    """An unknown type is an error that names the known ones; unknown fields are nobody's business."""
+    """An unknown type is an error that lists the known ones; unknown fields are ignored."""
     answer = await native.call("renew_pid", correlation_id=4, producer_id=7)
     assert (answer["type"], answer["correlation_id"]) == ("error", 4)
     assert code(answer) == ErrorCode.UNSUPPORTED_VERSION
@@ -306,7 +306,7 @@ async def test_unknown_types_and_fields(native: NativeConnection) -> None:
 async def test_what_is_no_message_is_answered_and_survived(
     native: NativeConnection, frame: bytes
 ) -> None:
-    """The frames are whole, so the connection goes on: the client learns what is wrong."""
+    """The frames are whole, so the connection stays open: the client gets the error."""
     native.send_frame(frame)
     answer = await native.receive()
     assert (answer["type"], code(answer)) == ("error", ErrorCode.INVALID_REQUEST)
@@ -317,14 +317,14 @@ async def test_what_is_no_message_is_answered_and_survived(
 async def test_a_length_out_of_bounds_ends_the_connection(
     native: NativeConnection, length: int
 ) -> None:
-    """Behind a wrong length there is no next frame to find."""
+    """After a wrong length there is no next frame to find."""
     native.send_bytes(struct.pack(">i", length))
     with pytest.raises(EOFError):
         await native.receive()
 
 
 async def test_a_message_may_arrive_byte_by_byte(native: NativeConnection) -> None:
-    """Where the network cuts does not matter."""
+    """The network's fragmentation does not matter."""
     frame = msgpack.packb({"type": "hello"})
     for byte in struct.pack(">i", len(frame)) + frame:
         native.send_bytes(bytes([byte]))
@@ -348,7 +348,7 @@ def gc_tracked() -> list[object]:
 
 
 async def test_msgpack_is_loaded_by_the_first_message_only(tmp_path: Path) -> None:
-    """Nobody pays for a port that nobody uses."""
+    """An unused port costs nothing."""
     script = (
         "import sys, broker.serve, broker.handlers.dispatch, broker.native.dispatch;"
         "sys.exit('broker.native.exchange' in sys.modules)"
@@ -360,7 +360,7 @@ async def test_msgpack_is_loaded_by_the_first_message_only(tmp_path: Path) -> No
 async def test_other_brokers_are_answered_on_the_same_port(
     native: NativeConnection, running: Running, topic: str
 ) -> None:
-    """They know topics by their ids; whoever holds no replica gets nothing of the partition."""
+    """They identify topics by id; a broker without a replica gets nothing of the partition."""
     topic_id = running.broker.registry.topics[topic].topic_id.bytes
     named = {"topic": topic, "topic_id": topic_id}
     assert code(await native.call("await_topic", **named)) == ErrorCode.NONE

@@ -1,4 +1,4 @@
-"""`lease_pid` over a real socket: one lease or many, errors, and ids that nobody else gets."""
+"""`lease_pid` over a real socket: one lease or many, errors, and ids that no one else gets."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ async def test_ids_of_all_kinds_come_from_the_same_blocks(
 
 
 async def test_a_leased_id_writes_like_any_other(native: NativeConnection, topic: str) -> None:
-    """And its repeats are recognised."""
+    """Its repeats are recognised, too."""
     leased = await lease(native, topic=topic, partition=0)
     batch = {
         "topic": topic,
@@ -128,14 +128,14 @@ async def test_a_lease_that_ended_is_known_over_a_restart(tmp_path: Path) -> Non
 async def test_a_message_that_makes_no_sense(
     native: NativeConnection, fields: dict[str, Any]
 ) -> None:
-    """INVALID_REQUEST, and the connection goes on."""
+    """The answer is INVALID_REQUEST, and the connection stays open."""
     assert (await lease(native, **fields))["error"]["name"] == "INVALID_REQUEST"
     assert (await native.call("hello"))["error"]["name"] == "NONE"
 
 
 @pytest.mark.parametrize("last", [LEASED_ID_MIN - 5, LEASED_ID_MIN, LEASED_ID_END - 2])
 async def test_blocks_leave_out_the_leased_ids(last: int) -> None:
-    """A block that would reach into the range begins behind it."""
+    """A block that would reach into the range begins after it."""
     tree = MemoryNodeTree(MemoryTree())
     await tree.create(PATH, ProducerIdBlock(9, last - 1, last).encode())
     ids = ProducerIds(tree, broker_id=1, block_size=10)

@@ -104,7 +104,7 @@ class Leader:
         order: Sequence[int] | None = None,
         **changes: Any,
     ) -> list[ReplicaFetched] | Awaitable[list[ReplicaFetched]]:
-        """At once, or to be awaited. `order`: the partitions as they stand in the message."""
+        """The answer, or an awaitable of it. `order`: the order of the partitions in the message."""
         order = range(len(offsets)) if order is None else order
         wanted = [ReplicaWanted("t", TOPIC_ID, index, 4, offsets[index], 3) for index in order]
         fields = {"max_wait_ms": 0, "min_bytes": 1, "bytes_max": 1000, **changes}
@@ -187,7 +187,7 @@ def test_a_divergence_is_answered_at_once() -> None:
 
 
 def test_a_broken_disk_takes_the_directory_offline() -> None:
-    """The follower is told so, and so is the broker."""
+    """The follower gets the error, and the broker is notified."""
     leader = Leader()
     error = StorageError("/data", "broken")
     leader.partitions[0].error = error
@@ -197,7 +197,7 @@ def test_a_broken_disk_takes_the_directory_offline() -> None:
 
 
 async def test_an_append_ends_the_wait() -> None:
-    """Of any of the partitions; nobody is left waiting behind."""
+    """An append to any of the partitions does; no waiter is left over."""
     leader = Leader()
     waiting = await waits(leader.fetch(max_wait_ms=LONG_MS))
     assert leader.waiting == [1, 1]
@@ -219,7 +219,7 @@ async def test_the_wait_goes_on_until_there_is_enough() -> None:
 
 
 async def test_a_change_of_role_ends_the_wait() -> None:
-    """Who waits at a leader that is none any more is told, and can go to the next one."""
+    """A fetcher waiting at a former leader is answered, and can go to the next one."""
     leader = Leader()
     waiting = await waits(leader.fetch(max_wait_ms=LONG_MS))
     leader.partitions[0].error = KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -229,7 +229,7 @@ async def test_a_change_of_role_ends_the_wait() -> None:
 
 
 async def test_the_wait_ends_with_its_time() -> None:
-    """Without news the answer is empty, and tells the high watermark all the same."""
+    """Without news the answer is empty, but has the high watermark."""
     leader = Leader()
     fetched = await leader.fetch(max_wait_ms=1)  # type: ignore[misc]
     assert [one[:2] for one in fetched] == [(ErrorCode.NONE, 5)] * 2
@@ -299,7 +299,7 @@ def test_every_partition_hears_of_the_follower_though_no_bytes_are_left() -> Non
 def test_no_partition_starves(
     sizes: list[int], bytes_max: int, is_shuffled: bool, data: st.DataObject
 ) -> None:
-    """With as many fetches as there are partitions, each that has batches was sent some."""
+    """After as many fetches as there are partitions, each that has batches was sent some."""
     count = len(sizes)
     leader = Leader(count)
     for partition, size in zip(leader.partitions, sizes, strict=True):

@@ -1,4 +1,4 @@
-"""Pieces of producer state for a follower that begins anew."""
+"""Pieces of producer state for a follower that starts from scratch."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_an_answer_stays_small() -> None:
 
 
 def test_a_broken_disk_takes_the_directory_offline() -> None:
-    """The follower is told so, and so is the broker."""
+    """The follower gets the error, and the broker is notified."""
     services = FakeServices()
     services.partitions.log.error = StorageError("/data", "broken")
     with pytest.raises(KafkaError) as caught:

@@ -222,7 +222,7 @@ def told_by_the_loop() -> list[Any]:
 @pytest.mark.parametrize("when", ["now", "later"])
 @pytest.mark.parametrize("what", ["assertion", "key"])
 async def test_a_bug_in_a_handler_ends_the_connection_that_met_it(when, what, caplog):
-    """It is counted and logged with its traceback; others are served, and the process goes on."""
+    """It is counted and logged with its traceback; others are served, and the process continues."""
     told = told_by_the_loop()
     async with serving() as (harness, connect):
         (reader, writer), (other_reader, other_writer) = await connect(), await connect()
@@ -238,7 +238,7 @@ async def test_a_bug_in_a_handler_ends_the_connection_that_met_it(when, what, ca
 
 @pytest.mark.parametrize("when", ["now", "later"])
 async def test_doubt_about_state_reaches_the_loop(when):
-    """Where `_on_unhandled` of `broker/serve.py` ends the process."""
+    """`_on_unhandled` of `broker/serve.py` then ends the process."""
     told = told_by_the_loop()
     async with serving() as (_, connect):
         reader, writer = await connect()
@@ -257,7 +257,7 @@ async def test_a_request_without_answer_keeps_the_order():
 
 @pytest.mark.parametrize("request_bytes", [b"close me", b"garbage"])
 async def test_a_request_that_cannot_be_served_ends_the_connection(request_bytes):
-    """The client sees the end of the stream; nobody else is disturbed."""
+    """The client sees the end of the stream; no one else is disturbed."""
     async with serving() as (_, connect):
         reader, writer = await connect()
         other_reader, other_writer = await connect()
@@ -318,7 +318,7 @@ async def test_a_large_frame_waits_for_request_memory():
 
 
 async def test_a_frame_that_is_only_announced_takes_no_request_memory():
-    """Idle connections that claim a lot keep nobody from anything."""
+    """Idle connections that announce large frames block no one."""
     async with serving() as (harness, connect):
         idle = [await connect() for _ in range(12)]
         for _, writer in idle:
@@ -366,7 +366,7 @@ async def test_an_answer_that_needs_no_frame_gives_its_memory_back_at_once():
 
 
 async def test_a_client_that_does_not_read_is_not_read_either():
-    """Answers that nobody takes stop the requests, so memory stays flat."""
+    """Unread answers stop the requests, so memory stays flat."""
     async with serving() as (harness, connect):
         _, writer = await connect()
         sock = writer.transport.get_extra_info("socket")
@@ -384,7 +384,7 @@ async def test_a_client_that_does_not_read_is_not_read_either():
 
 
 async def test_draining_answers_what_is_in_flight():
-    """A stopping broker takes nothing new, and owes nobody an answer when it closes."""
+    """A stopping broker accepts nothing new, and owes no answer when it closes."""
     async with serving() as (harness, connect):
         reader, writer = await connect()
         writer.write(framed(b"hold 1"))
@@ -401,7 +401,7 @@ async def test_draining_answers_what_is_in_flight():
 
 
 async def test_draining_resets_no_connection():
-    """A client that goes on sending still gets the answers, and then the end: no reset takes them."""
+    """A client that keeps sending still gets the answers, and then the end: no reset drops them."""
     async with serving() as (harness, connect):
         reader, writer = await connect()
         writer.write(framed(b"hold 1"))
@@ -491,7 +491,7 @@ async def test_a_client_that_takes_no_answers_is_closed_once_they_are_many(monke
 
 
 async def test_small_requests_that_wait_are_bounded_over_all_connections():
-    """Beyond the bound each connection has one request under way, and all are answered in the end."""
+    """Above the bound each connection has one request in flight, and all are answered in the end."""
     async with serving() as (harness, connect):
         waiting = harness.budget.waiting
         payload = b"hold" + bytes(9_996)

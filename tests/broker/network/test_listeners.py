@@ -1,4 +1,4 @@
-"""Several listeners: which there are, and whose addresses a client is told."""
+"""Several listeners: their names, and the addresses given to clients."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_one_address_is_the_listener_plaintext() -> None:
 
 
 def test_second_address_is_the_listener_external() -> None:
-    """Each listener has the advertised address that stands in its place."""
+    """Each listener has the advertised address in the same position."""
     listeners = bound(listen=(ANY_PORT, ANY_PORT), advertise=(INSIDE, OUTSIDE))
     assert list(listeners) == [PLAINTEXT, EXTERNAL, NATIVE]
     assert listeners[PLAINTEXT].advertised == INSIDE
@@ -115,7 +115,7 @@ async def test_registration_names_every_listener(tmp_path: Path) -> None:
 
 
 def test_ready_line_has_all_addresses(tmp_path: Path) -> None:
-    """Two listeners stand in the ready line with a comma between, and both are taken again."""
+    """The ready line has two listeners with a comma between, and both are reused."""
     broker = Echoless(tmp_path)
     broker.kafka_address = "127.0.0.1:0,127.0.0.1:0"
     try:

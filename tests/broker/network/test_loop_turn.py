@@ -18,7 +18,7 @@ async def test_a_request_gets_its_turn() -> None:
 
 
 async def test_in_a_crowded_turn_each_gets_one_step() -> None:
-    """Those before it have taken what all may take together; the next turn begins anew."""
+    """Earlier ones have used up what all may take together; the next turn begins afresh."""
     turn = LoopTurn()
     for _ in range(3):
         turn.count(TURN_S)
@@ -28,7 +28,7 @@ async def test_in_a_crowded_turn_each_gets_one_step() -> None:
 
 
 def test_a_loop_that_ended_in_the_middle_of_a_turn_leaves_nothing() -> None:
-    """What was counted on it does not count on the next one."""
+    """Its count is not added to the next turn's."""
     turn, loop = LoopTurn(), asyncio.new_event_loop()
 
     async def count() -> None:

@@ -96,7 +96,7 @@ def test_small_requests_pass_while_large_ones_hold_all_they_can():
 
 
 def test_a_large_request_gets_its_turn_among_stalled_ones():
-    """What stalls is closed when memory is wanted, and the one that wants it goes on."""
+    """Stalled requests are closed when memory is wanted, and the one that wants it continues."""
     scene = Scene()
     hostile = [scene.request("bad", FRAME) for _ in range(100)]
     for one in hostile:

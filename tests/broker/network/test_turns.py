@@ -21,7 +21,7 @@ async def test_few_rows_are_answered_at_once():
 
 
 async def test_others_have_their_turn_between_many_rows():
-    """What is ready to run on the loop runs before the next turn; all rows come, in order."""
+    """Callbacks that are ready run before the next turn; all rows come, in order."""
     turns_of_others = []
     asyncio.get_running_loop().call_soon(turns_of_others.append, "other")
     seen_at: list[int] = []

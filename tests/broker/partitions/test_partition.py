@@ -67,7 +67,7 @@ class Led:
         return self.partition.append(batch, read_header(batch), NOW_MS)
 
     def refusal(self, sequence: int) -> ErrorCode:
-        """What a batch is refused with."""
+        """The error of a refused batch."""
         result = self.append(sequence)
         assert isinstance(result, Reject)
         return result.code
@@ -78,7 +78,7 @@ class Led:
 
 
 async def test_high_watermark_follows_the_log_at_once() -> None:
-    """With `log_flush=os` what the only replica has written is committed."""
+    """With `log_flush=os` a record written by the only replica is committed."""
     led = Led(LogFlush.OS)
     led.append(0)
     assert led.partition.high_watermark == led.one.log.log_end_offset == 1
@@ -99,7 +99,7 @@ async def test_high_watermark_waits_for_the_flush() -> None:
 
 
 async def test_after_a_kill_the_high_watermark_waits_for_the_first_flush() -> None:
-    """What recovery has read may stand in the page cache alone; a new leader syncs it first."""
+    """Recovered records may be in the page cache only; a new leader syncs them first."""
     led = Led(LogFlush.COMMIT)
     led.append(0)
     led.one.open()
@@ -145,7 +145,10 @@ async def test_a_leader_epoch_is_led_once() -> None:
 
 
 async def test_a_leader_is_not_sure_of_a_gap_behind_a_refusal() -> None:
-    """What is missing may be on its way: from the leader before, or refused in doubt or for want of replicas."""
+    """Missing batches may be in transit.
+
+    From the leader before, or refused in doubt or for lack of replicas.
+    """
     led = Led(LogFlush.OS, replicas=(1, 2))
     led.append(0)
     assert led.refusal(2) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
@@ -156,7 +159,7 @@ async def test_a_leader_is_not_sure_of_a_gap_behind_a_refusal() -> None:
     assert led.refusal(4) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     led.fencing.is_proved = False
     with pytest.raises(KafkaError):
-        led.partition.check_leader()  # batch 3 is refused, and batch 4 comes behind it
+        led.partition.check_leader()  # batch 3 is refused, and batch 4 comes after it
     led.fencing.is_proved = True
     assert led.refusal(4) is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert isinstance(led.append(3), Appended)
@@ -176,7 +179,7 @@ async def test_a_leader_is_not_sure_of_a_gap_behind_a_refusal() -> None:
     [(0, ErrorCode.FENCED_LEADER_EPOCH), (2, ErrorCode.UNKNOWN_LEADER_EPOCH)],
 )
 async def test_a_client_of_another_epoch_is_refused(known: int, code: ErrorCode) -> None:
-    """Older and newer epochs than the leader's own are told apart; -1 asks for nothing."""
+    """Older and newer epochs than the leader's own get different errors; -1 is not checked."""
     led = Led(LogFlush.OS)
     led.partition.check_leader(1)
     led.partition.check_leader(-1)
@@ -198,7 +201,7 @@ async def test_records_are_deleted_up_to_the_high_watermark_only() -> None:
 
 
 async def test_a_fresh_replica_copies_deleted_records_of_old_epochs() -> None:
-    """What is deleted and still in the first segment: it must not begin anew at every old epoch."""
+    """Deleted records remain in the first segment: it must not start over at every old epoch."""
     led = Led(LogFlush.OS, replicas=(1, 2))
     for epoch in (1, 2, 3):
         led.lead(epoch)

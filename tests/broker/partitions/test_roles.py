@@ -72,7 +72,7 @@ async def test_a_new_leadership_is_announced_with_its_epoch() -> None:
 
 @pytest.mark.parametrize("leader", [2, NO_LEADER])
 async def test_a_lost_leadership_is_announced(leader: int) -> None:
-    """With the leader that follows, so that it can be fetched from; or with none."""
+    """The announcement has the new leader, so that it can be fetched from, or none."""
     member, recorder = await leading()
     await write_state(member, leader=leader, leader_epoch=1)
     await member.until(lambda: len(recorder.events) >= 2)
@@ -81,7 +81,10 @@ async def test_a_lost_leadership_is_announced(leader: int) -> None:
 
 
 async def test_the_end_of_a_session_loses_every_leadership() -> None:
-    """At once, and not when the coordinator can be asked again; later it leads in a new epoch."""
+    """It loses them at once, not when the coordinator can be reached again.
+
+    Later it leads in a new epoch.
+    """
     member, recorder = await leading()
     member.tree.expire_session()
     await member.until(lambda: len(recorder.events) == 2)

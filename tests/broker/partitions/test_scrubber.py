@@ -47,7 +47,7 @@ class Scrubbed:
         return sum(segment.size_bytes for segment in self.one.log.closed_segments())
 
     def flip(self, name: str, position: int) -> None:
-        """Where the open file of the log is too, as a disk does."""
+        """Flips a bit in the open file of the log too, as a disk does."""
         node = self.one.fs._file(f"{DIRECTORY}/{name}")
         node.content[position] ^= 1
 
@@ -66,7 +66,7 @@ def scrubbed(monkeypatch: pytest.MonkeyPatch) -> Scrubbed:
 
 
 async def test_what_is_whole_is_read_once_a_week(scrubbed: Scrubbed) -> None:
-    """At the configured rate, and nothing is reported."""
+    """It is read at the configured rate, and nothing is reported."""
     await scrubbed.scrubber.scrub_due()
     total = scrubbed.closed_bytes
     assert 0 < total < scrubbed.one.log.size_bytes

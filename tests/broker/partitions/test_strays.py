@@ -1,4 +1,4 @@
-"""What a starting broker does with logs that do not belong to what it should hold."""
+"""Logs found at start that do not belong to the broker's partitions."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ async def test_exchanged_directories_are_both_kept() -> None:
 
 
 async def test_a_damaged_topic_id_is_refused() -> None:
-    """With its checksum it is known to be damaged; the message says what to do."""
+    """The checksum shows the damage; the message says what to do."""
     host, broker = await filled()
     await broker.stop()
     path = "/data/orders-0/partition.metadata"

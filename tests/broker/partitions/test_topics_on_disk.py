@@ -68,7 +68,7 @@ def new(partitions: int = PARTITIONS) -> NewTopic:
 
 
 def shown(running: Running, *names: str) -> list[Any]:
-    """(name, error code, partitions) as Metadata tells clients; of all topics where none is named."""
+    """(name, error code, partitions) as in Metadata; of all topics if none is named."""
     wanted = [WantedTopic(name) for name in names] if names else None
     answer = describe(running.broker.services, wanted, may_create=False, listener="PLAINTEXT")
     assert isinstance(answer, dict)
@@ -106,7 +106,7 @@ async def test_a_topic_is_told_of_when_all_its_partitions_take_records(tmp_path:
 
 
 async def test_whoever_creates_a_topic_that_is_coming_waits_for_it_too(tmp_path: Path) -> None:
-    """The second one is told that it exists when it does."""
+    """The second creation gets the error that it exists once it does."""
     disk = StuckDisk()
     async with in_process(tmp_path, environment=environment(disk)) as running:
         disk.stuck_at = "/t-0"
@@ -125,7 +125,7 @@ async def test_whoever_creates_a_topic_that_is_coming_waits_for_it_too(tmp_path:
 
 
 async def test_new_partitions_are_told_of_when_they_take_records(tmp_path: Path) -> None:
-    """Those that were there before are told of all the time."""
+    """The existing ones are listed all the time."""
     disk = StuckDisk()
     async with in_process(tmp_path, environment=environment(disk)) as running:
         await running.broker.services.topics.create(new(2))
@@ -204,7 +204,7 @@ async def test_no_node_is_left_of_a_deleted_topic(tmp_path: Path) -> None:
 
 
 async def test_files_of_a_deleted_topic_go_after_a_while(tmp_path: Path) -> None:
-    """With Kafka's delay, or in the background of the next start."""
+    """They are deleted with Kafka's delay, or in the background of the next start."""
     async with in_process(tmp_path) as running:
         await running.broker.services.topics.create(new())
         topic = await running.broker.services.topics.delete("t")
@@ -261,7 +261,7 @@ async def test_a_broker_may_stop_while_a_topic_comes(tmp_path: Path) -> None:
 
 
 async def test_a_disk_that_fails_while_a_topic_comes_is_told(tmp_path: Path) -> None:
-    """Whoever creates the topic learns that there is none that takes records."""
+    """The creator gets the error that no topic accepts records."""
     disk = StuckDisk()
     disk.fails = True
     async with in_process(tmp_path, environment=environment(disk)) as running:
@@ -290,7 +290,7 @@ async def test_housekeeping_passes_over_partitions_that_are_deleted_meanwhile(
 
 
 def test_the_guard_finds_a_sync_on_the_loop(tmp_path: Path) -> None:
-    """And none in another thread, nor before requests are served."""
+    """It finds none in another thread, nor before requests are served."""
     guard = SyncGuard(OsFileSystem())
     guard.sync_directory(str(tmp_path))
     guard.watch()

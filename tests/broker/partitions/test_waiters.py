@@ -1,4 +1,4 @@
-"""Who waits for an offset is woken when it is reached, and not before."""
+"""Waiters for an offset are woken when it is reached, and not before."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def test_a_cancelled_wait_is_passed_over():
 
 
 async def test_failure_reaches_everybody_once():
-    """After a failure nobody waits; later waits are new ones."""
+    """After a failure no one waits; later waits are new ones."""
     waiters = OffsetWaiters()
     future = waiters.wait_for(1)
     waiters.fail(RuntimeError("leadership lost"))
@@ -64,7 +64,7 @@ async def test_a_failure_that_no_one_waits_for_is_not_logged(caplog):
 
 
 async def test_an_event_wakes_all_that_waited_for_it_once():
-    """In order of arrival; what was removed or cancelled, and what comes later, stays as it is."""
+    """They wake in order of arrival; removed, cancelled and later ones are left alone."""
     waiters, woken = EventWaiters(), []
     loop = asyncio.get_running_loop()
     futures = [loop.create_future() for _ in range(5)]

@@ -46,7 +46,7 @@ async def test_a_client_that_disconnects_leaves_nothing(caplog: pytest.LogCaptur
 
 
 async def test_a_timeout_leaves_nothing():
-    """The client is told 7, and no one waits any more."""
+    """The client gets 7, and no waiter is left."""
     partition = Waited()
     (topic,) = await waits(partition, 0)
     assert topic.partitions[0].error_code is ErrorCode.REQUEST_TIMED_OUT

@@ -1,4 +1,4 @@
-"""What becomes of a batch: what its client is told beside the code."""
+"""The fate of a batch: what its client gets besides the code."""
 
 from __future__ import annotations
 

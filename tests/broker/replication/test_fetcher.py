@@ -1,4 +1,4 @@
-"""What a follower tells its leader to have, and when."""
+"""The offsets that a follower reports to its leader, and when."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def fetched(batches: bytes) -> dict[str, Any]:
 
 
 def one_batch() -> bytes:
-    """As a leader in epoch 3 has stored it at offset 0."""
+    """A batch as a leader in epoch 3 stored it at offset 0."""
     log = OneLog().log
     batch = make_batch(producer_id=1, epoch=0, sequence=0, count=1, size=20, timestamp=NOW_MS)
     log.append(batch, read_header(batch), 3, NOW_MS)
@@ -113,7 +113,7 @@ class Following:
 
 
 async def test_what_is_not_on_disk_yet_is_not_claimed() -> None:
-    """With `log_flush=commit` the leader commits by the next fetch."""
+    """With `log_flush=commit` the next fetch lets the leader commit."""
     following = Following()
     await turns()
     assert following.partition.log.log_end_offset == 1
@@ -165,7 +165,7 @@ def test_an_empty_log_begins_with_the_leaders_producers(
 
 
 async def test_what_is_lost_to_another_leader_is_fetched_from_it() -> None:
-    """Until this broker leads it, or follows nothing any more because its disk has failed."""
+    """It is fetched until this broker leads it, or stops following because its disk has failed."""
     following = Following()
     await following.end()
     fetchers, asked = Fetchers(following.context()), following.leader.offsets

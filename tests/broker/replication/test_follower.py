@@ -1,4 +1,4 @@
-"""What a follower makes of its leader's answers."""
+"""A follower's handling of its leader's answers."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def following(one: OneLog) -> Follower:
 
 
 def answer_with(leader: OneLog, offset: int) -> ReplicaFetched:
-    """What the leader's log answers to a fetch at `offset`."""
+    """The answer of the leader's log to a fetch at `offset`."""
     batches = leader.log.read_for_replica(offset, 10_000)
     return ReplicaFetched(ErrorCode.NONE, leader.log.log_end_offset, 0, None, batches)
 
@@ -60,7 +60,7 @@ async def test_an_empty_log_in_the_middle_of_a_batch_begins_anew() -> None:
 
 
 async def test_a_senseless_answer_leaves_a_log_with_records_as_it_is() -> None:
-    """What is there was agreed upon: the follower asks again, and throws nothing away."""
+    """The existing records were agreed upon: the follower asks again, and discards nothing."""
     leader = OneLog()
     leader.append(count=3, leader_epoch=3)
     follower = following(one := OneLog())

@@ -17,9 +17,9 @@ from broker.partitions.core.in_sync_replicas import InSyncReplicas
 from broker.replication.isr_changes import IsrChanges
 
 LIFE = 7
-"""Of every broker, as the leader has heard."""
+"""The broker epoch of every broker, as the leader knows it."""
 END = 5
-"""Where the leader's log ends, and the high watermark."""
+"""The end of the leader's log, and the high watermark."""
 
 
 class FakeRegistry:
@@ -101,7 +101,7 @@ async def test_whoever_has_caught_up_is_written() -> None:
 
 
 async def test_a_life_that_has_ended_is_not_written() -> None:
-    """What caught up may be lost: the leader only has not heard yet that another life began."""
+    """Its records may be lost: the leader has just not been notified of the new broker epoch."""
     assert await written((3,), (3, 4, 1), None, registered=LIFE + 1) == []
     assert await written((3, 4), (3, 4), None, registered=LIFE + 1) == []
 
@@ -127,6 +127,6 @@ async def test_a_leader_without_a_disk_leaves_the_isr_alone() -> None:
 async def test_a_reassignment_lets_nobody_back_whom_it_removes(
     isr: tuple[int, ...], expected: list[tuple[int, ...]]
 ) -> None:
-    """From 1 and 2 to 3 and 4: leader and controller must not take turns at 1 and 2."""
+    """From 1 and 2 to 3 and 4: leader and controller must not alternate about 1 and 2."""
     moving = Reassignment(adding=(3, 4), removing=(1, 2))
     assert await written(isr, (3, 4, 1, 2), moving) == expected

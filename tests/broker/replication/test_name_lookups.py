@@ -46,12 +46,12 @@ print("ended")
 
 
 def refuse_threads(*_: object) -> None:
-    """In the place of the interpreter's own, under a limit of processes."""
+    """Replaces the interpreter's own, under a limit of processes."""
     raise RuntimeError("can't start new thread")
 
 
 class Resolver:
-    """In the place of `socket.getaddrinfo`; answers names when it is told to."""
+    """Replaces `socket.getaddrinfo`; answers names on request."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -127,7 +127,7 @@ async def test_every_address_of_a_host_is_tried(resolver: Resolver) -> None:
 async def test_a_lookup_without_a_thread_fails_and_the_next_one_does_not(
     resolver: Resolver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody waits for a thread that was never started."""
+    """No one waits for a thread that was never started."""
     resolver.may_answer.set()
     lookups = NameLookups()
     with monkeypatch.context() as patched:

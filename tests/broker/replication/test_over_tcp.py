@@ -82,7 +82,7 @@ async def test_every_replica_has_what_was_acknowledged(cluster: list[Running]) -
 
 
 async def test_a_new_topic_is_known_to_every_broker(cluster: list[Running]) -> None:
-    """Whoever asks another broker right after the creation is told who leads."""
+    """A client that asks another broker right after the creation gets the leader."""
     await create(cluster[0], "t")
     for running in cluster:
         connection = await NativeConnection.open(running.native_address)

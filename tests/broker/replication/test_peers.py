@@ -34,7 +34,7 @@ async def call(peers: TcpPeers, peer: ScriptedPeer, **fields: Any) -> dict[str, 
 
 
 async def received(peer: ScriptedPeer, count: int) -> None:
-    """Returns when so many messages have come."""
+    """Returns when this many messages have come."""
     async with asyncio.timeout(LONG_S):
         while len(peer.received) < count:  # noqa: ASYNC110 - the peer is a plain server
             await asyncio.sleep(0)
@@ -83,7 +83,7 @@ async def test_many_calls_are_under_way_at_once(peers: TcpPeers) -> None:
 
 
 async def test_a_long_poll_holds_up_no_other_type_of_message(peers: TcpPeers) -> None:
-    """Answers come in order, so each type of message has a connection of its own."""
+    """Answers come in order, so each type of message has a separate connection."""
 
     def answers(message: dict[str, Any]) -> bytes | None:
         return None if message["type"] == "poll" else answer(message)
@@ -199,7 +199,7 @@ async def test_a_senseless_answer_fails_all_calls(peers: TcpPeers, data: bytes) 
 
 
 async def test_an_answer_that_nobody_asked_for_ends_the_connection(peers: TcpPeers) -> None:
-    """A peer that counts differently is not believed again; the next call connects anew."""
+    """A peer that counts differently is not trusted again; the next call reconnects."""
 
     def answers(message: dict[str, Any]) -> bytes | None:
         return answer(message) * (1 if message["type"] == "hello" else 2)
@@ -213,7 +213,7 @@ async def test_an_answer_that_nobody_asked_for_ends_the_connection(peers: TcpPee
 
 
 async def test_a_message_that_an_older_peer_does_not_know_gets_its_error(peers: TcpPeers) -> None:
-    """Answers of the type `error` belong to the caller; the connection goes on."""
+    """Answers of type `error` belong to the caller; the connection stays open."""
     error = {"code": 35, "name": "UNSUPPORTED_VERSION", "message": "?", "retriable": False}
 
     def answers(message: dict[str, Any]) -> bytes | None:
@@ -266,7 +266,7 @@ async def test_a_peer_that_accepts_and_says_nothing_is_late_too(peers: TcpPeers)
 
 
 async def test_whoever_gives_up_disturbs_nobody(peers: TcpPeers) -> None:
-    """A cancelled call's answer is dropped when it comes; the calls behind it get theirs."""
+    """A cancelled call's answer is dropped when it comes; the calls after it get theirs."""
     held = bytearray()
 
     def answers(message: dict[str, Any]) -> bytes | None:
@@ -284,7 +284,7 @@ async def test_whoever_gives_up_disturbs_nobody(peers: TcpPeers) -> None:
 
 
 async def test_whoever_gives_up_while_connecting_disturbs_nobody(peers: TcpPeers) -> None:
-    """The calls share one attempt to connect, which goes on for those who still wait."""
+    """The calls share one attempt to connect, which continues for those still waiting."""
     async with scripted_peer() as peer:
         first, second = (asyncio.create_task(call(peers, peer)) for _ in range(2))
         await asyncio.sleep(0)
@@ -294,7 +294,7 @@ async def test_whoever_gives_up_while_connecting_disturbs_nobody(peers: TcpPeers
 
 
 async def test_disconnect_ends_one_broker_s_connections(peers: TcpPeers) -> None:
-    """Calls in flight fail at once, those to other brokers go on."""
+    """Calls in flight fail at once, those to other brokers continue."""
 
     def other_answers(message: dict[str, Any]) -> bytes | None:
         return answer(message, broker_id=2)
@@ -333,7 +333,7 @@ async def test_nothing_is_asked_after_the_end() -> None:
 
 
 async def test_closing_while_connecting_leaves_nothing_running() -> None:
-    """The attempt is cancelled, and whoever waited for it is told."""
+    """The attempt is cancelled, and its waiters get an error."""
     peers = TcpPeers()
     async with scripted_peer(lambda _: None) as peer:
         waiting = asyncio.create_task(call(peers, peer))

@@ -18,7 +18,7 @@ async def write_tree(path: Path) -> None:
 
 
 def test_page_shows_the_name_and_the_header_of_the_file(tmp_path: Path) -> None:
-    """The documented bytes stand at the documented places of a closed file."""
+    """The documented bytes are at the documented positions of a closed file."""
     path = tmp_path / COORDINATION_FILE
     asyncio.run(write_tree(path))
     page = PAGE.read_text(encoding="utf-8")

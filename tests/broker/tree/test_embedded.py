@@ -84,7 +84,7 @@ async def test_the_root_can_be_written(path: str) -> None:
 
 
 async def test_a_second_opener_is_refused(path: str, tree: EmbeddedNodeTree) -> None:
-    """Whoever comes second is told which file is in use, and disturbs nothing."""
+    """The second opener gets an error that names the file in use, and disturbs nothing."""
     with pytest.raises(TreeInUseError, match=path):
         EmbeddedNodeTree.open(path)
     await tree.create("/a")
@@ -112,7 +112,7 @@ def test_a_file_that_is_not_ours_is_refused(path: str) -> None:
 
 
 async def test_reads_see_no_change_before_it_is_durable(path: str, tree: EmbeddedNodeTree) -> None:
-    """While a change is on its way to the disk, reads still see the state before."""
+    """While a change is being written to disk, reads still see the state before."""
     creation = asyncio.ensure_future(tree.create("/a"))
     await asyncio.sleep(0)
     assert await tree.read_many(["/a"]) == [None]
@@ -132,7 +132,7 @@ async def test_changes_asked_for_together_are_made_one_after_the_other(
 
 
 async def test_a_cancelled_caller_does_not_tear_a_change(path: str, tree: EmbeddedNodeTree) -> None:
-    """What was begun is finished: memory and file agree afterwards."""
+    """A change that was begun is finished: memory and file agree afterwards."""
     creation = asyncio.ensure_future(tree.create("/a"))
     await asyncio.sleep(0)
     creation.cancel()
@@ -148,7 +148,7 @@ async def test_a_cancelled_caller_does_not_tear_a_change(path: str, tree: Embedd
 async def test_a_file_that_cannot_be_written_ends_the_session(
     path: str, tree: EmbeddedNodeTree, settle: Settle
 ) -> None:
-    """Nobody knows what is on disk, so nothing is answered any more, and listeners are told."""
+    """The content of the disk is unknown, so nothing more is answered, and listeners are notified."""
     states: list[SessionState] = []
     tree.on_session(states.append)
     tree._database.execute("PRAGMA query_only = ON")
@@ -161,7 +161,7 @@ async def test_a_file_that_cannot_be_written_ends_the_session(
 
 
 async def test_a_refused_multi_leaves_the_file_alone(path: str, tree: EmbeddedNodeTree) -> None:
-    """What was refused in memory never reaches the file."""
+    """A change refused in memory never reaches the file."""
     with pytest.raises(MultiFailedError):
         await tree.multi([Create("/a"), Create("/b/c")])
     tree = await reopen(tree, path)
@@ -212,7 +212,7 @@ async def _written(path: str) -> bytes:
 
 
 async def _refusal(path: str, data: bytes) -> str:
-    """What opening a file with these bytes says; nothing where it is opened."""
+    """The error when a file with these bytes is opened; empty if it is opened."""
     for suffix in ("-wal", "-shm"):
         Path(path + suffix).unlink(missing_ok=True)  # noqa: ASYNC240
     Path(path).write_bytes(data)  # noqa: ASYNC240

@@ -54,7 +54,7 @@ asyncio.run(main())
 
 
 def run_and_kill(program: str, path: str, lines_min: int) -> list[int]:
-    """The whole lines that the program wrote until it was killed, somewhere behind `lines_min`."""
+    """The whole lines that the program wrote until it was killed, somewhere after `lines_min`."""
     process = subprocess.Popen([sys.executable, "-c", program, path], stdout=subprocess.PIPE)
     assert process.stdout is not None
     lines = [process.stdout.readline() for _ in range(lines_min)]

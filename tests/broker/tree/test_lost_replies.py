@@ -93,7 +93,7 @@ async def test_a_request_that_lands_late_is_ours(
     delayed = server.connect()
 
     async def nothing_yet() -> None:
-        """The first attempt lies in a server that stands still."""
+        """Stalls the first attempt in a frozen server."""
 
     tree.lose_next_reply(applied=False)
     tree.before_next_change(nothing_yet)

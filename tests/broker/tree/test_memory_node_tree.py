@@ -41,7 +41,7 @@ class TestSharedMemoryNodeTree(SharedNodeTreeContract):
 
 @pytest.mark.parametrize("applied", [True, False])
 async def test_a_lost_reply_hides_the_outcome(tree: MemoryNodeTree, applied: bool) -> None:
-    """The client is told the same whether the change was made or not."""
+    """The client sees the same error whether the change was applied or not."""
     tree.lose_next_reply(applied=applied)
     with pytest.raises(ConnectionLostError):
         await tree.create("/a")
@@ -49,7 +49,7 @@ async def test_a_lost_reply_hides_the_outcome(tree: MemoryNodeTree, applied: boo
 
 
 async def test_a_rival_comes_first(tree: MemoryNodeTree, other: MemoryNodeTree) -> None:
-    """The rival's change lies between the client's read and its write."""
+    """The rival's change comes between the client's read and its write."""
     await tree.create("/a")
     tree.before_next_change(lambda: other.write("/a", b"rival", 0))
     with pytest.raises(BadVersionError):

@@ -51,7 +51,7 @@ def watches(server: Server) -> OneShotWatches:
 async def test_a_watch_is_armed_again_before_it_calls(
     server: Server, watches: OneShotWatches
 ) -> None:
-    """So the next change cannot slip through between the call and what the callback reads."""
+    """The next change cannot slip through between the call and the callback's read."""
     armed_at_call = []
     await watches.watch("/a", lambda path: armed_at_call.append(path in server.armed))
     await server.change("/a")
@@ -86,7 +86,7 @@ async def test_a_watch_without_listeners_is_not_armed_again(
 async def test_a_watch_that_cannot_be_armed_registers_nothing(
     server: Server, watches: OneShotWatches
 ) -> None:
-    """The caller is told, and will never be called."""
+    """The caller gets an error, and will never be called."""
     calls: list[str] = []
     server.refuses = ConnectionLostError("gone")
     with pytest.raises(ConnectionLostError):
@@ -100,7 +100,7 @@ async def test_a_watch_that_cannot_be_armed_registers_nothing(
 async def test_a_change_at_the_end_of_a_connection_is_told_after_it(
     server: Server, watches: OneShotWatches
 ) -> None:
-    """Nobody is called while the watch cannot be armed; the reconnection makes up for it."""
+    """No callback runs while the watch cannot be armed; the reconnection makes up for it."""
     calls: list[str] = []
     await watches.watch("/a", calls.append)
     server.refuses = ConnectionLostError("gone")

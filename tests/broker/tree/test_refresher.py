@@ -29,7 +29,7 @@ class Rounds:
 
 
 async def test_requests_during_a_round_are_one_more_round() -> None:
-    """What changes while it reads may have been read already, or not."""
+    """Nodes that change while it reads may have been read already, or not."""
     rounds = Rounds()
     one = Refresher("test", rounds)
     one.ask()
@@ -46,7 +46,7 @@ async def test_requests_during_a_round_are_one_more_round() -> None:
 
 
 async def test_a_round_without_an_answer_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By itself, after a while."""
+    """It is retried by itself, after a while."""
     monkeypatch.setattr(refresher, "RETRY_INTERVAL_S", 0.001)
     rounds = Rounds()
     rounds.gate.set()
@@ -66,7 +66,7 @@ async def test_a_round_without_an_answer_is_tried_again(monkeypatch: pytest.Monk
 
 
 async def test_a_bug_is_heard_of() -> None:
-    """The loop's handler ends the process; the view must not stand still unnoticed."""
+    """The loop's handler ends the process; the view must not freeze unnoticed."""
     heard: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: heard.append(context))
     rounds = Rounds()
@@ -81,7 +81,7 @@ async def test_a_bug_is_heard_of() -> None:
 
 
 async def test_after_the_end_nothing_runs() -> None:
-    """Not even the round that was under way."""
+    """Even the current round stops."""
     rounds = Rounds()
     one = Refresher("test", rounds)
     await one.close()

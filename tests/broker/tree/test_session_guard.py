@@ -168,7 +168,7 @@ def test_a_lost_session_is_doubted_at_once() -> None:
 
 
 def test_a_restart_leaves_no_proof_of_the_session_before() -> None:
-    """Even if nobody heard that the session was lost."""
+    """It holds even if the loss of the session was not noticed."""
 
     async def main() -> None:
         one = Guarded()
@@ -184,7 +184,7 @@ def test_a_restart_leaves_no_proof_of_the_session_before() -> None:
 
 
 def test_without_probes_there_is_no_proof() -> None:
-    """A guard that was stopped leaves no doubt behind: nobody asks any more."""
+    """A stopped guard leaves no doubt: no one asks any more."""
 
     async def main() -> None:
         one = Guarded()
@@ -208,7 +208,7 @@ async def test_an_endless_session_is_always_proved() -> None:
 
 
 class Probe(NamedTuple):
-    """What becomes of one probe, in thirds of the timeout."""
+    """The fate of one probe, in thirds of the timeout."""
 
     up: float
     down: float
@@ -229,9 +229,9 @@ PROBES = st.builds(
 class Ensemble(MemoryNodeTree):
     """The cruellest servers that ZooKeeper's rules allow.
 
-    The server of this client tells the one that decides of its sessions only twice a tick, and from
-    `cut_off_at` on not at all; the deciding server ends the session the moment that it may, by a clock
-    that runs fast.
+    The client's server reports its sessions to the deciding one only twice a tick, and from
+    `cut_off_at` on not at all; the deciding server ends the session at the earliest possible
+    moment, by a clock that runs fast.
     """
 
     def __init__(self, probes: Sequence[Probe], cut_off_at: float, phase: float) -> None:

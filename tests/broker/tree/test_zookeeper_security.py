@@ -1,4 +1,4 @@
-"""Who may do what in ZooKeeper, and who is ZooKeeper: digest credentials and TLS."""
+"""Access rights in ZooKeeper, and its identity: digest credentials and TLS."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ class TlsZooKeeper:
         self.server.start()
 
     def config(self, host: str = "127.0.0.1", **settings: object) -> Config:
-        """What connects to it, but for `settings`."""
+        """The configuration to connect to it, except for `settings`."""
         values: dict[str, object] = {
             # Much for a machine that is busy; what is to fail has to wait for less.
             "zookeeper_connection_timeout_ms": _PATIENCE_MS,
@@ -199,7 +199,7 @@ async def test_a_session_by_tls(tls_open: TlsZooKeeper) -> None:
 
 
 async def test_an_unknown_authority_is_refused(tls_open: TlsZooKeeper) -> None:
-    """Without the file only the system's authorities count; the reason stands in the error."""
+    """Without the file only the system's authorities count; the error has the reason."""
     config = tls_open.config(
         zookeeper_ssl_truststore_location=None, zookeeper_connection_timeout_ms=_REFUSED_WITHIN_MS
     )

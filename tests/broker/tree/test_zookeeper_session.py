@@ -1,4 +1,4 @@
-"""What becomes of calls, watches and the session when connections, servers and sessions end."""
+"""Calls, watches and the session when connections, servers and sessions end."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ pytestmark = pytest.mark.cluster
 
 CONNECTED, SUSPENDED, LOST = SessionState.CONNECTED, SessionState.SUSPENDED, SessionState.LOST
 _PATIENCE_S = 30
-"""Until a wait for an event counts as failed; none of the tests takes so long."""
+"""Time limit for an event; none of the tests takes that long."""
 OpenTree = Callable[..., Awaitable[ZooKeeperNodeTree]]
 
 
@@ -66,7 +66,7 @@ class Calls:
 
 @pytest.fixture
 async def open_tree() -> AsyncIterator[OpenTree]:
-    """What opens trees for given hosts and settings; all are closed when the test ends."""
+    """A function that opens trees for given hosts and settings; all are closed when the test ends."""
     trees: list[ZooKeeperNodeTree] = []
 
     async def open_one(hosts: str, **settings: object) -> ZooKeeperNodeTree:
@@ -111,7 +111,7 @@ async def expire(tree: ZooKeeperNodeTree) -> None:
 
 
 async def test_a_missing_chroot_is_created(zookeeper: ZooKeeper, open_tree: OpenTree) -> None:
-    """All of it; whoever comes second finds it, and everything in it, under the same paths."""
+    """All of it is created; the second client finds it, and everything in it, under the same paths."""
     chroot = zookeeper.fresh_hosts() + "/deep/down"
     tree = await open_tree(chroot)
     await tree.create("/a", b"1")
@@ -192,7 +192,7 @@ async def test_calls_without_a_connection_fail_at_once(
 async def test_every_watch_calls_after_a_reconnection_and_goes_on(
     zookeeper: ZooKeeper, proxy: TcpProxy, open_tree: OpenTree
 ) -> None:
-    """What changed meanwhile is not missed, and neither is what changes later."""
+    """Changes made meanwhile are not missed, and neither are later ones."""
     tree, other = await open_tree(proxy.address + "/w"), await open_tree(zookeeper.hosts("/w"))
     await other.create("/parent")
     node, children, unborn, silent = Calls(), Calls(), Calls(), Calls()
@@ -222,7 +222,7 @@ async def test_every_watch_calls_after_a_reconnection_and_goes_on(
 async def test_a_server_may_be_killed_and_come_back(
     own_server: ZooKeeper, open_tree: OpenTree
 ) -> None:
-    """What it had acknowledged is there, the session goes on, watches stay."""
+    """Acknowledged changes are there, the session continues, watches stay."""
     tree = await open_tree(own_server.hosts("/x"), zookeeper_session_timeout_ms=20_000)
     await tree.create("/e", b"mine", ephemeral=True)
     calls, states, session_id = Calls(), States(tree), tree.session_id
@@ -268,7 +268,7 @@ async def test_a_silent_server_is_noticed_while_requests_go_out(
 async def test_a_senseless_answer_ends_the_connection_and_nothing_else(
     proxy: TcpProxy, open_tree: OpenTree
 ) -> None:
-    """kazoo's thread ends over an answer to a question that nobody asked; another one begins."""
+    """kazoo's thread ends over an answer without a request; another one begins."""
     tree = await open_tree(proxy.address + "/senseless")
     states = States(tree)
     proxy.replace_next_answer(struct.pack(">iiqi", 16, 4711, 1, 0))
@@ -288,7 +288,7 @@ def refusals(monkeypatch: pytest.MonkeyPatch) -> Refusals:
 
 
 class Refusals:
-    """In the place of the interpreter's own start of a thread."""
+    """Replaces the interpreter's own start of a thread."""
 
     def __init__(self, start: Callable[..., object]) -> None:
         self.is_refusing = False
@@ -346,7 +346,7 @@ async def test_the_end_of_a_session_waits_for_a_thread(
 async def test_a_change_whose_answer_is_lost_is_made_once(
     zookeeper: ZooKeeper, proxy: TcpProxy, open_tree: OpenTree
 ) -> None:
-    """The caller is told that nobody knows; nobody sends it a second time."""
+    """The caller gets an error for an unknown outcome; it is not sent a second time."""
     tree, other = await open_tree(proxy.address + "/l"), await open_tree(zookeeper.hosts("/l"))
     await tree.create("/a")
     states = States(tree)
@@ -404,7 +404,7 @@ async def test_an_expired_session_is_lost_and_a_new_one_follows(
 async def test_calls_under_way_end_with_the_session(
     zookeeper: ZooKeeper, proxy: TcpProxy, open_tree: OpenTree
 ) -> None:
-    """Nobody waits for an answer that cannot come."""
+    """No one waits for an answer that cannot come."""
     tree = await open_tree(proxy.address + "/under-way")
     proxy.loses_answers = True
     reads = [asyncio.ensure_future(tree.read("/")) for _ in range(300)]
@@ -418,7 +418,7 @@ async def test_calls_under_way_end_with_the_session(
 async def test_a_server_that_stands_still_keeps_the_session(
     own_server: ZooKeeper, open_tree: OpenTree
 ) -> None:
-    """Stopped for two thirds of the session timeout, it has not noticed anything when it goes on."""
+    """Stopped for two thirds of the session timeout, it has not noticed anything when it resumes."""
     tree = await open_tree(own_server.hosts("/x"), zookeeper_session_timeout_ms=9000)
     await tree.create("/e", ephemeral=True)
     states, session_id = States(tree), tree.session_id
@@ -458,7 +458,7 @@ async def test_a_session_outlives_the_servers_that_it_was_with(
 ) -> None:
     """Each in turn is killed and comes back, the leader too: same session, nothing lost.
 
-    Every change is read again after the reconnection, on a server that may have been behind.
+    Every change is read again after the reconnection, on a server that may have lagged.
     """
     tree = await open_tree(ensemble.hosts("/x"), zookeeper_session_timeout_ms=20_000)
     await tree.create("/e", ephemeral=True)
@@ -490,7 +490,8 @@ async def test_thirty_broken_connections_lose_no_change_and_no_call(
 ) -> None:
     """One client counts up by conditional writes, and another follows by a watch.
 
-    Each write is made once, or not at all, or nobody knows; the follower ends with the last one.
+    Each write is applied once, not at all, or with an unknown outcome; the follower ends with the
+    last one.
     """
     writer, follower = await open_tree(proxy.address + "/n"), await open_tree(proxy.address + "/n")
     await writer.create("/a")

@@ -42,7 +42,7 @@ class GoodClient:
         await connection.close()
 
     async def read_all(self) -> list[bytes]:
-        """What is stored."""
+        """The stored values."""
         connection = await NativeConnection.open(self._address)
         values: list[bytes] = []
         while True:

@@ -24,11 +24,11 @@ _CLOSED = "a request failed inside the broker"
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class Report:
-    """What one run did, and every complaint."""
+    """The work of one run, and every complaint."""
 
     requests: int
     waits_s: list[float]
-    """Of each good record, ascending."""
+    """Wait of each good record, ascending."""
     complaints: list[str]
 
 
@@ -40,7 +40,7 @@ def fuzz(
     seconds: float = math.inf,
     requests: float = math.inf,
 ) -> Report:
-    """Attacks a fresh broker, for so long or with so many requests."""
+    """Attacks a fresh broker for this long, or with this many requests."""
     broker = Echoless(directory)
     broker.start()
     try:
@@ -96,7 +96,7 @@ def _judge(broker: Echoless, client: GoodClient, attack_log: Path) -> list[str]:
 
 
 def _requests_failed(broker: Echoless) -> int:
-    """By the metric: lines of the log are limited for each address."""
+    """The metric's count of failed requests; the log's lines are limited per address."""
     url = f"http://{broker.admin_address}/metrics"
     with urllib.request.urlopen(url, timeout=TIMEOUT_S) as response:
         text = response.read().decode()

@@ -21,7 +21,7 @@ from tests.hostile.siege.attacker import Attacker, Target
 from tests.hostile.siege.attackers import ATTACKERS
 
 _NICENESS = 10
-"""Attackers have machines of their own; here they must not take the good client's processor."""
+"""Attackers would have separate machines; here they must not take the good client's processor."""
 
 
 async def _attack(attackers: Sequence[Attacker], orders: dict[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What an attacker is, and what most of them share: attempts from several addresses until the end."""
+"""An attacker, and the common part of most: attempts from several addresses until the end."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _CLIENT_ID = b"attacker"
 
 
 class Target(NamedTuple):
-    """Where the broker listens."""
+    """The broker's addresses."""
 
     kafka: str
     native: str
@@ -30,7 +30,7 @@ class Attacker(Protocol):
 
     name: ClassVar[str]
     does: ClassVar[str]
-    """What it tries, for the table in docs/hostile.md."""
+    """Its attempts, for the table in docs/hostile.md."""
     tries: Counter[str]
     """Attempts by what became of them."""
 

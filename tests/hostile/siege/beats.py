@@ -1,4 +1,4 @@
-"""What `watched_broker` writes and what the run reads of it."""
+"""The output of `watched_broker`, and its reader in the run."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ class Beat:
     queued_s: float
     """How long the loop's thread was ready to run in this window while the machine ran others."""
     syncs: list[str]
-    """Where the loop's thread called fsync."""
+    """The call sites of fsync on the loop's thread."""
     stack: str
-    """Where the longest hold was after `STACK_AFTER_S`; empty for a shorter one."""
+    """The stack of the longest hold after `STACK_AFTER_S`; empty for a shorter one."""
 
 
 def read_beats(path: Path, begin: float, end: float) -> Iterator[Beat]:

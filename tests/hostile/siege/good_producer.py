@@ -1,8 +1,8 @@
 """`python -m tests.hostile.siege.good_producer ADDRESS`: an idempotent producer at an even rate.
 
-One batch under way at a time, acks=all; how long each answer took goes to standard output as JSON
-when standard input ends. A connection that ends is opened again and the batch repeated, as the
-protocol asks, and both are counted.
+One batch in flight at a time, acks=all; the time of each answer goes to standard output as JSON
+when standard input ends. A connection that ends is reopened and the batch repeated, as the protocol
+requires, and both are counted.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _GIVE_UP_S = 30.0
 
 @dataclass
 class Report:
-    """What the producer saw."""
+    """The producer's figures."""
 
     batches: int = 0
     waits: list[tuple[float, float, float]] = field(default_factory=list)

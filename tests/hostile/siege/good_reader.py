@@ -25,7 +25,7 @@ _PROBLEMS_MAX = 10
 
 @dataclass
 class Report:
-    """What the reader found."""
+    """The reader's findings."""
 
     batches: int = 0
     reconnects: int = 0
@@ -40,7 +40,7 @@ class GoodReader:
         """How many batches there are, once the producer has ended."""
 
     async def run(self) -> None:
-        """Until all batches were read, or something is wrong."""
+        """Reads until all batches were read, or something is wrong."""
         while len(self.report.problems) < _PROBLEMS_MAX:
             try:
                 connection = await RawConnection.open(self._address)

@@ -30,7 +30,7 @@ _BROKEN = "Traceback"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What is tried, for how long, from which seed."""
+    """The attackers, the duration and the seed."""
 
     names: Sequence[str]
     seconds: float
@@ -189,6 +189,6 @@ class Siege:
 
 
 def run(options: Options) -> Verdict:
-    """One siege on a broker of its own, whose files are removed afterwards."""
+    """One siege on a separate broker, whose files are removed afterwards."""
     with tempfile.TemporaryDirectory(prefix="siege-") as directory:
         return Siege(options, Path(directory)).run()

@@ -62,7 +62,7 @@ def beat(**seen: object) -> Beat:
     ],
 )
 def test_each_bound_is_judged(waits, beats, problem):
-    """What would be a stall is a problem that says what and where."""
+    """A stall is a problem that says what and where."""
     verdict = Verdict(seed=0, seconds=1, siege=Cost.of(waits, beats))
     verdict.judge_cost(beats)
     (said,) = verdict.problems
@@ -78,7 +78,7 @@ def test_time_that_the_machine_gave_to_others_is_no_wait():
 
 
 def test_figures_below_the_bounds_are_no_problem():
-    """A late beat alone is none: the machine may have run somebody else."""
+    """A late beat alone is none: the machine may have been busy with something else."""
     beats = [beat(held_s=LOOP_HOLD_S_MAX, late_s=9.0)]
     verdict = Verdict(seed=0, seconds=1, siege=Cost.of([0.2], beats))
     verdict.judge_cost(beats)

@@ -10,11 +10,11 @@ from tests.support.raw_batches import Batch, plain_batch
 TOPIC = "good"
 BATCHES_PER_S = 100
 RECORDS = 5
-"""In each batch."""
+"""Records in each batch."""
 _VALUE = struct.Struct(">qi")
 _LARGE_EVERY = 20
 _LARGE_BYTES = 16 * 1024
-"""Of each value in a large batch: the request is above the 64 KiB that need reserved memory."""
+"""Size of each value in a large batch: the request is above the 64 KiB that need reserved memory."""
 
 
 def batch(number: int, producer_id: int) -> Batch:

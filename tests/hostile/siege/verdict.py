@@ -1,4 +1,4 @@
-"""What a siege showed: figures of both phases, and what is wrong."""
+"""The outcome of a siege: figures of both phases, and the problems."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from tests.hostile.siege.beats import INTERVAL_S, Beat
 
 LOOP_HOLD_S_MAX = 0.05
-"""Processor time that one turn of the event loop may take, the timer's interval not counted.
+"""Limit on the processor time of one turn of the event loop, without the timer's interval.
 
-A client that sends a request waits for the turn under way and for its own. Fifty milliseconds is
-the longest wait that Apache Kafka showed while topics were created and deleted. Processor time of
-one thread, and not a wall clock: a machine that is busy with something else does not change it.
+A client that sends a request waits for the current turn and for its own. Fifty milliseconds is the
+longest wait that Apache Kafka showed while topics were created and deleted. Processor time of one
+thread, not a wall clock: a machine that is busy with something else does not change it.
 """
 WAIT_S_MAX = 1.0
 """Longest wait of the good client for an acknowledgement, with attackers on the same two processors.
@@ -40,7 +40,7 @@ def net_waits(waits: Sequence[tuple[float, float, float]], beats: Sequence[Beat]
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What the good client and the event loop saw in one phase."""
+    """The cost to the good client and the event loop in one phase."""
 
     batches: int
     wait_p50_s: float
@@ -80,7 +80,7 @@ class Verdict:
     seed: int
     seconds: float
     tries: dict[str, dict[str, int]] = field(default_factory=dict)
-    """By attacker, and by what became of each try."""
+    """By attacker, and by the outcome of each try."""
     peace: Cost | None = None
     siege: Cost | None = None
     resident_bytes: int = 0

@@ -70,7 +70,7 @@ def test_everything_that_was_damaged_is_found_and_nothing_else(spark, tmp_path):
 
 
 def test_replicas_agree_below_the_high_watermark(spark, tmp_path):
-    """A difference is a problem where it is committed, a note above; being behind is neither."""
+    """A difference is a problem below the high watermark, a note above; lagging is neither."""
     log = sound_log("replicas")
     other = [*log[:100], log[100]._replace(timestamp=7), *log[101:]]
     offset = sum(sent.count for sent in log[:100])

@@ -50,7 +50,7 @@ def test_bytes_that_are_no_batch_hide_what_stood_there(tmp_path: Path):
 
 @pytest.mark.parametrize("field", [range(8), range(16, 61)])
 def test_every_flipped_bit_of_a_header_is_a_problem(tmp_path: Path, field: range):
-    """Also in the offset, which no checksum covers: it is not the next one then."""
+    """It is found in the offset too, which no checksum covers: it is then not the next one."""
     segment, batches = write(tmp_path)
     for at in field:
         segment.write_bytes(b"".join([*batches[:2], flip(batches[2], at), *batches[3:]]))
@@ -84,7 +84,7 @@ def test_leader_epochs_never_decrease(tmp_path: Path):
 
 @pytest.mark.parametrize("size", [1, 60, 100])
 def test_a_torn_tail_is_a_problem_only_where_it_was_promised(tmp_path: Path, size: int):
-    """Behind the recovery point a crash may cut a batch short; the next start cuts it off."""
+    """Above the recovery point a crash may cut a batch short; the next start cuts it off."""
     segment, batches = write(tmp_path)
     segment.write_bytes(b"".join(batches[:5]) + batches[5][:size])
     (note,) = judge(tmp_path, promised_offset=10)

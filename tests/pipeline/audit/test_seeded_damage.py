@@ -18,7 +18,7 @@ def as_expected(finding: Finding) -> Expected:
 
 @pytest.mark.parametrize("seed", range(10))
 def test_nothing_is_found_in_a_sound_log(tmp_path: Path, seed: int):
-    """What a broker stores has no findings, however it is cut into tasks."""
+    """A broker's own log has no findings, however it is divided into tasks."""
     write_logs(tmp_path, {("orders", 0): sound_log(f"sound {seed}")})
     for split_bytes in (1, 1000, 1 << 30):
         batches = read_batches(tmp_path, split_bytes)

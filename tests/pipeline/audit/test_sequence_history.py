@@ -75,7 +75,7 @@ def test_a_hole_that_is_filled_is_a_reordering():
 
 
 def test_what_is_stored_again_is_a_repeat():
-    """Also where only part of the run is, and where it fills a hole besides."""
+    """It holds if only part of the run is, and if it fills a hole besides."""
     assert brief(judge([run(0, 5), run(2, 2), run(5, 1)])) == [(Kind.REPEAT, 2, 2)]
     assert brief(judge([run(0, 5), run(3, 4), run(7, 1)])) == [(Kind.REPEAT, 3, 2)]
     assert brief(judge([run(0, 2), run(4, 2), run(0, 6)])) == [

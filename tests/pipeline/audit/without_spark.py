@@ -39,7 +39,7 @@ def read_batches(data_dir: Path, split_bytes: int = 1 << 30) -> list[pa.RecordBa
 def judge_producers(
     batches: list[pa.RecordBatch], *, complete: bool = True, expiration_ms: int = 86_400_000
 ) -> Iterator[Finding]:
-    """What is found about producers."""
+    """The findings about producers."""
     runs = _sorted(runs_of_batches(batches), PRODUCER_KEY)
     rows = [row for batch in merged_runs(runs) for row in rows_of(batch, Run)]
     for _, group in groupby(rows, attrgetter(*PRODUCER_KEY)):
@@ -52,7 +52,7 @@ def judge_producers(
 def judge_logs(
     batches: list[pa.RecordBatch], promised_offset: Callable[[str], int] = lambda _: 2**63 - 1
 ) -> Iterator[Finding]:
-    """What is found about bytes and offsets."""
+    """The findings about bytes and offsets."""
     extents = _sorted(extents_of_batches(batches), PARTITION_KEY)
     rows = [row for batch in extents for row in rows_of(batch, Extent)]
     for key, group in groupby(rows, attrgetter(*PARTITION_KEY)):

@@ -50,7 +50,7 @@ def without(rows: list[dict[str, Any]], names: set[str]) -> list[dict[str, Any]]
 
 
 def check_same_batches(monkeypatch: pytest.MonkeyPatch, address: str, data_dir: Path) -> None:
-    """Whether one range or many, all batches come once, as they stand in the files."""
+    """Checks that all batches come once, as in the files, with one range or many."""
     produce(address, "scanned")
     stored = from_files(data_dir, "scanned")
     assert sum(row["count"] for row in stored) == 400

@@ -34,7 +34,7 @@ def test_names_are_those_that_storage_writes(tmp_path: Path):
 
 
 def test_a_partition_directory_is_taken_alone(tmp_path: Path):
-    """As `echoless dump` takes one."""
+    """It can be given as to `echoless dump`."""
     write_logs(tmp_path, {("orders", 0): LOG, ("orders", 1): LOG})
     (part,) = find_partitions(tmp_path / "orders-1")
     assert (part.topic, part.partition) == ("orders", 1)
@@ -42,7 +42,7 @@ def test_a_partition_directory_is_taken_alone(tmp_path: Path):
 
 @pytest.mark.parametrize("name", ["nothing", "empty", "file"])
 def test_what_is_no_data_directory_is_refused(tmp_path: Path, name: str):
-    """With the path, and what is expected there."""
+    """The error has the path, and what is expected there."""
     (tmp_path / "empty").mkdir()
     (tmp_path / "file").touch()
     with pytest.raises(NotADataDirectoryError, match=name):

@@ -133,7 +133,7 @@ def test_a_file_cut_short_anywhere_ends_in_one_damaged_row(tmp_path: Path, split
 
 
 def test_zeros_between_batches_are_one_damaged_row(tmp_path: Path):
-    """Reading goes on behind what is no batch at all, however long it is."""
+    """Reading continues after bytes that are not a batch, however many."""
     log = [Sent(7, 0, sequence, 1) for sequence in range(4)]
     segment = one_segment(tmp_path, log)
     data = segment.read_bytes()

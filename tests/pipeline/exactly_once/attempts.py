@@ -61,12 +61,12 @@ class Attempts:
         return write_partition(self.options, place(batch_id), batches)
 
     def lose_batch(self, batch_id: int) -> None:
-        """As if the ledger were a copy from before the batch."""
+        """Makes the ledger a copy from before the batch."""
         for path in self._paths(batch_id):
             path.unlink()
 
     def lose_end(self, batch_id: int = 0) -> None:
-        """As if the attempt had died just before its last step."""
+        """Undoes the last step, as if the attempt had died just before it."""
         path = self._paths(batch_id)[-1]
         assert isinstance(decode_entry(path.read_bytes()), End)
         path.unlink()
@@ -81,7 +81,7 @@ class Attempts:
         return entry
 
     def die(self, *batches: Any, stored: int, batch_id: int = 0) -> None:
-        """An attempt that is given these batches, and is gone when so many rows are stored."""
+        """Runs an attempt with these batches that dies when this many rows are stored."""
         with pytest.raises(TaskDiedError):
             self.run(self._dying(batches, stored), batch_id)
 
@@ -91,7 +91,7 @@ class Attempts:
         raise TaskDiedError
 
     def wait_for_stored(self, count: int) -> None:
-        """Until so many rows are."""
+        """Waits until this many rows are stored."""
         deadline = time.monotonic() + STORED_WITHIN_S
         while len(self.stored()) < count:
             assert time.monotonic() < deadline, f"fewer than {count} rows were stored in time"

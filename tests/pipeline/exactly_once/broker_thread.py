@@ -44,11 +44,11 @@ class BrokerThread:
         self._loop.close()
 
     def forget_producers(self, topic: str | None = None, partition: int | None = None) -> None:
-        """As if none of them had sent anything for a long time; there, or anywhere."""
+        """Makes the broker forget producers as if idle for long, there or everywhere."""
         self._call(self._forget_producers(topic, partition))
 
     def grow(self, topic: str, partitions: int) -> None:
-        """So many partitions, more than there are."""
+        """Raises the number of partitions."""
         wanted = [{"name": topic, "count": partitions, "assignments": None}]
         fields = {"topics": wanted, "timeout": 10_000, "validate_only": False}
         self._call(self._ask("create_partitions", fields))
@@ -76,7 +76,7 @@ class BrokerThread:
         return records
 
     def values(self, topic: str, partitions: int) -> list[bytes | None]:
-        """Of all records of the topic, partition by partition."""
+        """The values of all records of the topic, partition by partition."""
         return [one.value for index in range(partitions) for one in self.read(topic, index)]
 
     async def _forget_producers(self, topic: str | None, index: int | None) -> None:

@@ -2,8 +2,8 @@
 
     python -m tests.pipeline.exactly_once.job ADDRESS LEDGER
 
-Batch b has the rows from b * BATCH_ROWS on. It is written unless an earlier run has said that it was.
-Each stage prints a line, so that whoever started the job can kill it there.
+Batch b has the rows from b * BATCH_ROWS on. It is written unless an earlier run has reported that
+it was. Each stage prints a line, so that the process which started the job can kill it there.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ PIECE_ROWS = 200
 
 
 def main(address: str, directory: Path) -> None:
-    """Goes on behind the last batch that is known to be written."""
+    """Continues after the last batch that is known to be written."""
     row_chunks.CHUNK_ROWS = PIECE_ROWS  # type: ignore[misc]
     options = read_options(
         {

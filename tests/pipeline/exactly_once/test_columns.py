@@ -46,7 +46,7 @@ def check(columns: dict[str, DataType], **options: str) -> None:
     ],
 )
 def test_what_sparks_own_sink_takes_is_taken(columns):
-    """And a timestamp."""
+    """It takes a timestamp besides."""
     check(columns, topic="t")
 
 
@@ -61,7 +61,7 @@ def test_what_sparks_own_sink_takes_is_taken(columns):
     ],
 )
 def test_what_cannot_be_written_is_named(columns, options, reason):
-    """With what it has to be."""
+    """The error says what it has to be."""
     with pytest.raises(OptionError, match=reason):
         check(columns, **options)
 

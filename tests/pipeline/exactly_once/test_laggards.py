@@ -20,7 +20,10 @@ _PATIENCE_S = 30
 
 
 class SlowAttempt:
-    """At batch 1, in a thread: it has sent its first rows, and the rest when it is told to go on."""
+    """An attempt at batch 1, in a thread.
+
+    It has sent its first rows, and sends the rest on request.
+    """
 
     def __init__(self, attempts: Attempts, first: list[Any], rest: list[Any]) -> None:
         self._attempts = attempts
@@ -65,7 +68,7 @@ def once_counted(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], None
 def test_a_partition_without_rows_does_not_end_an_attempt_that_is_alive(
     attempts, broker, once_counted
 ):
-    """It has forgotten the producer, or nobody leads it; the numbers of the batch stay."""
+    """It has forgotten the producer, or has no leader; the numbers of the batch stay."""
     attempts.run([rows(100)])
     first, rest = [rows_for(0, 200, 100)], [rows_for(0, 200, 300)]
     slow = SlowAttempt(attempts, first, rest)
@@ -86,7 +89,7 @@ def test_rows_that_an_older_epoch_stored_behind_the_count_are_found(broker, tmp_
     attempts.wait_for_stored(298)  # the last of each partition waits for another
     broker.forget_producers(TOPIC, 0)
     once_counted(slow.finish)
-    for _ in range(2):  # and by whoever comes later
+    for _ in range(2):  # later attempts find it too
         with pytest.raises(SinkError, match="rows of orders-1 are stored twice"):
             attempts.run([*first, *rest], batch_id=1)
 

@@ -1,4 +1,7 @@
-"""The ledger: entries as `docs/formats/ledger.md` shows them, created once, and read by whoever comes."""
+"""The ledger.
+
+Entries as `docs/formats/ledger.md` shows them, created once, and read by later attempts.
+"""
 
 from __future__ import annotations
 
@@ -66,7 +69,7 @@ def files(tmp_path: Path) -> LocalFiles:
 
 
 def test_of_two_attempts_the_faster_ones_entry_holds(files):
-    """The slower one goes on with it."""
+    """The slower one continues with it."""
     slow, fast = Ledger(files, place()), Ledger(files, place())
     assert fast.add(begin(partition=0))
     assert fast.add(begin(partition=1))
@@ -75,7 +78,7 @@ def test_of_two_attempts_the_faster_ones_entry_holds(files):
 
 
 def test_an_end_is_found_by_whoever_comes_later(files):
-    """And is what the next batch goes on from."""
+    """The next batch continues from it."""
     ledger = Ledger(files, place())
     ledger.add(begin())
     ledger.add(end())
@@ -106,14 +109,14 @@ def test_what_is_no_entry_is_refused(text):
 
 
 def test_a_damaged_entry_is_named(files):
-    """So that somebody can look at it."""
+    """An operator can look at it."""
     files.create(f"{place().directory}/batch-{0:020}.0.json", b"{")
     with pytest.raises(LedgerError, match=r"partition-00000/batch-00000000000000000000\.0\.json"):
         Ledger(files, place())
 
 
 def test_the_record_of_a_batch_holds_its_division(files):
-    """Of another query it holds nothing."""
+    """The record of another query has none."""
     BatchRecord(files, NAME, QUERY, 3).agree(8)
     BatchRecord(files, NAME, QUERY, 3).agree(8)
     with pytest.raises(

@@ -74,7 +74,7 @@ def files(request: Any, tmp_path: Path) -> Any:
 
 
 def test_a_file_is_created_once(files):
-    """The second one is told so, and changes nothing."""
+    """The second creation returns False, and changes nothing."""
     assert files.create("a/b/entry", b"first")
     assert not files.create("a/b/entry", b"second")
     assert files.read("a/b/entry") == b"first"
@@ -97,7 +97,7 @@ def test_of_many_at_once_one_creates_the_file(files):
 
 
 def test_only_whole_files_are_listed(files):
-    """What is being written has another name, and goes."""
+    """A file being written has another name, and is removed."""
     files.create("a/two", b"2")
     files.create("a/one", b"1")
     files.create("a/one", b"again")
@@ -114,7 +114,7 @@ def test_deleting_twice_does_no_harm(files):
 
 
 def test_what_cannot_be_read_is_said(files):
-    """With the file system's words."""
+    """The error has the file system's words."""
     with pytest.raises(LedgerError, match="the ledger cannot be reached"):
         files.read("a/none")
 
@@ -127,7 +127,7 @@ def test_object_stores_are_refused(uri):
 
 
 def test_a_path_and_its_uris_are_one_place(tmp_path):
-    """As Hadoop writes them, and as people do."""
+    """They may be written as Hadoop does, or as people do."""
     for uri in (str(tmp_path), f"file:{tmp_path}", f"file://{tmp_path}"):
         open_ledger_files(uri).create(f"a/{len(uri)}", b"")
     assert len(list((tmp_path / "a").iterdir())) == 3

@@ -23,7 +23,7 @@ PIECE_ROWS = 100
 
 
 def pieces(batch_id: int, count: int) -> Iterator[Any]:
-    """So many pieces of a batch; where they are not all, the task dies behind them."""
+    """Pieces of a batch; if they are not all, the task dies after them."""
     for index in range(count):
         yield rows(PIECE_ROWS, batch_id * BATCH_ROWS + index * PIECE_ROWS)
     if count * PIECE_ROWS < BATCH_ROWS:
@@ -40,7 +40,7 @@ def attempt(attempts: Any, batch_id: int, count: int) -> None:
 @pytest.mark.usefixtures("small_chunks")
 @pytest.mark.parametrize("seed", [1, 2])
 def test_whatever_dies_each_row_is_stored_once(attempts, broker, seed):
-    """Every batch ends with an attempt that nobody disturbs."""
+    """Every batch ends with an undisturbed attempt."""
     dice = random.Random(seed)
     for batch_id in range(BATCHES):
         for _ in range(dice.randint(0, 3)):

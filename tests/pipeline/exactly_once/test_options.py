@@ -27,7 +27,7 @@ def test_little_is_needed():
 
 
 def test_kafkas_producer_settings_reach_the_producer():
-    """Under Kafka's names, in Kafka's units."""
+    """They have Kafka's names and Kafka's units."""
     settings = read(
         kafka__compression__type="zstd",
         kafka__delivery__timeout__ms="5000",
@@ -61,6 +61,6 @@ def test_options_have_no_upper_or_lower_case():
     ],
 )
 def test_what_cannot_be_done_is_refused_by_name(given, reason):
-    """Whoever sets an option expects something."""
+    """A user who sets an option expects an effect."""
     with pytest.raises(OptionError, match=reason):
         read(**given)

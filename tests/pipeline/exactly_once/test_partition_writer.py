@@ -47,7 +47,7 @@ def test_a_batch_that_ended_stores_nothing_again(attempts):
 
 
 def test_an_attempt_that_died_before_its_end_is_repeated_without_storing(attempts):
-    """All records are acknowledged, and nobody knows but the brokers."""
+    """All records are acknowledged, which only the brokers know."""
     attempts.run([rows(1000)])
     attempts.lose_end()
     assert attempts.run([rows(1000)]) == Written(0, 1000, 1000)
@@ -56,7 +56,7 @@ def test_an_attempt_that_died_before_its_end_is_repeated_without_storing(attempt
 
 @pytest.mark.usefixtures("small_chunks")
 def test_an_attempt_that_died_in_the_middle_is_completed(attempts):
-    """What it stored stays, the rest is added."""
+    """Its stored rows stay, the rest is added."""
     attempts.die(rows(500), stored=1)
     written = attempts.run([rows(1000)])
     assert written.rows == 1000
@@ -84,7 +84,7 @@ def test_the_next_batch_goes_on_under_the_same_producer_id(attempts):
 
 
 def test_a_replay_with_rows_in_another_order_is_refused(attempts):
-    """What is stored is compared before anything is sent."""
+    """The stored rows are compared before anything is sent."""
     attempts.run([rows(1000)])
     attempts.lose_end()
     other = rows(1000, swapped=320)
@@ -135,7 +135,7 @@ def test_a_time_is_given_to_a_batch_once(attempts, broker):
 
 
 def test_a_producer_forgotten_between_batches_gets_a_new_epoch(attempts, broker):
-    """The epoch ends whatever is still on its way under the old one."""
+    """The epoch fences everything still in transit under the old one."""
     attempts.run([rows(100)])
     broker.forget_producers()
     attempts.run([rows(100, 100)], batch_id=1)
@@ -147,7 +147,7 @@ def test_a_producer_forgotten_between_batches_gets_a_new_epoch(attempts, broker)
 @pytest.mark.usefixtures("small_chunks")
 @pytest.mark.slow
 def test_a_producer_forgotten_before_a_replay_is_counted_in_the_log(attempts, broker):
-    """What is stored is read there; the rest goes on under numbers that the ledger has first."""
+    """The stored rows are read there; the rest continues under numbers that the ledger has first."""
     attempts.run([rows(100)])
     attempts.die(rows(300, 100), stored=150, batch_id=1)
     stored = len(attempts.stored()) - 100
@@ -189,7 +189,7 @@ def test_keys_go_where_they_went_when_the_batch_began(attempts, broker):
 
 @pytest.mark.slow
 def test_an_attempt_left_behind_by_later_batches_is_refused(attempts):
-    """Its entries are cleaned away; it must not begin anew."""
+    """Its entries are cleaned away; it must not begin again."""
     for batch_id in range(1, 15):
         attempts.run([rows(10, batch_id * 10)], batch_id=batch_id)
     with pytest.raises(LedgerError, match="the ledger is at batch 14"):
@@ -262,7 +262,7 @@ def test_what_was_deleted_cannot_be_compared(attempts, broker):
 
 
 def test_a_batch_does_not_move_to_another_cluster(attempts, tmp_path):
-    """What was begun there ends there; the next batch takes an id of its own."""
+    """A batch begun there ends there; the next batch gets a new id."""
     attempts.run([rows(100)])
     attempts.run([rows(10, 100)], batch_id=1)
     attempts.lose_end(1)

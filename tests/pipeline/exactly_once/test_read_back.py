@@ -1,4 +1,4 @@
-"""Reading back: it ends, whoever else writes there, and waits for whoever takes the rows."""
+"""Reading back: it ends although others keep writing, and waits for its caller."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class FakeLog:
     """A leader that has one record in each batch, and takes a second for every answer."""
 
     def __init__(self, own: int) -> None:
-        """`own`: the first so many are the producer's; others follow for ever."""
+        """`own`: the number of the producer's records; others follow for ever."""
         self.seconds = 0.0
         self._own = own
 
@@ -56,7 +56,7 @@ def test_records_that_are_lost_are_not_waited_for_while_others_write():
 
 
 def test_a_long_log_may_take_its_time():
-    """What is there is read, however long that takes."""
+    """Existing records are read, however long that takes."""
     assert len(list(stored(FakeLog(own=30), wanted=30))) == 30
 
 

@@ -36,7 +36,7 @@ def places(slices: list) -> dict[TopicPartition, list[int]]:
 
 
 def test_a_key_goes_where_kafkas_client_puts_it():
-    """In the order of the rows."""
+    """The order of the rows is kept."""
     keys = [str(n).encode() for n in range(100)]
     found = places(route(key=keys, value=keys))
     for index in range(COUNT):
@@ -45,7 +45,7 @@ def test_a_key_goes_where_kafkas_client_puts_it():
 
 
 def test_a_partition_counts_more_than_a_key():
-    """And a null partition nothing."""
+    """A null partition counts as none."""
     found = places(
         route(
             key=["a", "a", None],
@@ -58,7 +58,7 @@ def test_a_partition_counts_more_than_a_key():
 
 
 def test_rows_without_a_key_go_in_runs():
-    """By their numbers, whatever chunks they come in."""
+    """Their numbers decide, whatever chunks they come in."""
     values = ["v"] * (KEYLESS_RUN + 10)
     assert places(route(value=values)) == {
         TopicPartition("t", 0): list(range(KEYLESS_RUN)),
@@ -68,7 +68,7 @@ def test_rows_without_a_key_go_in_runs():
 
 
 def test_the_topic_column_counts_where_there_is_no_option():
-    """As in Spark's Kafka sink."""
+    """It is the same as in Spark's Kafka sink."""
     columns = {"topic": ["a", "b", "a"], "value": ["1", "2", "3"], "partition": [0, 0, 0]}
     assert places(route(to=None, **columns)) == {
         TopicPartition("a", 0): [0, 2],
@@ -86,7 +86,7 @@ def test_the_topic_column_counts_where_there_is_no_option():
     ],
 )
 def test_a_row_that_is_no_record_is_named(columns, reason):
-    """By its number in its Spark partition."""
+    """The error has its number in its Spark partition."""
     to = None if "topic" in columns else "t"
     with pytest.raises(RowError, match=reason):
         route(to=to, first_row=5, **columns)
@@ -94,7 +94,7 @@ def test_a_row_that_is_no_record_is_named(columns, reason):
 
 @pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
 def test_times_become_milliseconds(unit):
-    """What is finer is cut off; a row without one gets the batch's."""
+    """Finer units are rounded down; a row without a time gets the batch's."""
     per_second = {"s": 1, "ms": 1000, "us": 10**6, "ns": 10**9}[unit]
     times = pa.array([5 * per_second, None, -per_second], pa.timestamp(unit, "UTC"))
     (rows,) = route(value=["1", "2", "3"], timestamp=times)
@@ -150,7 +150,7 @@ def test_a_fingerprint_knows_every_part_of_a_row(other):
 
 
 def test_sorted_rows_do_not_depend_on_their_order():
-    """By the named columns first, then by all that is written."""
+    """Rows are sorted by the named columns first, then by all that are written."""
     rng = np.random.default_rng(1)
     values = [str(n) for n in range(50)]
     headers = [[{"key": "h", "value": v.encode()}] for v in values]
@@ -172,7 +172,7 @@ def test_sorted_rows_do_not_depend_on_their_order():
 
 
 def test_records_are_cut_by_bytes_and_count():
-    """A record that is too long for both stands alone."""
+    """A record that is too long for both is alone in its batch."""
     records = [Record(-1, 0, None, bytes(size)) for size in (10, 10, 500, 10, 10, 10)]
     sizes = [len(batch) for batch in cut_records(records, bytes_max=100, count_max=2)]
     assert sizes == [2, 1, 2, 1]

@@ -1,4 +1,4 @@
-"""What a reader copies from `docs/sink.md` works."""
+"""The examples of `docs/sink.md` work."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_the_examples_store_each_line_once(spark, broker, tmp_path):
 
 
 def test_the_page_lists_every_option():
-    """And the sink refuses the others."""
+    """The sink refuses all others."""
     text = PAGE.read_text(encoding="utf-8")
     listed = {name.lower() for name in re.findall(r"`([a-zA-Z.]+)`", text)}
     assert {*_READERS, *_PRODUCER_OPTIONS} <= listed

@@ -52,7 +52,7 @@ class Pipeline:
         self._to(writer.trigger(availableNow=True)).start().awaitTermination()
 
     def forget_commit(self) -> None:
-        """As if the driver had died when the batch was written, and nobody knew."""
+        """Removes the commit, as if the driver had died right after the batch was written."""
         commits = self.checkpoint / "commits"
         newest = max(int(path.name) for path in commits.glob("[0-9]*"))
         (commits / str(newest)).unlink()

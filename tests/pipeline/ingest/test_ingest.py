@@ -53,7 +53,7 @@ class Ingests:
         write: Callable[[DataFrame, int], Sequence[Written]] | None = None,
         **settings: Any,
     ) -> None:
-        """Until all files are done. `settings`: fields of `IngestSettings`."""
+        """Runs until all files are done. `settings`: fields of `IngestSettings`."""
         from pipeline.exactly_once.ledger_files import LocalFiles
         from pipeline.ingest.plan import Plan
         from pipeline.ingest.run import Ingest
@@ -78,7 +78,7 @@ class Ingests:
         return sink.write(frame, batch_id)
 
     def stored(self) -> list[Record]:
-        """Of all partitions, one after the other."""
+        """The records of all partitions, one after the other."""
         return [
             one for part in range(_PARTITIONS) for one in stored_records(self.address, "rows", part)
         ]
@@ -92,7 +92,7 @@ def ingests(spark: SparkSession, tmp_path: Path) -> Iterator[Ingests]:
 
 
 def test_parquet_rows_become_json(ingests: Ingests) -> None:
-    """By itself the value is the whole row, nulls included; names may have any characters."""
+    """By default the value is the whole row, nulls included; names may have any characters."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -141,7 +141,7 @@ def test_json_lines_are_stored_as_they_are(ingests: Ingests) -> None:
 
 
 def test_a_batch_that_was_not_marked_done_stores_nothing_again(ingests: Ingests) -> None:
-    """A run that dies behind the sink's last acknowledgement leaves only the mark to the next one."""
+    """A run that dies after the sink's last acknowledgement leaves only the mark to the next one."""
     import typer
 
     _write_numbers(ingests, "a.json", range(300))
@@ -197,7 +197,7 @@ def test_in_order_rows_stay_in_the_order_of_the_files(ingests: Ingests) -> None:
 
 
 def test_watching_takes_files_that_come_later(ingests: Ingests) -> None:
-    """Until it is asked to stop; a batch that has begun is finished."""
+    """It ends on request; a batch that has begun is finished."""
     _write_numbers(ingests, "a.json", range(50))
     job = ingests.job()
     errors: list[BaseException] = []

@@ -1,4 +1,4 @@
-"""The plan of an ingest: decided once, whoever asks."""
+"""The plan of an ingest: decided once, for every run."""
 
 from __future__ import annotations
 

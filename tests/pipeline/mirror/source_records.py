@@ -1,4 +1,4 @@
-"""Records of every shape for a source: null keys, null values, headers, timestamps of their own."""
+"""Records of every shape for a source: null keys, null values, headers, given timestamps."""
 
 from __future__ import annotations
 

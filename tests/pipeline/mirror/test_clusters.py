@@ -1,4 +1,4 @@
-"""What the mirror asks of two clusters before it copies."""
+"""The mirror's checks of two clusters before it copies."""
 
 from __future__ import annotations
 

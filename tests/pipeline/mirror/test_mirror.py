@@ -46,7 +46,7 @@ def _plan(source: str, directory: Path) -> MirrorPlan:
 
 
 def _mirror(spark: SparkSession, plan: MirrorPlan, target: str) -> None:
-    """Until all is mirrored that is there."""
+    """Mirrors until everything present is copied."""
     from pipeline.exactly_once import ExactlyOnceSink
     from pipeline.mirror.clusters import TargetTopics
     from pipeline.mirror.mirror import Preparation, read_source, write_stream

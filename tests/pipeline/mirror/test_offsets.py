@@ -1,4 +1,4 @@
-"""What Spark says of offsets, read."""
+"""Parsing Spark's offsets."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ _RECORDS = 30_000
 
 @pytest.fixture
 def clusters(tmp_path: Path) -> Iterator[tuple[str, str]]:
-    """Source and target: brokers in processes of their own; the source has records."""
+    """Source and target: brokers in separate processes; the source has records."""
     require("java", "spark-kafka")
     source = Echoless(tmp_path / "source", {"num_partitions": str(PARTITIONS)})
     target = Echoless(tmp_path / "target")

@@ -49,7 +49,7 @@ def test_a_person_sees_one_line_that_changes() -> None:
 
 
 def test_the_end_says_what_was_stored_already() -> None:
-    """And what still waits, where it was stopped."""
+    """It also says what still waits, if the run was stopped."""
     text = summary("orders", _figures())
     assert "2,000 records, 2.5 MB, 2 batches in" in text
     assert text.endswith("10 of them were stored already; 1,203 records waiting")
@@ -57,7 +57,7 @@ def test_the_end_says_what_was_stored_already() -> None:
 
 @pytest.mark.slow
 def test_metrics_are_served() -> None:
-    """In Prometheus's format, each part of the lag for itself."""
+    """They are in Prometheus's format, with each part of the lag separately."""
     collector = FiguresCollector("mirror", "orders", _figures())
     with (
         MetricsServer("127.0.0.1:0", collector) as server,

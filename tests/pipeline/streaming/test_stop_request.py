@@ -9,7 +9,7 @@ from pipeline.streaming.stop_request import StopRequest
 
 
 def test_the_first_signal_asks_and_the_second_kills() -> None:
-    """Behind the first one, signals do what they do by themselves; behind the block, what they did."""
+    """After the first one signals have their default effect; after the block, their former one."""
     before = signal.getsignal(signal.SIGTERM)
     with StopRequest() as stop:
         assert not stop.is_made

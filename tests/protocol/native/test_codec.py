@@ -34,7 +34,7 @@ MESSAGES = st.dictionaries(st.text(max_size=16), VALUES, max_size=4)
 @settings(max_examples=50)
 @given(MESSAGES)
 def test_a_message_survives_the_way(fields):
-    """What is encoded is located and decoded as it was, field by field."""
+    """An encoded message is located and decoded unchanged, field by field."""
     located = locate_fields(encode_message(fields))
     assert {name: decode_value(value) for name, value in located.items()} == fields
 

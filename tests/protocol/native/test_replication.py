@@ -1,4 +1,4 @@
-"""What brokers say to each other: there and back, and what is not believed."""
+"""The messages between brokers: both directions, and what is rejected."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_the_other_messages_arrive_as_they_were() -> None:
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """Every place in an answer where something stands."""
+    """Every position in an answer that holds a value."""
     found = [path] if path else []
     inner = value.items() if isinstance(value, dict) else ()
     inner = enumerate(value) if isinstance(value, list) else inner
@@ -166,7 +166,7 @@ def test_a_fetch_answer_with_anything_in_it_is_read_or_refused(place: Any, value
 
 @given(st.sampled_from(places(SNAPSHOT_ANSWER)), ANYTHING)
 def test_a_snapshot_answer_with_anything_in_it_is_read_or_refused(place: Any, value: Any) -> None:
-    """What is taken for a piece lies inside the snapshot, where it was asked for."""
+    """An accepted piece is inside the snapshot, at the requested position."""
     answer = copy.deepcopy(SNAPSHOT_ANSWER)
     put(answer, place, value)
     try:
@@ -236,7 +236,7 @@ def test_senseless_partitions_are_refused(change: Any, complaint: str) -> None:
     ],
 )
 def test_a_piece_is_the_one_that_was_asked_for(asked: Any, change: Any) -> None:
-    """Of another snapshot, another place, beyond its size, or of no bytes: refused."""
+    """A piece of another snapshot, another position, beyond its size, or of no bytes is refused."""
     answer = received({**PIECE.to_answer(), **change})
     with pytest.raises(DecodeError):
         read_replica_snapshot_answer(answer, snapshot(**asked))

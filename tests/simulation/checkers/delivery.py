@@ -1,7 +1,7 @@
-"""What clients were promised: nothing acknowledged lost, nothing twice, everything in order.
+"""The promises to clients: nothing acknowledged lost, nothing twice, everything in order.
 
-One partition at a time, from what producers were told, what consumers read, and the leader's log at
-the end. A batch is known by its content, which no other batch has.
+One partition at a time, from the acknowledgements of producers, the reads of consumers, and the
+leader's log at the end. A batch is identified by its content, which no other batch has.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ ACKS_ALL = -1
 
 
 class Delivery:
-    """What was seen of one partition."""
+    """Everything seen of one partition."""
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ class Delivery:
                 yield f"{self.spot}: different batches at offset {offset}: {names}"
 
     def _out_of_order(self) -> Iterator[str]:
-        """Of one producer: in the order in which they were sent."""
+        """Batches of one producer out of the order in which they were sent."""
         last: dict[str, tuple[int, int]] = {}
         for sent in self._sent:
             seen = self._offsets.get(content_of(sent.data)) if sent.data else None
@@ -120,7 +120,7 @@ class Delivery:
             last[sent.producer] = sent.number, offset
 
     def _skipped(self) -> Iterator[str]:
-        """Polls go on where the poll before ended, but for what was deleted."""
+        """Polls continue where the poll before ended, except for deleted records."""
         next_offsets: dict[str, int] = {}
         allowed = {(seek.consumer, seek.position): seek.log_start_offset for seek in self._seeks}
         for poll in self._polls:

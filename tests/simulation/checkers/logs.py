@@ -28,7 +28,7 @@ class Batch(NamedTuple):
 
     @property
     def content(self) -> bytes:
-        """What the producer wrote: everything behind the CRC."""
+        """The bytes written by the producer: everything after the CRC."""
         return self.data[_CONTENT:]
 
 
@@ -53,7 +53,7 @@ def read_batches(data: bytes) -> Iterator[Batch]:
 
 
 def content_of(data: bytes) -> bytes:
-    """What the producer wrote of one whole batch."""
+    """The producer's bytes of one whole batch."""
     return data[_CONTENT:]
 
 

@@ -1,4 +1,4 @@
-"""What the coordinator's nodes promise: epochs that only grow, one leader for each, ids used once."""
+"""The promises of the coordinator's nodes: epochs only grow, one leader for each, ids used once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What replicas promise each other: one leader per epoch, equal logs, equal producer state."""
+"""The promises of replicas to each other: one leader per epoch, equal logs, equal producer state."""
 
 from __future__ import annotations
 

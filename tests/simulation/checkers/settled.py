@@ -1,4 +1,4 @@
-"""What holds when everything has healed: every partition led, every replica back, everything stored."""
+"""The state when everything has healed: every partition led, every replica back, everything stored."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ def judge(cluster: Cluster) -> None:
 
 
 def judge_states_now(cluster: Cluster) -> None:
-    """At any time: replicas whose logs end with the same offset and epoch know the same producers.
+    """Checks, at any time, that replicas whose logs end with the same offset and epoch know the same producers.
 
-    That the logs are the same then is what leader epochs are for.
+    Leader epochs ensure that such logs are the same.
     """
     for spot in cluster.spots:
         alike: dict[tuple[int, int, uuid.UUID], dict[str, replicas.State]] = {}

@@ -37,10 +37,11 @@ def two_quick_failovers() -> list[str]:
 
 
 def a_follower_below_the_epoch_start() -> list[str]:
-    """5. A new leader's high watermark is behind; a follower that has reached it may still lack more.
+    """5. A new leader's high watermark lags; a follower that has reached it may still lack more.
 
-    A leads; B and D are in sync; C is not. A's last batches are committed, which B cannot know when it
-    becomes the leader while D is silent. C, at the high watermark that B knows, must not be in sync.
+    A leads; B and D are in sync; C is not. A's last batches are committed, which B cannot know when
+    it becomes the leader while D is silent. C, at the high watermark that B knows, must not be in
+    sync.
     """
     with Stage(brokers=4) as stage:
         a = stage.leader
@@ -50,7 +51,7 @@ def a_follower_below_the_epoch_start() -> list[str]:
         producer.send(5)
         stage.run(1.5)
         stage.cut(a, c)
-        stage.part(b, d)  # whoever of them leads will not hear of the other
+        stage.part(b, d)  # whichever of them leads will not hear from the other
         stage.cut(b, c)  # C may ask, and gets no answer
         stage.cut(d, c)
         last = producer.begin(2)

@@ -12,9 +12,9 @@ from tests.simulation.stage import COORDINATOR, Stage
 
 
 def a_leader_alone_shrinks() -> list[str]:
-    """2. A leader that reaches nobody but its clients wants to go on without its followers.
+    """2. A leader that reaches only its clients wants to continue without its followers.
 
-    Until the coordinator has said so, they are in sync, and one of them becomes the leader.
+    Until the coordinator has agreed, they are in sync, and one of them becomes the leader.
     """
     with Stage(zookeeper_session_timeout_ms=12_000) as stage:
         producer, later = stage.producer(), stage.producer("later")
@@ -45,7 +45,8 @@ def a_paused_leader_wakes() -> list[str]:
         leader.process.pause()
         stage.until(lambda: stage.is_led_by_another_than(leader))
         other.send(1)
-        # A repeat of what is committed could be answered at once, by whoever thinks that it leads.
+        # A repeat of a committed batch could be answered at once by any broker that believes it
+        # leads.
         asked = [producer.ask(leader, batch, acks) for acks in (-1, 1)]
         stage.run(0.1)
         leader.process.resume()
@@ -121,9 +122,9 @@ def messages_come_minutes_late() -> list[str]:
 
 
 def a_fetch_of_an_earlier_life() -> list[str]:
-    """16. A fetch from before a power loss claims what the follower has no longer.
+    """16. A fetch from before a power loss claims records that the follower no longer has.
 
-    The leader, with nobody else in sync, must not count on it when it acknowledges and dies.
+    The leader, with no one else in sync, must not count on it when it acknowledges and dies.
     """
     with Stage(brokers=2, log_flush=LogFlush.OS) as stage:
         producer = stage.producer()

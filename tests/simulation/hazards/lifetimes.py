@@ -1,4 +1,4 @@
-"""Replicas that begin anew, clocks, names used again: hazards 10, 11, 12, 13 and 14."""
+"""Replicas that start from scratch, clocks, names used again: hazards 10, 11, 12, 13 and 14."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from tests.simulation.stage import Stage
 
 
 def a_fresh_replica_leads() -> list[str]:
-    """10. A replica with an empty disk gets what is left of the log, and leads.
+    """10. A replica with an empty disk gets the remaining log, and leads.
 
-    The producers whose batches are all deleted go on where they were: no 59, no second copy.
+    The producers whose batches are all deleted continue where they were: no 59, no second copy.
     """
     with Stage(brokers=2, log_segment_bytes=200) as stage:
         gone, other = stage.producer("gone"), stage.producer("other")
@@ -38,7 +38,7 @@ def a_fresh_replica_leads() -> list[str]:
 def clocks_differ_by_hours() -> list[str]:
     """11. The follower's clock is two hours ahead, and producers are remembered for one hour.
 
-    It was away, begins anew from the leader's state, and leads: nobody is forgotten before the time.
+    It was away, starts from the leader's state, and leads: no one is forgotten early.
     """
     with Stage(brokers=2, log_segment_bytes=200, producer_id_expiration_ms=3_600_000) as stage:
         producer, other = stage.producer(), stage.producer("other")
@@ -112,7 +112,10 @@ def two_brokers_on_one_disk() -> list[str]:
 
 
 def the_log_start_overtakes_a_follower() -> list[str]:
-    """14. What a follower wants to fetch next is deleted: it begins anew at the leader's log start."""
+    """14.
+
+    The records that a follower would fetch next are deleted: it restarts at the leader's log start.
+    """
     with Stage(log_segment_bytes=200) as stage:
         producer, idle = stage.producer(), stage.producer("idle")
         stage.consumer()
@@ -136,9 +139,10 @@ def the_log_start_overtakes_a_follower() -> list[str]:
 
 
 def the_log_start_hides_an_epoch() -> list[str]:
-    """14. A deposed leader comes back, and what followed on its last epoch is deleted already.
+    """14. A deposed leader comes back, and the records that followed its last epoch are deleted already.
 
-    Nobody can tell where its log parts from the leader's: it must not keep what it knows of producers.
+    The point where its log diverges from the leader's is unknown: it must not keep its producer
+    state.
     """
     with Stage(brokers=2, log_segment_bytes=200) as stage:
         producer, other = stage.producer(), stage.producer("other")

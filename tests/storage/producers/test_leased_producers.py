@@ -100,7 +100,7 @@ def test_which_ids_are_leased(producer_id: int, expected: bool) -> None:
 
 
 def roll_and_kill(one: OneLog) -> None:
-    """What was there before the last segment is known from a snapshot only."""
+    """Leaves only a snapshot of the producers before the last segment."""
     one.log.roll()
     one.log.flush()
     one.open()

@@ -36,7 +36,7 @@ def test_golden_record() -> None:
 @settings(deadline=None)
 @given(entries)
 def test_round_trip(entry: ProducerEntry) -> None:
-    """Every entry comes back from its record as it was, whatever lies behind the record."""
+    """Every entry comes back from its record unchanged, whatever follows the record."""
     record = encode_record(entry)
     assert len(record) == record_size(len(entry.batches))
     assert decode_record(record) == entry
@@ -55,7 +55,7 @@ def test_trim_keeps_the_newest_batches(entry: ProducerEntry, window: int) -> Non
 
 
 def test_decoded_batches_are_batches() -> None:
-    """What comes back is a `BatchMetadata` with its names, not a plain tuple."""
+    """A decoded batch is a `BatchMetadata` with its names, not a plain tuple."""
     batch = decode_record(PACKED).batches[0]
     assert isinstance(batch, BatchMetadata)
     assert (batch.base_sequence, batch.base_offset) == (95, 1000)

@@ -55,7 +55,7 @@ def states_with(items: dict[int, ProducerEntry], window: int = 9) -> ProducerSta
 
 
 def sealed(*objects: Any) -> bytes:
-    """Any msgpack objects with the checksum of a snapshot behind them."""
+    """Any msgpack objects followed by the checksum of a snapshot."""
     body = b"".join(msgpack.packb(each) for each in objects)
     return body + struct.pack(">BI", 0xCE, crc32c(body))
 
@@ -125,7 +125,7 @@ def test_many_blocks() -> None:
 
 
 def test_loading_replaces_and_obeys_the_partition() -> None:
-    """What was known before goes; the partition's own window and bound apply, newest first kept."""
+    """Earlier state is dropped; the partition's own window and bound apply, newest first kept."""
     batches = tuple(BatchMetadata(9, offset, 9, 0, 1) for offset in range(9, 59, 10))
     items = {producer_id: ProducerEntry(0, 0, 0, batches) for producer_id in range(10)}
     states = ProducerStates(window=2, producers_max=3)
@@ -206,7 +206,7 @@ def test_id_named_twice_counts_once() -> None:
 @settings(deadline=None)
 @given(st.binary(max_size=200))
 def test_hostile_bytes_raise_nothing_else(body: bytes) -> None:
-    """Whatever stands under a good checksum, the answer is a snapshot or a `SnapshotError`."""
+    """Whatever bytes have a good checksum, the result is a snapshot or a `SnapshotError`."""
     data = body + struct.pack(">BI", 0xCE, crc32c(body))
     with contextlib.suppress(SnapshotError):
         decode_snapshot(data)
@@ -235,7 +235,7 @@ def test_claimed_window_takes_no_memory() -> None:
 
 
 def test_file_round_trip() -> None:
-    """What was written to a file is read from it, and nothing else is left behind."""
+    """A written snapshot is read back from its file, and no other file is left."""
     fs = MemoryFileSystem()
     write_snapshot(fs, PATH, 42, states_with({1: ENTRY}))
     assert dict(read_snapshot(fs, PATH).items()) == {1: ENTRY}

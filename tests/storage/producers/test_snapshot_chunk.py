@@ -58,7 +58,7 @@ def test_the_pieces_make_the_snapshot(bytes_max: int) -> None:
 
 
 def test_a_replica_that_begins_so_ends_up_equal() -> None:
-    """The snapshot and the batches behind it are the leader's log, and its producers."""
+    """The snapshot and the batches after it give the leader's log, and its producers."""
     one = shortened()
     other = OneLog(SMALL, new_file_system())
     offset, data = receive(one.log, 100)
@@ -73,7 +73,7 @@ def test_a_replica_that_begins_so_ends_up_equal() -> None:
 
 
 def test_nothing_deleted_is_an_empty_snapshot() -> None:
-    """A log that begins at 0 has nobody below it, and no file that says so."""
+    """A log that begins at 0 has no earlier producers, and no file that says so."""
     one = OneLog()
     one.fill(3)
     offset, data = receive(one.log, 10)
@@ -82,7 +82,7 @@ def test_nothing_deleted_is_an_empty_snapshot() -> None:
 
 
 def test_the_newest_snapshot_below_the_log_start_spares_deleted_batches() -> None:
-    """Records that DeleteRecords hid need not be copied where a snapshot stands behind them."""
+    """Records hidden by DeleteRecords need not be copied if there is a snapshot after them."""
     one = OneLog()
     one.fill(3)
     one.close_and_open()
@@ -93,7 +93,7 @@ def test_the_newest_snapshot_below_the_log_start_spares_deleted_batches() -> Non
 
 
 def test_a_snapshot_that_retention_removed_is_out_of_range() -> None:
-    """The replica begins again: the batches behind the old snapshot are gone as well."""
+    """The replica starts over: the batches after the old snapshot are gone as well."""
     one = shortened()
     chunk = one.log.producer_snapshot_chunk(None, 0, 50)
     shorten(one, 35)
@@ -120,7 +120,7 @@ def test_positions_outside_are_out_of_range(position: int, count: int) -> None:
 
 
 def test_the_last_position_is_the_end() -> None:
-    """Asking behind the last byte brings nothing."""
+    """A request after the last byte returns nothing."""
     one = shortened()
     first = one.log.producer_snapshot_chunk(None, 0, 1 << 20)
     assert first.size == len(first.data)
@@ -129,7 +129,10 @@ def test_the_last_position_is_the_end() -> None:
 
 
 def test_a_lost_snapshot_is_made_up_for_as_a_restart_would() -> None:
-    """From an older one, or from nothing: what the leader itself would know after a restart."""
+    """It comes from an older one, or from nothing.
+
+    What the leader itself would know after a restart.
+    """
     one = shortened()
     first = one.log.first_offset
     for name in one.files(".snapshot"):

@@ -175,7 +175,7 @@ def test_every_producer_is_found_again(count: int) -> None:
 
 
 def test_append_makes_a_producer_the_newest() -> None:
-    """Whoever appended last is forgotten last, however long it had been idle before."""
+    """The producer that appended last is forgotten last, however long it had been idle before."""
     states = ProducerStates()
     fill(states, 1000)
     states.put(3, entry_at(2000))
@@ -212,7 +212,7 @@ def test_expires_at_exactly_the_expiration_time() -> None:
 
 
 def test_entry_past_its_time_counts_until_the_sweep() -> None:
-    """As in Kafka, expiry is the sweep's doing; reading alone forgets nothing."""
+    """As in Kafka, the sweep does the expiry; reading alone forgets nothing."""
     states = ProducerStates(expiration_ms=1)
     states.put(1, entry_at(0))
     assert states.get(1) == entry_at(0)
@@ -227,7 +227,7 @@ def test_expiry_can_be_bounded() -> None:
 
 
 def test_clock_that_steps_back_expires_nothing_early() -> None:
-    """Behind an entry from a clock that ran ahead others wait: late by that step, never early."""
+    """Entries after one from a clock that ran ahead wait: late by that step, never early."""
     states = ProducerStates(expiration_ms=100)
     states.put(1, entry_at(5000))
     states.put(2, entry_at(1000))  # the clock was set back by 4 s

@@ -1,4 +1,4 @@
-"""Writes a recording as a broker would have told it: `recording.append(A); recording.lose(B)`."""
+"""Writes a recording as a broker would have sent it: `recording.append(A); recording.lose(B)`."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Recording:
         self._tell("fault", {**fields, **more})
 
     def note(self, text: str) -> None:
-        """Whoever records has something to say."""
+        """Adds a note of the recorder."""
         self.events.append({"event": "note", "time_ms": self._time_ms(), "text": text})
 
     def _decide(self, sequences: Sequences, decision: str, fields: dict[str, Any]) -> None:

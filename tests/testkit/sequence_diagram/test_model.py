@@ -1,4 +1,4 @@
-"""From events to the steps of a diagram."""
+"""Events turned into the steps of a diagram."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_batches_get_letters_in_the_order_in_which_they_are_met() -> None:
 
 
 def test_batches_without_a_producer_id_are_never_taken_for_each_other() -> None:
-    """Nobody can tell whether such a batch has been sent before."""
+    """Whether such a batch has been sent before is unknown."""
     recording = Recording(producer_id=-1)
     recording.hit("drop_response", (-1, -1))
     recording.hit("drop_response", (-1, -1))
@@ -74,7 +74,7 @@ def test_lost_answer_belongs_to_the_request_that_was_decided() -> None:
 
 
 def test_answers_behind_a_lost_one_never_arrive() -> None:
-    """Answers keep their order in a connection: behind a lost one they wait until it is closed."""
+    """Answers keep their order in a connection: after a lost one they wait until it is closed."""
     recording = Recording()
     recording.append(A)
     recording.hit("drop_request", B)
@@ -111,7 +111,7 @@ def test_partitions_of_one_request_are_one_exchange() -> None:
 
 
 def test_requests_without_a_correlation_id_are_told_apart() -> None:
-    """On a port where it says nothing (0), each decision is a request of its own."""
+    """On a port without correlation ids (0), each decision is a separate request."""
     recording = Recording()
     recording.append(A, correlation_id=0)
     recording.append(B, correlation_id=0)
@@ -141,7 +141,7 @@ def test_window_shows_the_letters_of_what_is_in_it() -> None:
 
 
 def test_unknown_window_is_not_an_empty_one() -> None:
-    """Where nobody followed, the diagram does not claim that there was nothing."""
+    """If no one followed, the diagram does not claim that there was nothing."""
     recording = Recording()
     recording.append(A, window=None)
     recording.append(B, window=[])
@@ -179,7 +179,7 @@ def test_two_that_live_at_once_are_told_apart_by_their_connections() -> None:
 
 
 def test_broker_that_starts_again_has_other_connections() -> None:
-    """Its numbers begin anew: what was silent or taken in its earlier life is forgotten."""
+    """Its numbers start again: what was silent or taken in its earlier life is forgotten."""
     recording = Recording()
     recording.append(A, connection_id=1, correlation_id=1)
     recording.append(B, connection_id=2, correlation_id=1)
@@ -202,7 +202,7 @@ def test_request_without_a_batch_is_on_the_line_of_its_connection() -> None:
 
 
 def test_client_without_a_name_is_its_address() -> None:
-    """Somebody has to be on the line."""
+    """A line needs a name."""
     recording = Recording(client_id=None)
     recording.append(A)
     assert build_diagram(recording.events).producers[0].name == "127.0.0.1:5000"
@@ -222,7 +222,7 @@ def test_brokers_are_merged_by_time() -> None:
 
 
 def test_faults_of_the_broker_and_notes_stand_between_the_exchanges() -> None:
-    """What hit no request is a note where it happened; so is what was lost to the reader."""
+    """A fault that hit no request is a note in its place; so are events lost to the reader."""
     recording = Recording()
     recording.append(A)
     recording.hit("freeze", api="")
@@ -237,7 +237,7 @@ def test_faults_of_the_broker_and_notes_stand_between_the_exchanges() -> None:
 
 
 def test_crash_takes_the_answer_with_it() -> None:
-    """The request that a broker died of is answered by nobody, and the death is noted."""
+    """The request that killed a broker is not answered, and the death is noted."""
     recording = Recording()
     recording.append(A, correlation_id=4)
     recording.hit("crash", A, correlation_id=4)
@@ -249,7 +249,7 @@ def test_crash_takes_the_answer_with_it() -> None:
 
 
 def test_stored_batches_are_in_the_order_of_their_offsets() -> None:
-    """What the recording saw appended, and nothing that was refused or repeated."""
+    """They are the appends that the recording saw, without refused or repeated batches."""
     recording = Recording()
     recording.append(A)
     recording.repeat(A, [A])
@@ -266,7 +266,7 @@ def _quiet_run(length: int) -> list[dict[str, Any]]:
 
 
 def test_long_quiet_runs_are_folded() -> None:
-    """The middle of many appends is told in one step, with its sequences."""
+    """The middle of many appends becomes one step, with its sequences."""
     steps = fold(build_diagram(_quiet_run(100)).steps)
     assert len(steps) == 2 * KEPT + 1
     (folded,) = [step for step in steps if isinstance(step, Folded)]

@@ -15,7 +15,7 @@ _SVG = "{http://www.w3.org/2000/svg}"
 
 
 def _missing_batch() -> Recording:
-    """C is lost on its way; D and E are refused, and all three sent again."""
+    """A recording in which C is lost in transit; D and E are refused, and all three are resent."""
     recording = Recording()
     recording.append(A, window=[])
     recording.append(B, window=[A])
@@ -125,7 +125,7 @@ def test_svg_escapes_what_comes_from_outside() -> None:
 
 
 def test_everything_stands_within_the_picture() -> None:
-    """No box lies beyond the edge, however many partitions and however large the numbers."""
+    """No box extends past the edge, however many partitions and however large the numbers."""
     recording = Recording(client_id="a-client-with-quite-a-long-name")
     big = [(10**9 + 1000 * n, 10**9 + 1000 * n + 999) for n in range(6)]
     for partition in range(9):

@@ -1,4 +1,4 @@
-"""Where a follower's log parts from its leader's, against a model of two lists of epochs."""
+"""Where a follower's log diverges from its leader's, against a model of two lists of epochs."""
 
 from __future__ import annotations
 
@@ -38,12 +38,15 @@ def cut_until_agreed(leader: list[int], follower: list[int]) -> list[int]:
 
 @st.composite
 def two_logs(draw: st.DrawFn) -> tuple[list[int], list[int], int]:
-    """Two logs and how much they share: behind that, no epoch is in both (one leader per epoch)."""
+    """Two logs and the length of their common part.
+
+    After it, no epoch is in both (one leader per epoch).
+    """
     shared = sorted(draw(st.lists(st.integers(0, 4), max_size=6)))
     first = shared[-1] if shared else 0
     owners = draw(st.lists(st.tuples(st.booleans(), st.integers(0, 3)), max_size=6))
     logs: tuple[list[int], list[int]] = ([], [])
-    # The last shared epoch may go on in one of them.
+    # The last shared epoch may continue in one of them.
     logs[draw(st.booleans())].extend([first] * draw(st.integers(0, 3)))
     for epoch, (owner, count) in enumerate(owners, first + 1):
         logs[owner].extend([epoch] * count)
@@ -72,7 +75,10 @@ def test_a_leader_without_a_record_ends_a_longer_epoch() -> None:
 
 
 def test_what_was_deleted_cannot_be_compared() -> None:
-    """Below the log start nobody knows where an epoch ended: an older follower has to begin anew."""
+    """Below the log start the ends of epochs are unknown.
+
+    An older follower has to start from scratch.
+    """
     epochs = epochs_of([0, 0, 0, 1, 1, 2])
     assert all(can_compare(epochs, last_epoch) for last_epoch in (-1, 0, 1, 2, 3))
     epochs.truncate_from_start(4)

@@ -1,4 +1,4 @@
-"""What a leader calls a gap when something was refused before, and when."""
+"""When a leader calls a batch a gap, after it rejected others."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def batch(sequence: int, *, epoch: int = 0, producer_id: int = 7) -> BatchHeader
 
 
 def stored(last_sequence: int, last_offset: int = SINCE - 1) -> ProducerEntry:
-    """What is known of a producer whose newest batch stands there."""
+    """The entry of a producer whose newest batch is at this offset."""
     newest = BatchMetadata(last_sequence, last_offset, 0, NOW_MS, None)
     return ProducerEntry(0, 0, NOW_MS, (newest,))
 
@@ -47,7 +47,7 @@ def stored(last_sequence: int, last_offset: int = SINCE - 1) -> ProducerEntry:
 def test_the_first_gap_of_a_producer_has_its_time(
     entry: ProducerEntry | None, header: BatchHeader
 ) -> None:
-    """What is missing may be on its way; when it has not come in a few seconds it is not."""
+    """The missing batches may be in transit; after a few seconds they are not."""
     patience = GapPatience(SINCE)
     assert patience.may_be_on_its_way(entry, header, 50.0)
     assert patience.may_be_on_its_way(entry, header, 50.0 + 0.99 * GAP_GRACE_S)

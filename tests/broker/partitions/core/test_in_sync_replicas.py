@@ -1,4 +1,4 @@
-"""Who is in sync, and what is committed: the leader's knowledge of its followers."""
+"""The in-sync replicas and the committed offset: the leader's knowledge of its followers."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_the_larger_isr_counts_while_a_change_is_under_way() -> None:
 
 
 def test_a_follower_that_lags_leaves() -> None:
-    """Behind for longer than allowed; one that has caught up meanwhile stays."""
+    """It has lagged for longer than allowed; one that caught up meanwhile stays."""
     replicas = in_sync()
     replicas.note_fetch(2, 0, 5, 5, 1.0)
     replicas.note_fetch(3, 0, 5, 5, 1.0)
@@ -69,7 +69,7 @@ def test_a_follower_that_lags_leaves() -> None:
 
 
 def test_an_idle_partition_loses_nobody() -> None:
-    """Who has everything is in sync, however long ago it asked."""
+    """A follower that has everything is in sync, however long ago it fetched."""
     replicas = in_sync()
     for follower in (2, 3):
         replicas.note_fetch(follower, 0, 5, 5, 1.0)
@@ -77,7 +77,7 @@ def test_an_idle_partition_loses_nobody() -> None:
 
 
 def test_a_lag_that_the_leader_made_itself_does_not_count() -> None:
-    """While it refused what its followers asked their time stood still, and goes on then."""
+    """While the leader refused their fetches their time stood still, and it continues then."""
     replicas = in_sync()
     replicas.note_fetch(2, 0, 5, 5, 1.0)
     replicas.note_fetch(3, 0, 5, 5, 3.0)
@@ -88,7 +88,10 @@ def test_a_lag_that_the_leader_made_itself_does_not_count() -> None:
 
 
 def test_who_would_have_to_leave_at_once_does_not_join() -> None:
-    """Also where the high watermark stands still: leaving and joining would take turns for ever."""
+    """It holds even if the high watermark does not move.
+
+    Leaving and joining would alternate for ever.
+    """
     replicas = in_sync((1,))
     replicas.note_fetch(2, 0, 5, 5, 1.0)
     assert wanted(replicas, end=8, high_watermark=5, now_s=12.0) == (1,)
@@ -115,7 +118,7 @@ def test_a_newcomer_needs_the_high_watermark_and_the_start_of_the_epoch() -> Non
 
 
 def test_only_the_registered_life_of_a_follower_joins() -> None:
-    """What an earlier life had may be lost, and its fetches may come late."""
+    """Records of an earlier broker epoch may be lost, and its fetches may come late."""
     replicas = in_sync((1, 2))
     replicas.note_fetch(3, 7, 5, 5, 1.0)
     assert wanted(replicas, end=5, registered={1: 0, 2: 0, 3: 8}) == (1, 2)
@@ -124,7 +127,7 @@ def test_only_the_registered_life_of_a_follower_joins() -> None:
 
 
 def test_a_late_fetch_takes_nothing_back() -> None:
-    """In one leader epoch a follower's log only grows."""
+    """Within one leader epoch a follower's log only grows."""
     replicas = in_sync()
     replicas.note_fetch(2, 0, 5, 5, 1.0)
     replicas.note_fetch(2, 0, 3, 5, 2.0)

@@ -83,7 +83,7 @@ class Series:
         return Record(number, number % self.partitions, timestamp, key, value, headers)
 
     def digests(self, numbers: range) -> dict[str, str]:
-        """Of each partition, by its decimal number, the digest of those records."""
+        """By partition, as a decimal number: the digest of those records."""
         digests = [PartitionDigest(0) for _ in range(self.partitions)]
         for number in numbers:
             record = self.record(number)
@@ -128,7 +128,7 @@ def _field(content: bytes | None) -> bytes:
 
 
 class PartitionDigest:
-    """What a reader reports of one partition, grown record by record in the order of offsets."""
+    """A reader's report on one partition, built record by record in offset order."""
 
     def __init__(self, first_offset: int) -> None:
         self.count = self.gaps = 0

@@ -1,4 +1,4 @@
-"""What a web page, or bytes that are no HTTP, can do to the admin port (items 5, 13, 14)."""
+"""Attacks of a web page, or of bytes that are not HTTP, on the admin port (items 5, 13, 14)."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ class AdminReaders(Repeated):
 
 
 async def _status(target: Target, request: bytes) -> str:
-    """The status line's number for one request on a connection of its own."""
+    """The status line's number for one request on a separate connection."""
     line = await Line.open(target.admin)
     try:
         line.send_bytes(request)

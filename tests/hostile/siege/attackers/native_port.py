@@ -83,7 +83,7 @@ class FalseReplicas(OnOneLine):
 
 
 async def _answer(line: Line, data: bytes) -> str:
-    """What the broker says to one frame of the native port."""
+    """The broker's answer to one frame of the native port."""
     line.send_bytes(claim(len(data)) + data)
     answer = msgpack.unpackb(await line.read_frame(), strict_map_key=False)
     error = answer.get("error", {}).get("code", 0)
