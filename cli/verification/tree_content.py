@@ -1,4 +1,4 @@
-"""What the coordinator says about cluster, producer ids and topics, read without changing it.
+"""The coordinator's account of cluster, producer ids and topics, read without changing it.
 
 The embedded coordinator's file is opened as a copy, so that nothing beside the original changes. In
 ZooKeeper nothing is created either, and deletions that a crash cut short are left as they are.
@@ -23,7 +23,7 @@ from broker.tree.node_tree import CoordinationError, NodeTree, NoNodeError
 
 
 class TreeContent(NamedTuple):
-    """What the nodes say."""
+    """The content of the nodes."""
 
     cluster_id: str
     last_id: int

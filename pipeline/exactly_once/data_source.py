@@ -39,7 +39,7 @@ from pipeline.exactly_once.row_order import sort_rows
 FORMAT: Final = "echoless"
 QUERY_ID_PROPERTY: Final = "sql.streaming.queryId"
 BATCH_ID_PROPERTY: Final = "streaming.sql.batchId"
-"""Spark's own names; `tests/pipeline/exactly_once/test_data_source.py` notices when they change."""
+"""Spark's own names; `tests/pipeline/exactly_once/test_spark.py` notices when they change."""
 LEDGER_DIRECTORY: Final = "echoless-ledger"
 """Directory of a stream's ledger, in its checkpoint."""
 STREAM_NAME: Final = "stream"

@@ -1,4 +1,4 @@
-"""What a broker knows after a restart, stand-alone and in a cluster, over disks in memory."""
+"""A broker's knowledge after a restart, stand-alone and in a cluster, over disks in memory."""
 
 from __future__ import annotations
 

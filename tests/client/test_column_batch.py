@@ -115,7 +115,7 @@ def test_text_and_columns_of_nothing_but_nulls_are_taken():
 
 
 def test_no_rows_make_no_batch():
-    """There is none before the first row, nor after a batch that has ended."""
+    """None comes before the first row, nor after a batch that has ended."""
     batches = ColumnBatches(Settings(batch_records_max=1))
     assert batches.finish() == batches.add(as_columns([])) == []
     assert len(batches.add(as_columns([Record(-1, 1, None, b"v")]))) == 1

@@ -296,7 +296,7 @@ def test_resumed_partition_asks_before_it_sends():
 
 
 def test_skipped_batches_are_sent_when_the_leader_has_lost_them():
-    """What a deposed leader had not committed is missing at the next one, and is sent after all."""
+    """Batches that a deposed leader had not committed are sent to the next one after all."""
     one = sequencer(is_resumed=True, asks=True)
     first, second = given(one, 2, 2)
     one.next_step()

@@ -300,7 +300,7 @@ class Cluster:
             self._check_session(service, arrived)
 
     def _check_session(self, service: Service, arrived: float) -> None:
-        """Whoever acknowledges has a session, unless the pause of its process lies in between."""
+        """Checks that an acknowledging broker has a session, unless it was paused in between."""
         machine = self.machines[service.broker.config.broker_id]
         tree = machine.session_tree
         session = None if tree is None else self.server.sessions.get(tree.session_id)

@@ -39,7 +39,7 @@ def open_epochs(fs: MemoryFileSystem, *entries: tuple[int, int]) -> LeaderEpochs
 
 
 def write(epochs: LeaderEpochs, end_offset: int = 10_000) -> None:
-    """As a flush of everything below `end_offset` does, but for the sync of the directory."""
+    """Writes as a flush below `end_offset` does, except for the sync of the directory."""
     entries = epochs.unwritten(end_offset)
     if entries is not None:
         epochs.write(entries)

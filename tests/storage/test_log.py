@@ -116,7 +116,7 @@ def test_segments_of_records_without_time_roll_by_the_clock() -> None:
 
 
 def test_a_roll_of_an_empty_segment_is_nothing() -> None:
-    """There is never a second empty segment."""
+    """A second empty segment never exists."""
     one = OneLog()
     one.log.roll()
     one.append()

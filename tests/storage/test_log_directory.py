@@ -289,7 +289,7 @@ def test_a_partition_can_be_deleted_again_and_again() -> None:
 
 
 def test_many_partitions_are_deleted_with_one_sync_of_their_directory() -> None:
-    """There is also one write of each checkpoint, however many they are."""
+    """Each checkpoint is written once, too, however many they are."""
     counts = []
     for partitions in (1, 50):
         fs = new_file_system()

@@ -1,4 +1,4 @@
-"""What every thread and task of this process is doing, as text for the report of a test that hangs."""
+"""The activity of all threads and tasks of this process, as text for a hanging test's report."""
 
 from __future__ import annotations
 

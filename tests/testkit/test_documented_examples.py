@@ -58,7 +58,7 @@ def test_ten_line_example_passes_and_fails_as_told(
 
 @pytest.mark.slow
 def test_curl_examples_are_answered() -> None:
-    """What the page tells users of other languages to send is understood, in the page's order."""
+    """The page's requests for users of other languages are understood, in order."""
     (commands, _) = _blocks("testing.md", "sh")
     asked = [one for one in re.split(r"\n(?=curl|#|docker)", commands) if one.startswith("curl")]
     with Echoless() as echoless:

@@ -439,7 +439,7 @@ def test_the_last_replica_in_sync_is_not_dropped() -> None:
 
 
 def test_a_topic_may_be_deleted_while_it_moves() -> None:
-    """There is nothing left to finish."""
+    """Nothing is left to finish."""
 
     async def scenario() -> None:
         cluster = await started(1, 2, 3)

@@ -193,7 +193,7 @@ async def test_resources_that_cannot_be_altered(kafka: RawConnection) -> None:
 
 
 async def test_limits_of_replication_can_be_taken_back(kafka: RawConnection) -> None:
-    """There are none, so deleting them succeeds: Kafka's tool for reassignments does it each time."""
+    """Deleting them succeeds, as there are none: Kafka's tool for reassignments does it each time."""
     rates = [("leader.replication.throttled.rate", DELETE, None)]
     replicas = [("follower.replication.throttled.replicas", DELETE, None)]
     rows = await alter(kafka, (BROKER, "1", rates), (TOPIC, "t", replicas))

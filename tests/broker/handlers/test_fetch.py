@@ -155,7 +155,7 @@ async def test_a_client_may_want_more_than_an_answer_holds(
 async def test_a_wide_fetch_misses_nothing_between_its_turns(
     running: Running, kafka: RawConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What comes to a partition after it was read, and before the last one is, ends the wait."""
+    """A record that reaches a partition after it was read, but before the last one is, ends the wait."""
     for where in ("broker.records.fetch", "broker.network.turns"):
         monkeypatch.setattr(f"{where}.ROWS_PER_TURN", 1)
     first = running.broker.partitions["t", 0]

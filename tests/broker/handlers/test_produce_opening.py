@@ -187,7 +187,7 @@ async def test_a_request_that_waits_for_the_thread_keeps_its_connection(
 async def test_memory_is_free_before_the_acknowledgement(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is appended is in the file: a wait for a flush or for replicas needs no records."""
+    """Appended records are in the file: a wait for a flush or for replicas needs none in memory."""
     may_flush = asyncio.Event()
     run = DISK.run
 

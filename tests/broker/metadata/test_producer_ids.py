@@ -339,6 +339,6 @@ async def run(block_size: int, program: list[tuple[str, int, int]]) -> list[int]
 @given(block_size=st.integers(1, 5), program=st.lists(steps, max_size=40))
 @settings(max_examples=150, deadline=None)
 def test_no_id_is_handed_out_twice(block_size: int, program: list[tuple[str, int, int]]) -> None:
-    """Whatever brokers race, whichever answers are lost and whoever crashes in the middle."""
+    """Any brokers may race, any answers be lost and any broker crash in the middle."""
     taken = asyncio.run(run(block_size, program))
     assert len(set(taken)) == len(taken)

@@ -101,7 +101,7 @@ def test_each_place_of_the_pattern_is_worked_out_once() -> None:
     ],
 )
 def test_numbers_that_cannot_be(partitions: int, factor: int, code: ErrorCode) -> None:
-    """There is at least one partition, and no more replicas than living brokers."""
+    """A topic has at least one partition, and no more replicas than living brokers."""
     with pytest.raises(KafkaError) as failure:
         assign_replicas([1, 2], range(partitions), factor, Random(0))
     assert failure.value.code is code

@@ -246,7 +246,7 @@ class TestDeletion:
     async def test_a_deletion_is_one_short_operation_however_large_the_topic(
         self, registry: TopicRegistry, tree: MemoryNodeTree, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """The other nodes go when nobody waits any more, in steps between which others have their turn."""
+        """The other nodes are deleted when no one waits any more, in steps with turns between them."""
         sizes: list[int] = []
         multi = tree.multi
 

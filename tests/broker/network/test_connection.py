@@ -155,7 +155,7 @@ async def test_a_pipeline_of_slow_requests_lets_others_have_their_turn():
 
 
 async def test_the_slow_requests_of_many_connections_share_turns_fairly():
-    """What arrives from all of them at once is not worked off in one turn, and all are answered."""
+    """Simultaneous requests on all of them are not processed in one turn, and all are answered."""
     async with serving() as (harness, connect):
         clients = [await connect() for _ in range(12)]
         loop, seen = asyncio.get_running_loop(), [0]

@@ -134,7 +134,7 @@ def test_requests_that_wait_for_each_other_go_on_one_by_one():
 
 
 def test_the_largest_holder_loses_first():
-    """Of two stalled addresses the one with more memory pays, and only as long as any waits."""
+    """The stalled address with more memory pays, and only as long as any waits."""
     scene = Scene()
     slow = scene.request("slow", FRAME)
     assert slow.arrive(FRAME // 2)

@@ -123,7 +123,7 @@ async def test_reads_see_no_change_before_it_is_durable(path: str, tree: Embedde
 async def test_changes_asked_for_together_are_made_one_after_the_other(
     tree: EmbeddedNodeTree,
 ) -> None:
-    """Of many writers of the same version exactly one wins."""
+    """Exactly one of many writers of the same version wins."""
     await tree.create("/a")
     results = await asyncio.gather(
         *(tree.write("/a", b"%d" % i, 0) for i in range(20)), return_exceptions=True

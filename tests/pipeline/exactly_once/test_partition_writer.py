@@ -220,7 +220,7 @@ def test_a_batch_that_did_not_end_holds_up_the_next(attempts):
 
 @pytest.mark.slow
 def test_twins_with_different_rows_are_found_out(attempts):
-    """Whoever was answered for what the other one stored reads back before it says that it is done."""
+    """A twin acknowledged for the other's rows reads back before it reports its end."""
     outcomes: list[object] = []
 
     def run(given: object) -> None:

@@ -41,7 +41,7 @@ def test_index_is_a_dict(hash_of: Callable[[bytes], int], steps: list[tuple[bool
 
 
 def test_slots_are_used_again() -> None:
-    """There are as many slots as there were ids at one time, not as there were ids in all."""
+    """The number of slots is that of ids at one time, not of ids in all."""
     index = ProducerIndex()
     for producer_id in range(10_000):
         index.add(producer_id)

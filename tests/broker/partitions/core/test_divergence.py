@@ -1,4 +1,4 @@
-"""Where a follower's log diverges from its leader's, against a model of two lists of epochs."""
+"""The divergence of a follower's log from its leader's, against a model of two lists of epochs."""
 
 from __future__ import annotations
 
