@@ -26,7 +26,7 @@ PURE = (
 )
 NOT_PURE = {"asyncio", "socket", "os", "time", "random", "logging", "kazoo", "threading"}
 ONLY_IN = {
-    "kazoo": {"broker/tree/kazoo_client.py"},
+    "kazoo": {"broker/tree/kazoo_"},
     "pyspark": {"pipeline"},
     "sqlite3": {"broker/tree/embedded.py"},
 }

@@ -1,9 +1,9 @@
-"""kazoo on one event loop: the only module that knows it.
+"""ZooKeeper requests on one event loop, by kazoo.
 
-kazoo reads the connection in a thread of its own. Everything it reports (answers, watches, session
-states) crosses to the event loop in the order of the wire: `_DirectHandler` calls back in that
-thread, and the callbacks do nothing but `call_soon_threadsafe`. From there on everything is
-single-threaded.
+kazoo reads the connection in a thread of its own (`kazoo_thread.py`). Everything it reports
+(answers, watches, session states) crosses to the event loop in the order of the wire:
+`DirectHandler` calls back in that thread, and the callbacks do nothing but `call_soon_threadsafe`.
+From there on everything is single-threaded.
 
 Requests return futures. A future raises a `NodeError` if the server refuses and has changed
 nothing, and `ConnectionLostError` for everything else; none outlives its connection. Nothing is
@@ -23,30 +23,18 @@ import socket
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from kazoo import exceptions as kazoo_errors
-from kazoo.client import KazooClient
-from kazoo.handlers.threading import SequentialThreadingHandler
-from kazoo.protocol.connection import ConnectionHandler
-from kazoo.protocol.serialization import Connect
-from kazoo.protocol.states import Callback, EventType, KazooState, WatchedEvent
-from kazoo.security import CREATOR_ALL_ACL
+from kazoo.protocol.states import EventType, KazooState, WatchedEvent
 
-from broker.config.names import EndpointIdentification
 from broker.threads import OutOfThreadsError, start_thread
+from broker.tree.kazoo_errors import is_unforeseen, translated
+from broker.tree.kazoo_thread import DirectHandler, Kazoo, ProblemLog
 from broker.tree.node_tree import (
     ROOT,
-    BadVersionError,
     Check,
     ConnectionLostError,
-    CoordinationError,
     Create,
     Delete,
-    EphemeralParentError,
-    MultiFailedError,
-    NodeError,
     NodeExistsError,
-    NoNodeError,
-    NotEmptyError,
     Operation,
     Write,
 )
@@ -55,7 +43,6 @@ from broker.tree.one_shot_watches import Fired
 if TYPE_CHECKING:
     from broker.config.loading import Config
 
-RECONNECT_DELAY_MAX_S: Final = 1.0
 RESTART_DELAY_S: Final = 1.0
 END_S: Final = 1.0
 """How long the end of a session may take."""
@@ -64,32 +51,8 @@ _ENDING: Final = "end of a ZooKeeper session"
 _log = logging.getLogger(__name__)
 
 
-class AccessDeniedError(NodeError):
-    """The node belongs to other credentials than ours (`zookeeper_digest`)."""
-
-
-_REFUSALS: Final[dict[type[Exception], tuple[type[NodeError], str]]] = {
-    kazoo_errors.NoNodeError: (NoNodeError, "no such node"),
-    kazoo_errors.NodeExistsError: (NodeExistsError, "exists already"),
-    kazoo_errors.BadVersionError: (BadVersionError, "has another version"),
-    kazoo_errors.NotEmptyError: (NotEmptyError, "has children"),
-    kazoo_errors.NoChildrenForEphemeralsError: (EphemeralParentError, "its parent is ephemeral"),
-    kazoo_errors.NoAuthError: (AccessDeniedError, "ZooKeeper denies access"),
-    kazoo_errors.InvalidACLError: (NodeError, "ZooKeeper knows no credentials of ours"),
-    kazoo_errors.BadArgumentsError: (NodeError, "ZooKeeper does not take the path"),
-    kazoo_errors.QuotaExceededError: (NodeError, "the quota is used up"),
-}
-"""Server errors that mean nothing was changed. After any other the outcome is unknown."""
-_ENDINGS: Final = (
-    kazoo_errors.ConnectionLoss,
-    kazoo_errors.SessionExpiredError,
-    kazoo_errors.AuthFailedError,
-)
-"""Errors that mean the connection, or the session, is gone already."""
-
-
 class Session(NamedTuple):
-    """What the server grants."""
+    """A session as the server granted it."""
 
     session_id: int
     timeout_s: float
@@ -116,9 +79,9 @@ class ZooKeeperClient:
         self._is_ending = False
         self._is_short_of_threads = False
         """Whether this was logged, which happens once for each shortage."""
-        self._problems = _ProblemLog()
-        self._handler = _DirectHandler(config, len(servers.split(",")))
-        self._kazoo = _Kazoo(servers, config, self._handler, self._problems, self._thread_ended)
+        self._problems = ProblemLog()
+        self._handler = DirectHandler(config, len(servers.split(",")))
+        self._kazoo = Kazoo(servers, config, self._handler, self._problems, self._thread_ended)
         self._kazoo.add_listener(self._state_changed)
 
     @property
@@ -256,9 +219,9 @@ class ZooKeeperClient:
         if result.exception is None:
             answer.set_result(result.value)
             return
-        answer.set_exception(_translated(self._unanswered[answer], result.exception))
-        if type(result.exception) not in _REFUSALS and not isinstance(result.exception, _ENDINGS):
-            # The connection lives on and something is missing: only a new one makes up for it.
+        answer.set_exception(translated(self._unanswered[answer], result.exception))
+        if is_unforeseen(result.exception):
+            # The connection goes on and an answer is missing: only a new one makes up for it.
             self.drop_connection()
 
     def _disconnected(self, is_lost: bool, problem: str) -> None:
@@ -285,23 +248,6 @@ class ZooKeeperClient:
             self._is_short_of_threads = False
 
 
-def error_in(operations: Sequence[Operation], results: Sequence[Any]) -> CoordinationError | None:
-    """Why a multi-operation failed; None if it did not."""
-    for index, (operation, result) in enumerate(zip(operations, results, strict=True)):
-        # Those before the failed one were rolled back, those after it were not tried.
-        if isinstance(result, Exception) and not isinstance(result, kazoo_errors.RolledBackError):
-            cause = _translated(operation.path, result)
-            return MultiFailedError(index, cause) if isinstance(cause, NodeError) else cause
-    return None
-
-
-def _translated(path: str, error: Exception) -> CoordinationError:
-    refusal, message = _REFUSALS.get(type(error), (None, ""))
-    if refusal is not None:
-        return refusal(path, message)
-    return ConnectionLostError(f"{path}: {error!r}")
-
-
 def _add(transaction: Any, operation: Operation, full_path: str) -> None:
     match operation:
         case Create(_, data, ephemeral):
@@ -314,129 +260,8 @@ def _add(transaction: Any, operation: Operation, full_path: str) -> None:
             transaction.check(full_path, version)
 
 
-class _Kazoo(KazooClient):
-    """kazoo, set up for us."""
-
-    _connection: _Connection
-
-    def __init__(
-        self,
-        servers: str,
-        config: Config,
-        handler: _DirectHandler,
-        problems: _ProblemLog,
-        thread_ended: Callable[[], None],
-    ) -> None:
-        self.thread_ended = thread_ended
-        # Below WARNING it would show credentials; no one can lower the level of this private
-        # logger.
-        logger = logging.Logger("kazoo", logging.WARNING)  # noqa: LOG001
-        logger.addHandler(problems)
-        digest, keystore = config.zookeeper_digest, config.zookeeper_ssl_keystore_location
-        algorithm = config.zookeeper_ssl_endpoint_identification_algorithm
-        super().__init__(
-            hosts=servers,
-            timeout=config.zookeeper_session_timeout_ms / 1000,
-            handler=handler,
-            # kazoo's own delay grows to an hour.
-            connection_retry={
-                "max_tries": -1,
-                "delay": 0.05,
-                "max_delay": RECONNECT_DELAY_MAX_S,
-            },
-            logger=logger,
-            auth_data=[("digest", digest)] if digest else None,
-            default_acl=CREATOR_ALL_ACL if digest else None,
-            use_ssl=config.zookeeper_ssl_client_enable,
-            check_hostname=algorithm is EndpointIdentification.HTTPS,
-            ca=config.zookeeper_ssl_truststore_location,
-            certfile=keystore,
-            keyfile=keystore,
-            keyfile_password=config.zookeeper_ssl_keystore_password,
-        )
-        assert self._conn_retry is not None
-        self._connection = _Connection(self, self._conn_retry.copy(), logger=logger)
-
-    @property
-    def session_timeout_ms(self) -> int:
-        """The timeout the server granted; 0 before the first connection."""
-        return self._connection.session_timeout_ms
-
-    def end(self) -> None:
-        """Ends the session and the thread, and waits for both."""
-        if self.expire():
-            self.close()
-
-    def expire(self) -> bool:
-        """Ends the session, and waits for the thread; returns whether that went well."""
-        try:
-            self.stop()
-        except Exception:  # noqa: BLE001 - kazoo raises plain ones; the session times out then
-            _log.warning("the session with ZooKeeper could not be closed", exc_info=True)
-            return False
-        return True
-
-
-class _Connection(ConnectionHandler):
-    """kazoo's connection; remembers of the server's first answer what kazoo forgets."""
-
-    session_timeout_ms = 0
-
-    def zk_loop(self) -> None:
-        with contextlib.suppress(Exception):  # logged by then, and told as the end of the session
-            super().zk_loop()
-        self.client.thread_ended()
-
-    def _invoke(self, timeout: float, request: Any, xid: int | None = None) -> Any:
-        answer = super()._invoke(timeout, request, xid)
-        if isinstance(request, Connect):
-            self.session_timeout_ms = answer[0].time_out
-        return answer
-
-
-class _DirectHandler(SequentialThreadingHandler):
-    """Calls back in the thread that reads the connection: nothing is overtaken, nothing blocks.
-
-    kazoo's own handlers have one thread for watches and one for answers.
-    """
-
-    running = False  # so kazoo calls back at once, and not through the queue of a thread
-    connection: socket.socket | None = None
-
-    def __init__(self, config: Config, server_count: int) -> None:
-        super().__init__()
-        self._connect_timeout_s = config.zookeeper_session_timeout_ms / 1000 / server_count
-
-    def start(self) -> None:
-        """Does nothing: it has no threads to start."""
-
-    def stop(self) -> None:
-        """Does nothing: it has no threads to stop."""
-
-    def dispatch_callback(self, callback: Callback) -> None:
-        callback.func(*callback.args)
-
-    def create_connection(self, *args: Any, **options: Any) -> Any:
-        # kazoo would give the whole session timeout to the first server that is out of reach.
-        options["timeout"] = self._connect_timeout_s
-        self.connection = super().create_connection(*args, **options)
-        return self.connection
-
-
-class _ProblemLog(logging.Handler):
-    """What kazoo complains of: the last complaint is the reason that we give; errors are logged."""
-
-    last = "nobody answers"
-
-    def emit(self, record: logging.LogRecord) -> None:
-        if record.levelno >= logging.ERROR:
-            _log.error("kazoo: %s", record.getMessage(), exc_info=record.exc_info)
-        if record.msg != "Transition to CONNECTING":
-            self.last = record.getMessage()
-
-
 class _Watcher:
-    """What kazoo calls when a watch fires; equal for the same `fired`, of which kazoo keeps one."""
+    """A callback for kazoo's watches; equal for the same `fired`, of which kazoo keeps one."""
 
     def __init__(self, fired: Fired, cross: Callable[[Fired], None]) -> None:
         self._fired = fired

@@ -23,7 +23,8 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from broker.essential_task import reported_task
 from broker.threads import OutOfThreadsError
-from broker.tree.kazoo_client import Listener, Session, ZooKeeperClient, error_in
+from broker.tree.kazoo_client import Listener, Session, ZooKeeperClient
+from broker.tree.kazoo_errors import error_in
 from broker.tree.node_tree import (
     ANY_VERSION,
     Cancel,

@@ -12,7 +12,7 @@ import pytest
 
 from broker.config.loading import Config
 from broker.config.names import EndpointIdentification
-from broker.tree.kazoo_client import AccessDeniedError
+from broker.tree.kazoo_errors import AccessDeniedError
 from broker.tree.node_tree import (
     CoordinationError,
     Create,

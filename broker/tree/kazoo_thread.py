@@ -1,0 +1,151 @@
+"""kazoo as a broker needs it: settings, and what differs in the thread that reads the connection.
+
+* Callbacks run in that thread, in the order of the wire (`DirectHandler`).
+* The end of the thread is reported, since kazoo does not start it again.
+* The granted session timeout and the last problem are kept.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import socket
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from kazoo.client import KazooClient
+from kazoo.handlers.threading import SequentialThreadingHandler
+from kazoo.protocol.connection import ConnectionHandler
+from kazoo.protocol.serialization import Connect
+from kazoo.protocol.states import Callback
+from kazoo.security import CREATOR_ALL_ACL
+
+from broker.config.names import EndpointIdentification
+
+if TYPE_CHECKING:
+    from broker.config.loading import Config
+
+RECONNECT_DELAY_MAX_S: Final = 1.0
+_log = logging.getLogger(__name__)
+
+
+class Kazoo(KazooClient):
+    """kazoo's client, with a broker's settings."""
+
+    _connection: _Connection
+
+    def __init__(
+        self,
+        servers: str,
+        config: Config,
+        handler: DirectHandler,
+        problems: ProblemLog,
+        thread_ended: Callable[[], None],
+    ) -> None:
+        self.thread_ended = thread_ended
+        # Below WARNING it would show credentials; no one can lower the level of this private logger.
+        logger = logging.Logger("kazoo", logging.WARNING)  # noqa: LOG001
+        logger.addHandler(problems)
+        digest, keystore = config.zookeeper_digest, config.zookeeper_ssl_keystore_location
+        algorithm = config.zookeeper_ssl_endpoint_identification_algorithm
+        super().__init__(
+            hosts=servers,
+            timeout=config.zookeeper_session_timeout_ms / 1000,
+            handler=handler,
+            # kazoo's own delay grows to an hour.
+            connection_retry={
+                "max_tries": -1,
+                "delay": 0.05,
+                "max_delay": RECONNECT_DELAY_MAX_S,
+            },
+            logger=logger,
+            auth_data=[("digest", digest)] if digest else None,
+            default_acl=CREATOR_ALL_ACL if digest else None,
+            use_ssl=config.zookeeper_ssl_client_enable,
+            check_hostname=algorithm is EndpointIdentification.HTTPS,
+            ca=config.zookeeper_ssl_truststore_location,
+            certfile=keystore,
+            keyfile=keystore,
+            keyfile_password=config.zookeeper_ssl_keystore_password,
+        )
+        assert self._conn_retry is not None
+        self._connection = _Connection(self, self._conn_retry.copy(), logger=logger)
+
+    @property
+    def session_timeout_ms(self) -> int:
+        """The timeout the server granted; 0 before the first connection."""
+        return self._connection.session_timeout_ms
+
+    def end(self) -> None:
+        """Ends the session and the thread, and waits for both."""
+        if self.expire():
+            self.close()
+
+    def expire(self) -> bool:
+        """Ends the session, and waits for the thread; returns whether that went well."""
+        try:
+            self.stop()
+        except Exception:  # noqa: BLE001 - kazoo raises plain ones; the session times out then
+            _log.warning("the session with ZooKeeper could not be closed", exc_info=True)
+            return False
+        return True
+
+
+class _Connection(ConnectionHandler):
+    """kazoo's connection; keeps the granted session timeout, which kazoo forgets."""
+
+    session_timeout_ms = 0
+
+    def zk_loop(self) -> None:
+        with contextlib.suppress(
+            Exception
+        ):  # logged by then, and reported as the end of the session
+            super().zk_loop()
+        self.client.thread_ended()
+
+    def _invoke(self, timeout: float, request: Any, xid: int | None = None) -> Any:
+        answer = super()._invoke(timeout, request, xid)
+        if isinstance(request, Connect):
+            self.session_timeout_ms = answer[0].time_out
+        return answer
+
+
+class DirectHandler(SequentialThreadingHandler):
+    """Calls back in the thread that reads the connection: nothing is overtaken, nothing blocks.
+
+    kazoo's own handlers have one thread for watches and one for answers.
+    """
+
+    running = False  # so kazoo calls back at once, and not through the queue of a thread
+    connection: socket.socket | None = None
+
+    def __init__(self, config: Config, server_count: int) -> None:
+        super().__init__()
+        self._connect_timeout_s = config.zookeeper_session_timeout_ms / 1000 / server_count
+
+    def start(self) -> None:
+        """Does nothing: it has no threads to start."""
+
+    def stop(self) -> None:
+        """Does nothing: it has no threads to stop."""
+
+    def dispatch_callback(self, callback: Callback) -> None:
+        callback.func(*callback.args)
+
+    def create_connection(self, *args: Any, **options: Any) -> Any:
+        # kazoo would give the whole session timeout to the first server that is out of reach.
+        options["timeout"] = self._connect_timeout_s
+        self.connection = super().create_connection(*args, **options)
+        return self.connection
+
+
+class ProblemLog(logging.Handler):
+    """kazoo's log lines: the last one is the reason that we give; errors are logged."""
+
+    last = "no server answers"
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.levelno >= logging.ERROR:
+            _log.error("kazoo: %s", record.getMessage(), exc_info=record.exc_info)
+        if record.msg != "Transition to CONNECTING":
+            self.last = record.getMessage()
