@@ -17,7 +17,8 @@ from broker.faults.match import Part
 from broker.faults.requests import Dispatch, ReadRequest, Requests, finished
 from broker.faults.rule import Rule
 from broker.faults.unexpected import report_unexpected
-from broker.network.connection import Buffers, Dispatched, Pieces
+from broker.network.connection import Buffers, Dispatched
+from broker.network.pieces import Pieces
 from broker.network.request import CloseConnectionError
 from protocol.errors import KafkaError
 

@@ -8,6 +8,10 @@ A connection gets turns (`loop_turn.py`), so that a pipeline of requests cannot 
 
 Back-pressure: reading stops while `INFLIGHT_REQUESTS_MAX` answers are outstanding, while the
 client does not read its answers, or while the broker's request memory is used up.
+
+The file is longer than most on purpose. Reading, the queue of answers and back-pressure are three
+sides of the same few counters, and every request passes through all of them: as objects of their
+own they would call each other several times per request.
 """
 
 from __future__ import annotations
@@ -19,7 +23,7 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import Final, Self, cast
+from typing import Final, cast
 
 from broker.config.listener_names import PLAINTEXT
 from broker.doubt import StateInDoubtError
@@ -27,6 +31,7 @@ from broker.limited_log import LimitedLog
 from broker.metrics import Metrics
 from broker.network.loop_turn import LOOP_TURN
 from broker.network.memory_budget import MemoryBudget, Reservation
+from broker.network.pieces import Pieces
 from broker.network.request import CloseConnectionError, NeedsFrameUntil, NeedsNoFrame, Peer
 from broker.network.unsent_answers import UnsentAnswers
 from protocol.errors import DecodeError
@@ -49,24 +54,6 @@ Dispatched = Buffers | Awaitable[Buffers | None] | None
 """A framed answer, one still to come, or None if the client expects none."""
 Dispatch = Callable[[Frame, Peer], Dispatched]
 """Raises `DecodeError` or `CloseConnectionError` if the connection has to be closed."""
-
-
-class Pieces(tuple[bytes]):  # noqa: SLOT001 - a tuple can have no slots of its own
-    """An answer written `piece_bytes` at a time, with a pause between pieces.
-
-    Only a fault asks for this. With `closes`, the connection is closed after the last piece.
-    """
-
-    piece_bytes: int
-    pause_s: float
-    closes: bool
-
-    def __new__(
-        cls, data: bytes, piece_bytes: int, pause_s: float, *, closes: bool = False
-    ) -> Self:
-        pieces = super().__new__(cls, (data,))
-        pieces.piece_bytes, pieces.pause_s, pieces.closes = piece_bytes, pause_s, closes
-        return pieces
 
 
 class _Slot:
