@@ -1,4 +1,4 @@
-"""What a broker needs from its environment: disk, coordinator, other brokers, clock, randomness.
+"""A broker's environment: disk, coordinator, other brokers, clock and randomness.
 
 `this_machine` is the real one; the simulator passes its own, and so runs whole clusters in one
 process. Expensive modules are imported on first use.
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from broker.tree.node_tree import NodeTree
 
 COORDINATION_FILE: Final = "coordination.sqlite"
-"""Where the embedded coordinator keeps its nodes, in the data directory."""
+"""The file in the data directory in which the embedded coordinator keeps its nodes."""
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""What a request may ask of its broker: the parts, and nothing else.
+"""The parts of a broker that serve requests, and nothing else of it.
 
 The last step of `Broker.start` makes it, so a handler never sees a part that is missing; the handlers of
 both ports take it as `services`. Code that handlers share takes the part that it needs instead. It has no

@@ -1,4 +1,4 @@
-"""What a broker gives up before it registers: all that was promised in its previous epoch.
+"""The withdrawal of a broker, before it registers, from all that it promised in its previous epoch.
 
 A broker that comes back may have lost the end of its logs. While a state names it as the leader or
 as in sync, it could be elected with less than was acknowledged. So it withdraws first: it leads

@@ -1,4 +1,4 @@
-"""What DescribeConfigs answers and what the two AlterConfigs requests change.
+"""Configuration entries, as DescribeConfigs answers them and the two AlterConfigs requests change them.
 
 One entry per name: the value in force, its source, and its synonyms: the chain of names that were
 considered, the deciding one first, as Kafka lists them. Pure; the handlers turn entries into response
@@ -18,7 +18,7 @@ from protocol.errors import ErrorCode, KafkaError
 
 
 class ConfigSource(enum.IntEnum):
-    """Where a value comes from (Kafka's `DescribeConfigsResponse.ConfigSource` ids)."""
+    """The source of a value (Kafka's `DescribeConfigsResponse.ConfigSource` ids)."""
 
     TOPIC = 1
     STATIC_BROKER = 4
@@ -56,7 +56,7 @@ class ConfigEntry(NamedTuple):
 
 
 class AlterOperation(enum.IntEnum):
-    """What IncrementalAlterConfigs does to one name (Kafka's `AlterConfigOp.OpType` ids)."""
+    """A change that IncrementalAlterConfigs makes to one name (Kafka's `AlterConfigOp.OpType` ids)."""
 
     SET = 0
     DELETE = 1

@@ -99,7 +99,7 @@ class Setting(NamedTuple):
     flag_metavar: str | None
     """The metavar, for names that have a flag of their own."""
     flag_alone: str | None
-    """What the flag means without a value; None if it needs one."""
+    """The value of the flag when it is given without one; None if it needs one."""
 
 
 def _setting(

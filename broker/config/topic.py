@@ -1,5 +1,5 @@
 # ruff: noqa: RUF009 - `_overriding` and `_fixed` are `dataclasses.field`, for short
-"""What a topic may set for itself, under Kafka's dotted names (`segment.bytes`, `retention.ms`).
+"""Topic overrides: settings of one topic, by Kafka's dotted names (`segment.bytes`, `retention.ms`).
 
 A topic stores only what was set; `TopicConfig.of` applies that on top of the broker's configuration.
 Each field of `TopicConfig` is one name (`segment_bytes` is `segment.bytes`) and takes its kind, and if

@@ -31,7 +31,7 @@ _BOOLEANS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "
 
 
 class Address(NamedTuple):
-    """Where to listen or to connect. Port 0, where it is allowed, lets the system pick one."""
+    """An address to listen on or to connect to. If port 0 is allowed, the system picks one."""
 
     host: str
     port: int

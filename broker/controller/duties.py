@@ -1,4 +1,4 @@
-"""What the controller does during one term: compares topics with brokers, writes the difference.
+"""The controller's work during one term: it compares topics with brokers, and writes the difference.
 
 Every write is conditional on the version of what it was decided on, and on the proof of the term. A
 refused write changes nothing, and the caller decides again on the current state.

@@ -1,4 +1,4 @@
-"""What was decided about each batch of an idempotent producer, and why.
+"""Decisions about the batches of idempotent producers, with their reasons.
 
 Produce reports every outcome here, so that `/metrics`, the log and `/decisions` cannot disagree.
 Memory is bounded: rings of `capacity` events, one for appended batches, one for the interesting

@@ -38,7 +38,7 @@ EVERYTHING: Final = Selection()
 
 
 class Waiting(NamedTuple):
-    """What a reader is given at one time."""
+    """Events for a reader to take at one time."""
 
     events: Sequence[Event]
     lost: int

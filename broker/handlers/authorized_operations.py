@@ -1,4 +1,4 @@
-"""What a client may do with a topic or with the cluster, as the bits that Metadata and others show.
+"""Authorized operations: the bits by which Metadata and others show what a client may do.
 
 Bit n is Kafka's `AclOperation` n. Without an authorizer, every operation that a resource supports
 is allowed and reported, as in Kafka. Pure.

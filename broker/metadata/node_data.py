@@ -1,4 +1,4 @@
-"""Where things are in the node tree, and their JSON: Kafka's own paths and fields.
+"""Paths in the node tree, and the JSON of their nodes: Kafka's own paths and fields.
 
 Encoding is compact JSON with the fields in a fixed order; decoding takes any order and ignores
 fields it does not know, so that nodes written by Kafka can be read. Examples of every node are in
@@ -47,7 +47,7 @@ class Reassignment(NamedTuple):
 
 
 class TopicData(NamedTuple):
-    """What the topic's node says."""
+    """The content of a topic's node."""
 
     topic_id: uuid.UUID
     assignment: dict[int, tuple[int, ...]]

@@ -35,7 +35,7 @@ class BrokerIdInUseError(CoordinationError):
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class Endpoint:
-    """Where a listener can be reached."""
+    """The address of a listener."""
 
     host: str
     port: int
@@ -44,7 +44,7 @@ class Endpoint:
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class BrokerInfo:
-    """What the others need to know of a broker."""
+    """A broker's registration: what the other brokers need to know of it."""
 
     broker_id: int
     endpoints: Mapping[str, Endpoint]

@@ -1,4 +1,4 @@
-"""What a change makes of a topic: its next version, or the error that Kafka gives. Pure."""
+"""Changes of a topic: each returns its next version, or raises the error that Kafka gives. Pure."""
 
 from __future__ import annotations
 

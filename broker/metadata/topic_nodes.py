@@ -188,7 +188,7 @@ def create_operations(topic: Topic) -> Iterator[Operation]:
 
 
 def identity_checks(topic: Topic) -> list[Check]:
-    """What a late change must hold against: a topic of the same name, whose versions start again."""
+    """Checks that keep a late change from a new topic of the same name, whose versions start again."""
     if not topic.has_id_node:
         return []
     return [Check(topic_id_path(topic.name, topic.topic_id), ANY_VERSION)]

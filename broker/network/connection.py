@@ -86,7 +86,7 @@ class Connection(asyncio.BufferedProtocol):
         metrics: Metrics,
     ) -> None:
         self.dispatch = dispatch
-        """What answers the frames; replaced while there are faults."""
+        """Answers the frames; replaced while there are faults."""
         self._receiver = FrameReceiver(frame_size_max)
         self._budget = budget
         self._unsent_answers = unsent

@@ -47,7 +47,7 @@ SWEEP_INTERVAL_S: Final = 0.1
 
 
 class _Phase(enum.Enum):
-    """What a reservation is doing."""
+    """The phases of a reservation."""
 
     RECEIVING = enum.auto()
     WAITING = enum.auto()

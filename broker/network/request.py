@@ -1,4 +1,4 @@
-"""What a handler gets, and what it may answer."""
+"""Requests, as handlers get them, and the answers that handlers may give."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class NoResponse:
 
 
 NO_RESPONSE: Final = NoResponse()
-"""What a handler answers when the client expects nothing (acks=0)."""
+"""The answer of a handler when the client expects none (acks=0)."""
 
 Answer = Mapping[str, Any] | bytes | Sequence[bytes] | NoResponse
 """Plain values for `Api.encode_response`, or the body already packed."""

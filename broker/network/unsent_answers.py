@@ -39,7 +39,7 @@ class Recipient(Protocol):
 
 
 class _Account:
-    """What one recipient has unread, and when it last read some of it."""
+    """The bytes that one recipient has not read, and when it last read some."""
 
     __slots__ = ("bytes", "seen", "taken_s")
 

@@ -24,7 +24,10 @@ PARTITIONS_AT_ONCE: Final = 200
 
 
 async def remove_old_segments(held: Mapping[Key, Partition], run_all: RunAll) -> None:
-    """Of all partitions. Raises `StorageError`; what lacked a descriptor is tried again next time."""
+    """Removes the segments below the log start on disk, of all partitions.
+
+    Raises `StorageError`; a removal that lacked a file descriptor is tried again next time.
+    """
     partitions = iter(list(held.items()))
     while some := list(islice(partitions, PARTITIONS_AT_ONCE)):
         await _remove((partition for key, partition in some if held.get(key) is partition), run_all)

@@ -32,7 +32,7 @@ Partition = tuple[str, int]
 
 
 class ScrubbedLog(Protocol):
-    """What the scrubber needs of a log."""
+    """A log, as far as the scrubber needs it."""
 
     def closed_segments(self) -> list[ClosedSegment]: ...
 

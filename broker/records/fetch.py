@@ -35,7 +35,7 @@ answer may end well below `BYTES_MAX`."""
 
 
 class WantedPartition(NamedTuple):
-    """What a fetch asks of one partition."""
+    """One partition of a fetch."""
 
     partition: int
     offset: int

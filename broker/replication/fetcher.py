@@ -46,7 +46,7 @@ PAUSE_MAX_S: Final = 1.0
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class FetcherContext:
-    """What all fetchers of a broker share."""
+    """The parts that all fetchers of a broker share."""
 
     broker_id: int
     broker_epoch: Callable[[], int]

@@ -30,7 +30,7 @@ NO_OWNER: Final = 0
 
 
 class Node(NamedTuple):
-    """What one read of a node returns."""
+    """A node, as one read returns it."""
 
     data: bytes
     version: int

@@ -139,7 +139,7 @@ class SessionGuard:
                 callback()
 
     def _before_the_first(self) -> _Answered:
-        """What the deciding server knows of a connected client at least, whatever was sent before."""
+        """The least that the deciding server knows of a connected client, whatever was sent before."""
         if self._tree.session_state is not SessionState.CONNECTED:
             return _Answered(_NEVER, _NEVER)
         age_s = (HEARTBEAT_INTERVAL + REPORT_LAG) * self._tree.session_timeout_s

@@ -1,4 +1,4 @@
-"""Where two logs diverge, found by leader epochs (never by high watermarks: KIP-101).
+"""The point where two logs diverge, found by leader epochs (never by high watermarks: KIP-101).
 
 With each fetch a follower sends its log end offset and the epoch of its last batch. If the leader's
 own log ends that epoch elsewhere, it answers with that end instead of data. The follower truncates

@@ -1,4 +1,4 @@
-"""What the leader of a partition knows of its followers: how far each is, and who is in sync.
+"""A leader's view of its followers: how far each has come, and which are in sync.
 
 One object per partition and leader epoch. The in-sync replicas (ISR) are those that the leader
 counts on: an offset is committed when all of them have it. The ISR is kept in the partition's state
