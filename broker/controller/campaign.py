@@ -1,14 +1,14 @@
-"""Becoming the controller: `/controller` says who is, `/controller_epoch` how often that changed.
+"""The election of the controller: `/controller` names it, `/controller_epoch` counts the elections.
 
-`/controller` is ephemeral, so the office is free when its holder's session ends; every broker
-watches it. Taking it and raising `/controller_epoch` are one atomic operation, so no two terms
+`/controller` is ephemeral, so it disappears when the controller's session ends; every broker
+watches it. Creating it and raising `/controller_epoch` are one atomic operation, so no two terms
 share an epoch. The version of `/controller_epoch` is the proof of a term: every write of a
-controller is conditional on it, and the writes of an earlier controller are refused from the moment
-the next one has taken over, however late they come.
+controller is conditional on it, so the writes of an earlier controller are refused from the moment
+the next one has taken over, however late they arrive.
 
 Invariant: no two terms share an epoch, and nothing of a term is written after the next has begun.
 
-Knows nothing of what a controller does.
+Knows nothing of the controller's work.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _EPOCH_BEFORE_ALL: Final = 0
 
 @dataclass(slots=True, frozen=True)
 class Term:
-    """One time in office."""
+    """The time from one election of a controller to the next."""
 
     epoch: int
     proof: Check
@@ -65,7 +65,7 @@ class Campaign:
     async def stand(self) -> Term | None:
         """Returns this broker's term if it is, or has just become, the controller; else None.
 
-        Raises `CoordinationError`; whether the office was taken then shows at the next call.
+        Raises `CoordinationError`; the next call then shows whether this broker was elected.
         """
         # The epoch first: a term that ends between the two reads is then given a proof that fails,
         # never that of its successor.
@@ -100,7 +100,7 @@ class Campaign:
                 ]
             )
         except MultiFailedError:
-            return None  # another broker was faster, and the watch says so
+            return None  # another broker was faster, and the watch will report it
         self.controller_id = self._broker_id
         self.epoch += 1
         return self._term(epoch_node.version + 1)

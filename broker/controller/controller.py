@@ -1,13 +1,13 @@
-"""The controller: while this broker is in office it keeps every partition led.
+"""The controller: while this broker is the active one, it keeps every partition led.
 
 One task does everything, in this order, again after every event and after every failure:
-1. stand for the office (`campaign.py`); while another broker holds it, wait for it to become free;
-2. new in office, or after a lost connection: read everything again;
+1. stand for election (`campaign.py`); while another broker is the controller, wait until it is not;
+2. once elected, and after a lost connection, read everything again;
 3. write what the states lack (`duties.py`), and wait for the next event.
 
 It does not matter at which step a controller stops: its successor continues from the states alone.
 
-Knows nothing of records and logs. Run by every member of a cluster, one of which is in office.
+Knows nothing of records and logs. Every member of a cluster runs one, of which one is active.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _RACE_PAUSE_S: Final = 0.01
 
 
 class Controller:
-    """One broker's part in having a controller. Runs entirely on one event loop."""
+    """The controller of one broker, active or waiting. Runs entirely on one event loop."""
 
     def __init__(
         self,
@@ -58,8 +58,8 @@ class Controller:
     ) -> None:
         """`unclean`: whether a topic may be led by a replica that was not in sync.
 
-        `registry` follows the tree, and `live_brokers` is started, before `run` begins. What is decided
-        is counted in `elections`: `clean`, or `unclean` (records may be lost).
+        `registry` follows the tree, and `live_brokers` is started, before `run` begins. `elections`
+        counts the elections held: `clean`, or `unclean` (records may be lost).
         """
         self._tree = tree
         self._registry = registry
@@ -70,7 +70,7 @@ class Controller:
         self._watches: list[Cancel] = []
         self._wake = asyncio.Event()
         self._is_office_sure = False
-        """Nothing has happened to `/controller` or to the session since this broker last stood."""
+        """Whether `/controller` and the session are unchanged since this broker last stood for election."""
         self._duties: Duties | None = None
         """The duties of the term for which everything has been read; None: read it again."""
 
@@ -98,10 +98,10 @@ class Controller:
             for cancel in (*cancels, *self._watches):
                 cancel()
 
-    # --- what happens ---
+    # --- events ---
 
     def _on_session(self, state: SessionState) -> None:
-        """Discards what was read after a lost connection, and the office after a lost session."""
+        """Discards everything read so far; after a lost session no controller is known either."""
         if state is SessionState.LOST:
             self._campaign.controller_id = NO_CONTROLLER
         self._duties = None
@@ -116,10 +116,10 @@ class Controller:
             self._duties.look_for_requests()
         self._wake.set()
 
-    # --- the office ---
+    # --- election and term ---
 
     async def _stand_and_serve(self) -> None:
-        """Runs one round: until the office is in doubt, or something fails."""
+        """Runs one round, until this broker may no longer be the controller or something fails."""
         self._wake.clear()
         self._is_office_sure = True
         try:
@@ -146,7 +146,7 @@ class Controller:
             ]
 
     async def _pause(self) -> None:
-        """Waits for an event; what fails while there is a connection is tried again anyway."""
+        """Waits for the next event, but only for a moment while there is a connection."""
         if self._tree.session_state is not SessionState.CONNECTED:
             await self._wake.wait()
         with contextlib.suppress(TimeoutError):
@@ -154,7 +154,7 @@ class Controller:
                 await self._wake.wait()
 
     async def _wait_for_vacancy(self) -> None:
-        """Waits for the office alone: topics and brokers are the other controller's business."""
+        """Waits until there may be no controller; other events are the active controller's business."""
         while self._is_office_sure:
             self._wake.clear()
             await self._wake.wait()
@@ -177,7 +177,7 @@ class Controller:
         return self._duties
 
     async def _serve(self, duties: Duties) -> None:
-        """Acts at every event, until the office is in doubt."""
+        """Acts on every event, until this broker may no longer be the controller."""
         while self._is_office_sure:
             self._wake.clear()
             await duties.perform()

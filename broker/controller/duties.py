@@ -3,7 +3,7 @@
 Every write is conditional on the version of what it was decided on, and on the proof of the term. A
 refused write changes nothing, and the caller decides again on the current state.
 
-Knows nothing of how the office is won. Called by `controller.py`.
+Knows nothing of how a controller is elected. Called by `controller.py`.
 """
 
 from __future__ import annotations
@@ -61,11 +61,11 @@ class Duties:
         self._is_unclean_allowed = unclean
         self._elections = elections
         self._is_asked = True
-        """Elections may have been requested."""
+        """Whether elections may have been requested."""
         self._sessions: dict[int, int] = {}
-        """Broker sessions as of the last look."""
+        """Broker epochs by broker id, as last seen."""
         self._in_order: dict[str, Topic] = {}
-        """Versions of topics that nothing is to be changed of, as long as these brokers are alive:"""
+        """Topics, by name, that need no change while the electorate is `_in_order_for`."""
         self._in_order_for = Electorate(frozenset())
         self._changes_max = _CHANGES_MAX
 

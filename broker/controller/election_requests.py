@@ -1,9 +1,10 @@
-"""Elections that somebody asks for: Kafka's node `/admin/preferred_replica_election`.
+"""Requested elections: Kafka's node `/admin/preferred_replica_election`.
 
-Whoever asks writes the partitions into the node; the controller elects and deletes it. Kafka's node
-has the preferred elections only; an entry of ours may say `"election_type":"unclean"`, which Kafka's
-tools do not read. While the node is there, more requests are added to it by conditional write, and
-the controller deletes exactly the version it has read, so that none is lost.
+The requester writes the partitions into the node; the controller holds the elections and deletes
+it. Kafka's node is for preferred elections only; an entry of ours may also say
+`"election_type":"unclean"`, which Kafka's tools ignore. While the node exists, more requests are
+added to it by conditional writes, and the controller deletes exactly the version that it has read,
+so that none is lost.
 
     {"version":1,"partitions":[{"topic":"orders","partition":0},
                                {"topic":"orders","partition":1,"election_type":"unclean"}]}
@@ -46,7 +47,7 @@ class Asked(NamedTuple):
 async def ask(tree: NodeTree, elections: Requests) -> None:
     """Adds to the pending requests. Asking twice is harmless, so a lost answer is too.
 
-    Raises `CoordinationError` when there is no session, or others are always faster.
+    Raises `CoordinationError` when there is no session, or when every attempt loses a race.
     """
     await ensure_paths(tree, [parent_of(PREFERRED_REPLICA_ELECTION)])
     for attempt in range(1, _ATTEMPTS_MAX + 1):

@@ -1,4 +1,4 @@
-"""Who leads each partition: what the states should be, given who is alive. Pure.
+"""Elections of partition leaders: the states as they should be, given the live brokers. Pure.
 
 Level-triggered: every function compares the states as they are with the brokers as they are, and
 returns the difference. It does not matter which events led there, how many were missed, or who

@@ -1,4 +1,4 @@
-"""Moving a partition to other brokers: the assignments on the way, and when it has arrived. Pure.
+"""Reassignments: the steps by which a partition moves to other brokers. Pure.
 
 While it moves, a partition's replicas are those of the target followed by those that it had
 (`replicas`); `Reassignment` says which of them are new (`adding`) and which will go (`removing`).
@@ -11,7 +11,7 @@ other:
 3. the assignment becomes the target (`is_moved`), on condition that the state of step 2 is
    unchanged. Brokers that are no longer replicas delete what they had.
 
-A reassignment is cancelled by another one, back to where it came from.
+A reassignment is cancelled by another one, back to the original replicas.
 
 Invariant: one of the in-sync replicas is always in the assignment; without a live one in the target
 nothing moves.
@@ -41,7 +41,7 @@ def origin_of(topic: Topic, partition: int) -> tuple[int, ...]:
 
 
 def target_of(topic: Topic, partition: int) -> tuple[int, ...]:
-    """The replicas once nothing moves any more."""
+    """The replicas once the reassignment is complete."""
     removing = topic.reassignments.get(partition, NONE_PENDING).removing
     return tuple(one for one in topic.assignment[partition] if one not in removing)
 

@@ -1,4 +1,4 @@
-"""One partition as its follower: what to ask the leader for, and what to do with the answer.
+"""The follower of one partition: its requests to the leader, and how it applies the answers.
 
 States: *fetching*, and *bootstrapping* if the leader's log begins after the end of this one. Each
 fetch says how far the log goes and in which epoch; if the leader's log diverges from it, the leader
@@ -138,7 +138,7 @@ class Follower:
 
 
 class Bootstrap:
-    """The producer state that an empty log begins with, as it comes in."""
+    """The producer state that an empty log begins with, received in pieces."""
 
     def __init__(self, follower: Follower) -> None:
         self._follower = follower

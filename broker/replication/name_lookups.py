@@ -1,8 +1,8 @@
 """Addresses of hosts, looked up in threads that do not keep the process alive.
 
 The event loop's own lookup runs in a pool of threads that the process joins at its end, and the
-resolver may take ten seconds or more if the name server is gone: a broker that is told to stop
-would wait for it. These threads are daemons.
+resolver may take ten seconds or more if the name server is gone: a stopping broker would wait for
+it. These threads are daemons.
 
 At most one lookup per host is under way: asking a resolver again brings no faster answer.
 """

@@ -1,7 +1,7 @@
 """One connection to another broker's native port: many messages in flight, answers in order.
 
 It opens with the first call and begins with a hello, by which the other side proves that it is the
-intended broker: an address may have passed to another one. It ends with the first answer that is
+intended broker: its address may belong to another one by now. It ends with the first answer that is
 late, out of order or unreadable, since nothing that follows could be trusted; every call in flight
 then fails, and the connection is not used again.
 """
@@ -44,7 +44,7 @@ class _InFlight(NamedTuple):
 
 
 class PeerConnection(asyncio.BufferedProtocol):
-    """A connection that is opening, open or closed for ever."""
+    """A connection that is opening, open or closed for good."""
 
     def __init__(
         self, broker_id: int, address: Address, answer_size_max: int, lookups: NameLookups

@@ -1,4 +1,4 @@
-"""The other brokers, as peers to ask: a message goes, an answer comes, or a `PeerError`.
+"""Calls to other brokers: a message goes out, and an answer or a `PeerError` comes back.
 
 `TcpPeers` speaks to their native ports. Each broker gets one connection per type of message,
 because answers come in the order of the messages: after a long poll everything else would wait.
@@ -23,15 +23,15 @@ ANSWER_SIZE_MAX: Final = 256 * 1024 * 1024
 
 
 class Peers(Protocol):
-    """Ways to the other brokers."""
+    """Calls to the other brokers."""
 
     async def call(
         self, broker_id: int, address: Address, message: Mapping[str, Any], *, timeout_s: float
     ) -> dict[str, Any]:
         """Sends one native message and returns its answer, both as maps.
 
-        Raises `PeerError` when there is no answer: unreachable, closed, late, senseless. `error` in
-        the answer is the caller's to read.
+        Raises `PeerError` when the broker cannot be reached, or its answer is late or unreadable. An
+        `error` in the answer is the caller's to read.
         """
 
     def disconnect(self, broker_id: int) -> None:

@@ -4,8 +4,8 @@ One process, one session. The file holds the persistent nodes and nothing else: 
 lives as long as the session, the session as long as the process, so these stay in memory and are
 gone at the next open by themselves. Reads never touch the file.
 
-A change goes: plan (in memory) -> one SQLite transaction -> publish (in memory, watches). Changes
-wait for each other; reads in between see the state before. What recovery does after a crash:
+A change takes three steps: plan (in memory), one SQLite transaction, publish (in memory, watches).
+Changes wait for each other; reads in between see the state before. What recovery does after a crash:
 1. before the transaction is committed: SQLite rolls it back when the file is opened next;
 2. after the commit, before the answer: the change is there, the caller had no answer.
 The transaction runs in a thread of its own, so that an fsync never holds up the event loop.
@@ -14,9 +14,9 @@ The journal is a write-ahead log with `synchronous=FULL`: one fsync per change (
 0.5 to 1.3 ms and more for the rollback journals), about 2 ms to open a new file. The exclusive lock,
 which the kernel drops when the process dies, keeps a second opener out.
 
-If SQLite can open no file, for the lack of descriptors, the change is rolled back and refused. If it
-fails otherwise, nobody knows what is on disk: the session is LOST for good, and only a restart, which
-reads the file again, helps.
+If SQLite can open no file, for lack of file descriptors, the change is rolled back and refused. If it
+fails in any other way, it is unknown what is on disk: the session is LOST for good, and only a restart,
+which reads the file again, helps.
 """
 
 from __future__ import annotations

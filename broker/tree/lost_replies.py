@@ -1,12 +1,12 @@
-"""Changes whose answer was lost: did they land?
+"""Changes whose answer was lost, and a read that shows whether they landed.
 
-`ConnectionLostError` on a change means that the outcome is unknown. What `commit` changes is
-conditional, so that reading tells: the first node that the operations fill with data, and every
-node that they write over, has exactly our data (and our version), or it does not.
+`ConnectionLostError` on a change means that the outcome is unknown. All that `commit` changes is
+conditional, so a read shows the outcome: the first node that the operations fill with data, and
+every node that they overwrite, has exactly our data (and our version), or it does not.
 
-One node would not do: a leader that drops a dead follower from an ISR writes the same bytes as that
-follower, which withdraws from many ISRs at once. What they all have in common may as well be
-another broker's write.
+One node would not be enough: a leader that drops a dead follower from an ISR writes the same bytes
+as that follower, which withdraws from many ISRs at once. A single node may have been written by
+either of them.
 
 Knows nothing of what the operations mean; the first data must be something no one else would write
 there (a random topic id), unless all of it is written over something.

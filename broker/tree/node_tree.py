@@ -1,7 +1,7 @@
-"""The one coordination interface: a tree of versioned nodes, in the image of ZooKeeper.
+"""The one coordination interface: a tree of versioned nodes, modelled on ZooKeeper.
 
 `embedded.py` implements it for one broker, `tests/fakes/memory_node_tree.py` in memory for many,
-`zookeeper.py` for a cluster; `tests/contracts/node_tree.py` holds the laws that all of them keep.
+`zookeeper.py` for a cluster; `tests/contracts/node_tree.py` is the contract that all of them keep.
 Everything above (producer-id blocks, topics, partition states, registration) is written once, over
 this interface, and every change of it is a conditional write.
 
@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple, Protocol
 
 ANY_VERSION: Final = -1
-"""In place of an expected version: whatever it is, as long as the node exists."""
+"""An expected version that matches any, as long as the node exists."""
 
 ROOT: Final = "/"
 _PATH: Final = re.compile(r"/|(/(?!\.{1,2}(/|\Z))[^/\0]+)+")
@@ -35,7 +35,7 @@ class Node(NamedTuple):
     data: bytes
     version: int
     owner: int = NO_OWNER
-    """The session that an ephemeral node lives with; 0 for a node that stays."""
+    """The session of an ephemeral node; 0 for a persistent one."""
 
 
 class Create(NamedTuple):
@@ -119,8 +119,8 @@ class ConnectionLostError(CoordinationError):
 class SessionState(enum.Enum):
     """The client's knowledge of its session.
 
-    SUSPENDED: the connection is gone, the session and its ephemeral nodes may live on. LOST: they
-    are gone; what was read before counts for nothing. CONNECTED after LOST is a new session.
+    SUSPENDED: the connection is lost, but the session and its ephemeral nodes may still exist. LOST:
+    they are gone, and everything read before is void. CONNECTED after LOST is a new session.
     """
 
     CONNECTED = "connected"
@@ -152,7 +152,7 @@ class NodeTree(Protocol):
 
     @property
     def session_timeout_s(self) -> float:
-        """How long the session outlives silence, as negotiated; infinite where it needs no signs of life."""
+        """The negotiated timeout: how long the session survives silence; infinite if it needs no heartbeats."""
 
     async def read(self, path: str) -> Node:
         """Raises `NoNodeError`."""

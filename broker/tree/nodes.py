@@ -1,4 +1,4 @@
-"""The nodes themselves, in memory: which operations are allowed, and what they change.
+"""The nodes in memory: which operations are allowed, and what they change.
 
 Two steps, so that nothing is visible before it is durable: `plan` judges operations against the nodes
 as they are and returns the changes they make; `publish` makes these visible. Between the two the
@@ -39,7 +39,7 @@ from broker.tree.node_tree import (
 
 
 class Change(NamedTuple):
-    """A node's new value; a `node` of None: it is gone."""
+    """A node's new value; None if it is deleted."""
 
     path: str
     node: Node | None

@@ -1,10 +1,10 @@
 """Persistent watches, made of ZooKeeper's, which fire once.
 
-A watch that has fired is armed again before its listeners are notified: so what is read after a
-call is at least as new as the watch, and the next change fires it again. Arming is a round trip to
-the server; several changes that come meanwhile share one call.
+A watch that has fired is armed again before its listeners are notified: what is read after a call
+is then at least as new as the watch, and the next change fires it again. Arming is a round trip to
+the server; several changes that happen meanwhile share one call.
 
-A connection that breaks takes its watches along: `restore` follows each new one.
+The watches of a connection end with it: `restore` is called for each new connection.
 
 Knows nothing of the server: its creator passes `arm`.
 """

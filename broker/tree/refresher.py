@@ -1,7 +1,7 @@
 """A task that brings a view of the tree up to date, whenever it is asked to.
 
-Watches ask it; requests that come while it is busy are one more round. A round that got no answer is
-tried again: when a watch calls, as all do after a reconnection, and after a while in any case.
+Watches ask it; requests that arrive while it is busy cause one more round. A round that fails is
+repeated when a watch calls, as all do after a reconnection, and after a while in any case.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
-"""Until when this broker's session certainly lives, by the broker's own clock.
+"""The proof that this broker's session is alive, and until when, by the broker's own clock.
 
-The coordinator ends a session that it has not heard of for the whole timeout. But of several
-servers one decides and another one answers: that one passes on which clients it has heard of twice
-a tick, which is at most a quarter of the timeout (ZooKeeper, whose timeouts are two ticks or more).
-So when a request sent at T is answered, the deciding server knows at least of what was *answered*
-before T minus a quarter. The proof counts from when that earlier request was sent, and leaves a
-margin for clocks that run at different rates.
+The coordinator ends a session once it has heard nothing of it for the whole timeout. But in an
+ensemble one server decides and another one answers: twice per tick, the latter reports which clients
+it has heard from, and half a tick is at most a quarter of the timeout (ZooKeeper's timeouts are two
+ticks or more). So when a request sent at T is answered, the deciding server knows at least of those
+that were *answered* before T minus a quarter. The proof counts from when such a request was sent,
+and leaves a margin for clocks that run at different rates.
 
-The request is a change that changes nothing (a check), because the deciding server must have taken
-part: a read is answered even by a server that has lost all the others.
+The request is a change that changes nothing (a check), because the deciding server has to take part
+in it: reads are answered even by a server that has lost all the others.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from broker.tree.node_tree import (
 
 PROBES_PER_TIMEOUT: Final = 8
 REPORT_LAG: Final = 1 / 4
-"""How late the deciding server hears of a request. All shares are of the session's timeout."""
+"""The delay until the deciding server hears of a request; like the others, a share of the timeout."""
 HEARTBEAT_INTERVAL: Final = 1 / 3
-"""The client library lets the server hear of the session at least so often while it is connected."""
+"""The longest time between heartbeats, which the client library sends while it is connected."""
 CLOCK_MARGIN: Final = 1 / 12
 _NEVER: Final = -math.inf
 
@@ -70,15 +70,15 @@ class SessionGuard:
         return self._loop.time() < self._proved_until
 
     def on_doubt(self, callback: Callable[[], None]) -> Cancel:
-        """Calls back once each time that the proof runs out; it must not block or raise."""
+        """Calls back whenever the proof runs out; the callback must not block or raise."""
         return _listen(self._doubt_callbacks, callback)
 
     def on_proof(self, callback: Callable[[], None]) -> Cancel:
-        """Calls back once each time that there is a proof again; it must not block or raise."""
+        """Calls back whenever there is a proof again; the callback must not block or raise."""
         return _listen(self._proof_callbacks, callback)
 
     def restart(self) -> None:
-        """Proves the tree's present session from now on; a new one starts without proof."""
+        """Begins to prove the tree's present session; a new session starts without proof."""
         if self._session_id != self._tree.session_id:
             self._disprove()
         if self._timer is None:

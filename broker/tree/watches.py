@@ -1,7 +1,7 @@
 """The callbacks that watch nodes and the session.
 
-Callbacks are put on the event loop's queue, never called in the middle of another step, and not
-called any more once cancelled. Knows nothing of where the nodes are kept.
+Callbacks are queued on the event loop, never called in the middle of another step, and no longer
+called once cancelled. Knows nothing of where the nodes are kept.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def _tell(watched: dict[str, Listeners[str]], path: str) -> None:
 
 
 class Listeners(Generic[T]):
-    """The callbacks of one watched thing."""
+    """The callbacks for one node, for its children or for the session."""
 
     def __init__(self) -> None:
         self._callbacks: dict[object, Callable[[T], None]] = {}

@@ -1,12 +1,12 @@
 """The node tree of a cluster: a session with ZooKeeper.
 
-`kazoo_client.py` brings requests to the server and everything else from its thread to the event loop.
-This module makes of it what `NodeTree` promises and kazoo does not:
+`kazoo_client.py` sends requests to the server, and passes everything else from kazoo's thread to the
+event loop. This module adds what `NodeTree` promises and kazoo does not do:
 - a call while there is no connection fails at once; kazoo would keep it and send it some time later;
 - a call without an answer for two thirds of the session timeout ends the connection (as in
   ZooKeeper's own client); kazoo notices no silence as long as there is something to send;
-- watches stay (`one_shot_watches.py`), also over the end of a connection or a session;
-- CONNECTED is told after a `sync`: a read then sees every change whose answer was lost, even on
+- watches stay (`one_shot_watches.py`), even when a connection or a session ends;
+- CONNECTED is announced after a `sync`: a read then sees every change whose answer was lost, even on
   another server of the ensemble.
 
 Nothing is sent twice: a lost answer is a `ConnectionLostError`, and the caller's to resolve. After
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from broker.config.loading import Config
 
 REQUESTS_INFLIGHT_MAX: Final = 100
-"""More only wait in kazoo, whose queue blocks the event loop from about 280 on."""
+"""Any more would only wait in kazoo, whose queue blocks the event loop from about 280 on."""
 ANSWER_SHARE: Final = 2 / 3
 """Share of the session timeout that an answer may take."""
 
@@ -64,7 +64,7 @@ class ZooKeeperNodeTree:
             self._hosts, config, Listener(self._connected, self._disconnected)
         )
         self._is_connected = False
-        """Whether requests can be sent; the callers' turn comes with CONNECTED, a little later."""
+        """Whether requests can be sent; those of callers are sent from CONNECTED on, a little later."""
         self._is_closed = False
         self._session = Session(0, config.zookeeper_session_timeout_ms / 1000)
         self._session_state = SessionState.LOST
