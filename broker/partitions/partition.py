@@ -216,7 +216,8 @@ class Partition:
         result = self.log.append(batch, header, self.leader_epoch, now_ms, log_append_ms)
         if isinstance(result, Appended):
             self._on_dirty(self)
-            self.waiters.append.wake()
+            if self.waiters.append:
+                self.waiters.append.wake()
             if not self._flushes_before_commit:
                 self.advance_high_watermark()
         elif isinstance(result, Reject) and self._gap_patience is not None:
@@ -242,7 +243,8 @@ class Partition:
         if committed > self.high_watermark:
             self.high_watermark = committed
             waiters.commit.reached(committed)
-            waiters.data.wake()
+            if waiters.data:
+                waiters.data.wake()
 
     @changes_state
     def advance_log_start(self, offset: int) -> None:
