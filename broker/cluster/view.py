@@ -21,7 +21,7 @@ class ClusterView:
         """The registered brokers, or those registered when this broker last was.
 
         When the coordinator has been away for long, all sessions end at once and for a moment no
-        broker is registered. A client that is told so forgets all addresses, and may never ask any
+        broker is registered. A client that gets this answer forgets all addresses, and may never ask any
         broker again.
         """
         self._tree = tree

@@ -66,25 +66,25 @@ class OneShotWatches:
                 del self._watched[watched.path]
         left = list(self._watched.values())
         while left:
-            await asyncio.gather(*map(self._arm_again_and_tell, left[:ARMING_INFLIGHT_MAX]))
+            await asyncio.gather(*map(self._arm_again_and_notify, left[:ARMING_INFLIGHT_MAX]))
             del left[:ARMING_INFLIGHT_MAX]
 
     def _fired(self, watched: _Watched) -> None:
         if watched.listeners:
-            task = reported_task(self._arm_again_and_tell(watched), f"watch of {watched.path}")
+            task = reported_task(self._arm_again_and_notify(watched), f"watch of {watched.path}")
             self._rearming.add(task)
             task.add_done_callback(self._rearming.discard)
         elif self._watched.get(watched.path) is watched:
             del self._watched[watched.path]
 
-    async def _arm_again_and_tell(self, watched: _Watched) -> None:
+    async def _arm_again_and_notify(self, watched: _Watched) -> None:
         try:
             await self._arm(watched.path, watched.fired)
         except ConnectionLostError:
             return  # `restore` follows when there is a connection
         except CoordinationError:
             _log.exception("%s cannot be watched any longer", watched.path)
-        watched.listeners.tell(watched.path)
+        watched.listeners.notify(watched.path)
 
 
 class _Watched:

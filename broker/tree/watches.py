@@ -43,28 +43,28 @@ class Watches:
 
     def node_changed(self, path: str, *, came_or_went: bool) -> None:
         """Notifies the watches that a change of this node concerns."""
-        _tell(self._of_nodes, path)
+        _notify(self._of_nodes, path)
         if came_or_went:
-            _tell(self._of_children, path)
-            _tell(self._of_children, parent_of(path))
+            _notify(self._of_children, path)
+            _notify(self._of_children, parent_of(path))
 
     def anything_may_have_changed(self) -> None:
         """Notifies every watch: after a reconnection, changes may have been missed."""
         for watched in (self._of_nodes, self._of_children):
             for path in list(watched):
-                _tell(watched, path)
+                _notify(watched, path)
 
     def session_changed(self, state: SessionState) -> None:
         """Notifies the callbacks registered for session events."""
-        self._of_session.tell(state)
+        self._of_session.notify(state)
 
 
-def _tell(watched: dict[str, Listeners[str]], path: str) -> None:
+def _notify(watched: dict[str, Listeners[str]], path: str) -> None:
     listeners = watched.get(path)
     if listeners is None:
         return
     if listeners:
-        listeners.tell(path)
+        listeners.notify(path)
     else:
         del watched[path]
 
@@ -87,7 +87,7 @@ class Listeners(Generic[T]):
 
         return cancel
 
-    def tell(self, event: T) -> None:
+    def notify(self, event: T) -> None:
         loop = asyncio.get_running_loop()
         for key in self._callbacks:
             loop.call_soon(self._call, key, event)

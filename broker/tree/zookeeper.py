@@ -246,4 +246,4 @@ class ZooKeeperNodeTree:
     def _become(self, state: SessionState) -> None:
         if self._session_state is not state:
             self._session_state = state
-            self._session_listeners.tell(state)
+            self._session_listeners.notify(state)
