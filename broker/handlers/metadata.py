@@ -10,7 +10,7 @@ LEADER_NOT_AVAILABLE first and lets the client poll).
 from __future__ import annotations
 
 import uuid
-from collections.abc import Awaitable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from broker.cluster.addresses import client_addresses
@@ -18,6 +18,7 @@ from broker.cluster.metadata_rows import PACKED_AT_ONCE, partition_rows
 from broker.handlers.authorized_operations import cluster_operations, topic_operations
 from broker.metadata.topic_names import check_topic_name
 from broker.network.request import Answer, Outcome, Request
+from broker.network.turns import Described, Fields, in_turns
 from protocol.errors import ErrorCode, KafkaError
 from protocol.metadata_response import (
     BrokerRow,
@@ -156,18 +157,25 @@ def _packed_topic(services: Services, topic: Topic | MissingTopic, version: int)
 
 def describe(
     services: Services, wanted: Sequence[WantedTopic] | None, *, may_create: bool, listener: str
-) -> dict[str, Any] | Awaitable[dict[str, Any]]:
+) -> Described:
     """The answer as plain values; None means all topics. Addresses are those of `listener`."""
     found = _find_all(services, wanted, may_create=may_create)
     if isinstance(found, list):
-        return _answer(services, listener, found)
-    return _answer_later(services, listener, found)
+        return _described(services, listener, found)
+    return _described_later(services, listener, found)
 
 
-async def _answer_later(
-    services: Services, listener: str, found: Awaitable[Found]
-) -> dict[str, Any]:
-    return _answer(services, listener, await found)
+async def _described_later(services: Services, listener: str, found: Awaitable[Found]) -> Fields:
+    outcome = _described(services, listener, await found)
+    return await outcome if isinstance(outcome, Awaitable) else outcome
+
+
+def _described(services: Services, listener: str, found: Found) -> Described:
+    """Describes thousands of partitions in several turns of the loop."""
+    topics: list[dict[str, Any]] = []
+    return in_turns(
+        _topics_by_steps(services, found, topics), lambda _: _answer(services, listener, topics)
+    )
 
 
 def _find_all(
@@ -243,33 +251,43 @@ def _missing_code(name: str) -> ErrorCode:
     return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def _topic(services: Services, topic: Topic | MissingTopic) -> dict[str, Any]:
-    partitions: Iterable[PartitionRow] = ()
-    if not isinstance(topic, MissingTopic):
-        partitions = partition_rows(
-            topic, services.partitions.opening(topic), services.cluster.brokers
-        )
-    return {
-        "error_code": topic.code if isinstance(topic, MissingTopic) else ErrorCode.NONE,
-        "name": topic.name,
-        "topic_id": topic.topic_id,
-        "is_internal": False,
-        "partitions": [
+def _topics_by_steps(
+    services: Services, found: Found, topics: list[dict[str, Any]]
+) -> Iterator[None]:
+    """Adds the topics to `topics`; a step for each topic and each partition."""
+    for topic in found:
+        partitions: list[dict[str, Any]] = []
+        topics.append(
             {
-                "error_code": row.error_code,
-                "partition_index": row.partition_index,
-                "leader_id": row.leader_id,
-                "leader_epoch": row.leader_epoch,
-                "replica_nodes": row.replicas,
-                "isr_nodes": row.isr,
-                "offline_replicas": row.offline_replicas,
+                "error_code": topic.code if isinstance(topic, MissingTopic) else ErrorCode.NONE,
+                "name": topic.name,
+                "topic_id": topic.topic_id,
+                "is_internal": False,
+                "partitions": partitions,
             }
-            for row in partitions
-        ],
+        )
+        yield
+        if isinstance(topic, MissingTopic):
+            continue
+        opening, live = services.partitions.opening(topic), services.cluster.brokers
+        for row in partition_rows(topic, opening, live):
+            partitions.append(_partition(row))
+            yield
+
+
+def _partition(row: PartitionRow) -> dict[str, Any]:
+    return {
+        "error_code": row.error_code,
+        "partition_index": row.partition_index,
+        "leader_id": row.leader_id,
+        "leader_epoch": row.leader_epoch,
+        "replica_nodes": row.replicas,
+        "isr_nodes": row.isr,
+        "offline_replicas": row.offline_replicas,
     }
 
 
-def _answer(services: Services, listener: str, found: Found) -> dict[str, Any]:
+def _answer(services: Services, listener: str, topics: list[dict[str, Any]]) -> dict[str, Any]:
     return {
         "throttle_time": 0,
         "brokers": [
@@ -278,5 +296,5 @@ def _answer(services: Services, listener: str, found: Found) -> dict[str, Any]:
         ],
         "cluster_id": services.cluster_id,
         "controller_id": services.cluster.controller_id,
-        "topics": [_topic(services, one) for one in found],
+        "topics": topics,
     }

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any
 
 from broker.config.listener_names import NATIVE
 from broker.handlers import create_topics, metadata
 from broker.metadata.topic import NewTopic
 from broker.network.request import Peer
+from broker.network.turns import Described
 from protocol.native.messages import CreateTopic, Metadata
 
 if TYPE_CHECKING:
     from broker.services import Services
 
 
-def handle_metadata(
-    message: Metadata, _peer: Peer, services: Services
-) -> dict[str, Any] | Awaitable[dict[str, Any]]:
+def handle_metadata(message: Metadata, _peer: Peer, services: Services) -> Described:
     """Brokers, topics, partitions, leaders; a topic's own error is in its row."""
     names = message.topics
     wanted = None if names is None else [metadata.WantedTopic(name) for name in names]

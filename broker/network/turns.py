@@ -12,13 +12,15 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any, Final, TypeVar
 
 from broker.network.loop_turn import LOOP_TURN
-from broker.network.request import Outcome
 from broker.threads import BESIDE_THE_LOOP
 
+Fields = Mapping[str, Any]
+Described = Fields | Awaitable[Fields]
+"""An answer as plain values, at once or later."""
 Row = TypeVar("Row")
 Result = TypeVar("Result")
 
@@ -30,7 +32,7 @@ class ManyRows(dict[str, Any]):
     """An answer that took more than one turn."""
 
 
-def in_turns(rows: Iterator[Row], answer: Callable[[list[Row]], Mapping[str, Any]]) -> Outcome:
+def in_turns(rows: Iterator[Row], answer: Callable[[list[Row]], Fields]) -> Described:
     """Calls `answer` with all rows: at once if they fit into one turn, else later, as `ManyRows`."""
     found: list[Row] = []
     if _take_turn(rows, found):
@@ -39,7 +41,7 @@ def in_turns(rows: Iterator[Row], answer: Callable[[list[Row]], Mapping[str, Any
 
 
 async def _in_further_turns(
-    rows: Iterator[Row], found: list[Row], answer: Callable[[list[Row]], Mapping[str, Any]]
+    rows: Iterator[Row], found: list[Row], answer: Callable[[list[Row]], Fields]
 ) -> ManyRows:
     is_complete = False
     while not is_complete:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable
 from typing import Any
 
 from broker.cluster.metadata_rows import PACKED_AT_ONCE
+from broker.config.listener_names import NATIVE
+from broker.handlers.metadata import describe
 from broker.metadata.topic import NewTopic
+from broker.network.turns import ROWS_PER_TURN
 from protocol import metadata_response
 from tests.support.in_process import Running
 from tests.support.raw_client import RawConnection
@@ -44,6 +49,21 @@ async def test_a_large_topic_is_packed_in_slices_and_once(
     assert packed == [PACKED_AT_ONCE] * 3 + [1]
     assert await partitions_of(kafka) == {"t": list(range(count))}
     assert sum(packed) == count
+
+
+async def test_the_native_port_describes_a_large_topic_in_several_turns(running: Running) -> None:
+    """Other requests come in between."""
+    services, count = running.broker.services, 3 * ROWS_PER_TURN + 1
+    await services.topics.create(NewTopic(name="t", partitions=count))
+    answer = describe(services, None, may_create=False, listener=NATIVE)
+    assert isinstance(answer, Awaitable)
+    described, turns = asyncio.ensure_future(answer), 0
+    while not described.done():
+        await asyncio.sleep(0)
+        turns += 1
+    (topic,) = described.result()["topics"]
+    assert turns > 3
+    assert [row["partition_index"] for row in topic["partitions"]] == list(range(count))
 
 
 async def test_what_is_kept_is_as_new_as_the_topic(kafka: RawConnection, running: Running) -> None:

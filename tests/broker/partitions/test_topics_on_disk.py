@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Awaitable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -67,11 +68,11 @@ def new(partitions: int = PARTITIONS) -> NewTopic:
     return NewTopic(name="t", partitions=partitions)
 
 
-def shown(running: Running, *names: str) -> list[Any]:
+async def shown(running: Running, *names: str) -> list[Any]:
     """(name, error code, partitions) as in Metadata; of all topics if none is named."""
     wanted = [WantedTopic(name) for name in names] if names else None
     answer = describe(running.broker.services, wanted, may_create=False, listener="PLAINTEXT")
-    assert isinstance(answer, dict)
+    answer = await answer if isinstance(answer, Awaitable) else answer
     return [(row["name"], row["error_code"], len(row["partitions"])) for row in answer["topics"]]
 
 
@@ -96,12 +97,12 @@ async def test_a_topic_is_told_of_when_all_its_partitions_take_records(tmp_path:
         disk.stuck_at = "/t-30"
         creating = asyncio.create_task(running.broker.services.topics.create(new()))
         await stuck(disk)
-        assert shown(running) == [("other", 0, 1)]
-        assert shown(running, "t") == [("t", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0)]
+        assert await shown(running) == [("other", 0, 1)]
+        assert await shown(running, "t") == [("t", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0)]
         assert not creating.done()
         disk.go.set()
         await creating
-        assert shown(running, "t") == [("t", 0, PARTITIONS)]
+        assert await shown(running, "t") == [("t", 0, PARTITIONS)]
         assert [append(running, index) for index in range(PARTITIONS)] == [0] * PARTITIONS
 
 
@@ -120,7 +121,7 @@ async def test_whoever_creates_a_topic_that_is_coming_waits_for_it_too(tmp_path:
         with pytest.raises(KafkaError) as caught:
             await second
         assert caught.value.code is ErrorCode.TOPIC_ALREADY_EXISTS
-        assert shown(running, "t") == [("t", 0, PARTITIONS)]
+        assert await shown(running, "t") == [("t", 0, PARTITIONS)]
         await first
 
 
@@ -132,11 +133,11 @@ async def test_new_partitions_are_told_of_when_they_take_records(tmp_path: Path)
         disk.stuck_at = "/t-2"
         extending = asyncio.create_task(running.broker.services.topics.create_partitions("t", 3))
         await stuck(disk)
-        assert shown(running, "t") == [("t", 0, 2)]
+        assert await shown(running, "t") == [("t", 0, 2)]
         assert append(running, 1) == 0
         disk.go.set()
         await extending
-        assert shown(running, "t") == [("t", 0, 3)]
+        assert await shown(running, "t") == [("t", 0, 3)]
         assert append(running, 2) == 0
 
 
@@ -256,7 +257,7 @@ async def test_a_broker_may_stop_while_a_topic_comes(tmp_path: Path) -> None:
         disk.go.set()
     await asyncio.gather(creating, return_exceptions=True)
     async with in_process(tmp_path) as running:
-        assert shown(running) == [("t", 0, PARTITIONS)]
+        assert await shown(running) == [("t", 0, PARTITIONS)]
         assert append(running, PARTITIONS - 1) == 0
 
 
