@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from broker.network.request import Peer
 from broker.partitions.partition import Partition
+from broker.replication.leader import fetch_as_replica
 from protocol.errors import ErrorCode, KafkaError
 from protocol.native.replication import (
     ReplicaFetch,
@@ -130,7 +131,8 @@ def _read_partition(
     """One partition's answer, and the partition itself unless the answer is an error."""
     try:
         partition = services.partitions.find(wanted.topic_id, wanted.partition)
-        read = partition.fetch_as_replica(
+        read = fetch_as_replica(
+            partition,
             message.broker_id,
             message.broker_epoch,
             wanted.leader_epoch,

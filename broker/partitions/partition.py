@@ -20,12 +20,10 @@ import asyncio
 import logging
 import uuid
 from collections.abc import Callable
-from typing import NamedTuple
 
 from broker.config.names import Config, LogFlush
 from broker.doubt import changes_state
 from broker.metadata.node_data import NO_LEADER, PartitionState
-from broker.partitions.core.divergence import Divergence, can_compare, find_divergence
 from broker.partitions.core.gap_patience import GapPatience
 from broker.partitions.core.in_sync_replicas import InSyncReplicas
 from broker.partitions.fencing import Fencing
@@ -38,15 +36,6 @@ from storage.appended import Appended
 from storage.log import Log
 
 logger = logging.getLogger(__name__)
-
-
-class ReplicaRead(NamedTuple):
-    """The answer to a follower: batches, or where its log diverges from the leader's."""
-
-    high_watermark: int
-    log_start_offset: int
-    diverging: Divergence | None
-    batches: bytes
 
 
 class Partition:
@@ -258,61 +247,17 @@ class Partition:
 
     # --- followers ---
 
-    def fetch_as_replica(  # noqa: PLR0917 - the fields of a message, in its order
-        self,
-        broker_id: int,
-        broker_epoch: int,
-        leader_epoch: int,
-        offset: int,
-        last_epoch: int,
-        bytes_max: int,
-    ) -> ReplicaRead:
-        """Batches for a follower whose log ends at `offset` with one of `last_epoch` (-1: none).
-
-        With `bytes_max` 0 nothing is read. Fetching from `offset` proves that the follower has
-        everything below it. Only fetches from the currently registered broker epoch count. Raises
-        `KafkaError` NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH,
-        REPLICA_NOT_AVAILABLE, OFFSET_OUT_OF_RANGE (the follower has to start afresh);
-        `StorageError`.
-        """
-        self.check_leader(leader_epoch)
-        assert self.in_sync is not None
-        self._check_follower(self.in_sync, broker_id, last_epoch)
-        log, batches = self.log, b""
-        diverging = find_divergence(log.leader_epochs, log.log_end_offset, offset, last_epoch)
-        if diverging is None:
-            if bytes_max > 0 or not log.first_offset <= offset <= log.log_end_offset:
-                batches = log.read_for_replica(offset, bytes_max)
-            if self._fencing.registered_epoch(broker_id) == broker_epoch:
-                self._note_fetch(self.in_sync, broker_id, broker_epoch, offset)
-        return ReplicaRead(self.high_watermark, log.log_start_offset, diverging, batches)
-
-    def _check_follower(self, in_sync: InSyncReplicas, broker_id: int, last_epoch: int) -> None:
-        if broker_id not in self.replicas:
-            raise KafkaError(
-                ErrorCode.REPLICA_NOT_AVAILABLE, f"broker {broker_id} has no replica of {self.name}"
-            )
-        if broker_id == self._broker_id:
-            raise KafkaError(
-                ErrorCode.REPLICA_NOT_AVAILABLE,
-                f"broker {broker_id} leads {self.name} and cannot follow itself",
-            )
-        epochs = self.log.leader_epochs
-        if broker_id not in in_sync.largest and not can_compare(epochs, last_epoch):
-            # An in-sync replica has all that is committed, so it agrees up to the log start; and it
-            # must not start afresh, because it may have to lead at any time.
-            raise KafkaError(
-                ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"{self.name}: nothing is left of leader epoch {last_epoch} to compare with",
-            )
-
     @changes_state
-    def _note_fetch(
-        self, in_sync: InSyncReplicas, broker_id: int, broker_epoch: int, offset: int
-    ) -> None:
-        in_sync.note_fetch(broker_id, broker_epoch, offset, self.log.log_end_offset, _now_s())
-        self.advance_high_watermark()
-        self._fencing.isr_may_change(self)
+    def note_fetch(self, broker_id: int, broker_epoch: int, offset: int) -> None:
+        """Notes that a follower has everything below `offset`, from which it fetches.
+
+        Only fetches from the currently registered broker epoch count.
+        """
+        if self.in_sync is not None and self._fencing.registered_epoch(broker_id) == broker_epoch:
+            end_offset = self.log.log_end_offset
+            self.in_sync.note_fetch(broker_id, broker_epoch, offset, end_offset, _now_s())
+            self.advance_high_watermark()
+            self._fencing.isr_may_change(self)
 
     def mark_dirty(self) -> None:
         """Marks the log as appended to by replication."""

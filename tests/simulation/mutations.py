@@ -13,12 +13,11 @@ from unittest.mock import patch
 
 from broker.cluster.member import ClusterMember
 from broker.controller import campaign
-from broker.partitions import partition
 from broker.partitions.core.gap_patience import GapPatience
 from broker.partitions.core.in_sync_replicas import InSyncReplicas
 from broker.partitions.partition import Partition
 from broker.records import produce
-from broker.replication import follower
+from broker.replication import follower, leader
 from broker.replication.isr_changes import IsrChanges
 from broker.tree.node_tree import ANY_VERSION, ROOT, Check
 from broker.tree.session_guard import SessionGuard
@@ -131,15 +130,15 @@ def _newcomers_count_late() -> Patches:
 
 
 def _no_broker_epoch_check() -> Patches:
-    """Any life of a follower counts."""
-    fetch = Partition.fetch_as_replica
+    """Fetches from any broker epoch of a follower count."""
+    note_fetch = Partition.note_fetch
 
-    def any_life(self: Partition, broker_id: int, broker_epoch: int, *rest: int) -> Any:
+    def any_epoch(self: Partition, broker_id: int, broker_epoch: int, offset: int) -> None:
         registered = self._fencing.registered_epoch(broker_id)
         epoch = broker_epoch if registered is None else registered
-        return fetch(self, broker_id, epoch, *rest)
+        note_fetch(self, broker_id, epoch, offset)
 
-    return [patch.object(Partition, "fetch_as_replica", any_life)]
+    return [patch.object(Partition, "note_fetch", any_epoch)]
 
 
 def _old_repeats_at_once() -> Patches:
@@ -149,7 +148,7 @@ def _old_repeats_at_once() -> Patches:
 
 def _deleted_epochs_compare() -> Patches:
     """A leader derives the ends of older epochs from its log start."""
-    return [patch.object(partition, "can_compare", lambda *_: True)]
+    return [patch.object(leader, "can_compare", lambda *_: True)]
 
 
 def _gaps_at_once() -> Patches:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from broker.native.replica_fetch import ReplicaFetches
 from broker.network.request import Peer
-from broker.partitions.partition import ReplicaRead
 from broker.partitions.waiters import Waiters
+from broker.replication.leader import ReplicaRead
 from protocol.errors import ErrorCode, KafkaError
 from protocol.native.replication import (
     ReplicaFetch,
@@ -29,6 +29,17 @@ TOPIC_ID = uuid.UUID(int=9)
 SUCCESS = {"error": {"code": 0, "name": "NONE", "message": "", "retriable": False}}
 LONG_MS = 30_000
 PEER = Peer(1, "127.0.0.1:1")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _partitions_that_answer() -> Iterator[None]:
+    """Has the partitions of these tests answer for themselves."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            "broker.native.replica_fetch.fetch_as_replica",
+            lambda partition, *asked: partition.fetch_as_replica(*asked),
+        )
+        yield
 
 
 @dataclass(slots=True)

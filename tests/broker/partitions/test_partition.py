@@ -2,79 +2,14 @@
 
 from __future__ import annotations
 
-import uuid
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import pytest
 
-from broker.config.loading import Config, LogFlush
-from broker.config.topic import TopicConfig
-from broker.metadata.node_data import PartitionState
-from broker.partitions.partition import Partition
-from broker.partitions.produce_rules import ProduceRules
-from protocol.dedup import Duplicate, Reject
+from broker.config.loading import LogFlush
 from protocol.errors import ErrorCode, KafkaError
-from protocol.record_batch import read_header
 from storage.appended import Appended
-from tests.broker.partitions.fake_fencing import FakeFencing
-from tests.storage.log_workload import make_batch
-from tests.storage.one_log import NOW_MS, OneLog
-
-
-@dataclass(slots=True)
-class Led:
-    """A partition that this broker leads, over a log in memory."""
-
-    log_flush: LogFlush
-    replicas: tuple[int, ...] = (1,)
-    fencing: FakeFencing = field(default_factory=FakeFencing)
-    one: OneLog = field(default_factory=OneLog)
-    dirty: list[Partition] = field(default_factory=list)
-    partition: Partition = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.partition = self.open()
-        self.lead(1)
-
-    def open(self) -> Partition:
-        config = Config(log_flush=self.log_flush)
-        return Partition(
-            "orders",
-            0,
-            uuid.UUID(int=7),
-            self.one.log,
-            config=config,
-            rules=ProduceRules.of(TopicConfig.of(config, {})),
-            high_watermark=0,
-            fencing=self.fencing,
-            on_dirty=self.dirty.append,
-        )
-
-    def lead(self, epoch: int, isr: tuple[int, ...] = (1,), version: int | None = None) -> None:
-        """The state node says that broker 1 leads; `version` is the node's."""
-        state = PartitionState(
-            leader=1,
-            leader_epoch=epoch,
-            isr=isr,
-            node_version=epoch if version is None else version,
-        )
-        self.partition.update(state, self.replicas)
-
-    def append(self, sequence: int) -> Appended | Duplicate | Reject:
-        batch = make_batch(
-            producer_id=1, epoch=0, sequence=sequence, count=1, size=20, timestamp=NOW_MS
-        )
-        return self.partition.append(batch, read_header(batch), NOW_MS)
-
-    def refusal(self, sequence: int) -> ErrorCode:
-        """The error of a refused batch."""
-        result = self.append(sequence)
-        assert isinstance(result, Reject)
-        return result.code
-
-    def flush(self) -> None:
-        self.one.log.flush()
-        self.partition.advance_high_watermark()
+from tests.broker.partitions.led import Led
 
 
 async def test_high_watermark_follows_the_log_at_once() -> None:
@@ -198,20 +133,3 @@ async def test_records_are_deleted_up_to_the_high_watermark_only() -> None:
     led.flush()
     led.partition.advance_log_start(1)
     assert led.one.log.log_start_offset == 1
-
-
-async def test_a_fresh_replica_copies_deleted_records_of_old_epochs() -> None:
-    """Deleted records remain in the first segment: it must not start over at every old epoch."""
-    led = Led(LogFlush.OS, replicas=(1, 2))
-    for epoch in (1, 2, 3):
-        led.lead(epoch)
-        led.append(epoch - 1)
-    partition, log = led.partition, led.one.log
-    partition.advance_log_start(3)
-    assert log.first_offset == 0
-    offset, last_epoch = 0, -1
-    while offset < log.log_end_offset:
-        read = partition.fetch_as_replica(2, 5, 3, offset, last_epoch, 1)
-        header = read_header(read.batches)
-        assert header.base_offset == offset
-        offset, last_epoch = header.next_offset, header.partition_leader_epoch

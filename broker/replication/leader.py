@@ -1,0 +1,74 @@
+"""The leader's side of replication: its answer to a follower's fetch of one partition.
+
+The follower (`follower.py`) says how far its log goes and in which epoch it ends. The answer is the
+batches that follow, or the point where the two logs diverge. A fetch from an offset also proves
+that the follower has everything below it, by which the leader commits.
+
+Called by `broker/native/replica_fetch.py`.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from broker.partitions.core.divergence import Divergence, can_compare, find_divergence
+from broker.partitions.partition import Partition
+from protocol.errors import ErrorCode, KafkaError
+
+
+class ReplicaRead(NamedTuple):
+    """The answer to a follower: batches, or where its log diverges from the leader's."""
+
+    high_watermark: int
+    log_start_offset: int
+    diverging: Divergence | None
+    batches: bytes
+
+
+def fetch_as_replica(  # noqa: PLR0917 - the fields of a message, in its order
+    partition: Partition,
+    broker_id: int,
+    broker_epoch: int,
+    leader_epoch: int,
+    offset: int,
+    last_epoch: int,
+    bytes_max: int,
+) -> ReplicaRead:
+    """Batches for a follower whose log ends at `offset` with one of `last_epoch` (-1: none).
+
+    With `bytes_max` 0 nothing is read. Raises `KafkaError` NOT_LEADER_OR_FOLLOWER,
+    FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, REPLICA_NOT_AVAILABLE, OFFSET_OUT_OF_RANGE (the
+    follower has to start afresh); `StorageError`.
+    """
+    partition.check_leader(leader_epoch)
+    _check_follower(partition, broker_id, last_epoch)
+    log, batches = partition.log, b""
+    diverging = find_divergence(log.leader_epochs, log.log_end_offset, offset, last_epoch)
+    if diverging is None:
+        if bytes_max > 0 or not log.first_offset <= offset <= log.log_end_offset:
+            batches = log.read_for_replica(offset, bytes_max)
+        partition.note_fetch(broker_id, broker_epoch, offset)
+    return ReplicaRead(partition.high_watermark, log.log_start_offset, diverging, batches)
+
+
+def _check_follower(partition: Partition, broker_id: int, last_epoch: int) -> None:
+    if broker_id not in partition.replicas:
+        raise KafkaError(
+            ErrorCode.REPLICA_NOT_AVAILABLE,
+            f"broker {broker_id} has no replica of {partition.name}",
+        )
+    if broker_id == partition.leader_id:
+        raise KafkaError(
+            ErrorCode.REPLICA_NOT_AVAILABLE,
+            f"broker {broker_id} leads {partition.name} and cannot follow itself",
+        )
+    assert partition.in_sync is not None
+    if broker_id in partition.in_sync.largest:
+        # An in-sync replica has all that is committed, so it agrees up to the log start; and it
+        # must not start afresh, because it may have to lead at any time.
+        return
+    if not can_compare(partition.log.leader_epochs, last_epoch):
+        raise KafkaError(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            f"{partition.name}: nothing is left of leader epoch {last_epoch} to compare with",
+        )
