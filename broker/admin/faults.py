@@ -12,10 +12,12 @@ from aiohttp import web
 from broker.admin.body import read_json
 from broker.admin.refusal import RefusalError
 from broker.admin.view import BrokerView
+from broker.faults.faults import import_rules
 from broker.faults.fields import RuleError
 from broker.faults.permission import refusal
 from broker.faults.rule import read_rules
 from broker.faults.rules import NameTakenError
+from broker.network.turns import in_thread
 
 
 class FaultPages:
@@ -44,6 +46,7 @@ class FaultPages:
         """Adds one rule or several: all of them, or none, with the reason."""
         self._check_allowed()
         given = await read_json(request)
+        await in_thread(import_rules)
         try:
             added = self._broker.faults.add(read_rules(given))
         except NameTakenError as error:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from broker.faults.error_responses import BUILDERS, Refusal
 from broker.faults.match import NO_PARTITION, Part, RequestFacts
 from broker.faults.merged_responses import merge
 from broker.faults.request_topics import topics_of, without
 from broker.faults.requests import ReadRequest
-from broker.handlers.dispatch import HANDLERS, Handler, framed, framed_later
+from broker.handlers import produce
+from broker.handlers.dispatch import HANDLERS, Handler, framed_later, framed_soon
 from broker.network.connection import Dispatched
 from broker.network.request import Answer, CloseConnectionError, NoResponse, Outcome, Peer, Request
 from broker.records.produce import ACKS_NONE
@@ -22,6 +23,10 @@ from protocol.registry import Api
 
 if TYPE_CHECKING:
     from broker.services import Services
+
+
+READ_AT_ONCE_BYTES: Final = 16 * 1024
+"""How large a request may be to be read on the event loop, in about a millisecond."""
 
 
 class _Inside(NamedTuple):
@@ -38,6 +43,20 @@ class KafkaRequests:
 
     def __init__(self, services: Services) -> None:
         self._services = services
+
+    def takes_long(self, frame: Frame) -> bool:
+        """Whether the request is large, or the first of its kind; records are not decoded."""
+        try:
+            header = read_request_header(frame)
+        except DecodeError:
+            return False
+        found = HANDLERS.get(header.api_key)
+        if found is None or not found[0].serves(header.api_version):
+            return False
+        api = found[0]
+        if not api.can_decode(header.api_version):
+            return True
+        return api is not produce.API and len(frame) > READ_AT_ONCE_BYTES
 
     def read(self, frame: Frame, peer: Peer) -> ReadRequest | None:
         """None for what the dispatcher will refuse."""
@@ -94,7 +113,7 @@ class KafkaRequests:
         return BUILDERS[inside.api.name](refusal, self._services)
 
     def _framed(self, inside: _Inside, answer: Answer) -> Dispatched:
-        return framed(inside.api, inside.header, inside.header.api_version, answer)
+        return framed_soon(inside.api, inside.header, inside.header.api_version, answer)
 
     def _merged(self, inside: _Inside, outcome: Outcome, refused: Answer) -> Dispatched:
         if not isinstance(outcome, bytes) and isinstance(outcome, Awaitable):
@@ -159,6 +178,7 @@ def _read(frame: Frame) -> _Inside | None:
     if found is None or not found[0].serves(header.api_version):
         return None
     api, handle = found
+    api.prepare_decoding(header.api_version)
     position = header.body_position
     if api.is_flexible(header.api_version):
         position = skip_tagged_fields(frame, position)

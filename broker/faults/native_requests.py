@@ -44,6 +44,10 @@ class NativeRequests:
         self._services = services
         self._process = process
 
+    def takes_long(self, frame: Frame) -> bool:
+        """Whether the message is large: its records are built when it is read."""
+        return len(frame) > messages.BUILT_AT_ONCE_BYTES
+
     def read(self, frame: Frame, peer: Peer) -> ReadRequest | None:
         """None for what the dispatcher will refuse."""
         head: dict[str, Any] = {"type": "error", "correlation_id": None}

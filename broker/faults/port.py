@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Final, NamedTuple
 
 from broker.faults.hits import Hits
@@ -19,6 +20,7 @@ from broker.faults.unexpected import report_unexpected
 from broker.network.connection import Buffers, Connection, Dispatched
 from broker.network.request import Peer
 from broker.network.server import Server
+from broker.network.turns import in_thread
 from protocol.framing import Frame
 
 _CUT: Final = "cut_replica_link"
@@ -88,9 +90,22 @@ class FaultyPort:
 
     # --- one request ---
 
+    def takes_long(self, frame: Frame) -> bool:
+        """Whether reading the request would hold the event loop."""
+        return self._requests.takes_long(frame)
+
+    async def plan_later(self, frame: Frame, peer: Peer) -> Plan:
+        """Like `plan`, for a request that may have to be read in a thread."""
+        read = partial(self._requests.read, frame, peer)
+        request = await in_thread(read) if self.takes_long(frame) else read()
+        return self._plan(request, frame, peer)
+
     def plan(self, frame: Frame, peer: Peer) -> Plan:
         """What the rules make of a request."""
-        hit = self._hit(frame, peer)
+        return self._plan(self._requests.read(frame, peer), frame, peer)
+
+    def _plan(self, request: ReadRequest | None, frame: Frame, peer: Peer) -> Plan:
+        hit = None if request is None else self._hit(request)
         if hit is None:
             return Plan(lambda: self._inner(frame, peer))
         rule = hit.rule
@@ -101,11 +116,8 @@ class FaultyPort:
             return Plan(lambda: self._inner(frame, peer), lambda: asyncio.sleep(delay_s))
         return Plan(lambda: self._actions.act(hit))
 
-    def _hit(self, frame: Frame, peer: Peer) -> Hit | None:
+    def _hit(self, request: ReadRequest) -> Hit | None:
         """The first rule that acts, counted."""
-        request = self._requests.read(frame, peer)
-        if request is None:
-            return None
         self._actions.let_go_before(request)
         now_s = asyncio.get_running_loop().time()
         for rule in self._rules:
@@ -142,12 +154,12 @@ class FaultyDispatcher:
 
     def __call__(self, frame: Frame, peer: Peer) -> Dispatched:
         """Raises as the port's own dispatcher does."""
-        if self._last is not None:
-            return self._late(lambda: self._port.plan(frame, peer))
+        if self._last is not None or self._port.takes_long(frame):
+            return self._late(lambda: self._port.plan_later(frame, peer))
         plan = self._port.plan(frame, peer)
-        return plan.process() if plan.wait is None else self._late(lambda: plan)
+        return plan.process() if plan.wait is None else self._late(lambda: _made(plan))
 
-    def _late(self, make_plan: Callable[[], Plan]) -> Awaitable[Buffers | None]:
+    def _late(self, make_plan: Callable[[], Awaitable[Plan]]) -> Awaitable[Buffers | None]:
         before, begun = self._last, asyncio.Event()
         self._last = begun
         task = asyncio.ensure_future(self._in_turn(make_plan, before, begun))
@@ -155,12 +167,15 @@ class FaultyDispatcher:
         return asyncio.shield(task)
 
     async def _in_turn(
-        self, make_plan: Callable[[], Plan], before: asyncio.Event | None, begun: asyncio.Event
+        self,
+        make_plan: Callable[[], Awaitable[Plan]],
+        before: asyncio.Event | None,
+        begun: asyncio.Event,
     ) -> Buffers | None:
         try:
             if before is not None:
                 await before.wait()
-            plan = make_plan()
+            plan = await make_plan()
             if plan.wait is not None:
                 await plan.wait()
             dispatched = plan.process()
@@ -170,6 +185,10 @@ class FaultyDispatcher:
                 self._last = None
                 self._port.settle(self._connection)
         return await finished(dispatched)
+
+
+async def _made(plan: Plan) -> Plan:
+    return plan
 
 
 def _pick(rule: Rule, request: ReadRequest) -> Sequence[Part] | None:

@@ -31,6 +31,9 @@ class ReadRequest(NamedTuple):
 class Requests(Protocol):
     """The requests of one port."""
 
+    def takes_long(self, frame: Frame) -> bool:
+        """Whether `read` would hold the event loop: it is called in a thread then."""
+
     def read(self, frame: Frame, peer: Peer) -> ReadRequest | None:
         """The request, or None if it cannot be read or is not served: the port itself reports that."""
 

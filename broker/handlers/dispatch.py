@@ -105,7 +105,7 @@ class KafkaDispatcher:
         header = read_request_header(frame)
         api, handle = self._route(header)
         if api is api_versions.API and not api.serves(header.api_version):
-            return _framed_soon(api, header, 0, _API_VERSIONS.unsupported_version())
+            return framed_soon(api, header, 0, _API_VERSIONS.unsupported_version())
         if peer.importing or not api.can_decode(header.api_version):
             peer.importing += 1
             return self._when_imported(api, handle, header, frame, peer)
@@ -130,7 +130,7 @@ class KafkaDispatcher:
         outcome = handle(Request(header, body, peer), self._services)
         if not isinstance(outcome, bytes) and isinstance(outcome, Awaitable):
             return needing_as_much(outcome, framed_later(api, header, outcome))
-        return _framed_soon(api, header, header.api_version, outcome)
+        return framed_soon(api, header, header.api_version, outcome)
 
     def _route(self, header: RequestHeader) -> tuple[Api, Handler]:
         found = HANDLERS.get(header.api_key)
@@ -158,7 +158,7 @@ async def framed_later(
     return framed(api, header, version, answer)
 
 
-def _framed_soon(api: Api, header: RequestHeader, version: int, answer: Answer) -> Dispatched:
+def framed_soon(api: Api, header: RequestHeader, version: int, answer: Answer) -> Dispatched:
     """The framed answer; later, if its classes have to be imported first."""
     if isinstance(answer, dict) and not api.can_encode(version):
         return _encoded_in_thread(api, header, version, answer)

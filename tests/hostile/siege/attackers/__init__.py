@@ -36,6 +36,7 @@ from tests.hostile.siege.attackers.produces import (
     Unacknowledged,
 )
 from tests.hostile.siege.attackers.queries import ConfigQueries, QueryFlood
+from tests.hostile.siege.attackers.schemas import SchemaFuzz
 from tests.hostile.siege.attackers.topics import (
     AutoCreation,
     EverythingDescribed,
@@ -49,6 +50,7 @@ ATTACKERS: dict[str, type[Attacker]] = {
     for one in (
         NullFetches,
         SchemaBreakers,
+        SchemaFuzz,
         Bombs,
         TinyRecords,
         Claims,
