@@ -12,11 +12,15 @@ message.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import uuid
-from collections.abc import Awaitable, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from collections.abc import Awaitable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 
 from broker.network.request import Peer
+from broker.network.turns import ROWS_PER_TURN, in_thread, work_in_turns
 from broker.partitions.partition import Partition
 from broker.replication.leader import fetch_as_replica
 from protocol.errors import ErrorCode, KafkaError
@@ -37,16 +41,27 @@ BYTES_MAX: Final = 8 * 1024 * 1024
 _Turn = tuple[uuid.UUID, int]
 
 
-class _Read(NamedTuple):
+@dataclass(slots=True)
+class _Read:
     """One pass over the partitions of the message."""
 
     fetched: list[ReplicaFetched]
-    size: int
+    left: int
+    """Bytes of batches that may still be read."""
+    size: int = 0
     """Bytes of batches read."""
-    has_news: bool
+    has_news: bool = False
     """Whether there is an error or a divergence that the follower should learn of at once."""
-    partitions: list[Partition]
+    partitions: list[Partition] = field(default_factory=list)
     """The partitions whose next append may complete the answer."""
+    short: _Turn | None = None
+    """The first partition for whose batches there was no room."""
+
+    @classmethod
+    def of(cls, message: ReplicaFetch) -> _Read:
+        """A pass that has not begun."""
+        count, left = len(message.partitions), min(message.bytes_max, BYTES_MAX)
+        return cls([ReplicaFetched(ErrorCode.NONE)] * count, left)
 
 
 class ReplicaFetches:
@@ -60,6 +75,8 @@ class ReplicaFetches:
         self, message: ReplicaFetch, _peer: Peer, services: Services
     ) -> dict[str, Any] | Awaitable[dict[str, Any]]:
         """The available batches, at once or after a wait."""
+        if len(message.partitions) > ROWS_PER_TURN:
+            return self._answer_in_turns(services, message)
         read = self._read(services, message)
         if _is_enough(message, read) or message.max_wait_ms == 0 or services.stopping.is_set():
             return to_replica_fetch_answer(read.fetched)
@@ -78,26 +95,51 @@ class ReplicaFetches:
             del read  # holds batches: a wait must not keep them in memory
             await _appended(partitions, timeout_s)
 
+    async def _answer_in_turns(self, services: Services, message: ReplicaFetch) -> dict[str, Any]:
+        """Answers for thousands of partitions, with other requests in between.
+
+        Appends may come between the turns, so a pass that ends in a wait is watched from its beginning: by
+        the waiters of the partitions that the pass before it has found.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + message.max_wait_ms / 1000
+        watched: Sequence[Partition] = ()
+        while True:
+            with _next_append(watched) as arrived:
+                read = _Read.of(message)
+                await work_in_turns(self._steps(services, message, read))
+                timeout_s = deadline - loop.time()
+                if _is_enough(message, read) or timeout_s <= 0 or services.stopping.is_set():
+                    return await in_thread(partial(to_replica_fetch_answer, read.fetched))
+                was_watched, watched = bool(watched), read.partitions
+                del read  # holds batches: a wait must not keep them in memory
+                if was_watched:
+                    await asyncio.wait((arrived,), timeout=timeout_s)
+
     def _read(self, services: Services, message: ReplicaFetch) -> _Read:
-        fetched = [ReplicaFetched(ErrorCode.NONE)] * len(message.partitions)
-        partitions: list[Partition] = []
-        size, left = 0, min(message.bytes_max, BYTES_MAX)
-        short: _Turn | None = None
+        read = _Read.of(message)
+        for _ in self._steps(services, message, read):
+            pass
+        return read
+
+    def _steps(self, services: Services, message: ReplicaFetch, read: _Read) -> Iterator[None]:
+        """Makes the pass, a partition a step."""
         for index in self._order(message):
             wanted = message.partitions[index]
-            one, partition = _read_partition(services, message, wanted, left)
-            if len(one.batches) > left and size:  # only the first batch of all may exceed it
-                one, left = one._replace(batches=b""), 0
-            size += len(one.batches)
-            left = max(left - len(one.batches), 0)
-            fetched[index] = one
+            one, partition = _read_partition(services, message, wanted, read.left)
+            if len(one.batches) > read.left and read.size:  # only the first batch may exceed it
+                one, read.left = one._replace(batches=b""), 0
+            read.size += len(one.batches)
+            read.left = max(read.left - len(one.batches), 0)
+            read.fetched[index] = one
+            read.has_news |= _is_news(one)
             if partition is not None:
-                partitions.append(partition)
-                if short is None and not one.batches and _has_batches(partition, wanted, one):
-                    short = _turn(wanted)
-        if short is not None:
-            self._turns[message.broker_id] = short
-        return _Read(fetched, size, any(map(_is_news, fetched)), partitions)
+                read.partitions.append(partition)
+                if read.short is None and not one.batches and _has_batches(partition, wanted, one):
+                    read.short = _turn(wanted)
+            yield
+        if read.short is not None:
+            self._turns[message.broker_id] = read.short
 
     def _order(self, message: ReplicaFetch) -> Sequence[int]:
         """Indexes of the partitions in reading order: from the one whose turn it is, wrapping around."""
@@ -150,11 +192,18 @@ def _read_partition(
 
 async def _appended(partitions: Sequence[Partition], timeout_s: float) -> None:
     """Returns when a log has grown (or a role has changed), or on timeout."""
+    with _next_append(partitions) as arrived:
+        await asyncio.wait((arrived,), timeout=timeout_s)
+
+
+@contextlib.contextmanager
+def _next_append(partitions: Sequence[Partition]) -> Iterator[asyncio.Future[None]]:
+    """A future that is done when a log grows, or a role changes, within the block."""
     arrived = asyncio.get_running_loop().create_future()
     for partition in partitions:
         partition.waiters.append.add(arrived)
     try:
-        await asyncio.wait((arrived,), timeout=timeout_s)
+        yield arrived
     finally:
         for partition in partitions:
             partition.waiters.append.remove(arrived)

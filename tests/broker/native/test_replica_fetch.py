@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from broker.native.replica_fetch import ReplicaFetches
 from broker.network.request import Peer
+from broker.network.turns import ROWS_PER_TURN
 from broker.partitions.waiters import Waiters
 from broker.replication.leader import ReplicaRead
 from protocol.errors import ErrorCode, KafkaError
@@ -337,3 +338,47 @@ def test_turns_survive_a_change_of_partitions() -> None:
     assert batches(leader.fetch([0, 0, 0], bytes_max=50)) == [b"b" * 50, b"", b""]
     assert batches(leader.fetch([0, 0, 0], order=[2, 0], bytes_max=50)) == [b"b" * 50, b""]
     assert batches(leader.fetch([0, 0, 0], order=[2, 1, 0], bytes_max=50)) == [b"", b"", b"b" * 50]
+
+
+MANY = 3 * ROWS_PER_TURN
+"""Partitions of a follower that are not read in one turn of the loop."""
+
+
+async def test_thousands_of_partitions_are_read_in_turns() -> None:
+    """Others are served in between, and the answer is the same."""
+    leader = Leader(MANY)
+    for partition in leader.partitions:
+        partition.append(b"a")
+    turns = 0
+
+    async def count_turns() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    counting = asyncio.create_task(count_turns())
+    fetch = leader.fetch([0] * MANY, bytes_max=2)
+    assert not isinstance(fetch, list)
+    fetched = await fetch
+    counting.cancel()
+    assert [one.batches for one in fetched] == [b"a"] * 2 + [b""] * (MANY - 2)
+    assert turns >= MANY // ROWS_PER_TURN
+    following = leader.fetch([1, 1, *[0] * (MANY - 2)], bytes_max=1)
+    assert not isinstance(following, list)
+    assert [one.batches for one in await following][:4] == [b"", b"", b"a", b""]
+
+
+@pytest.mark.parametrize("asked", range(0, 2 * MANY + 1, ROWS_PER_TURN // 2))
+async def test_no_append_between_two_turns_is_missed(asked: int) -> None:
+    """It may come to a partition that was read in this pass already, at any moment of both passes."""
+    leader = Leader(MANY)
+    fetch = leader.fetch([0] * MANY, max_wait_ms=LONG_MS)
+    assert not isinstance(fetch, list)
+    task = asyncio.ensure_future(fetch)
+    while sum(len(one.fetches) for one in leader.partitions) < asked:  # noqa: ASYNC110 - no event
+        await asyncio.sleep(0)
+    leader.partitions[0].append(b"a")
+    async with asyncio.timeout(LONG_MS / 3000):
+        assert (await task)[0].batches == b"a"
+    assert set(leader.waiting) == {0}

@@ -77,7 +77,7 @@ class FalseReplicas(OnOneLine):
             "broker_epoch": rng.choice((0, 1, 2**62)),
             "max_wait_ms": 20,
             "min_bytes": rng.choice((0, 1, 2**31 - 1)),
-            "partitions": [row] * rng.choice((1, 100)),
+            "partitions": [row] * rng.choice((1, 100, 100, 10_000)),
         }
         return await _answer(line, msgpack.packb(fields))
 
