@@ -10,7 +10,7 @@ import pytest
 
 from broker.metadata.node_data import Reassignment
 from protocol.errors import ErrorCode
-from tests.broker.handlers.test_elections import add_broker, controlled, set_state
+from tests.broker.handlers.test_elect_leaders import add_broker, controlled, set_state
 from tests.support.in_process import Running
 from tests.support.raw_client import RawConnection, create_topic, nested
 
