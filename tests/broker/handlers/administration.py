@@ -11,11 +11,16 @@ import uuid
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
-from tests.broker.handlers.test_alter_partition_reassignments import listed, reassign
-from tests.broker.handlers.test_create_topics import create, delete, extend, wanted
+from tests.broker.handlers.test_alter_configs import replace
+from tests.broker.handlers.test_alter_partition_reassignments import reassign
+from tests.broker.handlers.test_create_partitions import extend
+from tests.broker.handlers.test_create_topics import create, wanted
+from tests.broker.handlers.test_delete_topics import delete
+from tests.broker.handlers.test_describe_configs import describe
 from tests.broker.handlers.test_elect_leaders import elect
 from tests.broker.handlers.test_fetch import fetch, wanted_partition
-from tests.broker.handlers.test_incremental_alter_configs import alter, describe, replace
+from tests.broker.handlers.test_incremental_alter_configs import alter
+from tests.broker.handlers.test_list_partition_reassignments import listed
 from tests.support.raw_batches import plain_batch
 from tests.support.raw_client import (
     RawConnection,

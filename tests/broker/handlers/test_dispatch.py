@@ -9,7 +9,6 @@ import pytest
 
 from broker.handlers import api_versions
 from broker.handlers.dispatch import HANDLERS
-from protocol.errors import ErrorCode
 from tests.support.in_process import Running
 from tests.support.kio_requests import smallest_request
 from tests.support.raw_client import (
@@ -35,13 +34,6 @@ async def listed(kafka: RawConnection) -> dict[int, range]:
         "api_versions", 4, client_software_name="raw", client_software_version="1"
     )
     return {row.api_key: range(row.min_version, row.max_version + 1) for row in response.api_keys}
-
-
-async def test_api_versions_lists_what_the_handlers_declare(kafka: RawConnection) -> None:
-    """ApiVersions is derived from the handlers; only Produce lists more than it serves."""
-    served = {api.key: range(api.version_min, api.version_max + 1) for api in APIS}
-    served[0] = range(13 + 1)
-    assert await listed(kafka) == served
 
 
 @pytest.mark.parametrize("elements", [0, 1])
@@ -85,19 +77,6 @@ async def test_what_is_not_served_ends_the_connection(running: Running) -> None:
     below = [(api.key, api.version_min - 1) for api in others]
     for api_key, version in [*above, *below, (11, 0), (999, 0), (-1, 0)]:
         await end_of(running, api_key, version, b"\0" * 16)
-
-
-async def test_an_unknown_version_of_api_versions_is_answered_at_zero(
-    kafka: RawConnection,
-) -> None:
-    """A client that is too new learns what there is: version 0 with UNSUPPORTED_VERSION (KIP-511)."""
-    for version in (5, 99, 32767, -1):
-        kafka.send(api_versions.API.key, version, b"\xff garbage", flexible=False)
-        response = message("api_versions", 0, "Response")
-        entity, left_over = decode_whole(response, await kafka.receive())
-        assert entity.error_code == ErrorCode.UNSUPPORTED_VERSION
-        assert len(entity.api_keys) == len(APIS)
-        assert left_over == 0
 
 
 async def test_a_request_that_cannot_be_read_ends_the_connection(running: Running) -> None:

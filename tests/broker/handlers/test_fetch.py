@@ -15,6 +15,7 @@ from broker.network.unsent_answers import UNSENT_BYTES_MAX
 from broker.partitions.partition import Partition
 from broker.partitions.waiters import EventWaiters
 from broker.records.fetch import BYTES_MAX
+from protocol.errors import ErrorCode
 from tests.support.in_process import Running, in_process
 from tests.support.raw_batches import plain_batch, split_log
 from tests.support.raw_client import RawConnection, create_topic, nested, topic_id
@@ -338,3 +339,25 @@ async def test_the_epoch_of_the_last_batch_shows_where_logs_part(tmp_path: Path)
             assert await found(offset, 2) == ("offset_out_of_range", 0)
             assert await found(offset, INT32_MAX) == ("offset_out_of_range", 0)
         await kafka.close()
+
+
+@pytest.mark.parametrize("version", range(13, 18))
+async def test_fetch_of_a_topic_id_of_zeros_is_an_unknown_topic_id(
+    kafka: RawConnection, version: int
+) -> None:
+    """100 for each partition, as Kafka answers; it once ended the broker."""
+    partition = nested("fetch", version, "FetchPartition")(
+        partition=0, fetch_offset=0, partition_max_bytes=1000
+    )
+    topic = nested("fetch", version, "FetchTopic")(topic_id=None, partitions=(partition,) * 2)
+    response = await kafka.call(
+        "fetch",
+        version,
+        max_wait=datetime.timedelta(seconds=5),
+        min_bytes=1,
+        topics=(topic,),
+        forgotten_topics_data=(),
+    )
+    (row,) = response.responses
+    assert row.topic_id is None
+    assert [one.error_code for one in row.partitions] == [ErrorCode.UNKNOWN_TOPIC_ID] * 2

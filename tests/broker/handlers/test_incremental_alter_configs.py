@@ -1,4 +1,4 @@
-"""DescribeConfigs, AlterConfigs and IncrementalAlterConfigs, over a real socket."""
+"""IncrementalAlterConfigs, over a real socket: single names, changed together or not at all."""
 
 from __future__ import annotations
 
@@ -23,23 +23,6 @@ async def _topic(kafka: RawConnection) -> None:
     await create_topic(kafka, "t", 1, {"retention.ms": "5000"})
 
 
-async def describe(
-    kafka: RawConnection,
-    resource_type: int,
-    name: str,
-    keys: Sequence[str] | None = None,
-    **options: bool,
-) -> Any:
-    """The row of one resource."""
-    resource = nested("describe_configs", 4, "DescribeConfigsResource")(
-        resource_type=resource_type,
-        resource_name=name,
-        configuration_keys=None if keys is None else tuple(keys),
-    )
-    response = await kafka.call("describe_configs", 4, resources=(resource,), **options)
-    return response.results[0]
-
-
 async def alter(
     kafka: RawConnection,
     *resources: tuple[int, str, Sequence[Change]],
@@ -62,81 +45,8 @@ async def alter(
     return list(response.responses)
 
 
-async def replace(
-    kafka: RawConnection, configs: Sequence[tuple[str, str | None]], name: str = "t"
-) -> Any:
-    """The row of AlterConfigs for one topic."""
-    resource = nested("alter_configs", 2, "AlterConfigsResource")(
-        resource_type=TOPIC,
-        resource_name=name,
-        configs=tuple(
-            nested("alter_configs", 2, "AlterableConfig")(name=key, value=value)
-            for key, value in configs
-        ),
-    )
-    response = await kafka.call("alter_configs", 2, resources=(resource,), validate_only=False)
-    return response.responses[0]
-
-
 def overrides(running: Running) -> dict[str, str]:
     return dict(running.broker.registry.topics["t"].config)
-
-
-async def test_a_topic_is_described_with_its_sources(kafka: RawConnection) -> None:
-    """Every name with its value, where that comes from, its type, and the chain of synonyms."""
-    row = await describe(kafka, TOPIC, "t", include_synonyms=True, include_documentation=True)
-    configs = {config.name: config for config in row.configs}
-    retention = configs["retention.ms"]
-    assert (retention.value, retention.config_source, retention.config_type) == ("5000", 1, 5)
-    assert [(one.name, one.value, one.source) for one in retention.synonyms] == [
-        ("retention.ms", "5000", 1),
-        ("log.retention.ms", "604800000", 5),
-    ]
-    assert not retention.read_only
-    assert retention.documentation
-
-
-async def test_synonyms_and_documentation_only_where_they_are_asked_for(
-    kafka: RawConnection,
-) -> None:
-    """Both are left out otherwise."""
-    row = await describe(kafka, TOPIC, "t", ["retention.ms"])
-    (config,) = row.configs
-    assert (config.name, config.synonyms, config.documentation) == ("retention.ms", (), None)
-
-
-async def test_names_that_do_not_exist_are_left_out(kafka: RawConnection) -> None:
-    """A list of names restricts the answer; an empty one means all, as with Kafka."""
-    row = await describe(kafka, TOPIC, "t", ["nonsense", "segment.bytes"])
-    assert [config.name for config in row.configs] == ["segment.bytes"]
-    everything = await describe(kafka, TOPIC, "t", [])
-    assert len(everything.configs) > 10
-
-
-async def test_the_broker_is_described_by_its_id(kafka: RawConnection) -> None:
-    """Everything about this broker is read-only; another broker's configuration is unknown here."""
-    row = await describe(kafka, BROKER, "1")
-    configs = {config.name: config for config in row.configs}
-    assert (configs["broker.id"].value, configs["broker.id"].read_only) == ("1", True)
-    assert all(config.read_only for config in row.configs)
-    dynamic_defaults = await describe(kafka, BROKER, "")
-    assert (dynamic_defaults.error_code, dynamic_defaults.configs) == (0, ())
-    other = await describe(kafka, BROKER, "2")
-    assert other.error_code == ErrorCode.INVALID_REQUEST
-    assert "expected 1" in other.error_message
-
-
-async def test_what_cannot_be_described(kafka: RawConnection) -> None:
-    """Topics that do not exist or cannot, and kinds of resources that are not served."""
-    for resource_type, name, code in (
-        (TOPIC, "missing", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
-        (TOPIC, "bad name", ErrorCode.INVALID_TOPIC_EXCEPTION),
-        (ResourceType.BROKER_LOGGER, "1", ErrorCode.INVALID_REQUEST),
-        (99, "x", ErrorCode.INVALID_REQUEST),
-    ):
-        row = await describe(kafka, resource_type, name)
-        assert (row.error_code, row.configs) == (code, ())
-        assert row.error_message
 
 
 async def test_names_are_set_and_deleted_together(kafka: RawConnection, running: Running) -> None:
@@ -207,20 +117,3 @@ async def test_validating_alters_nothing(kafka: RawConnection, running: Running)
     (wrong,) = await alter(kafka, (TOPIC, "t", [("retention.ms", SET, "x")]), validate_only=True)
     assert wrong.error_code == ErrorCode.INVALID_CONFIG
     assert overrides(running) == {"retention.ms": "5000"}
-
-
-async def test_the_older_request_replaces_everything(
-    kafka: RawConnection, running: Running
-) -> None:
-    """AlterConfigs: what it leaves out returns to the broker's value."""
-    assert (await replace(kafka, [("segment.bytes", "1MiB")])).error_code == 0
-    assert overrides(running) == {"segment.bytes": "1048576"}
-    for configs, code in (
-        ([("nonsense", "1")], ErrorCode.INVALID_CONFIG),
-        ([("segment.bytes", None)], ErrorCode.INVALID_REQUEST),
-        ([("segment.bytes", "1MiB"), ("segment.bytes", "2MiB")], ErrorCode.INVALID_REQUEST),
-    ):
-        assert (await replace(kafka, configs)).error_code == code
-    missing = await replace(kafka, [], name="missing")
-    assert missing.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert overrides(running) == {"segment.bytes": "1048576"}

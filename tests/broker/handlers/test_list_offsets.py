@@ -1,17 +1,13 @@
-"""ListOffsets and Metadata: what an unusual request gets, as `administration.py` asks of Kafka too."""
+"""ListOffsets: special timestamps by version, isolation, epochs and repeats (`administration.py` asks Kafka too)."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import pytest
 
 from broker.partitions.partition import Partition
 from tests.support.raw_batches import plain_batch
-from tests.support.raw_client import RawConnection, create_topic, nested, topic_id
+from tests.support.raw_client import RawConnection, create_topic, nested
 from tests.support.raw_produce import PartitionData
-
-MENTIONS = 10_000
 
 
 @pytest.fixture(autouse=True)
@@ -80,30 +76,3 @@ async def test_an_epoch_below_any_is_fenced(kafka: RawConnection) -> None:
         assert await offsets(kafka, 7, -1, 0, epoch=epoch) == [(0, code)]
     for epoch in (-2, -(2**31)):
         assert await offsets(kafka, 7, -1, 0, epoch=epoch) == [(0, "fenced_leader_epoch")]
-
-
-async def metadata(kafka: RawConnection, *topics: dict[str, Any]) -> list[tuple[str, str]]:
-    """Name and code of each row."""
-    wanted = tuple(nested("metadata", 12, "MetadataRequestTopic")(**topic) for topic in topics)
-    response = await kafka.call(
-        "metadata",
-        12,
-        topics=wanted,
-        allow_auto_topic_creation=False,
-        include_topic_authorized_operations=False,
-    )
-    return [(row.name, row.error_code.name) for row in response.topics]
-
-
-async def test_a_topic_is_described_once_however_often_it_is_named(kafka: RawConnection) -> None:
-    """A small request for one large topic must not become an answer that fills the memory."""
-    by_name = {"name": "t", "topic_id": None}
-    assert await metadata(kafka, *[by_name] * MENTIONS) == [("t", "none")]
-    by_id = {"name": None, "topic_id": await topic_id(kafka, "t")}
-    assert await metadata(kafka, *[by_id] * MENTIONS) == [("t", "none")]
-
-
-async def test_an_id_goes_before_a_name(kafka: RawConnection) -> None:
-    """A topic that was deleted and made again has the name, but not the id."""
-    found = await topic_id(kafka, "t")
-    assert await metadata(kafka, {"name": "missing", "topic_id": found}) == [("t", "none")]

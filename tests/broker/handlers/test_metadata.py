@@ -1,4 +1,4 @@
-"""Metadata of many partitions: packed once, in slices, and right after every change."""
+"""Metadata: names and ids of a request; answers packed once, in slices, and right after every change."""
 
 from __future__ import annotations
 
@@ -6,14 +6,17 @@ import asyncio
 from collections.abc import Awaitable
 from typing import Any
 
+import pytest
+
 from broker.cluster.metadata_rows import PACKED_AT_ONCE
 from broker.config.listener_names import NATIVE
 from broker.handlers.metadata import describe
 from broker.metadata.topic import NewTopic
 from broker.network.turns import ROWS_PER_TURN
 from protocol import metadata_response
+from protocol.errors import ErrorCode
 from tests.support.in_process import Running
-from tests.support.raw_client import RawConnection
+from tests.support.raw_client import RawConnection, create_topic, nested, topic_id
 
 
 async def partitions_of(kafka: RawConnection, version: int = 9) -> dict[str, list[int]]:
@@ -91,3 +94,57 @@ async def test_what_is_kept_is_bounded(running: Running, monkeypatch: Any) -> No
         assert rows._kept_bytes <= 200
         assert rows._kept_bytes == sum(len(packed) for _, packed in rows._kept.values())
     assert rows.count_missing([topic], 9) == 0
+
+
+MENTIONS = 10_000
+
+
+async def metadata(kafka: RawConnection, *topics: dict[str, Any]) -> list[tuple[str, str]]:
+    """Name and code of each row."""
+    wanted = tuple(nested("metadata", 12, "MetadataRequestTopic")(**topic) for topic in topics)
+    response = await kafka.call(
+        "metadata",
+        12,
+        topics=wanted,
+        allow_auto_topic_creation=False,
+        include_topic_authorized_operations=False,
+    )
+    return [(row.name, row.error_code.name) for row in response.topics]
+
+
+async def test_a_topic_is_described_once_however_often_it_is_named(kafka: RawConnection) -> None:
+    """A small request for one large topic must not become an answer that fills the memory."""
+    await create_topic(kafka, "t", 1)
+    by_name = {"name": "t", "topic_id": None}
+    assert await metadata(kafka, *[by_name] * MENTIONS) == [("t", "none")]
+    by_id = {"name": None, "topic_id": await topic_id(kafka, "t")}
+    assert await metadata(kafka, *[by_id] * MENTIONS) == [("t", "none")]
+
+
+async def test_an_id_goes_before_a_name(kafka: RawConnection) -> None:
+    """A topic that was deleted and made again has the name, but not the id."""
+    await create_topic(kafka, "t", 1)
+    found = await topic_id(kafka, "t")
+    assert await metadata(kafka, {"name": "missing", "topic_id": found}) == [("t", "none")]
+
+
+@pytest.mark.parametrize("version", [10, 11])
+async def test_metadata_before_12_takes_names_only(kafka: RawConnection, version: int) -> None:
+    """42 for every topic of the request, as Kafka answers; a null name comes back empty."""
+    await create_topic(kafka, "known", 1)
+    row = nested("metadata", version, "MetadataRequestTopic")
+    known = row(topic_id=None, name="known")
+    by_id = row(topic_id=await topic_id(kafka, "known"), name="known")
+    for wanted in ([row(topic_id=None, name=None), known], [known, by_id]):
+        operations = {"include_topic_authorized_operations": False}
+        if version == 10:
+            operations["include_cluster_authorized_operations"] = False
+        response = await kafka.call(
+            "metadata",
+            version,
+            topics=tuple(wanted),
+            allow_auto_topic_creation=True,
+            **operations,
+        )
+        assert [one.name for one in response.topics] == [one.name or "" for one in wanted]
+        assert {one.error_code for one in response.topics} == {ErrorCode.INVALID_REQUEST}

@@ -1,4 +1,7 @@
-"""Batches that are opened in a thread: order, refusals, and what happens meanwhile."""
+"""Produce on the Kafka port: what is refused, and batches that are opened in a thread.
+
+`tests/broker/records/test_produce.py` has what both ports share.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,8 @@ import asyncio
 import datetime
 import random
 import threading
-from collections.abc import Callable
-from pathlib import Path
+import uuid
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,12 +19,13 @@ from broker.config.loading import LogFlush
 from broker.threads import DISK
 from protocol.compression import DECOMPRESSED_BYTES_MAX
 from protocol.errors import ErrorCode
-from protocol.record_batch import Codec
+from protocol.record_batch import TRANSACTIONAL_BIT, Codec
 from protocol.records import Record, build_batch, read_records
 from tests.hostile.bombs import tiny_records, zeros
 from tests.support.in_process import Running, in_process
 from tests.support.native_client import NativeConnection
-from tests.support.raw_client import RawConnection, create_topic, fetch_log
+from tests.support.raw_batches import plain_batch
+from tests.support.raw_client import RawConnection, create_topic, fetch_log, topic_id
 from tests.support.raw_produce import PartitionData
 
 PRODUCER = {"producer_id": 7, "producer_epoch": 0}
@@ -32,6 +36,55 @@ LARGE = 20_000
 def batch(count: int, base_sequence: int, codec: Codec = Codec.ZSTD) -> bytes:
     records = [Record(0, 0, None, b"%d" % base_sequence)] * count
     return build_batch(records, codec=codec, base_sequence=base_sequence, **PRODUCER)
+
+
+# --- refusals ---
+
+
+async def test_a_partition_that_is_listed_twice_gets_neither_batch(kafka: RawConnection) -> None:
+    """One row with the error; the others are processed."""
+    await create_topic(kafka, "t", 2)
+    rows = [PartitionData("t", index, batch(1, 0)) for index in (0, 1, 0)]
+    answers = await kafka.produce(9, -1, rows)
+    assert [(one.partition, one.error) for one in answers] == [
+        (0, ErrorCode.INVALID_REQUEST),
+        (1, ErrorCode.NONE),
+    ]
+    assert await fetch_log(kafka, "t", 0) == []
+
+
+@pytest.mark.parametrize("version", [3, 8, 9, 13])
+async def test_transactions_are_refused(kafka: RawConnection, version: int) -> None:
+    """All partitions of the request, with the error that every client takes as final."""
+    await create_topic(kafka, "t", 2)
+    topic = await topic_id(kafka, "t") if version >= 13 else "t"
+    transactional = replace(plain_batch([b"v"]), attributes=TRANSACTIONAL_BIT).encode()
+    rows = [PartitionData(topic, 0, batch(1, 0)), PartitionData(topic, 1, transactional)]
+    answers = await kafka.produce(version, -1, rows)
+    code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    assert [answer.error for answer in answers] == [code] * 2
+    assert await fetch_log(kafka, "t", 0) == []
+
+
+@pytest.mark.parametrize("version", [3, 9, 13])
+async def test_without_acknowledgement_there_is_no_answer(
+    kafka: RawConnection, version: int
+) -> None:
+    """The next answer belongs to the next request, and the batch is stored."""
+    await create_topic(kafka, "t", 1)
+    topic = await topic_id(kafka, "t") if version >= 13 else "t"
+    kafka.send_produce(version, 0, [PartitionData(topic, 0, batch(1, 0))])
+    (answer,) = await kafka.produce(version, 1, [PartitionData(topic, 0, batch(1, 1))])
+    assert (answer.error, answer.base_offset) == (ErrorCode.NONE, 1)
+
+
+async def test_an_unknown_topic_id_is_refused(kafka: RawConnection) -> None:
+    """From version 13 on topics have no names."""
+    (answer,) = await kafka.produce(13, -1, [PartitionData(uuid.UUID(int=9), 0, batch(1, 0))])
+    assert answer.error == ErrorCode.UNKNOWN_TOPIC_ID
+
+
+# --- batches that are opened in a thread ---
 
 
 def sizes_and_batches() -> list[bytes]:

@@ -18,7 +18,7 @@ from protocol.record_batch import TRANSACTIONAL_BIT
 from tests.support.in_process import Running, in_process
 from tests.support.native_client import NativeConnection
 from tests.support.raw_batches import plain_batch
-from tests.support.raw_client import RawConnection
+from tests.support.raw_client import RawConnection, create_topic
 from tests.support.raw_produce import PartitionData
 
 
@@ -373,3 +373,32 @@ async def test_other_brokers_are_answered_on_the_same_port(
     asked = {**named, "partition": 0, "leader_epoch": 7}
     refused = await native.call("replica_snapshot", broker_id=9, **asked)
     assert code(refused) == ErrorCode.UNKNOWN_LEADER_EPOCH
+
+
+async def test_a_replica_fetch_that_names_the_leader_is_refused(
+    kafka: RawConnection, running: Running
+) -> None:
+    """A leader cannot follow itself; the connection stays open."""
+    await create_topic(kafka, "led", 1)
+    partition = running.broker.services.partitions.find("led", 0)
+    broker_id = running.broker.config.broker_id
+    native = await NativeConnection.open(running.native_address)
+    wanted = {
+        "topic": "led",
+        "topic_id": partition.topic_id.bytes,
+        "partition": 0,
+        "leader_epoch": partition.leader_epoch,
+        "offset": 0,
+        "last_epoch": -1,
+    }
+    registered = running.broker.membership.registered_epoch(broker_id)
+    for broker_epoch in (registered, 0):
+        answer = await native.call(
+            "replica_fetch",
+            broker_id=broker_id,
+            broker_epoch=broker_epoch,
+            max_wait_ms=0,
+            partitions=[wanted],
+        )
+        assert answer["partitions"][0]["error"] == ErrorCode.REPLICA_NOT_AVAILABLE
+    await native.close()
