@@ -125,6 +125,15 @@ def test_the_broker_has_floors_and_each_imports_only_those_below():
     assert upward == []
 
 
+def test_each_api_has_a_file_of_tests():
+    """`tests/broker/handlers/` mirrors `broker/handlers/`: an API without tests is not complete."""
+    handlers = ROOT / "broker/handlers"
+    apis = {path.stem for path in handlers.glob("*.py") if "\nAPI = Api(" in path.read_text()}
+    tests = {path.stem for path in (ROOT / "tests/broker/handlers").glob("test_*.py")}
+    assert len(apis) > 20
+    assert {f"test_{api}" for api in apis} <= tests
+
+
 def test_a_circle_is_found_wherever_it_is():
     """Two circles with a way between them, a file that imports itself through others, and one that does not."""
     graph = {

@@ -1,8 +1,8 @@
 """DeleteTopics (20), versions 1-6: deletes topics by name or by id, each on its own.
 
-A topic is answered once it is gone: its directories have been renamed away, so that the name may be
-reused, and their files are removed soon after; so the timeout is ignored. The producer state of its
-partitions goes with them.
+A topic is answered once its deletion is durable: no one can use it any more, and a creation of the same
+name waits for what is left of it (`broker/partitions/topic_deletion.py`); so the timeout is ignored. The
+producer state of its partitions goes with them.
 
 v1-3: names. v4: flexible. v5 (KIP-599): error messages. v6 (KIP-516): a topic may be named by its
 id; a topic that is named twice, in either way, is refused.

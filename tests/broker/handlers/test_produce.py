@@ -10,7 +10,9 @@ import datetime
 import random
 import threading
 import uuid
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -73,8 +75,9 @@ async def test_without_acknowledgement_there_is_no_answer(
     """The next answer belongs to the next request, and the batch is stored."""
     await create_topic(kafka, "t", 1)
     topic = await topic_id(kafka, "t") if version >= 13 else "t"
-    kafka.send_produce(version, 0, [PartitionData(topic, 0, batch(1, 0))])
-    (answer,) = await kafka.produce(version, 1, [PartitionData(topic, 0, batch(1, 1))])
+    first, second = (batch(1, sequence, Codec.NONE) for sequence in (0, 1))
+    kafka.send_produce(version, 0, [PartitionData(topic, 0, first)])
+    (answer,) = await kafka.produce(version, 1, [PartitionData(topic, 0, second)])
     assert (answer.error, answer.base_offset) == (ErrorCode.NONE, 1)
 
 
