@@ -14,7 +14,9 @@ from typing import Final
 THRESHOLDS: Final = (10_000, 2, 125)
 """Python's 700 would collect every 50 requests; 50,000 at once took 25 ms."""
 FROZEN_FROM: Final = 500
-"""Partitions that are worth a freeze. Old cycles that are garbage by then are never freed, so it must be rare."""
+"""Partitions that are worth a freeze. Cycles that are garbage by then are never freed: they are few (630 objects were
+collected in 120 collections while 6,000 partitions were made), and to collect them first would hold the loop
+for 10 to 20 ms."""
 
 
 def freeze_all() -> None:
@@ -35,5 +37,4 @@ class Freezer:
         self._partitions += partitions
         if self._partitions >= FROZEN_FROM:
             self._partitions = 0
-            gc.collect(1)
             gc.freeze()
