@@ -59,7 +59,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--records", type=int, default=50_000_000)
     parser.add_argument("--cores", type=int, nargs="+", default=[1, os.cpu_count() or 1])
-    parser.add_argument("--directory", type=Path, help="where to write; a temporary one by itself")
+    parser.add_argument(
+        "--directory", type=Path, help="where to write; default: a temporary directory"
+    )
     parser.add_argument("--keep", action="store_true", help="leave the logs, or use those there")
     arguments = parser.parse_args()
     directory = arguments.directory or Path(tempfile.mkdtemp(prefix="echoless-audit-"))

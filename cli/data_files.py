@@ -103,7 +103,7 @@ def _whole(path: str, entry: struct.Struct) -> bytes:
     with ReadOnlyFile(path) as file:
         data = file.read(0, file.size)
     if len(data) % entry.size:
-        raise StorageError(path, f"{len(data)} bytes are no whole entries of {entry.size}")
+        raise StorageError(path, f"{len(data)} bytes are not whole entries of {entry.size}")
     return data
 
 

@@ -19,7 +19,7 @@ def data_directory(data_dir: str, command: str) -> Iterator[tuple[OsFileSystem, 
     """
     fs, path = OsFileSystem(), data_dir.rstrip("/")
     if not fs.exists(paths.join(path, paths.META_PROPERTIES)):
-        raise CommandError(f"{path} is no data directory: it has no {paths.META_PROPERTIES}")
+        raise CommandError(f"{path} is not a data directory: it has no {paths.META_PROPERTIES}")
     try:
         lock = fs.lock(paths.join(path, paths.LOCK), command)
     except LockHeldError as error:
@@ -36,5 +36,5 @@ def parse_partition(text: str) -> tuple[str, int]:
     """Parses `TOPIC-PARTITION`. Raises `CommandError`."""
     key = paths.parse_partition_directory(text)
     if key is None:
-        raise CommandError(f"{text!r} is no partition; write TOPIC-PARTITION, such as orders-0")
+        raise CommandError(f"{text!r} is not a partition; write TOPIC-PARTITION, such as orders-0")
     return key

@@ -18,9 +18,9 @@ _SHOWN_MAX: Final = 2000
 
 
 def decisions(  # noqa: PLR0917 - typer makes options of them
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what comes.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Continue with new ones.")] = False,
     last: Annotated[
-        int, typer.Option("--last", "-n", min=0, max=_SHOWN_MAX, help="How many of the past.")
+        int, typer.Option("--last", "-n", min=0, max=_SHOWN_MAX, help="How many past ones.")
     ] = 20,
     producer_id: ProducerFilter = None,
     topic: TopicFilter = None,

@@ -78,7 +78,7 @@ def _dump_file(path: str, *, records: bool, limit: int) -> FileDump:
     reader = _reader(paths.name_of(path))
     if reader is None:
         known = ".log, .index, .timeindex, .snapshot, leader-epoch-checkpoint"
-        raise CommandError(f"{path} is no file that can be shown ({known})")
+        raise CommandError(f"{path} is not a file that can be shown ({known})")
     rows: list[dict[str, Any]] = []
     try:
         for row in reader(path, records):

@@ -46,14 +46,14 @@ def add(  # noqa: PLR0917 - typer makes options of them
     ] = None,
     match: Annotated[
         list[str] | None,
-        typer.Option(metavar="FIELD=VALUE", help="What to do it to; all given must hold."),
+        typer.Option(metavar="FIELD=VALUE", help="What it applies to; all must match."),
     ] = None,
     name: Annotated[str | None, typer.Option(help="The rule's name.")] = None,
-    skip: Annotated[int | None, typer.Option(min=0, help="Leave the first ones alone.")] = None,
-    times: Annotated[int | None, typer.Option(min=1, help="At most so many.")] = None,
-    probability: Annotated[float | None, typer.Option(help="By chance, from 0 to 1.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Of the chance.")] = None,
-    duration_ms: Annotated[int | None, typer.Option(help="For so long.")] = None,
+    skip: Annotated[int | None, typer.Option(min=0, help="Skip the first ones.")] = None,
+    times: Annotated[int | None, typer.Option(min=1, help="At most this many times.")] = None,
+    probability: Annotated[float | None, typer.Option(help="Probability, from 0 to 1.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of the probability.")] = None,
+    duration_ms: Annotated[int | None, typer.Option(help="Duration of the rule.")] = None,
     file: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Add the rules of a JSON file instead.")
     ] = None,

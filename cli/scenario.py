@@ -42,7 +42,7 @@ def list_scenarios(as_json: Json = False) -> None:
 @app.command("run")
 def run_scenario(
     name: Annotated[str, typer.Argument(help="A name of `echoless scenario list`.")],
-    client: Annotated[str, typer.Option(help="Who plays the producer.")] = "scripted",
+    client: Annotated[str, typer.Option(help="The client that plays the producer.")] = "scripted",
     svg: Annotated[Path | None, typer.Option(help="Write the sequence diagram here.")] = None,
     as_json: Json = False,
 ) -> None:

@@ -49,13 +49,13 @@ def restore(
     name: Name,
     as_: Annotated[
         str | None,
-        typer.Option("--as", metavar="TOPIC-PARTITION", help="Another place than it had."),
+        typer.Option(
+            "--as", metavar="TOPIC-PARTITION", help="A partition other than its former one."
+        ),
     ] = None,
     topic_id: Annotated[
         str | None,
-        typer.Option(
-            "--topic-id", metavar="ID", help="The id of its topic, if another than it had."
-        ),
+        typer.Option("--topic-id", metavar="ID", help="The id of its topic, if it has changed."),
     ] = None,
     replace: Annotated[
         bool,

@@ -36,9 +36,9 @@ def reassign(  # noqa: PLR0917 - typer makes options of them
     ] = None,
     replace: Annotated[
         str | None,
-        typer.Option(metavar="OLD=NEW", help="Put one broker in the place of another."),
+        typer.Option(metavar="OLD=NEW", help="Replace one broker by another."),
     ] = None,
-    cancel: Annotated[bool, typer.Option("--cancel", help="Give up what is on its way.")] = False,
+    cancel: Annotated[bool, typer.Option("--cancel", help="Cancel moves in progress.")] = False,
     bootstrap_server: BootstrapServer = BOOTSTRAP_DEFAULT,
     as_json: Json = False,
 ) -> None:
@@ -96,7 +96,7 @@ def elect_leaders(
         for row in result.partition_result
     ]
     elected = [name for name, code, _ in rows if code.value == 0]
-    typer.echo(f"elected: {', '.join(elected) or 'nobody'}", err=True)
+    typer.echo(f"elected: {', '.join(elected) or 'none'}", err=True)
     for name, code, message in rows:
         if code.name != "election_not_needed":
             check(code, name, message)
@@ -222,4 +222,4 @@ def _show(moving: Sequence[Mapping[str, Any]], *, as_json: bool) -> None:
         return
     columns = ("topic", "partition", "replicas", "in sync", "adding", "removing")
     rows = [tuple(one.values()) for one in moving]
-    print_table(f"{len(rows)} partitions on their way", columns, rows)
+    print_table(f"{len(rows)} partitions being moved", columns, rows)

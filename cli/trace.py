@@ -38,10 +38,10 @@ def trace(  # noqa: PLR0917 - typer makes options of them
         ),
     ] = None,
     follow_for: Annotated[
-        float | None, typer.Option(metavar="SECONDS", min=0, help="Otherwise until Ctrl-C.")
+        float | None, typer.Option(metavar="SECONDS", min=0, help="Default: until Ctrl-C.")
     ] = None,
     last: Annotated[
-        int, typer.Option("--last", "-n", min=0, max=_LAST_MAX, help="How many of the past too.")
+        int, typer.Option("--last", "-n", min=0, max=_LAST_MAX, help="How many past ones, too.")
     ] = 0,
     producer_id: ProducerFilter = None,
     topic: TopicFilter = None,
@@ -104,7 +104,7 @@ def _event(file: Path, number: int, line: str) -> Event:
         raise CommandError(f"{file}, line {number}: {error}") from error
     if not isinstance(event, dict) or "event" not in event:
         raise CommandError(
-            f"{file}, line {number}: no event; echoless decisions --json writes them"
+            f"{file}, line {number}: not an event; echoless decisions --json writes them"
         )
     return event
 

@@ -21,7 +21,7 @@ class Meaning(enum.Enum):
     AGAIN_ELSEWHERE = "ask who leads, and send it there"
     OUT_OF_ORDER = "ask the leader which sequence it stored last"
     UNKNOWN_PRODUCER = "the leader has forgotten this producer, or lost its records"
-    FENCED = "somebody goes on under a newer epoch of this id"
+    FENCED = "another producer uses a newer epoch of this id"
     TOO_LARGE = "split it, or fail it when it is a single record"
     REFUSED = "fail it"
 

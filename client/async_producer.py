@@ -80,9 +80,7 @@ class AsyncProducer:
         lease_clock_s: Callable[[], float] = elapsed_s,
     ) -> None:
         if settings.lease_servers and state is not None:
-            raise ValueError(
-                "a producer that is resumed keeps its ids: lease_servers is not for it"
-            )
+            raise ValueError("a resumed producer keeps its ids: it cannot use lease_servers")
         self.settings = settings
         self._bootstrap = parse_addresses(bootstrap_servers)
         self._state = state
@@ -223,7 +221,7 @@ class AsyncProducer:
         """
         around = self._running()
         if around.leases is not None:
-            raise ProducerError("leased producer ids end, and others follow: there is no state")
+            raise ProducerError("leased producer ids expire and are replaced: there is no state")
         assert self._starts is not None
         known = {**self._starts.resumed_states, **{k: s.state() for k, s in self._senders.items()}}
         producer_id, epoch = self._starts.identity

@@ -101,7 +101,7 @@ def now_ms() -> int:
 def key_that_decides(key: bytes | None) -> bytes:
     """The key that chooses the partition. Raises `ValueError` without a key."""
     if key is None:
-        raise ValueError("a record needs a partition, or a key that decides on one")
+        raise ValueError("a record needs a partition, or a key that determines one")
     return key
 
 

@@ -122,7 +122,7 @@ async def _ask(host: str, port: int, message: Mapping[str, Any]) -> dict[str, An
         writer.write(frame_length(len(body)) + body)
         size = int.from_bytes(await reader.readexactly(LENGTH_SIZE), signed=True)
         if not 0 <= size <= ANSWER_BYTES_MAX:
-            raise DecodeError(f"an answer of {size} bytes: this is no native port")
+            raise DecodeError(f"an answer of {size} bytes: this is not a native port")
         return decode_message(await reader.readexactly(size))
     finally:
         writer.close()

@@ -118,7 +118,7 @@ class PartitionSender:
     def _on_end(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled():
             error = task.exception()
-            assert error is not None, "a sender only ends when it is told to"
+            assert error is not None, "a sender ends only when it is closed"
             self._around.on_crash(error)
 
     async def _run(self) -> None:

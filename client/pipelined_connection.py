@@ -197,7 +197,7 @@ class PipelinedConnection:
 
     def _take(self, frame: bytes) -> None:
         if not self._pending:
-            raise DecodeError("an answer came to no request")
+            raise DecodeError("an answer arrived without a request")
         # It stays pending until it has been read: if that fails, it fails with the others.
         pending = self._pending[0]
         answer = decode_answer(pending.api, pending.version, pending.correlation_id, frame)

@@ -85,8 +85,8 @@ BAD_NEWS_MAX: Final = 3
 class Phase(enum.Enum):
     STREAMING = "new batches are sent as long as the window has room"
     DRAINING = "nothing is sent until everything in flight has its outcome"
-    RETRYING = "what was sent before goes again, one at a time"
-    ASKING = "nothing is sent until the leader has told its last sequence"
+    RETRYING = "batches sent before are resent, one at a time"
+    ASKING = "nothing is sent until the leader has reported its last sequence"
     AWAITING_ID = "nothing is sent until there is a new producer id"
     STOPPED = "nothing is sent any more"
 
@@ -388,9 +388,7 @@ class Sequencer:
 
         Not while something is outstanding.
         """
-        assert not self._outstanding.sent, (
-            "a batch that goes again would be stored behind its successors"
-        )
+        assert not self._outstanding.sent, "a resent batch would be stored after its successors"
         assert not self._is_resumed, "an earlier run may have sent what is waiting here"
         return self._renumber(identity)
 

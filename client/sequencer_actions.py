@@ -48,7 +48,7 @@ class Failure(enum.Enum):
         "producer: it is another program's state, or older than the first record here (then "
         "resumes_unnamed_topics=True takes those for the records that are sent now)"
     )
-    UNANSWERED = "the leader does not tell the last sequence that it has"
+    UNANSWERED = "the leader does not report its last sequence"
     STOPPED = "an earlier batch of the partition has failed"
 
 

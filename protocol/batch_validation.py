@@ -89,7 +89,7 @@ def check_container(records: Buffer | None, produce_version: int) -> BatchHeader
     if records is None or size == 0:
         raise KafkaError(
             ErrorCode.INVALID_RECORD,
-            f"one record batch was expected, {len(records or b'')} bytes hold none that is complete",
+            f"expected one record batch, but {len(records or b'')} bytes hold no complete one",
         )
     magic = records[MAGIC_POSITION]
     if magic != MAGIC:
@@ -122,7 +122,7 @@ def _measure_batch(records: Buffer, position: int) -> int:
     if length < _LEGACY_LENGTH_MIN:
         raise KafkaError(
             ErrorCode.CORRUPT_MESSAGE,
-            f"a batch claims {length} bytes behind its length, at least {BATCH_LENGTH_MIN} are needed",
+            f"a batch claims {length} bytes after its length, at least {BATCH_LENGTH_MIN} are needed",
         )
     if left <= MAGIC_POSITION:
         return 0
@@ -137,12 +137,10 @@ def _measure_batch(records: Buffer, position: int) -> int:
 
 def _refuse_bytes_behind(records: Buffer, size: int) -> None:
     if _measure_batch(records, size):
-        raise KafkaError(
-            ErrorCode.INVALID_RECORD, "exactly one record batch was expected, there are more"
-        )
+        raise KafkaError(ErrorCode.INVALID_RECORD, "expected exactly one record batch, found more")
     raise KafkaError(
         ErrorCode.CORRUPT_MESSAGE,
-        f"{len(records) - size} bytes are left over behind the batch of {size} bytes",
+        f"{len(records) - size} bytes follow the batch of {size} bytes",
     )
 
 
@@ -161,13 +159,13 @@ def check_batch(
     if len(batch) > bytes_max:
         raise KafkaError(
             ErrorCode.MESSAGE_TOO_LARGE,
-            f"the batch has {len(batch)} bytes, the topic takes {bytes_max}",
+            f"the batch has {len(batch)} bytes, which exceeds the maximum of {bytes_max}",
         )
     crc = compute_crc(batch)
     if crc != header.crc:
         raise KafkaError(
             ErrorCode.CORRUPT_MESSAGE,
-            f"the CRC says {header.crc:#010x}, the bytes come to {crc:#010x}",
+            f"the batch is corrupt (stored crc = {header.crc:#010x}, computed crc = {crc:#010x})",
         )
     _check_numbers(header)
     if timestamp_rules is not ANY_TIMESTAMP or header.is_log_append_time:
@@ -185,8 +183,7 @@ def _check_numbers(header: BatchHeader) -> None:
     if count <= 0 or count != header.last_offset_delta + 1:
         raise KafkaError(
             ErrorCode.INVALID_RECORD,
-            f"{count} records and a last offset delta of {header.last_offset_delta} "
-            f"do not fit together",
+            f"{count} records and a last offset delta of {header.last_offset_delta} do not match",
         )
     if header.is_control:
         raise KafkaError(ErrorCode.INVALID_RECORD, "clients may not write control batches")
@@ -205,7 +202,7 @@ def _check_numbers(header: BatchHeader) -> None:
     elif count * RECORD_BYTES_MIN > header.size - HEADER_SIZE:
         raise KafkaError(
             ErrorCode.INVALID_RECORD,
-            f"{count} records cannot stand in a batch of {header.size} bytes",
+            f"{count} records cannot fit in a batch of {header.size} bytes",
         )
 
 

@@ -165,4 +165,4 @@ def _decompress_snappy_block(block: memoryview, bytes_max: int) -> Buffer:
         output = _room(size)
         return _filled(output, cramjam.snappy.decompress_raw_into(block, output))
     except cramjam.DecompressionError as error:
-        raise DecodeError(f"{len(block)} bytes are no snappy block: {error}") from error
+        raise DecodeError(f"{len(block)} bytes are not a snappy block: {error}") from error

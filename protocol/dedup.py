@@ -190,7 +190,8 @@ def find_duplicate(entry: ProducerEntry, header: BatchHeader) -> BatchMetadata |
 def _decide_unknown(header: BatchHeader, rules: PartitionRules) -> Decision:
     if header.producer_epoch < NO_PRODUCER_EPOCH:
         return Reject(
-            ErrorCode.INVALID_PRODUCER_EPOCH, f"epoch {header.producer_epoch} can be nobody's"
+            ErrorCode.INVALID_PRODUCER_EPOCH,
+            f"epoch {header.producer_epoch} cannot be any producer's",
         )
     if header.base_sequence == 0:
         return APPEND

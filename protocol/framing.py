@@ -31,7 +31,7 @@ _GROWTH: Final = 4
 _HUGE_GROWTH: Final = 2
 
 _FOREIGN_STARTS: Final = {
-    b"\x16\x03": "TLS, which is not served",
+    b"\x16\x03": "TLS, which is not supported",
     b"GET ": "HTTP",
     b"HEAD": "HTTP",
     b"POST": "HTTP",

@@ -90,7 +90,7 @@ def _open(batch: Buffer, header: BatchHeader, bytes_max: int) -> Buffer:
         raise DecodeError(f"the batch claims {header.size} bytes, there are {len(batch)}")
     data = decompress(header.codec_id, memoryview(batch)[HEADER_SIZE:], bytes_max)
     if header.record_count * RECORD_BYTES_MIN > len(data):
-        raise DecodeError(f"{header.record_count} records cannot stand in {len(data)} bytes")
+        raise DecodeError(f"{header.record_count} records cannot fit in {len(data)} bytes")
     return data
 
 

@@ -62,7 +62,7 @@ class Leaders:
         for row in answer.topics[0].partitions:
             if row.partition_index == partition and row.leader_id in brokers:
                 return brokers[row.leader_id]
-        raise NoLeaderError(f"nobody leads {topic}-{partition}")
+        raise NoLeaderError(f"{topic}-{partition} has no leader")
 
     def _ask_any(self, api: str, fields: Mapping[str, Any]) -> Any:
         said = []

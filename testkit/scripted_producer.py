@@ -117,7 +117,7 @@ class ScriptedProducer:
             self._socket.settimeout(left)
             part = self._socket.recv(1 << 16)
             if not part:
-                raise ConnectionResetError("the broker ended the connection")
+                raise ConnectionResetError("the broker closed the connection")
             self._received += part
         taken = bytes(self._received[:size])
         del self._received[:size]

@@ -39,7 +39,7 @@ class Place(NamedTuple):
 def find_partitions(data_dir: str) -> list[Place]:
     """Every partition, by topic and number. Raises `CommandError` where there is no data."""
     if not _FILES.exists(paths.join(data_dir, paths.META_PROPERTIES)):
-        raise CommandError(f"{data_dir} is no data directory: it has no {paths.META_PROPERTIES}")
+        raise CommandError(f"{data_dir} is not a data directory: it has no {paths.META_PROPERTIES}")
     found = []
     for name in _FILES.list_directory(data_dir):
         key = paths.parse_partition_directory(name)

@@ -67,7 +67,7 @@ class IndexCheck:
         """Checks what is left at the end of the segment."""
         for path, left in ((self._offset_path, self._offsets), (self._time_path, self._times)):
             if left:
-                self._fault(path, f"{left[0]} points behind the end of the segment")
+                self._fault(path, f"{left[0]} points past the end of the segment")
 
     def _fault(self, path: str, text: str) -> None:
         self.faults.append((path, text))

@@ -98,7 +98,7 @@ class PartitionCheck:
             self.summary.problems += 1
         else:
             self.summary.log_start_offset = self.summary.log_end_offset = offset
-            self.findings.note(path, f"the next start begins the log anew, at offset {offset}")
+            self.findings.note(path, f"the next start creates a new log at offset {offset}")
         return self.summary
 
     def _check_segments(self) -> None:
@@ -192,7 +192,7 @@ class PartitionCheck:
         end = self._expected
         self.summary.log_end_offset = end
         for path in self._producers.finish(end):
-            text = f"is of an offset behind the end of the log, {end}"
+            text = f"is at an offset after the end of the log, {end}"
             if self.promises.was_clean:
                 self.findings.problem(path, text)
             else:

@@ -110,9 +110,9 @@ class ProducerCheck:
             offset = decision.original.base_offset
             if header.producer_epoch == NO_PRODUCER_EPOCH:
                 # Without an epoch nothing is checked beyond the window, which a topic can narrow.
-                self._findings.note(place, f"the same sequences stand at offset {offset}")
+                self._findings.note(place, f"the same sequences are at offset {offset}")
                 return entry
-            text = f"stored twice: the same sequences stand at offset {offset}"
+            text = f"stored twice: the same sequences are at offset {offset}"
         else:
             text = f"{decision.code.name}: {decision.reason}"
         self._findings.problem(

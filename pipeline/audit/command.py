@@ -46,7 +46,7 @@ def audit_command(
     expiration_ms: Annotated[
         int, typer.Option(help="The brokers' producer_id_expiration_ms.")
     ] = EXPIRATION_MS_DEFAULT,
-    master: Annotated[str | None, typer.Option(help="Spark's master; local[*] by itself.")] = None,
+    master: Annotated[str | None, typer.Option(help="Spark's master; default: local[*].")] = None,
 ) -> None:
     """Prove from batch headers that every record is stored once, and in order."""
     source, promises = _source(paths or [], bootstrap_server, topic)

@@ -33,5 +33,5 @@ def _count_of(address: Address) -> int:
     finally:
         connection.close()
     if not counts:
-        raise NoMetricsError(f"{address.host}:{address.port} is no admin port of Echoless")
+        raise NoMetricsError(f"{address.host}:{address.port} is not an admin port of Echoless")
     return int(sum(map(float, counts)))

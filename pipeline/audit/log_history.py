@@ -55,7 +55,7 @@ class LogHistory:
             return
         if (self.next_offset or 0) >= self.promised_offset:
             size = sum(extent.bytes for extent in self.damaged)
-            text = f"the last {size} bytes are no batch: a write was cut short"
+            text = f"the last {size} bytes are not a batch: a write was cut short"
             yield _about(self.damaged[0], Kind.TORN_TAIL, text, severity=Severity.NOTE)
         else:
             yield from self._report_damage(None)

@@ -124,7 +124,7 @@ class ProducerHistory:
             yield _about(run, Kind.EPOCH_REGRESSION, text, records=run.sequences)
         history = self.epochs.get(epoch)
         if history is not None and self._may_be_forgotten(run, history):
-            text = f"begins anew after {run.first_timestamp - history.last_timestamp} ms of silence"
+            text = f"starts over after {run.first_timestamp - history.last_timestamp} ms of silence"
             yield _about(run, Kind.FORGOTTEN, text, severity=Severity.NOTE)
             yield from history.finish()
             history = self.epochs[epoch] = EpochHistory(top=0)

@@ -55,8 +55,8 @@ class BatchRecord:
             happened = "may have been" if is_late else "would be"
             raise LedgerError(
                 f"{self._what} has {spark_partitions} Spark partitions now and had "
-                f"{found['spark_partitions']} before: rows {happened} stored twice. Run a batch again "
-                "as it ran the first time, and fix the number for the time to come (repartition, or "
+                f"{found['spark_partitions']} before: rows {happened} stored twice. Rerun the batch with "
+                "the number it had first, and fix that number from now on (repartition, or "
                 "the source's settings)"
             )
 
@@ -66,7 +66,7 @@ class BatchRecord:
             if fields["version"] != VERSION:
                 raise LedgerError(f"{self._name}: version {fields['version']}, not {VERSION}")
         except (KeyError, TypeError, ValueError) as error:
-            raise LedgerError(f"{self._name}: no record of a batch: {error!r}") from error
+            raise LedgerError(f"{self._name}: not a batch record: {error!r}") from error
         return {key: fields[key] for key in ("query_id", "spark_partitions")}
 
     def _check_order(self) -> None:

@@ -34,10 +34,10 @@ def put_end(options: SinkOptions, place: Place, end: End) -> None:
     if ledger.end is None:
         numbers = ledger.begins[-1].identity if ledger.begins else None
         if numbers != (end.state.producer_id, end.state.producer_epoch):
-            raise SinkError(f"{place}: another attempt goes on under other numbers")
+            raise SinkError(f"{place}: another attempt continues under other numbers")
         ledger.add(end)
     if ledger.end is None:
-        raise SinkError(f"{place}: another attempt has gone on")
+        raise SinkError(f"{place}: another attempt has continued")
     if (end.rows, end.targets) != (ledger.end.rows, ledger.end.targets):
         raise mismatch(place, "another attempt at the same time has ended with other rows")
     ledger.clean()

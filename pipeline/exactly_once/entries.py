@@ -109,7 +109,7 @@ def decode_entry(data: bytes) -> Entry:
             raise EntryError(f"version {fields['version']}; this is version {VERSION}")
         return _Reader(fields).entry()
     except (KeyError, TypeError, ValueError) as error:
-        raise EntryError(f"no entry of a ledger: {error!r}") from error
+        raise EntryError(f"not a ledger entry: {error!r}") from error
 
 
 class _Reader:

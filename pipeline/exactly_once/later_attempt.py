@@ -84,5 +84,5 @@ def _check_not_fenced(
             raise SinkError(
                 f"{place}: {target} knows epoch {found.producer_epoch} of producer "
                 f"{identity.producer_id}, the ledger {identity.producer_epoch}: another attempt "
-                "has gone on, or the ledger is an old copy"
+                "has continued, or the ledger is an old copy"
             )

@@ -178,7 +178,7 @@ class Leaders:
         part = answer.responses[0].partitions[0]
         code = part.error_code
         if code.value == ErrorCode.OFFSET_OUT_OF_RANGE:
-            raise SinkError(f"{target}: the records behind offset {offset} are deleted")
+            raise SinkError(f"{target}: the records at offset {offset} are deleted")
         if code.value != ErrorCode.NONE:
             raise NoLeaderError(f"fetch from {offset}: {code.name.upper()}", code.value)
         return bytes(part.records or b"")

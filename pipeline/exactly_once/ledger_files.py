@@ -53,8 +53,8 @@ def open_ledger_files(uri: str, *, has_single_writer: bool = False) -> LedgerFil
     if scheme not in _RENAMES_WITHOUT_REPLACING and not has_single_writer:
         raise OptionError(
             f"ledger {uri}: {scheme} cannot create a file only where there is none, and two attempts "
-            "at once would both go on; use HDFS or a mounted directory, or, where speculation is off "
-            "and nobody starts the query twice, set ledgerSingleWriter=true"
+            "at once would both continue; use HDFS or a mounted directory, or, if speculation is off "
+            "and the query is never started twice, set ledgerSingleWriter=true"
         )
     try:
         system, path = fs.FileSystem.from_uri(uri)

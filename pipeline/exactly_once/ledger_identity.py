@@ -30,8 +30,8 @@ def open_files(options: SinkOptions) -> LedgerFiles:
     files = open_ledger_files(options.ledger, has_single_writer=options.ledger_has_single_writer)
     if options.ledger_id is not None and _read(files, options.name) != options.ledger_id:
         raise LedgerError(
-            f"ledger {options.ledger} is not here what it is on the driver's machine: name a place "
-            "that all machines share, with its scheme and host, as ledgerLocation"
+            f"ledger {options.ledger} is not the driver's ledger on this machine: set "
+            "ledgerLocation to a place that all machines share, with its scheme and host"
         )
     return files
 
@@ -54,4 +54,4 @@ def _read(files: LedgerFiles, sink: str) -> str | None:
     try:
         return str(json.loads(files.read(path))["id"])
     except (KeyError, TypeError, ValueError) as error:
-        raise LedgerError(f"{path}: no name of a ledger: {error!r}") from error
+        raise LedgerError(f"{path}: not a ledger id: {error!r}") from error

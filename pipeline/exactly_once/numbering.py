@@ -151,8 +151,8 @@ class Numbering:
             raise SinkError(
                 f"{self._ledger.place}: {found.target} has more records of producer "
                 f"{found.producer_id} than the ledger: the ledger is an old copy, or an attempt "
-                "with other rows ran at the same time as the last one. Look what is stored there, and "
-                "go on under another name"
+                "with other rows ran at the same time as the last one. Check what is stored "
+                "there, and continue under another name"
             )
         return False
 
@@ -167,7 +167,7 @@ class Numbering:
         if self._identity is None:
             self.open()
         elif self._ledger.end is None and self._ledger.begins[-1].identity != self._identity:
-            raise SinkError(f"{self._ledger.place}: another attempt goes on under other numbers")
+            raise SinkError(f"{self._ledger.place}: another attempt continues under other numbers")
 
     def _record(
         self,
@@ -207,6 +207,6 @@ class Numbering:
             if begin.cluster_id != self._leaders.cluster_id():
                 raise SinkError(
                     f"{self._ledger.place} was begun on cluster {begin.cluster_id}, and this is "
-                    f"{self._leaders.cluster_id()}: run it there to its end, or begin anew with "
-                    "another name"
+                    f"{self._leaders.cluster_id()}: run it there to its end, or start "
+                    "over under another name"
                 )

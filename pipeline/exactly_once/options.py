@@ -104,7 +104,7 @@ def _complete(fields: dict[str, Any]) -> dict[str, Any]:
         if not fields.get(field):
             raise OptionError(f"option {option} is missing: {remedy}")
     if not _NAME.fullmatch(fields["name"]):
-        text = f"option {SINK_NAME}: {fields['name']!r} is no name; letters, digits, . _ - are"
+        text = f"option {SINK_NAME}: {fields['name']!r} is not a name; letters, digits, . _ - are"
         raise OptionError(text)
     return fields
 

@@ -206,8 +206,8 @@ class _Attempt:
             if self._read_back(target).has_surplus(portions):
                 raise SinkError(
                     f"{self._place}: rows of {target} are stored twice: a broker had forgotten the "
-                    "producer, the batch went on under the next epoch, and an older attempt was still "
-                    "alive. Look what is stored there, and go on under another name"
+                    "producer, the batch continued under the next epoch, and an older attempt was still "
+                    "alive. Check what is stored there, and continue under another name"
                 )
 
     # --- reading back ------------------------------------------------------------------------------

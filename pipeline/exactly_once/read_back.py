@@ -123,7 +123,7 @@ class ReadBack:
             return data, self._clock_s() - start_s
         except SinkError as error:
             raise SinkError(
-                f"what an earlier attempt stored cannot be read back: {error}"
+                f"the rows stored by an earlier attempt cannot be read back: {error}"
             ) from error
 
 

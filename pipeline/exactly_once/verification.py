@@ -20,7 +20,7 @@ from protocol.records import Record
 REMEDY = (
     "The rows of a batch have to come in the same order each time: sort within partitions "
     "(sort_within_partitions=True, or the option sortWithinPartitions), and let nothing in the query "
-    "depend on time or chance"
+    "depend on time or randomness"
 )
 _COMPARED_AT_ONCE = 10_000
 

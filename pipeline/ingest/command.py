@@ -40,20 +40,20 @@ def ingest_command(
     ],
     topic: Annotated[str, typer.Option(help="The topic to write.")],
     checkpoint: Annotated[
-        str, typer.Option(metavar="DIR", help="Remembers what is done; kept between runs.")
+        str, typer.Option(metavar="DIR", help="Stores the progress; kept between runs.")
     ],
     key_column: Annotated[str | None, typer.Option(help="Becomes the key.")] = None,
     value_column: Annotated[
-        str | None, typer.Option(help="Becomes the value; by itself, the whole row as JSON.")
+        str | None, typer.Option(help="Becomes the value; default: the whole row as JSON.")
     ] = None,
     partition_column: Annotated[
-        str | None, typer.Option(help="Says the partition; by itself, the key decides.")
+        str | None, typer.Option(help="Holds the partition; default: chosen by key.")
     ] = None,
     timestamp_column: Annotated[
         str | None, typer.Option(help="A timestamp, or milliseconds.")
     ] = None,
     schema: Annotated[
-        str | None, typer.Option(metavar="DDL", help="Columns and types; found by itself.")
+        str | None, typer.Option(metavar="DDL", help="Columns and types; default: detected.")
     ] = None,
     reader_option: Annotated[
         list[str] | None, typer.Option(metavar="NAME=VALUE", help="Of Spark's reader: sep=;")
@@ -62,20 +62,20 @@ def ingest_command(
         bool, typer.Option("--in-order", help="Keep the order of files and rows; one task.")
     ] = False,
     watch: Annotated[
-        bool, typer.Option("--watch", help="Go on with files that come later.")
+        bool, typer.Option("--watch", help="Continue with files that arrive later.")
     ] = False,
     interval_s: Annotated[
         float, typer.Option(min=0.01, help="Seconds between looks for files, with --watch.")
     ] = 5.0,
-    batch_mib: Annotated[int, typer.Option(min=1, help="Files of about so much at once.")] = (
+    batch_mib: Annotated[int, typer.Option(min=1, help="Files of about this size per batch.")] = (
         BATCH_BYTES_DEFAULT // MIB
     ),
-    split_mib: Annotated[int, typer.Option(min=1, help="How much of a file a task takes.")] = (
+    split_mib: Annotated[int, typer.Option(min=1, help="Part of a file per task.")] = (
         SPLIT_BYTES_DEFAULT // MIB
     ),
     name: Annotated[str, typer.Option(help="The sink's name in the ledger.")] = "ingest",
     ledger: Annotated[
-        str | None, typer.Option(metavar="URI", help="Another place than the checkpoint.")
+        str | None, typer.Option(metavar="URI", help="Default: in the checkpoint.")
     ] = None,
     target_option: Annotated[
         list[str] | None, typer.Option(metavar="NAME=VALUE", help="Of the sink: docs/sink.md.")
@@ -83,7 +83,7 @@ def ingest_command(
     metrics_listen: Annotated[
         str | None, typer.Option(metavar="HOST:PORT", help="Serve Prometheus metrics.")
     ] = None,
-    master: Annotated[str | None, typer.Option(help="Spark's master; local[*] by itself.")] = None,
+    master: Annotated[str | None, typer.Option(help="Spark's master; default: local[*].")] = None,
 ) -> None:
     """Write the rows of files to a topic, each once."""
     if file_format not in FORMATS:

@@ -67,7 +67,7 @@ class Plan:
         if self._files.create(f"{_BEGUN}/{_SETTINGS}", settings.to_json()):
             return settings
         kept = self.agree(settings)
-        assert kept is not None, "somebody has just created it"
+        assert kept is not None, "another run has just created it"
         return kept
 
     def refresh(self) -> None:

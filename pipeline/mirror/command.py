@@ -44,7 +44,7 @@ def mirror_command(
         str, typer.Option("--to", metavar="HOST:PORT[,...]", help="The cluster to write.")
     ],
     checkpoint: Annotated[
-        str, typer.Option(metavar="DIR", help="Remembers how far it came; kept between runs.")
+        str, typer.Option(metavar="DIR", help="Stores the progress; kept between runs.")
     ],
     topics: Annotated[str | None, typer.Option(metavar="A,B", help="Topics to mirror.")] = None,
     topics_pattern: Annotated[
@@ -53,13 +53,13 @@ def mirror_command(
     prefix: Annotated[str, typer.Option(help="Before the topics' names in the target.")] = "",
     name: Annotated[str, typer.Option(help="The sink's name in the ledger.")] = "mirror",
     ledger: Annotated[
-        str | None, typer.Option(metavar="URI", help="Another place than the checkpoint.")
+        str | None, typer.Option(metavar="URI", help="Default: in the checkpoint.")
     ] = None,
     once: Annotated[
-        bool, typer.Option("--once", help="End when what is there now is mirrored.")
+        bool, typer.Option("--once", help="End when all current records are mirrored.")
     ] = False,
     create_topics: Annotated[
-        bool, typer.Option("--create-topics", help="Create topics and partitions that lack.")
+        bool, typer.Option("--create-topics", help="Create missing topics and partitions.")
     ] = False,
     replication_factor: Annotated[
         int, typer.Option(help="Of topics it creates; -1: the target's default.")
@@ -74,7 +74,7 @@ def mirror_command(
         str, typer.Option(help="earliest or latest; counts for a new checkpoint only.")
     ] = "earliest",
     allow_data_loss: Annotated[
-        bool, typer.Option("--allow-data-loss", help="Go on where records were deleted unread.")
+        bool, typer.Option("--allow-data-loss", help="Continue if records were deleted unread.")
     ] = False,
     source_option: Annotated[
         list[str] | None, typer.Option(metavar="NAME=VALUE", help="Of Spark's Kafka source.")
@@ -85,7 +85,7 @@ def mirror_command(
     metrics_listen: Annotated[
         str | None, typer.Option(metavar="HOST:PORT", help="Serve Prometheus metrics.")
     ] = None,
-    master: Annotated[str | None, typer.Option(help="Spark's master; local[*] by itself.")] = None,
+    master: Annotated[str | None, typer.Option(help="Spark's master; default: local[*].")] = None,
 ) -> None:
     """Mirror topics to another cluster, each record once."""
     plan = MirrorPlan(

@@ -46,12 +46,12 @@ def locate_fields(frame: Frame) -> dict[str, memoryview]:
         for _ in range(count):
             name = _read_name(_next_value(unpacker, view))
             if name in fields:
-                raise DecodeError(f"the field {name} stands twice in a message")
+                raise DecodeError(f"the field {name} appears twice in a message")
             fields[name] = _next_value(unpacker, view)
     except (msgpack.UnpackException, ValueError) as error:
         raise DecodeError("a message is one msgpack map, and nothing else") from error
     if unpacker.tell() != len(frame):
-        raise DecodeError(f"{len(frame) - unpacker.tell()} bytes are left over behind a message")
+        raise DecodeError(f"{len(frame) - unpacker.tell()} bytes follow the message")
     return fields
 
 

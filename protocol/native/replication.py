@@ -126,7 +126,7 @@ class ReplicaFetched(NamedTuple):
             return cls(error)
         diverging, batches = fields.pair("diverging", -1), fields.binary("batches")
         if diverging is not None and batches:
-            raise fields.complaint("batches behind a divergence")
+            raise fields.complaint("batches after a divergence")
         high_watermark = fields.integer("high_watermark")
         return cls(error, high_watermark, fields.integer("log_start_offset"), diverging, batches)
 
@@ -223,7 +223,7 @@ def read_replica_snapshot_answer(
     )
     if wanted.offset not in {piece.offset, NEWEST_SNAPSHOT} or piece.position != wanted.position:
         raise fields.complaint(
-            f"position {piece.position} of snapshot {piece.offset} is not the piece asked for"
+            f"position {piece.position} of snapshot {piece.offset} is not the requested piece"
         )
     end = piece.position + len(piece.data)
     if end > piece.size or (end < piece.size and not piece.data):

@@ -131,9 +131,9 @@ class Driver:
             found = self._events.get(timeout=max(0.0, deadline - time.monotonic()))
         except queue.Empty:
             unknown = self.deliveries.open_count
-            raise TimeoutError(f"{self.name}: nothing said of {unknown} records") from None
+            raise TimeoutError(f"{self.name}: no report on {unknown} records") from None
         if found is None:
-            raise DriverError(f"{self.name}: its driver ended")
+            raise DriverError(f"{self.name}: its driver exited")
         return found
 
     def _take(self, event: dict[str, Any]) -> None:

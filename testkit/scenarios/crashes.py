@@ -44,7 +44,7 @@ def _play_leader_killed(stage: Stage) -> None:
         stage.wait()
         stage.send_unanswered(C)
         stage.servers.brokers[leader].wait_for_end()
-        stage.say("the other broker leads; the producer finds it, and sends C again, then D and E")
+        stage.say("the other broker leads; the producer finds it, and resends C, then D and E")
         stage.send(D, E)
         stage.wait()
     stage.require("another broker leads", holds=stage.leader() != leader)
@@ -112,12 +112,12 @@ def _require_answer_to_deleted(stage: Stage) -> None:
 def _play_id_block_race(stage: Stage) -> None:
     stage.create_topic()
     first, second = (Native(broker.native) for broker in stage.servers.brokers.values())
-    stage.say(f"both brokers hand out {_IDS_EACH} ids at once, from blocks of 10 in ZooKeeper")
+    stage.say(f"both brokers issue {_IDS_EACH} ids at once, from blocks of 10 in ZooKeeper")
     with ThreadPoolExecutor(2) as threads:
         futures = [threads.submit(_take_ids, native) for native in (first, second)]
         ids = [producer_id for future in futures for producer_id in future.result()]
     stage.require(
-        "no id was handed out twice",
+        "no id was issued twice",
         holds=len(set(ids)) == 2 * _IDS_EACH,
         seen=sorted(one for one in ids if ids.count(one) > 1),
     )
@@ -180,7 +180,7 @@ SCENARIOS: Final = (
     ),
     Scenario(
         name="id-block-race",
-        shows="Two brokers never hand out the same producer id.",
+        shows="Two brokers never issue the same producer id.",
         faults="both claim blocks of 10 ids from ZooKeeper at the same time",
         holds="200 ids, all different.",
         play=_play_id_block_race,
@@ -191,7 +191,7 @@ SCENARIOS: Final = (
         name="restored-snapshot",
         shows="A broker that was killed recognises every batch of the window.",
         faults="all answers lost (`drop_response`), then SIGKILL",
-        holds="After the restart A to E are sent again, and each is found.",
+        holds="After the restart A to E are resent, and each is found.",
         play=_play_restored_snapshot,
     ),
 )

@@ -94,7 +94,7 @@ def _play_expired_producer_id(stage: Stage) -> None:
     path = f"/producers/{stage.topic}/0"
     admin = Admin(stage.broker().admin)
     stage.wait_until("the producer is forgotten", lambda: not admin.get(path)["count"])
-    stage.say("the broker has forgotten the producer, which goes on with B and C")
+    stage.say("the broker has forgotten the producer, which continues with B and C")
     stage.send(B)
     stage.wait()
     stage.send(C)
@@ -106,7 +106,7 @@ def _play_expired_producer_id(stage: Stage) -> None:
 SCENARIOS: Final = (
     Scenario(
         name="producer-restarted",
-        shows="A restarted producer has a new id: what it sends again is new to the broker.",
+        shows="A restarted producer has a new id: its resends are new to the broker.",
         faults="the producer ends without remembering that A was stored",
         holds="A is stored twice, by the nature of idempotence; a producer that resumes under its "
         "old id, epoch and sequence stores it once (`docs/client.md`).",
@@ -132,9 +132,9 @@ SCENARIOS: Final = (
     ),
     Scenario(
         name="expired-producer-id",
-        shows="A producer that the broker has forgotten starts anew under its next epoch.",
+        shows="A producer that the broker has forgotten starts over under its next epoch.",
         faults=f"`producer_id_expiration_ms={_EXPIRATION_MS}`, and a pause",
-        holds="The next batch is answered UNKNOWN_PRODUCER_ID; the producer goes on from sequence "
+        holds="The next batch is answered UNKNOWN_PRODUCER_ID; the producer continues from sequence "
         "0 under its next epoch, and everything is stored once, in order.",
         play=_play_expired_producer_id,
         settings={"producer_id_expiration_ms": _EXPIRATION_MS},

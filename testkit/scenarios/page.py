@@ -34,10 +34,10 @@ sets faults, lets a producer play, and compares what was acknowledged with what 
     echoless scenario run missing-acknowledgements --client java-4 --svg run.svg
 
 The scripted producer sends batches as they are written here, six at a time, and does what the protocol
-asks of a producer and no more. The others are real clients, with idempotence on and a request
-timeout of 1 s; each is a process of its own behind
+requires of a producer and no more. The others are real clients, with idempotence on and a request
+timeout of 1 s; each is a separate process that speaks
 [one line protocol](../testkit/clients/README.md). Batches are named after the sequences of their
-records: A 114-120, B 121-124, C 125-132, D 133-142, E 143-150, F 151-155, behind 0 to 113, which are
+records: A 114-120, B 121-124, C 125-132, D 133-142, E 143-150, F 151-155, after 0 to 113, which are
 stored before the story begins. (A diagram names a new producer's batches, and those of a new epoch,
 by new letters: to the broker they are others.)
 Scenarios with two brokers start a ZooKeeper out of PySpark's jars, and need `java`.

@@ -28,7 +28,7 @@ class Limitation(NamedTuple):
 
 NO_PART: Final[dict[tuple[str, str], str]] = {
     ("window-missed", "librdkafka"): (
-        "it was seen to have two batches under way at most while an answer is overdue"
+        "it was seen to have two batches in flight at most while an answer is overdue"
     ),
     ("window-missed", "kafkajs"): _ONE_BATCH,
     ("window-missed", "aiokafka"): _ONE_BATCH,

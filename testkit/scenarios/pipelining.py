@@ -30,7 +30,7 @@ def _play_missing_acknowledgements(stage: Stage) -> None:
     stage.say(f"{A}, {B} and {C} are stored and acknowledged")
     stage.send(A, B, C)
     stage.wait()
-    stage.say("the answers to D and E are lost; after its request timeout the producer sends again")
+    stage.say("the answers to D and E are lost; after its request timeout the producer resends")
     with stage.lost_answers(D, E):
         stage.send(D, E)
         stage.wait()
@@ -44,7 +44,7 @@ def _play_missing_acknowledgements(stage: Stage) -> None:
 def _play_missing_record_batch(stage: Stage) -> None:
     stage.create_topic()
     stage.begin()
-    stage.say("C is lost on its way to the broker; D and E behind it arrive")
+    stage.say("C is lost in transit; D and E after it arrive")
     with stage.lost_requests(C):
         stage.send(A, B, C, D, E)
         stage.wait()
@@ -55,7 +55,7 @@ def _play_missing_record_batch(stage: Stage) -> None:
 def _play_pipelined_failure(stage: Stage) -> None:
     stage.create_topic()
     stage.begin()
-    stage.say(f"{A}, {B} and {C} are under way; B is answered with {_ELSEWHERE}")
+    stage.say(f"{A}, {B} and {C} are in flight; B is answered with {_ELSEWHERE}")
     with (
         # Answers keep their order: C is sent before the producer learns of B.
         stage.fault({"type": "delay_response", "ms": _BOTH_SENT_MS}, A, times=1),
@@ -70,7 +70,7 @@ def _play_pipelined_failure(stage: Stage) -> None:
 def _require_gap_seen(stage: Stage) -> None:
     errors = {one["error"] for one in stage.decisions()}
     stage.require(
-        "what overtook the missing batch is answered OUT_OF_ORDER_SEQUENCE_NUMBER",
+        "a batch that overtook the missing one is answered OUT_OF_ORDER_SEQUENCE_NUMBER",
         holds="OUT_OF_ORDER_SEQUENCE_NUMBER" in errors,
         seen=errors,
     )
@@ -83,7 +83,7 @@ def _play_window_missed(stage: Stage) -> None:
     stage.create_topic()
     stage.begin()
     stage.say(
-        "six batches under way, the answer to A lost: its repeat is older than the window of 5"
+        "six batches in flight, the answer to A lost: its repeat is older than the window of 5"
     )
     with stage.lost_answers(A):
         stage.send(A, B, C, D, E, F)
@@ -102,7 +102,7 @@ def _play_small_window(stage: Stage) -> None:
     """Plays with a window of one: no client has six batches in flight, and five exceed it as well."""
     stage.create_topic(producer_state_batches_to_retain="1")
     stage.begin()
-    stage.say("a window of 1, five batches under way, all answers lost")
+    stage.say("a window of 1, five batches in flight, all answers lost")
     with stage.lost_answers(A, B, C, D, E):
         stage.send(A, B, C, D, E)
         stage.wait()
@@ -133,7 +133,7 @@ SCENARIOS: Final = (
     ),
     Scenario(
         name="missing-acknowledgements",
-        shows="What was stored and not acknowledged is sent again, and recognised.",
+        shows="A batch that was stored but not acknowledged is resent, and recognised.",
         faults="the answers to D and E are lost (`drop_response`)",
         holds="The repeats of D and E are found in the window and acknowledged with the offsets of "
         "the first copies.",
@@ -141,7 +141,7 @@ SCENARIOS: Final = (
     ),
     Scenario(
         name="missing-record-batch",
-        shows="A batch that is missing keeps those behind it out of the log.",
+        shows="A batch that is missing keeps later ones out of the log.",
         faults="C never arrives (`drop_request`)",
         holds="D and E are answered OUT_OF_ORDER_SEQUENCE_NUMBER until C is there; then all are "
         "stored once, in order.",
@@ -149,9 +149,9 @@ SCENARIOS: Final = (
     ),
     Scenario(
         name="window-missed",
-        shows="A repeat that is older than the window is a repeat all the same.",
-        faults="six batches under way and the answer to A lost (`drop_response`); real clients have "
-        "five under way, so for them the window is set to 1 and all answers are lost",
+        shows="A repeat older than the window is still a repeat.",
+        faults="six batches in flight and the answer to A lost (`drop_response`); real clients have "
+        "five in flight, so for them the window is set to 1 and all answers are lost",
         holds="The repeat of A is answered DUPLICATE_SEQUENCE_NUMBER (Kafka: "
         "OUT_OF_ORDER_SEQUENCE_NUMBER, and some clients then store it twice); with "
         "`producer.state.batches.to.retain=8` it is answered with its first offset.",
@@ -159,7 +159,7 @@ SCENARIOS: Final = (
     ),
     Scenario(
         name="pipelined-failure",
-        shows="Of three batches under way the second fails, and the third does not overtake it.",
+        shows="Of three batches in flight the second fails, and the third does not overtake it.",
         faults="the answer to A is late (`delay_response`), so that C is sent before the producer "
         "hears that B was refused with NOT_LEADER_OR_FOLLOWER, not processed (`error`)",
         holds="C is refused until B is stored; A, B and C are stored once, in order.",

@@ -153,7 +153,7 @@ class Stage:
 
     def leader(self) -> int:
         """The leader of partition 0 of the topic, by its own account."""
-        found: int = self.wait_until("somebody leads", self._find_leader)
+        found: int = self.wait_until("the partition has a leader", self._find_leader)
         return found
 
     def isr(self) -> list[int]:

@@ -91,5 +91,5 @@ def test_what_is_no_partition_is_refused(tmp_path: Path, echoless: Command) -> N
     """A path that cannot be shown is refused in one line."""
     (tmp_path / "other.txt").write_text("")
     assert "does not exist" in echoless("dump", tmp_path / "nothing").err
-    assert "is no file that can be shown" in echoless("dump", tmp_path / "other.txt").err
+    assert "is not a file that can be shown" in echoless("dump", tmp_path / "other.txt").err
     assert "holds no file of a partition" in echoless("dump", tmp_path).err

@@ -113,7 +113,7 @@ def test_log_that_is_about_to_begin_anew_is_a_note(tmp_path: Path, echoless: Com
     write_snapshot(OsFileSystem(), str(replacement), 50, ProducerStates())
     ran = echoless("verify", tmp_path, "--json")
     assert (ran.code, ran.json["problems"]) == (0, [])
-    assert "anew, at offset 50" in ran.json["notes"][0]
+    assert "a new log at offset 50" in ran.json["notes"][0]
     replacement.write_bytes(replacement.read_bytes()[:-1])
     ran = echoless("verify", tmp_path, "--json")
     assert ran.code == 1
@@ -151,7 +151,7 @@ def test_record_stored_twice_is_a_problem(tmp_path: Path, echoless: Command) -> 
     assert ran.code == 1
     (problem,) = ran.json["problems"]
     assert "producer 7 epoch 0 sequences 0 to 1: stored twice" in problem
-    assert problem.endswith("the same sequences stand at offset 0")
+    assert problem.endswith("the same sequences are at offset 0")
 
 
 def test_gap_in_the_sequences_is_a_problem(tmp_path: Path, echoless: Command) -> None:
@@ -333,4 +333,4 @@ def test_other_directory_is_refused(tmp_path: Path, echoless: Command) -> None:
     """A directory without a broker's data is a mistake of the user."""
     ran = echoless("verify", tmp_path)
     assert ran.code == 1
-    assert ran.err == f"echoless: {tmp_path} is no data directory: it has no meta.properties\n"
+    assert ran.err == f"echoless: {tmp_path} is not a data directory: it has no meta.properties\n"

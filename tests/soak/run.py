@@ -234,7 +234,7 @@ class Run:
                     with contextlib.suppress(NativeError):
                         return [int(v) for v in Native(broker.native).values(topic, partition)]
             if time.monotonic() > deadline:
-                raise TimeoutError(f"nobody leads {topic}-{partition}")
+                raise TimeoutError(f"{topic}-{partition} has no leader")
             time.sleep(_ASK_AGAIN_S)
 
 

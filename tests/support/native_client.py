@@ -42,7 +42,7 @@ class NativeConnection:
         self._writer.write(data)
 
     async def receive(self) -> dict[str, Any]:
-        """The next answer. Raises `EOFError` if the broker ended the connection."""
+        """The next answer. Raises `EOFError` if the broker closed the connection."""
         answer: dict[str, Any] = msgpack.unpackb(await self.receive_frame())
         return answer
 

@@ -81,7 +81,7 @@ class NativeProducer:
     def _read(self, size: int) -> bytes:
         data = self._stream.read(size)
         if len(data) < size:
-            raise ConnectionError("the broker ended the connection")
+            raise ConnectionError("the broker closed the connection")
         return data
 
 

@@ -144,5 +144,5 @@ def test_a_ledger_that_tasks_do_not_see_is_refused(tmp_path):
     assert identified(here).ledger_id == here.ledger_id
     open_files(here)
     (tmp_path / "here").rename(tmp_path / "there")
-    with pytest.raises(LedgerError, match="not here what it is on the driver's machine"):
+    with pytest.raises(LedgerError, match="not the driver's ledger on this machine"):
         open_files(here)

@@ -54,7 +54,7 @@ def test_options_have_no_upper_or_lower_case():
         ({"kafka__compression__type": "rar"}, "option kafka.compression.type: 'rar'"),
         ({"kafka__batch__size": "0"}, "batch_bytes_max is above 0"),
         ({"kafka__bootstrap__servers": "nowhere"}, "option kafka.bootstrap.servers"),
-        ({"sinkName": "a/b"}, "option sinkName: 'a/b' is no name"),
+        ({"sinkName": "a/b"}, "option sinkName: 'a/b' is not a name"),
         ({"sinkName": ""}, "option sinkName is missing"),
         ({"batchId": "x"}, "option batchId"),
         ({"ledgerSingleWriter": "maybe"}, "true or false is needed"),

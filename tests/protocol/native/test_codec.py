@@ -47,7 +47,7 @@ def test_every_cut_is_noticed(fields):
     for size in range(len(message)):
         with pytest.raises(DecodeError):
             locate_fields(message[:size])
-    with pytest.raises(DecodeError, match="left over"):
+    with pytest.raises(DecodeError, match="follow the message"):
         locate_fields(message + b"\xc0")
 
 

@@ -213,7 +213,7 @@ def test_a_fetch_answer_has_one_entry_for_each_partition(change: Any, complaint:
         ({"batches": "text"}, "batches takes bytes, not str"),
         ({"diverging": [1]}, "diverging takes two integers from -1 to 9223372036854775807, not l"),
         ({"diverging": [1, -2]}, "diverging takes two"),
-        ({"diverging": [1, 2]}, "batches behind a divergence"),
+        ({"diverging": [1, 2]}, "batches after a divergence"),
         ({"error": 2**15}, "error takes an integer"),
     ],
 )
