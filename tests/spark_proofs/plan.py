@@ -40,10 +40,10 @@ LONG_PLAN: Final = {
 }
 """How many of each, besides the restarts of the driver."""
 SHORT_PLAN: Final = {
-    Kind.FAIL_TASK: 4,
+    Kind.FAIL_TASK: 3,
     Kind.SLOW_TASK: 1,
-    Kind.KILL_WORKER: 4,
-    Kind.LOSE_ANSWERS: 2,
+    Kind.KILL_WORKER: 2,
+    Kind.LOSE_ANSWERS: 1,
     Kind.KILL_BROKER: 1,
 }
 _DELAY_MS_MAX: Final = 1500
