@@ -24,9 +24,7 @@ ALL = {**SHORT_PLAN, Kind.KILL_DRIVER: 1}
 
 def _run(sink: str, target: str, counts: Mapping[Kind, int]) -> tuple[Path, Verdict]:
     directory = Path(tempfile.mkdtemp(prefix="spark-proofs-"))
-    options = RunOptions(
-        sink=sink, target=target, seed=1, records=20_000, batches=6, counts=counts
-    )
+    options = RunOptions(sink=sink, target=target, seed=1, records=20_000, batches=6, counts=counts)
     verdict = run(directory, options)
     verdict.print(Console(width=100))
     return directory, verdict
