@@ -1,6 +1,6 @@
 """`echoless verify`: an offline, read-only check of everything in a data directory.
 
-Checks checksums, offsets without gaps, leader epochs, the de-duplication decision replayed over every
+Checks checksums, the order of offsets, leader epochs, the de-duplication decision replayed over every
 batch, producer snapshots compared with that replay, indexes, checkpoints, and whether the partition
 directories agree with the coordinator: the embedded one, or the one that `--coordinator` names. Exits with
 1 and the list of problems if there are any.

@@ -58,7 +58,7 @@ from storage.replicated_batches import check_batches, count_run
 from storage.scrub import ClosedSegment
 from storage.segment import Segment
 from storage.time_lookup import LookUp, find_max_timestamp, find_timestamp
-from storage.truncation import batch_start, cut_files
+from storage.truncation import cut_files
 
 EXPIRED_AT_ONCE_MAX: Final = 10_000
 _CLIENT: Final = AppendOrigin.CLIENT
@@ -193,9 +193,8 @@ class Log:
     def append_replicated(self, batches: Buffer, now_ms: int) -> ReplicatedAppend:
         """Appends batches of the leader as they are (origin: replica); the leader has decided on them.
 
-        Raises `DecodeError`, with nothing written, unless the CRCs match, the offsets continue this
-        log without a gap and leader epochs never fall. A `StorageError` may leave some of the batches
-        appended.
+        Raises `DecodeError`, with nothing written, unless the CRCs match and neither offsets nor
+        leader epochs fall. A `StorageError` may leave some of the batches appended.
         """
         view = memoryview(batches)
         placed = check_batches(view, self.log_end_offset, self.leader_epochs.latest_epoch)
@@ -230,7 +229,7 @@ class Log:
         latest_epoch = self.leader_epochs.latest_epoch
         if leader_epoch != latest_epoch:
             assert leader_epoch > latest_epoch, f"leader epoch {leader_epoch} after {latest_epoch}"
-            self.leader_epochs.assign(leader_epoch, self.log_end_offset)
+            self.leader_epochs.assign(leader_epoch, last_offset - header.last_offset_delta)
         segment = self._segments.active
         if segment.must_roll(header, last_offset, now_ms, self.config) and (
             self._fs.can_open(1) or not segment.can_hold(header, last_offset)
@@ -347,7 +346,7 @@ class Log:
     # Cutting
 
     def truncate_to(self, offset: int) -> None:
-        """Cuts off the batch that holds `offset` and all after it, durably; for followers.
+        """Cuts off the batch that holds `offset`, or the next one, and all after it, durably.
 
         Not below `first_offset`: the producer state as of any earlier offset is not known, so only
         `start_anew_at` can go there. `truncation.py` has the steps.
@@ -357,7 +356,8 @@ class Log:
         )
         with self._must_finish():
             if offset < self.log_end_offset:
-                self._cut(batch_start(self._segments, offset))
+                # A log never ends inside a batch, nor in a hole: a restart would find it shorter.
+                self._cut(self._segments.holding(offset).end_below(offset))
             # Even without a cut: a leader that appended nothing in its epoch leaves an epoch to drop.
             self.leader_epochs.truncate_from_end(self.log_end_offset)
 

@@ -12,8 +12,8 @@ is carried out first (`replacement.py`).
    (`found_segments.py`). Crash: done again.
 2. Load the newest valid snapshot at or below the first segment to be scanned; remove damaged ones.
    Crash: the same one is loaded, or an older one.
-3. Scan from the segment that holds the recovery point: CRCs, and offsets. Rebuild indexes, leader
-   epochs and producer state on the way. Reads only.
+3. Scan from the segment that holds the recovery point: CRCs, and offsets that never overlap or fall.
+   Rebuild indexes, leader epochs and producer state on the way. Reads only.
 4. At the first damage: below the recovery point refuse the log, naming file and position. Above it log
    what will be lost, remove the later segments and cut the torn tail off, durably (`torn_tail.py`).
    Crash: the damage, or what is left of it, is found again at the same place.

@@ -1,6 +1,6 @@
-"""Batches as a follower receives them: checked as a whole before the first is written.
+"""Batches as a follower receives them: all are checked before the first is written.
 
-Nothing is decided here: what a leader stored has been decided. Called by `log.py`.
+Nothing is decided here: the leader has decided on what it stored. Called by `log.py`.
 """
 
 from __future__ import annotations
@@ -12,20 +12,22 @@ from protocol.errors import DecodeError
 from protocol.record_batch import compute_crc, walk
 from storage.batch_reader import PlacedHeader
 from storage.log_config import LogConfig
+from storage.offset_order import breach
 from storage.segment import Segment
 
 
 def check_batches(batches: memoryview, next_offset: int, leader_epoch: int) -> list[PlacedHeader]:
     """Positions and headers of batches that continue a log which ends at `next_offset`.
 
-    Raises `DecodeError` unless all are whole, their CRCs match, their offsets follow without a gap
-    and their leader epochs never fall below `leader_epoch` or each other.
+    Raises `DecodeError` unless all are whole, their CRCs match, and neither their offsets nor their
+    leader epochs fall below `next_offset`, `leader_epoch` or each other. Holes between offsets are
+    the leader's: no segment of its spans more than one here can.
     """
     end = 0
     placed = [PlacedHeader(position, header) for position, header in walk(batches)]
     for position, header in placed:
         end = position + header.size
-        if header.base_offset != next_offset or header.last_offset_delta < 0:
+        if breach(header, next_offset, next_offset):
             raise DecodeError(
                 f"batch of offsets {header.base_offset} to {header.last_offset} "
                 f"where {next_offset} is next"
@@ -39,14 +41,14 @@ def check_batches(batches: memoryview, next_offset: int, leader_epoch: int) -> l
             raise DecodeError(f"the CRC of the batch at offset {next_offset} does not match")
         next_offset, leader_epoch = header.next_offset, header.partition_leader_epoch
     if end != len(batches):
-        raise DecodeError(f"{len(batches) - end} bytes are left over behind the last whole batch")
+        raise DecodeError(f"{len(batches) - end} bytes are left over after the last whole batch")
     return placed
 
 
 def count_run(
     placed: Sequence[PlacedHeader], segment: Segment, now_ms: int, config: LogConfig
 ) -> int:
-    """How many of the batches are of the first one's leader epoch and go into `segment`, as it does."""
+    """How many of the batches have the first one's leader epoch and fit into `segment`, as it does."""
     epoch = placed[0].header.partition_leader_epoch
     headers = [
         header

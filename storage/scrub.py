@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from storage.batch_reader import PlacedBatch, read_batches
 from storage.file_system import CorruptLogError, FileSystem
+from storage.offset_order import check_order
 
 
 class ClosedSegment(NamedTuple):
@@ -41,7 +42,8 @@ class SegmentScrub:
         self._piece_bytes = piece_bytes
         self._file = fs.open(segment.path)
         self._batches: Iterator[PlacedBatch] = read_batches(self._file, piece_bytes)
-        self._expected = segment.base_offset
+        self._end = segment.base_offset
+        """Where the batches read so far end."""
 
     def step(self) -> int:
         """Checks the next batches, a piece or one that is larger; returns their bytes, 0 at the end.
@@ -50,20 +52,16 @@ class SegmentScrub:
         file cannot be read.
         """
         read = 0
-        for position, header, _ in self._batches:
-            if header.base_offset != self._expected:
-                raise self._damage(position, f"offset {header.base_offset}, not {self._expected}")
-            self._expected = header.next_offset
-            read += header.size
+        for placed in self._batches:
+            base_offset = self._segment.base_offset
+            self._end = check_order(self._segment.path, placed, self._end, base_offset) + 1
+            read += placed.header.size
             if read >= self._piece_bytes:
                 return read
-        if not read and self._expected != self._segment.next_offset:
-            reason = f"the records end before {self._expected}, not {self._segment.next_offset}"
-            raise self._damage(self._file.size, reason)
+        if not read and self._end != self._segment.next_offset:
+            reason = f"the records end before {self._end}, not {self._segment.next_offset}"
+            raise CorruptLogError(self._segment.path, self._file.size, reason)
         return read
-
-    def _damage(self, position: int, reason: str) -> CorruptLogError:
-        return CorruptLogError(self._segment.path, position, reason)
 
     def close(self) -> None:
         self._file.close()

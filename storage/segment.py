@@ -1,12 +1,14 @@
 """One segment: a `.log` file of batches, with its two sparse indexes.
 
-The newest segment of a log is written; the others are closed and never change until they are
-removed.
+The newest segment of a log is active: it is appended to. The others are closed, and never change
+until they are removed.
 
 Invariant: `next_offset` is one above the last record's offset, or `base_offset` while empty.
-Invariant: batches lie in the file in the order of their offsets, without a gap.
+Invariant: the offsets of batches never overlap and never fall from one batch of a file to the next.
 
-Called by `log.py`, `recovery.py` and their kin. Knows nothing of producers and other segments.
+Offsets may be missing between two batches, where compaction removed records; a leader's own appends
+leave no hole. Called by `log.py`, `recovery.py` and their kin. Knows nothing of producers and other
+segments.
 """
 
 from __future__ import annotations
@@ -33,14 +35,13 @@ from storage.batch_reader import (
 )
 from storage.file_system import CorruptLogError, File, FileSystem
 from storage.log_config import LogConfig
+from storage.offset_order import RELATIVE_OFFSET_MAX, check_order
 from storage.segment_indexes import SegmentIndexes
 
 _CHECKED_BYTES_MAX: Final = 1024 * 1024
 """Of a segment's last batch, at a start: reading more would cost the start too much."""
 _SIZE_MAX: Final = 2**31 - 1
 """Index entries keep positions as i32."""
-_RELATIVE_OFFSET_MAX: Final = 2**31 - 1
-"""Index entries keep offsets as i32 relative to the base offset."""
 
 
 class Segment:
@@ -156,7 +157,7 @@ class Segment:
     def can_hold(self, header: BatchHeader, last_offset: int) -> bool:
         """Whether the batch can stand in this segment, whatever the configuration says."""
         size = self.file.size + header.batch_length + LOG_OVERHEAD
-        return size <= _SIZE_MAX and last_offset - self.base_offset <= _RELATIVE_OFFSET_MAX
+        return size <= _SIZE_MAX and last_offset - self.base_offset <= RELATIVE_OFFSET_MAX
 
     def count_fitting(self, headers: Sequence[BatchHeader], now_ms: int, config: LogConfig) -> int:
         """How many of these batches belong into this segment, which takes the first one."""
@@ -174,7 +175,7 @@ class Segment:
     ) -> bool:
         return (
             size + header.batch_length + LOG_OVERHEAD > config.segment_bytes
-            or last_offset - self.base_offset > _RELATIVE_OFFSET_MAX
+            or last_offset - self.base_offset > RELATIVE_OFFSET_MAX
             or (config.roll_ms is not None and self._age_ms(header, now_ms) > config.roll_ms)
         )
 
@@ -191,6 +192,16 @@ class Segment:
     def headers_from(self, offset: int) -> Iterator[PlacedHeader]:
         """Headers from the batch that holds `offset` on, to the end of the segment."""
         return self._headers_from(offset, LOOK_UP_BYTES)
+
+    def end_below(self, offset: int) -> int:
+        """The end of the last batch that ends at or below `offset`; `base_offset` without one."""
+        end = self.base_offset
+        position = self.indexes.offsets.position_before(offset - 1)
+        for placed in read_headers(self.file, position, LOOK_UP_BYTES):
+            if placed.header.next_offset > offset:
+                break
+            end = placed.header.next_offset
+        return end
 
     def replay_from(self, offset: int) -> Iterator[PlacedHeader]:
         """As `headers_from`, in large reads and without the index."""
@@ -215,10 +226,7 @@ class Segment:
         expected = self.next_offset = self.base_offset
         for placed in read_batches(self.file):
             position, header, batch = placed
-            if header.base_offset != expected:
-                message = f"base offset {header.base_offset}, not {expected}"
-                raise CorruptLogError(self.file.path, position, message)
-            last_offset = expected + header.last_offset_delta
+            last_offset = check_order(self.file.path, placed, expected, self.base_offset)
             note(position, len(batch), last_offset, header.max_timestamp)
             self.next_offset = expected = last_offset + 1
             yield placed
@@ -248,11 +256,11 @@ class Segment:
         return position
 
     def truncate_to(self, offset: int) -> None:
-        """Cuts off the batch that holds `offset` and all after it, durably. Can be written to afterwards."""
+        """Cuts off the batches from `offset` on, durably, where a batch ends; can be appended to then."""
         first = next(self.headers_from(offset), None)
         if first is not None:
             self.cut(first.position)
-            self.next_offset = first.header.base_offset
+            self.next_offset = offset
             self._first_timestamp = None
         self.indexes.truncate_to(self.size, self.next_offset)
 

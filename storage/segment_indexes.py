@@ -18,6 +18,7 @@ from storage import offset_index, paths, time_index
 from storage.batch_reader import REPLAY_BYTES, read_headers
 from storage.file_system import CorruptLogError, File, FileSystem
 from storage.offset_index import OffsetIndex
+from storage.offset_order import check_order
 from storage.time_index import TimeIndex
 
 _SUFFIXES: Final = (paths.OFFSET_INDEX, paths.TIME_INDEX)
@@ -227,9 +228,12 @@ class SegmentIndexes:
         self._note_from(position)
 
     def _note_from(self, position: int) -> None:
+        next_offset = self.base_offset
         for placed in read_headers(self._file, position, REPLAY_BYTES):
             header = placed.header
-            self.note(placed.position, header.size, header.last_offset, header.max_timestamp)
+            last_offset = check_order(self._file.path, placed, next_offset, self.base_offset)
+            self.note(placed.position, header.size, last_offset, header.max_timestamp)
+            next_offset = last_offset + 1
 
     def _path(self, suffix: str) -> str:
         return paths.offset_file(paths.parent_of(self._file.path), self.base_offset, suffix)

@@ -19,12 +19,6 @@ from storage.producers.replay import remove_snapshots, snapshot_offsets
 from storage.segments import Segments
 
 
-def batch_start(segments: Segments, offset: int) -> int:
-    """The base offset of the batch that holds `offset`: a log never ends inside a batch."""
-    placed = next(segments.holding(offset).headers_from(offset), None)
-    return min(placed.header.base_offset, offset) if placed is not None else offset
-
-
 def cut_files(  # noqa: PLR0917 - what a log is made of, as in `Segment.create`
     fs: FileSystem,
     directory: str,
@@ -33,7 +27,7 @@ def cut_files(  # noqa: PLR0917 - what a log is made of, as in `Segment.create`
     offset: int,
     log_start_offset: int,
 ) -> None:
-    """Does the steps; `offset` is a batch's base offset. Raises `StorageError`, half done."""
+    """Does the steps; the last batch to keep ends at `offset`. Raises `StorageError`, half done."""
     durability.lower_to(offset, log_start_offset)
     _remove_snapshots_above(fs, directory, durability, offset)
     while segments.active.base_offset > offset:

@@ -18,6 +18,7 @@ class IndexCheck:
     """The indexes of one segment. A missing file is no fault: it is rebuilt when needed."""
 
     def __init__(self, directory: str, base_offset: int) -> None:
+        self.base_offset = base_offset
         self.faults: list[tuple[str, str]] = []
         """File and fault; only the first fault of each file."""
         self._offset_path = paths.offset_file(directory, base_offset, paths.OFFSET_INDEX)

@@ -21,6 +21,7 @@ from protocol.record_batch import BatchHeader, compute_crc
 from storage import paths
 from storage.batch_reader import REPLAY_BYTES, PlacedHeader, read_headers
 from storage.file_system import CorruptLogError, StorageError
+from storage.offset_order import breach
 from storage.os_file_system import OsFileSystem
 from storage.producers.snapshot import SnapshotError, read_snapshot
 
@@ -68,7 +69,9 @@ class PartitionCheck:
         self.summary = PartitionSummary(partition=paths.name_of(directory))
         self._segments = offset_files(directory, paths.LOG)
         self._expected = self._segments[0][0] if self._segments else 0
-        """The offset that the next batch must begin with."""
+        """The end of the batches read so far: the next one begins there or, after a hole, above."""
+        self._first_hole = range(0)
+        self._holes = self._missing = 0
         self.summary.log_start_offset = max(self._expected, promises.log_start_offset)
         written_below = math.inf if promises.was_clean else promises.recovery_point
         self._epochs = EpochCheck(directory, self.summary.log_start_offset, written_below, findings)
@@ -146,12 +149,12 @@ class PartitionCheck:
             self.findings.problem(place, "the CRC does not match")
             self._producers.trusted = False
             indexes.give_up()
-        elif header.base_offset != self._expected:
-            self.findings.problem(
-                place, f"base offset {header.base_offset}, expected {self._expected}"
-            )
+        elif reason := breach(header, self._expected, indexes.base_offset):
+            self.findings.problem(place, reason)
             self._producers.trusted = False
         else:
+            if header.base_offset > self._expected:
+                self._see_hole(header.base_offset)
             self._count(header)
             if header.record_count != header.last_offset_delta + 1:
                 self.findings.problem(
@@ -166,6 +169,13 @@ class PartitionCheck:
     def _count(self, header: BatchHeader) -> None:
         self.summary.batches += 1
         self.summary.records += header.record_count
+
+    def _see_hole(self, end: int) -> None:
+        """Compaction leaves holes between batches; what the log lacks is noted, with figures."""
+        self._first_hole = self._first_hole or range(self._expected, end)
+        self._holes += 1
+        self._missing += end - self._expected
+        self._producers.skip_hole(self._expected, end)
 
     def _is_torn_tail(self) -> bool:
         """Whether the next batch was never promised to be safe on disk."""
@@ -191,6 +201,12 @@ class PartitionCheck:
         """Compares where the log ends with what was promised of it."""
         end = self._expected
         self.summary.log_end_offset = end
+        if self._first_hole:
+            self.findings.note(
+                self.directory,
+                f"lacks {self._missing} offsets between its batches, in {self._holes} places, the first from "
+                f"{self._first_hole[0]} to {self._first_hole[-1]}: compaction removed them, or they are lost",
+            )
         for path in self._producers.finish(end):
             text = f"is at an offset after the end of the log, {end}"
             if self.promises.was_clean:

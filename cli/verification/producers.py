@@ -19,10 +19,12 @@ from protocol.dedup import (
     Duplicate,
     PartitionRules,
     ProducerEntry,
+    Reject,
     UnknownProducerId,
     commit,
     decide,
 )
+from protocol.errors import ErrorCode
 from protocol.record_batch import BatchHeader
 from protocol.sequence import NO_PRODUCER_EPOCH
 from storage import paths
@@ -49,6 +51,8 @@ class ProducerCheck:
         """Whether `_states` knows every producer of the offsets before the next batch."""
         self.trusted = True
         """Off once damage hides batches: what follows is then no evidence of anything."""
+        self._hole_end = 0
+        """The end of the last hole in the offsets, where records were removed."""
         self._start_from(first_offset)
 
     @property
@@ -78,6 +82,12 @@ class ProducerCheck:
         entry = commit(entry, header, header.base_offset, _NO_TIME, window)
         self._states.put(header.producer_id, entry)
 
+    def skip_hole(self, start: int, end: int) -> None:
+        """Notes that the log lacks the offsets from `start` up to `end`, and what producers sent there."""
+        self.reach(start)
+        self._is_complete = False
+        self._hole_end = end
+
     def reach(self, offset: int) -> None:
         """All batches below `offset` were seen: compares the snapshots up to there."""
         while self._snapshots and self._snapshots[0][0] <= offset:
@@ -106,6 +116,8 @@ class ProducerCheck:
             return entry
         if entry is not None and self._may_be_forgotten(header, entry):
             return None
+        if entry is not None and self._may_lie_in_hole(decision, entry):
+            return entry
         if isinstance(decision, Duplicate):
             offset = decision.original.base_offset
             if header.producer_epoch == NO_PRODUCER_EPOCH:
@@ -121,6 +133,14 @@ class ProducerCheck:
             f"sequences {header.base_sequence} to {header.last_sequence}: {text}",
         )
         return entry
+
+    def _may_lie_in_hole(self, decision: Duplicate | Reject, entry: ProducerEntry) -> bool:
+        """Whether what a producer's batch does not follow may have been removed from the log."""
+        is_gap = (
+            isinstance(decision, Reject) and decision.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        )
+        last_offset = entry.batches[-1].last_offset if entry.batches else -1
+        return is_gap and last_offset < self._hole_end
 
     def _may_be_forgotten(self, header: BatchHeader, entry: ProducerEntry) -> bool:
         """Whether the broker may not have known the producer when it decided."""

@@ -12,12 +12,12 @@ from typing import Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from pipeline.audit.arrow_rows import Flags, booleans, integers, schema_of, starts_of
+from pipeline.audit.arrow_rows import Flags, Integers, booleans, integers, schema_of, starts_of
 from pipeline.audit.runs import LOG_ORDER, PARTITION_KEY
 
 
 class Extent(NamedTuple):
-    """Neighbouring batches, offsets without a gap; or one batch with a fault."""
+    """Neighbouring batches whose offsets never overlap or fall; or one batch with a fault."""
 
     replica: str
     topic: str
@@ -30,6 +30,13 @@ class Extent(NamedTuple):
     leader_epoch: int | None
     """The leader epoch of the first batch."""
     last_leader_epoch: int | None
+    holes: int
+    """Places between the batches where offsets are missing."""
+    missing: int
+    """How many are missing in all of them."""
+    hole_start: int | None
+    """The first hole; null without one."""
+    hole_end: int | None
     batches: int
     records: int
     bytes: int
@@ -82,6 +89,7 @@ def _merge(batch: pa.RecordBatch) -> pa.RecordBatch:
     own = {
         "last_offset": of_last.column("last_offset"),
         "last_leader_epoch": of_last.column("leader_epoch"),
+        **_holes(batch, firsts),
         "batches": pa.array(np.where(is_readable, lasts - firsts + 1, 0)),
         "records": pa.array(np.add.reduceat(np.maximum(integers(batch, "count"), 0), firsts)),
         "bytes": pa.array(np.add.reduceat(integers(batch, "bytes"), firsts)),
@@ -96,6 +104,24 @@ def _merge(batch: pa.RecordBatch) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=EXTENT_SCHEMA)
 
 
+def _holes(batch: pa.RecordBatch, firsts: Integers) -> dict[str, pa.Array]:
+    """The columns of each extent that say which offsets are missing between its batches."""
+    offsets = integers(batch, "base_offset")
+    missing = np.zeros(batch.num_rows, np.int64)
+    missing[1:] = offsets[1:] - integers(batch, "last_offset")[:-1] - 1
+    missing[firsts] = 0  # before an extent, so not within it
+    counts = np.add.reduceat((missing > 0).astype(np.int64), firsts)
+    after_holes = np.append(np.flatnonzero(missing), 0)
+    first_rows = after_holes[np.searchsorted(after_holes[:-1], firsts)]
+    is_whole = counts == 0
+    return {
+        "holes": pa.array(counts),
+        "missing": pa.array(np.add.reduceat(missing, firsts)),
+        "hole_start": pa.array((offsets - missing)[first_rows], mask=is_whole),
+        "hole_end": pa.array(offsets[first_rows], mask=is_whole),
+    }
+
+
 def _faults(batch: pa.RecordBatch) -> pa.Array:
     spans = integers(batch, "last_offset") - integers(batch, "base_offset") + 1
     faults = np.full(batch.num_rows, None, object)
@@ -106,13 +132,13 @@ def _faults(batch: pa.RecordBatch) -> pa.Array:
 
 
 def _breaks(batch: pa.RecordBatch, faults: pa.Array) -> Flags:
-    """The rows at which a new extent begins: after any hole, and on both sides of a fault."""
+    """The rows at which an extent begins: where offsets or epochs fall, and around a fault."""
     breaks = starts_of(batch, (*PARTITION_KEY, "file"))
     offsets, next_offsets = integers(batch, "base_offset"), integers(batch, "last_offset") + 1
     epochs = integers(batch, "leader_epoch")
     is_faulty = faults.is_valid().to_numpy(zero_copy_only=False)
     breaks |= is_faulty
     breaks[1:] |= is_faulty[:-1]
-    breaks[1:] |= offsets[1:] != next_offsets[:-1]
+    breaks[1:] |= offsets[1:] < next_offsets[:-1]
     breaks[1:] |= epochs[1:] < epochs[:-1]
     return breaks

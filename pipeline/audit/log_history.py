@@ -1,7 +1,10 @@
 """Judges one partition of one replica: its extents, in log order.
 
-Every batch must begin with the offset after the one before, leader epochs never decrease, and every
-CRC is correct. Damage hides offsets; the batches around it show which ones.
+Offsets never overlap and never fall, leader epochs never decrease, and every CRC is correct. Damage
+hides offsets; the batches around it show which ones.
+
+Compaction leaves holes between the batches of a file, so these are a note, one for each log. From file
+to file offsets continue, since compaction keeps the last batch of each: a hole there is a problem.
 
 Bytes at the very end of a log that do not form a whole batch were never promised to be on disk,
 unless they are below the recovery point or the broker was stopped cleanly: a note, as in `echoless
@@ -26,7 +29,12 @@ class LogHistory:
     promised_offset: int
     """Everything below was promised to be on disk."""
     next_offset: int | None = None
-    """The offset at which the next extent must begin; None before the first one."""
+    """The end of the extents so far, below which no other may begin; None before the first one."""
+    file: str | None = None
+    """The file of the last extent."""
+    holes: int = 0
+    missing: int = 0
+    first_hole: Finding | None = None
     leader_epoch: int = -1
     damaged: list[Extent] = field(default_factory=list)
     """Damage since the last sound extent."""
@@ -41,18 +49,29 @@ class LogHistory:
         if self.damaged:
             yield from self._report_damage(extent.base_offset)
         elif self.next_offset is not None and extent.base_offset != self.next_offset:
-            yield self._misplaced(extent, extent.base_offset, self.next_offset)
+            yield from self._misplaced(extent, extent.base_offset, self.next_offset)
+        if extent.hole_start is not None and extent.hole_end is not None:
+            hole = range(extent.hole_start, extent.hole_end)
+            self._count_holes(extent, hole, extent.holes, extent.missing)
         if extent.fault == FAULT_RECORD_COUNT:
             spanned = extent.last_offset - extent.base_offset + 1
             text = f"{extent.records} records for {spanned} offsets"
             yield _about(extent, Kind.RECORD_COUNT, text, records=extent.records)
         yield from self._check_epoch(extent)
         self.next_offset = max(self.next_offset or 0, extent.last_offset + 1)
+        self.file = extent.file
 
     def finish(self) -> Iterator[Finding]:
         """Ends the log; yields the remaining faults."""
-        if not self.damaged:
-            return
+        if self.first_hole is not None:
+            places = f" in {self.holes} places, first these" if self.holes > 1 else ""
+            text = f"offsets are missing{places}: compaction removed them, or they are lost"
+            yield self.first_hole._replace(text=text, records=self.missing)
+        if self.damaged:
+            yield from self._report_end()
+
+    def _report_end(self) -> Iterator[Finding]:
+        """Reports damage after the last sound batch."""
         if (self.next_offset or 0) >= self.promised_offset:
             size = sum(extent.bytes for extent in self.damaged)
             text = f"the last {size} bytes are not a batch: a write was cut short"
@@ -66,13 +85,25 @@ class LogHistory:
             yield _about(extent, Kind.LEADER_EPOCH_REGRESSION, text)
         self.leader_epoch = max(self.leader_epoch, extent.last_leader_epoch or 0)
 
-    def _misplaced(self, extent: Extent, found: int, expected: int) -> Finding:
+    def _misplaced(self, extent: Extent, found: int, expected: int) -> Iterator[Finding]:
+        if found > expected and extent.file == self.file:
+            self._count_holes(extent, range(expected, found), 1, found - expected)
+            return
         kind = Kind.OFFSET_GAP if found > expected else Kind.OFFSET_REPEAT
         low, high = sorted((found, expected))
         text = f"offset {found}, expected {expected}"
-        return _about(extent, kind, text, records=high - low)._replace(
+        yield _about(extent, kind, text, records=high - low)._replace(
             base_offset=low, last_offset=high - 1
         )
+
+    def _count_holes(self, extent: Extent, first: range, holes: int, missing: int) -> None:
+        if self.first_hole is None:
+            about = _about(extent, Kind.OFFSET_GAP, "", severity=Severity.NOTE)
+            self.first_hole = about._replace(
+                base_offset=first.start, last_offset=first.stop - 1, position=None
+            )
+        self.holes += holes
+        self.missing += missing
 
     def _report_damage(self, end_offset: int | None) -> Iterator[Finding]:
         """Reports damage since the last sound batch; it hides the offsets up to the next one."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import struct
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -31,13 +32,17 @@ def _contents(path: Path) -> dict[str, bytes]:
     return {str(p.relative_to(path)): p.read_bytes() for p in path.rglob("*") if p.is_file()}
 
 
-def _write_log(directory: Path, *batches: bytes) -> None:
-    """Replaces the first segment by `batches` at consecutive offsets, with nothing derived."""
+def _write_log(directory: Path, *batches: bytes, steps: Sequence[int] = ()) -> None:
+    """Replaces the first segment by `batches`, with nothing derived.
+
+    Their offsets are consecutive, or further apart (or closer) by `steps`.
+    """
     for file in directory.iterdir():
         if paths.parse_offset_file(file.name) is not None:
             file.unlink()
     stamped, offset = b"", 0
-    for batch in batches:
+    for index, batch in enumerate(batches):
+        offset += steps[index] if index < len(steps) else 0
         header = read_header(batch)
         stamped += leader_stamp(header, offset, 0) + batch[16:]
         offset += header.record_count
@@ -90,6 +95,37 @@ def test_missing_segment_is_a_gap(tmp_path: Path, echoless: Command) -> None:
     ran = echoless("verify", tmp_path, "--json")
     assert ran.code == 1
     assert f"{segments[2]}: begins at" in ran.json["problems"][0]
+
+
+def test_a_hole_between_batches_is_a_note(tmp_path: Path, echoless: Command) -> None:
+    """As compaction leaves it, with what a producer sent there; a repeat after it is still one."""
+    directory = fill(tmp_path)
+    sent = make_batch(7, 0), make_batch(7, 10), make_batch(7, 12), make_batch(8, 0)
+    _write_log(directory, *sent, steps=(0, 8, 0, 3))
+    ran = echoless("verify", tmp_path, "--json")
+    assert (ran.code, ran.json["problems"]) == (0, [])
+    figures = "lacks 11 offsets between its batches, in 2 places, the first from 2 to 9"
+    assert ran.json["notes"] == [
+        f"{directory}: {figures}: compaction removed them, or they are lost"
+    ]
+    assert ran.json["partitions"][0]["log_end_offset"] == 19
+    _write_log(directory, *sent, make_batch(7, 12), make_batch(7, 20), steps=(0, 8, 0, 3))
+    repeat, gap = echoless("verify", tmp_path, "--json").json["problems"]
+    assert "sequences 12 to 13: stored twice" in repeat
+    assert "sequence 20 does not follow" in gap
+
+
+@pytest.mark.parametrize("step", [-1, -4])
+def test_offsets_that_overlap_or_fall_are_a_problem(
+    tmp_path: Path, echoless: Command, step: int
+) -> None:
+    """The batch is named with file, position and where the batches before it end."""
+    directory = fill(tmp_path)
+    _write_log(directory, make_batch(7, 0), make_batch(7, 2), make_batch(8, 0), steps=(0, 0, step))
+    (problem,) = echoless("verify", tmp_path, "--json").json["problems"]
+    size = len(make_batch(7, 0))
+    reason = f"base offset {4 + step}, though the batches before end at 4"
+    assert problem == f"{file_of(directory, 0, paths.LOG)} at {2 * size}: {reason}"
 
 
 def test_torn_tail_after_a_crash_is_a_note(tmp_path: Path, echoless: Command) -> None:

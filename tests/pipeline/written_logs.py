@@ -33,6 +33,8 @@ class Sent(NamedTuple):
     count: int
     timestamp: int = NOW_MS
     leader_epoch: int = 0
+    missing: int = 0
+    """Offsets that the log lacks before this batch, as after compaction."""
 
     @property
     def next_sequence(self) -> int:
@@ -70,7 +72,7 @@ def write_logs(
     for (topic, partition), batches in logs.items():
         log = directory.create(topic, partition, uuid.UUID(int=1), config, now_ms=NOW_MS)
         for sent in batches:
-            log.append_replicated(encode(sent, log.log_end_offset), NOW_MS)
+            log.append_replicated(encode(sent, log.log_end_offset + sent.missing), NOW_MS)
         ends[topic, partition] = log.log_end_offset
     directory.close({**ends, **(high_watermarks or {})})
     return data_dir

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from pipeline.audit.findings import Finding, Kind, Severity
 from protocol.record_batch import leader_stamp, read_header, walk
+from storage.log_config import LogConfig
 from tests.pipeline.audit.without_spark import judge_logs, judge_producers, read_batches
 from tests.pipeline.written_logs import Sent, encode, write_logs
 
+INDEXED = LogConfig(index_interval_bytes=100)
 LOG = [Sent(7, 0, 2 * number, 2, leader_epoch=3) for number in range(6)]
 
 
@@ -50,19 +55,51 @@ def test_bytes_that_are_no_batch_hide_what_stood_there(tmp_path: Path):
 
 @pytest.mark.parametrize("field", [range(8), range(16, 61)])
 def test_every_flipped_bit_of_a_header_is_a_problem(tmp_path: Path, field: range):
-    """It is found in the offset too, which no checksum covers: it is then not the next one."""
+    """It is found in the offset too, which no checksum covers: the batches then overlap, or fall."""
     segment, batches = write(tmp_path)
     for at in field:
         segment.write_bytes(b"".join([*batches[:2], flip(batches[2], at), *batches[3:]]))
-        assert {f.severity for f in judge(tmp_path)} == {Severity.PROBLEM}, f"byte {at}"
+        assert Severity.PROBLEM in {f.severity for f in judge(tmp_path)}, f"byte {at}"
 
 
 def test_a_missing_batch_leaves_a_gap_of_offsets(tmp_path: Path):
-    """It is cut out of the file, cleanly."""
+    """It is cut out of the file, cleanly, as compaction does: a note."""
     segment, batches = write(tmp_path)
     segment.write_bytes(b"".join([*batches[:2], *batches[3:]]))
     (found,) = judge(tmp_path)
     assert (found.kind, found.base_offset, found.last_offset) == (Kind.OFFSET_GAP, 4, 5)
+    assert (found.severity, found.records, found.file) == (Severity.NOTE, 2, f"orders-0/{segment.name}")
+
+
+@given(
+    missing=st.lists(st.integers(0, 3), min_size=1, max_size=20), split_bytes=st.integers(1, 3000)
+)
+@settings(max_examples=40, deadline=None)
+def test_holes_are_counted_wherever_the_log_is_cut(missing: list[int], split_bytes: int):
+    """One note for each log, with the first hole and all that is missing."""
+    sent = [Sent(7, 0, number, 1, missing=skip) for number, skip in enumerate([0, *missing])]
+    with tempfile.TemporaryDirectory() as directory:
+        write_logs(Path(directory), {("orders", 0): sent}, config=INDEXED)
+        found = list(judge_logs(read_batches(Path(directory), split_bytes)))
+    holes = [(number, skip) for number, skip in enumerate(missing) if skip]
+    assert len(found) == bool(holes)
+    if holes:
+        number, skip = holes[0]
+        assert (found[0].kind, found[0].severity) == (Kind.OFFSET_GAP, Severity.NOTE)
+        assert (found[0].base_offset, found[0].last_offset) == (number + 1, number + skip)
+        assert found[0].records == sum(missing)
+        assert (f"in {len(holes)} places" in found[0].text) == (len(holes) > 1)
+
+
+def test_a_missing_file_is_a_problem(tmp_path: Path):
+    """Compaction keeps the last batch of each, so from file to file the offsets continue."""
+    write_logs(tmp_path, {("orders", 0): LOG}, config=LogConfig(segment_bytes=250))
+    first, second, third = sorted((tmp_path / "orders-0").glob("*.log"))[:3]
+    second.unlink()
+    (found,) = judge(tmp_path)
+    assert (found.kind, found.severity) == (Kind.OFFSET_GAP, Severity.PROBLEM)
+    assert (found.base_offset, found.last_offset) == (int(second.stem), int(third.stem) - 1)
+    assert first.exists()
 
 
 def test_a_batch_that_stands_twice_repeats_its_offsets(tmp_path: Path):
