@@ -512,14 +512,16 @@ class Log:
         self._durability.add_snapshot(end, partial(encode_snapshot, end, self.producers.freeze()))
         return self._durability.start_last_flush(self._segments, end)
 
-    def finish_close(self, pending: PendingFlush | None) -> None:
-        """Closes the files. Raises `StorageError`."""
+    def finish_close(self, pending: PendingFlush | None) -> int:
+        """Closes the files; returns how many producer snapshots were removed. Raises `StorageError`."""
+        needless: list[int] = []
         try:
             if pending is not None:
                 self.finish_flush(pending)
                 if pending.is_done:
                     needless = self._old_segments.needless_snapshots(self.log_start_offset)
                     remove_snapshots(self._fs, self.directory, needless)
+            return len(needless)
         finally:
             for segment in self._segments:
                 segment.close()

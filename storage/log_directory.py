@@ -416,8 +416,11 @@ class LogDirectory:
             return
         was_online = self.failure is None
         logs = iter(self.logs.values())
+        snapshots = 0
         while some := list(islice(logs, _CLOSED_AT_ONCE)):
-            self._close(some, run_all)
+            snapshots += self._close(some, run_all)
+        if snapshots:
+            logger.info("removed %d producer snapshots that newer ones have replaced", snapshots)
         try:
             if self.failure is None and not any(log.failure for log in self.logs.values()):
                 self.checkpoint(high_watermarks)
@@ -429,22 +432,25 @@ class LogDirectory:
         if was_online and self.failure is not None:
             raise self.failure
 
-    def _close(self, logs: Sequence[Log], run_all: RunAll) -> None:
+    def _close(self, logs: Sequence[Log], run_all: RunAll) -> int:
+        """Closes some logs; returns how many producer snapshots were removed."""
         if self.failure is not None:
             for log in logs:
                 log.abandon()
-            return
+            return 0
         pending: list[tuple[Log, PendingFlush | None]] = []
         try:
             pending += ((log, log.start_close()) for log in logs)
             run_all([flush.run for _, flush in pending if flush is not None])
         except StorageError as error:
             self.fail(error)
+        removed = 0
         for log, flush in pending:
             try:
-                log.finish_close(flush)
+                removed += log.finish_close(flush)
             except StorageError as error:
                 self.fail(error)
+        return removed
 
 
 def _safe_start(log: Log) -> int:

@@ -18,6 +18,7 @@ from storage.accepted_loss import with_remedy
 from storage.directory_checkpoints import DirectoryCheckpoints, PartitionOffsets
 from storage.file_system import CorruptLogError, FileSystem, StorageError
 from storage.partition_metadata import read_topic_id
+from storage.properties_file import PropertiesError
 from storage.strays import Stray, set_aside_unopened
 
 Partition = tuple[str, int]
@@ -45,8 +46,6 @@ class PartitionDirectories:
             if key is None or not self._fs.is_directory(path):
                 continue
             try:
-                if not self._fs.exists(paths.join(path, paths.PARTITION_METADATA)):
-                    raise CorruptLogError(path, 0, f"there is no {paths.PARTITION_METADATA}")
                 found[key] = read_topic_id(self._fs, path)
             except StorageError as error:
                 self._give_up_half_created(key, error, now_ms, is_tail_safe=is_tail_safe)
@@ -65,12 +64,7 @@ class PartitionDirectories:
         names = [name for name in self._fs.list_directory(path) if paths.parse_offset_file(name)]
         has_records = any(self._fs.read_bytes(paths.join(path, name)) for name in names)
         if self.known.of(key).recovery_point or (has_records and is_tail_safe):
-            raise CorruptLogError(
-                path,
-                0,
-                f"{error}. Bring the file back, or stop the broker and run: "
-                f"echoless strays set-aside {self._data_dir} {key[0]}-{key[1]}",
-            ) from error
+            raise self._refusal(key, error) from error
         if not has_records:
             logger.warning("removing %s, which was being created: %s", path, error)
             self._fs.remove_tree(path)
@@ -78,6 +72,15 @@ class PartitionDirectories:
         reason = f"the power failed before its first flush: {error}"
         stray = set_aside_unopened(self._fs, self._data_dir, key, reason, now_ms)
         logger.error("%s is set aside as %s: %s", path, stray.name, reason)
+
+    def _refusal(self, key: Partition, error: StorageError) -> CorruptLogError:
+        reason, remedy = str(error).removeprefix(f"{error.path}: "), "Bring a copy back"
+        if isinstance(error, PropertiesError):
+            reason, remedy = error.reason, error.remedy or remedy
+        command = f"echoless strays set-aside {self._data_dir} {key[0]}-{key[1]}"
+        return CorruptLogError(
+            error.path, 0, f"{reason}. {remedy}; or stop the broker and run: {command}"
+        )
 
     def drop_gone(self, found: Collection[Partition], strays: Iterable[Stray]) -> list[str]:
         """Drops deleted partitions, and those set aside, from the checkpoints.

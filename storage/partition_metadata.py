@@ -8,6 +8,7 @@ from typing import Final
 from storage import paths
 from storage.file_system import FileSystem
 from storage.properties_file import (
+    PropertiesError,
     decode_uuid,
     encode_uuid,
     read_properties,
@@ -20,8 +21,10 @@ _VERSION: Final = "0"
 
 
 def read_topic_id(fs: FileSystem, directory: str) -> uuid.UUID:
-    """Raises `StorageError` if the file is missing or damaged."""
+    """Reads the topic's id. Raises `StorageError` if the file is missing or damaged."""
     path = paths.join(directory, paths.PARTITION_METADATA)
+    if not fs.exists(path):
+        raise PropertiesError(directory, f"there is no {paths.PARTITION_METADATA}")
     metadata = read_properties(fs, path, _SEPARATOR, ("version", "topic_id"))
     return decode_uuid(path, metadata["topic_id"])
 
@@ -33,10 +36,7 @@ def write_topic_id(fs: FileSystem, directory: str, topic_id: uuid.UUID) -> None:
 
 
 def write_topic_id_unsynced(fs: FileSystem, directory: str, topic_id: uuid.UUID) -> None:
-    """Writes the file of a directory that is being made; a power failure may take it.
-
-    Raises `StorageError`.
-    """
+    """Writes the file of a directory that is being created, without a sync. Raises `StorageError`."""
     path = paths.join(directory, paths.PARTITION_METADATA)
     write_properties_unsynced(fs, path, _metadata(topic_id), _SEPARATOR)
 

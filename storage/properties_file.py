@@ -1,10 +1,10 @@
-"""Small files of one `name<separator>value` per line: `meta.properties` and `partition.metadata`.
+"""Small files with a `name<separator>value` on each line, such as `meta.properties`.
 
-Kafka writes the first with `=`, the second with `: `, and UUIDs as URL-safe base64 without padding.
-The last line is ours, and Kafka ignores it: `crc32c`, the checksum of all the bytes before that
-line. A file without it is an older one, or Kafka's.
+Kafka writes `=` in `meta.properties`, `: ` in `partition.metadata`, and UUIDs as URL-safe base64
+without padding. The last line is ours, and Kafka ignores it: `crc32c`, the checksum of all bytes before
+that line. A file without it is an older one, or Kafka's.
 
-Called by `log_directory.py`. Knows nothing of what the names mean.
+Knows nothing of what the names mean.
 """
 
 from __future__ import annotations
@@ -22,7 +22,12 @@ _CHECKSUM: Final = "crc32c"
 
 
 class PropertiesError(StorageError):
-    """The file is damaged or lacks something; the message says what."""
+    """The file is damaged or incomplete; the message says how, and what helps."""
+
+    def __init__(self, path: str, reason: str, remedy: str = "") -> None:
+        super().__init__(path, f"{reason}. {remedy}" if remedy else reason)
+        self.reason = reason
+        self.remedy = remedy
 
 
 def write_properties(
@@ -35,7 +40,7 @@ def write_properties(
 def write_properties_unsynced(
     fs: FileSystem, path: str, properties: Mapping[str, str], separator: str
 ) -> None:
-    """Writes the file, and waits for no disk: a power failure may leave none of it, or a part."""
+    """Writes the file without a sync: a power failure may take it, or a part of it."""
     file = fs.open(path, create=True)
     try:
         file.truncate(0)
@@ -57,9 +62,9 @@ def _checksum_line(data: bytes, separator: str) -> bytes:
 def read_properties(
     fs: FileSystem, path: str, separator: str, required: tuple[str, ...]
 ) -> dict[str, str]:
-    """Names and values; `#` begins a comment.
+    """Reads names and values; `#` begins a comment.
 
-    Raises `PropertiesError` if one is missing, or if the file is damaged.
+    Raises `PropertiesError` if a required name is missing, or if the file is damaged.
     """
     data = fs.read_bytes(path)
     _check(path, data, separator)
@@ -74,30 +79,30 @@ def read_properties(
             properties[name.strip()] = value.strip()
     for name in required:
         if name not in properties:
-            raise PropertiesError(path, f"says nothing of {name!r}")
+            raise PropertiesError(path, f"has no line {name!r}")
     return properties
 
 
 def _check(path: str, data: bytes, separator: str) -> None:
-    """Raises `PropertiesError` if the file is cut off, or not what its checksum says."""
+    """Raises `PropertiesError` if the file is cut off, or does not match its checksum."""
     if not data.endswith(b"\n"):
         raise PropertiesError(path, "is cut off: its last line has no end")
     covered, found, _ = data.rpartition(_CHECKSUM.encode())
     if found and data[len(covered) :] != _checksum_line(covered, separator):
         raise PropertiesError(
             path,
-            f"is damaged: its checksum does not match. Bring a copy back, or correct it by hand and "
-            f"remove its line {_CHECKSUM}",
+            "its checksum does not match",
+            f"Bring a copy back, or correct it by hand and remove its line {_CHECKSUM}",
         )
 
 
 def encode_uuid(value: uuid.UUID) -> str:
-    """22 characters, as Kafka writes topic ids and cluster ids."""
+    """Encodes the id in 22 characters, as Kafka writes topic ids and cluster ids."""
     return base64.urlsafe_b64encode(value.bytes).decode().rstrip("=")
 
 
 def decode_uuid(path: str, text: str) -> uuid.UUID:
-    """The reverse of `encode_uuid`. Raises `PropertiesError`."""
+    """Decodes what `encode_uuid` wrote. Raises `PropertiesError`."""
     try:
         return uuid.UUID(bytes=base64.urlsafe_b64decode(text + "=="))
     except (ValueError, binascii.Error) as error:

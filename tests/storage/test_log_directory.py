@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import uuid
 from collections.abc import Callable
 
@@ -306,6 +307,26 @@ def test_many_partitions_are_deleted_with_one_sync_of_their_directory() -> None:
             pass
         assert not any(name.startswith("orders") for name in fs.list_directory(DATA_DIR))
     assert counts[0] == counts[1]
+
+
+def test_a_close_says_how_many_snapshots_it_removes(caplog: pytest.LogCaptureFixture) -> None:
+    """The one of the shutdown before, in each log that was appended to since."""
+    caplog.set_level(logging.INFO)
+    fs = new_file_system()
+    for appended in (["orders", "views"], ["orders", "views"], ["orders"], []):
+        directory = open_directory(fs)
+        for topic in appended:
+            if (topic, 0) not in directory.logs:
+                create(directory, topic)
+            append(directory, topic)
+        directory.close({})
+    lines = [record.getMessage() for record in caplog.records if "snapshots" in record.getMessage()]
+    assert lines == [
+        f"removed {count} producer snapshots that newer ones have replaced" for count in (2, 1)
+    ]
+    for topic in ("orders", "views"):
+        names = fs.list_directory(f"{DATA_DIR}/{topic}-0")
+        assert sum(name.endswith(".snapshot") for name in names) == 1
 
 
 def test_creation_waits_for_no_disk_and_the_first_flush_does() -> None:

@@ -68,7 +68,11 @@ def test_a_missing_batch_leaves_a_gap_of_offsets(tmp_path: Path):
     segment.write_bytes(b"".join([*batches[:2], *batches[3:]]))
     (found,) = judge(tmp_path)
     assert (found.kind, found.base_offset, found.last_offset) == (Kind.OFFSET_GAP, 4, 5)
-    assert (found.severity, found.records, found.file) == (Severity.NOTE, 2, f"orders-0/{segment.name}")
+    assert (found.severity, found.records, found.file) == (
+        Severity.NOTE,
+        2,
+        f"orders-0/{segment.name}",
+    )
 
 
 @given(
