@@ -91,7 +91,7 @@ def keeping_up(rounds: int, seconds: float) -> dict[str, Pair]:
                 took_ms = 1000 * (time.perf_counter() - ended)
                 print(
                     f"{batch_bytes:8} B: {load['batches_per_s']:8.0f} batches/s, "
-                    f"{load['megabytes_per_s']:6.1f} MB/s; behind at the end {lag} records, "
+                    f"{load['megabytes_per_s']:6.1f} MB/s; lag at the end {lag} records, "
                     f"none {took_ms:.0f} ms later; ISR {sorted(isr_of(cluster, topic))}",
                     flush=True,
                 )

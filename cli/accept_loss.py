@@ -1,4 +1,4 @@
-"""`echoless accept-loss`: lets the next start cut a damaged log, or begin a missing one anew."""
+"""`echoless accept-loss`: lets the next start truncate a damaged log, or create a missing one."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """A Kafka cluster as its clients see it: partition leaders, and a connection to each broker.
 
 Knowledge of a partition is replaced only by news of the same or a later leader epoch, so that a
-broker that lags behind does not send the client back to an old leader. Metadata is requested when
+broker that lags does not send the client back to an old leader. Metadata is requested when
 something is missing or turned out wrong, never periodically.
 """
 

@@ -105,9 +105,7 @@ def _read_each(data: Buffer, header: BatchHeader) -> Iterator[Record]:
             )
         yield _read_record(bytes(data[start:position]), header)
     if position != len(data):
-        raise DecodeError(
-            f"{len(data) - position} bytes are left behind {header.record_count} records"
-        )
+        raise DecodeError(f"{len(data) - position} bytes follow {header.record_count} records")
 
 
 def _read_record(body: bytes, header: BatchHeader) -> Record:
@@ -117,7 +115,7 @@ def _read_record(body: bytes, header: BatchHeader) -> Record:
     value, position = _read_bytes(body, position)
     headers, position = _read_headers(body, position)
     if position != len(body):
-        raise DecodeError(f"{len(body) - position} bytes are left behind the fields of a record")
+        raise DecodeError(f"{len(body) - position} bytes follow the fields of a record")
     timestamp = (
         header.max_timestamp
         if header.is_log_append_time

@@ -1,1 +1,1 @@
-"""The checks behind `echoless verify`: a data directory, read and judged without being changed."""
+"""The checks of `echoless verify`: a data directory, read and judged without being changed."""

@@ -61,7 +61,7 @@ class PartitionCheck:
     def __init__(
         self, directory: str, promises: Promises, findings: Findings, advance: Callable[[int], None]
     ) -> None:
-        """`advance` is told how many bytes were read."""
+        """`advance` is called with the number of bytes read."""
         self.directory = directory
         self.promises = promises
         self.findings = findings
@@ -92,7 +92,7 @@ class PartitionCheck:
         return self.summary
 
     def _check_replacement(self) -> PartitionSummary:
-        """A replica that is about to begin anew: what is left of the old log promises nothing."""
+        """Checks a replica that is about to start over: the rest of the old log promises nothing."""
         path = paths.join(self.directory, paths.REPLACEMENT)
         try:
             offset = read_snapshot(_FILES, path).offset

@@ -180,7 +180,7 @@ class ProducerCheck:
     def _agree(self, snapshot_entry: ProducerEntry, replayed: ProducerEntry) -> bool:
         """Whether both say the same, as far as both windows reach.
 
-        Where unknown producers may begin anywhere, one that was forgotten goes on with a new run, and
+        Where unknown producers may begin anywhere, one that was forgotten continues with a new run, and
         the log does not show that.
         """
         reach = min(len(snapshot_entry.batches), len(replayed.batches))

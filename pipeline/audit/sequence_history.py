@@ -112,7 +112,7 @@ class ProducerHistory:
     log_begins_at_0: bool
     """Whether the log still holds everything ever written to the partition."""
     expiration_ms: int
-    """A producer idle for this long may have been forgotten and may begin anew."""
+    """A producer idle for this long may have been forgotten and may start over."""
     epochs: dict[int, EpochHistory] = field(default_factory=dict)
     newest: int = -1
 

@@ -138,11 +138,11 @@ def _end(options: SinkOptions, messages: list[WriterCommitMessage | None], batch
 
     Raises `LedgerError` if it was divided differently before.
     """
-    told = [one for one in messages if isinstance(one, TaskMessage)]
-    for query_id in {one.place.query_id for one in told}:
+    reports = [one for one in messages if isinstance(one, TaskMessage)]
+    for query_id in {one.place.query_id for one in reports}:
         record = BatchRecord(open_files(options), options.name, query_id, batch_id)
         record.agree(len(messages), is_late=True)
-    ends = [(one.place, one.attempted.end) for one in told]
+    ends = [(one.place, one.attempted.end) for one in reports]
     put_ends(options, [(place, end) for place, end in ends if end is not None])
 
 

@@ -109,7 +109,7 @@ class ReadBack:
                     offset = header.next_offset
                     yield header, batch
             if waited_s > self._timeout_s:
-                raise SinkError(f"records behind offset {offset} were not committed in time")
+                raise SinkError(f"records from offset {offset} on were not committed in time")
 
     def _known_end(self) -> int:
         standings = self._leaders.ask([self._target], NO_PRODUCER_ID)

@@ -1,6 +1,6 @@
 # mypy: disable-error-code="no-untyped-call"
 # aiokafka has no annotations.
-"""aiokafka behind the line protocol: README.md beside this file."""
+"""aiokafka driven by the line protocol: README.md in this directory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""confluent-kafka (librdkafka) behind the line protocol: README.md beside this file."""
+"""confluent-kafka (librdkafka) driven by the line protocol: README.md in this directory."""
 
 from __future__ import annotations
 

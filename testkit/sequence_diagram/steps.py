@@ -91,7 +91,7 @@ class Exchange:
     request: Fate = Fate.ARRIVED
     response: Fate = Fate.ARRIVED
     is_behind_a_loss: bool = False
-    """Whether the answer is stuck behind one that was lost on the same connection."""
+    """Whether the answer waits for ever for one that was lost on the same connection."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -51,14 +51,14 @@ class _Picture:
         bottom = _FIRST_STEP + sum(self._height(step) for step in self._diagram.steps)
         self._draw_heads(bottom)
         y: float = _FIRST_STEP
-        told = ""
+        shown = ""
         for step in self._diagram.steps:
             time = self._time(step)
-            if time != told:
+            if time != shown:
                 self._canvas.text(
                     self._columns.time, y + 26, time, "number small dim", anchor="end"
                 )
-            told = time
+            shown = time
             self._draw_step(step, y)
             y += self._height(step)
         self._canvas.reach(self._columns.verdicts + 240)
