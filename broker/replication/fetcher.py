@@ -1,8 +1,8 @@
-"""Copies what one other broker leads: one request at a time for all partitions followed from it.
+"""Fetches all partitions that are followed from one other broker, one request at a time.
 
 One round: a piece of producer state for each partition that starts afresh, then one fetch for all
-others, by long poll. The next fetch says how far this broker has come, which is what the leader
-commits by; with `log_flush=commit` it therefore waits until the fetched batches are on disk.
+others, by long poll. The next fetch says how far this broker's logs go, by which the leader commits;
+with `log_flush=commit` it therefore waits until the fetched batches are on disk.
 
 A partition whose leader refuses (it has not been notified of its new role, or this broker has not)
 backs off for a moment; the pause for an unreachable leader grows.
@@ -68,7 +68,7 @@ class Fetcher:
         self._context = context
         self._followers: dict[str, Follower] = {}
         """Followers by partition name."""
-        self._rests_until_s: dict[str, float] = {}
+        self._backs_off_until_s: dict[str, float] = {}
         self._changed = asyncio.Event()
         self._pause_s = PAUSE_MIN_S
         self._is_waiting = False
@@ -80,7 +80,7 @@ class Fetcher:
     def add(self, partition: Partition) -> None:
         """Follows the partition in its present leader epoch."""
         self._followers[partition.name] = Follower(partition, self._context.metrics)
-        self._rests_until_s.pop(partition.name, None)
+        self._backs_off_until_s.pop(partition.name, None)
         if self._is_waiting:
             # The fetch under way does not ask for it, and may wait for long: ask again instead.
             self._context.peers.disconnect(self.leader_id)
@@ -89,7 +89,7 @@ class Fetcher:
     def remove(self, name: str) -> None:
         """Stops following the partition; an answer that is on its way is ignored."""
         self._followers.pop(name, None)
-        self._rests_until_s.pop(name, None)
+        self._backs_off_until_s.pop(name, None)
 
     def wake(self) -> None:
         """Retries at once: something has changed that makes it worthwhile."""
@@ -106,7 +106,7 @@ class Fetcher:
                     await self._round(ready)
                     self._pause_s = PAUSE_MIN_S
                 else:
-                    await self._wait(self._next_rest_s())
+                    await self._wait(self._next_due_s())
             except PeerError as error:
                 if not self._changed.is_set():
                     logger.info("cannot fetch from broker %d: %s", self.leader_id, error)
@@ -121,17 +121,17 @@ class Fetcher:
 
     def _ready(self) -> list[Follower]:
         now_s = _now_s()
-        return [one for one in self._current() if self._rest_of(one) <= now_s]
+        return [one for one in self._current() if self._due_s(one) <= now_s]
 
     def _current(self) -> Iterator[Follower]:
         return (follower for follower in self._followers.values() if follower.is_current)
 
-    def _rest_of(self, follower: Follower) -> float:
-        return self._rests_until_s.get(follower.partition.name, 0.0)
+    def _due_s(self, follower: Follower) -> float:
+        return self._backs_off_until_s.get(follower.partition.name, 0.0)
 
-    def _next_rest_s(self) -> float | None:
+    def _next_due_s(self) -> float | None:
         """Seconds until the next backed-off follower is due; None if none is backed off."""
-        ends = [self._rest_of(one) for one in self._current()]
+        ends = [self._due_s(one) for one in self._current()]
         return max(min(ends) - _now_s(), 0.001) if ends else None
 
     async def _wait(self, seconds: float | None) -> None:
@@ -144,7 +144,7 @@ class Fetcher:
         starting = [one for one in ready if one.bootstrap is not None]
         for follower in starting:
             await self._fetch_snapshot_piece(follower)
-        await self._made_durable(ready)
+        await self._make_durable(ready)
         fetching = [one for one in ready if one.bootstrap is None and one.is_current]
         # The wait ends when the disk fails, too: then nothing that had to be kept may be claimed.
         fetching = [one for one in fetching if _is_durable(one.partition)]
@@ -173,7 +173,7 @@ class Fetcher:
             raise PeerError(f"it answered: {error}") from error
         for follower, one in zip(followers, fetched, strict=True):
             if follower.is_current:
-                with self._resting_where_refused(follower):
+                with self._backing_off_if_refused(follower):
                     follower.take(one, context.now_ms())
 
     async def _fetch_snapshot_piece(self, follower: Follower) -> None:
@@ -182,7 +182,7 @@ class Fetcher:
         wanted = bootstrap.wanted(self._context.broker_id, SNAPSHOT_BYTES_MAX)
         answer = await self._call(wanted.to_message())
         if follower.is_current and follower.bootstrap is bootstrap:
-            with self._resting_where_refused(follower):
+            with self._backing_off_if_refused(follower):
                 bootstrap.take(read_replica_snapshot_answer(answer, wanted), self._context.now_ms())
 
     async def _call(self, message: dict[str, object]) -> dict[str, object]:
@@ -194,18 +194,18 @@ class Fetcher:
         )
 
     @contextlib.contextmanager
-    def _resting_where_refused(self, follower: Follower) -> Iterator[None]:
+    def _backing_off_if_refused(self, follower: Follower) -> Iterator[None]:
         name = follower.partition.name
-        self._rests_until_s.pop(name, None)
+        self._backs_off_until_s.pop(name, None)
         try:
             yield
         except (KafkaError, DecodeError) as error:
             logger.info("%s: broker %d: %s", name, self.leader_id, error)
-            self._rests_until_s[name] = _now_s() + REFUSED_PAUSE_S
+            self._backs_off_until_s[name] = _now_s() + REFUSED_PAUSE_S
             if follower.bootstrap is not None:
                 follower.restart_bootstrap()
 
-    async def _made_durable(self, followers: Sequence[Follower]) -> None:
+    async def _make_durable(self, followers: Sequence[Follower]) -> None:
         """Makes what the next fetch claims to have as safe as `log_flush` asks for.
 
         That includes what a restart has found: it may have been written but not flushed.

@@ -1,4 +1,4 @@
-"""Which partitions are fetched from which broker: one `Fetcher` and one task per leader.
+"""The fetchers of a broker: for each leader that it follows one `Fetcher`, in a task of its own.
 
 A `RoleListener`: a partition that another broker leads is fetched from it.
 """
@@ -44,7 +44,7 @@ class Fetchers:
         self._fetcher_of[partition.name] = fetcher
 
     def _unfollow(self, name: str) -> None:
-        """Stops fetching it. A leader with no other followed partition is left alone."""
+        """Stops fetching it. The fetcher stays, even if it has no other partition."""
         fetcher = self._fetcher_of.pop(name, None)
         if fetcher is not None:
             fetcher.remove(name)
