@@ -9,7 +9,7 @@ Knows nothing of how a controller is elected. Called by `controller.py`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, MutableMapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -31,7 +31,7 @@ from broker.controller.reassignment import (
 )
 from broker.metadata.live_brokers import LiveBrokers
 from broker.metadata.node_data import PREFERRED_REPLICA_ELECTION, NodeDataError
-from broker.metadata.topic import StateChange, Topic
+from broker.metadata.topic import StateChange, Topic, TopicChanged
 from broker.metadata.topic_registry import TopicRegistry
 from broker.tree.node_tree import Delete, MultiFailedError, NodeTree
 
@@ -92,12 +92,17 @@ class Duties:
     def _due(self) -> list[StateChange]:
         """The changes due: elections, then old replicas to remove where a partition has a leader.
 
-        A topic found in order is looked at again when it, or the set of live brokers, has changed.
+        Partitions found in order are looked at again when they, or the set of live brokers, have changed.
         """
         brokers, known = self._electorate(), self._registry.topics
         in_order = self._in_order if brokers == self._in_order_for else {}
         topics = [topic for topic in known.values() if in_order.get(topic.name) is not topic]
-        changes = elect(topics, brokers, is_unclean_allowed=self._is_unclean_allowed)
+        changes = elect(
+            topics,
+            brokers,
+            is_unclean_allowed=self._is_unclean_allowed,
+            partitions_of=lambda topic: _changed(in_order.get(topic.name), topic),
+        )
         changes = changes or move_into_target(topics, brokers)
         if not changes:
             self._in_order, self._in_order_for = dict(known), brokers
@@ -111,7 +116,8 @@ class Duties:
         restarted = [
             one for one in sessions if self._sessions.get(one, sessions[one]) != sessions[one]
         ]
-        await self._write(unseat(self._registry.topics.values(), restarted))
+        if restarted:
+            await self._write(unseat(self._registry.topics.values(), restarted))
         self._sessions = sessions
 
     async def _hold_asked_elections(self) -> None:
@@ -179,3 +185,10 @@ class Duties:
                 "%s-%d: broker %d leads in epoch %d, in sync are %s",
                 *(topic, partition, after.leader, after.leader_epoch, after.isr),
             )
+
+
+def _changed(in_order: Topic | None, topic: Topic) -> Iterable[int]:
+    """The partitions that differ from the topic that was in order; all of another or reconfigured one."""
+    if in_order is None or (in_order.topic_id, in_order.config) != (topic.topic_id, topic.config):
+        return topic.assignment
+    return TopicChanged(in_order, topic).partitions()

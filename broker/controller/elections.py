@@ -28,6 +28,7 @@ import enum
 import functools
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
+from operator import attrgetter
 
 from broker.metadata.node_data import NO_LEADER, PartitionState
 from broker.metadata.topic import StateChange, Topic
@@ -55,14 +56,18 @@ class ElectionType(enum.IntEnum):
 
 
 def elect(
-    topics: Iterable[Topic], brokers: Electorate, *, is_unclean_allowed: Callable[[Topic], bool]
+    topics: Iterable[Topic],
+    brokers: Electorate,
+    *,
+    is_unclean_allowed: Callable[[Topic], bool],
+    partitions_of: Callable[[Topic], Iterable[int]] = attrgetter("assignment"),
 ) -> list[StateChange]:
-    """The changes of all partitions that are not as the rules require."""
+    """The changes of all partitions, or those of `partitions_of`, that are not as the rules require."""
     return [
         StateChange(topic.name, partition, before, after)
         for topic in topics
-        for partition, replicas in topic.assignment.items()
-        for before in (topic.states.get(partition),)
+        for partition in partitions_of(topic)
+        for replicas, before in ((topic.assignment[partition], topic.states.get(partition)),)
         if (after := _decided(topic, replicas, before, brokers, is_unclean_allowed)) is not None
     ]
 

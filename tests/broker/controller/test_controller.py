@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from broker.controller import duties
 from broker.controller.election_requests import ask
 from broker.controller.elections import ElectionType
 from broker.controller.reassignment import origin_of, reassign
@@ -22,6 +24,7 @@ from broker.metadata.node_data import (
     partition_state_path,
     topic_path,
 )
+from broker.metadata.topic import StateChange, Topic
 from broker.tree.node_tree import Create, Delete, Write
 from tests.broker.controller.cluster import Cluster, SteppedTree, play, settle
 
@@ -296,6 +299,35 @@ async def start_reassignment(cluster: Cluster, partition: int, target: tuple[int
     member = cluster.any_member()
     replicas, moving = reassign(member.registry.topics["t"], partition, target)
     await member.registry.change_assignment("t", partition, replicas, moving)
+
+
+def test_a_change_of_one_partition_is_decided_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A topic of thousands changes as often as any of its partitions does."""
+    looked_at: list[int] = []
+    decide = duties.elect
+
+    def recording(
+        topics: list[Topic], *args: Any, partitions_of: Callable[[Topic], Any], **kwargs: Any
+    ) -> Any:
+        looked_at.extend(partition for topic in topics for partition in partitions_of(topic))
+        return decide(topics, *args, partitions_of=partitions_of, **kwargs)
+
+    async def scenario() -> None:
+        cluster = await started(1, 2)
+        await cluster.create_topic(*[(1, 2)] * 9)
+        monkeypatch.setattr(duties, "elect", recording)
+        member = cluster.members[2]
+        before = member.registry.topics["t"].states[5]
+        after = replace(before, isr=(1,))
+        await member.registry.change_states([StateChange("t", 5, before, after)])
+        await settle()
+        assert set(looked_at) == {5}
+        await cluster.members[2].registry.set_topic_config("t", {"retention.ms": "1"})
+        await settle()
+        assert set(looked_at) == set(range(9))  # the rules may be others now
+        await cluster.stop()
+
+    play(scenario())
 
 
 def test_the_preferred_leader_takes_over_when_asked() -> None:
