@@ -10,17 +10,21 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Mapping
+from typing import Final
 
 from broker.cluster.membership import Membership
 from broker.config.loading import Config
 from broker.descriptors import descriptor_shares
+from broker.limited_log import LimitedLog
 from broker.metadata.topic import NewTopic, Topic
 from broker.metadata.topic_registry import TopicRegistry
 from broker.partitions.held import Partitions
 from broker.partitions.topic_deletion import TopicDeletion
 from protocol.errors import ErrorCode, KafkaError
 
-logger = logging.getLogger(__name__)
+limited: Final = LimitedLog(logging.getLogger(__name__))
+_ANYONE: Final = "any address"
+"""Any client may create and delete topics: their lines share one allowance."""
 
 
 class Topics:
@@ -112,7 +116,9 @@ class Topics:
             if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
                 raise
         else:
-            logger.info("created topic %s because a client asked for it", name)
+            limited.log(
+                logging.INFO, _ANYONE, "created topic %s because a client asked for it", name
+            )
 
     def _lack_of_room(self, partitions: int, replication_factor: int) -> KafkaError | None:
         """The error if this broker's share of new partitions could not be opened."""

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
+from broker.limited_log import LimitedLog
 from broker.metadata.topic import Topic
 from broker.partitions.assigned import Assigned, Key
 from broker.partitions.disk_queue import DiskQueue, in_thread
@@ -26,7 +27,9 @@ from storage.file_system import OutOfDescriptorsError, StorageError
 from storage.log_directory import LogDirectory
 from storage.pending_removal import PendingRemoval
 
-logger = logging.getLogger(__name__)
+limited: Final = LimitedLog(logging.getLogger(__name__))
+_ANYONE: Final = "any address"
+"""Any client may create and delete topics: their lines share one allowance."""
 
 GIVEN_UP_AT_ONCE: Final = 100
 """Partitions of a deleted topic whose waiting requests are answered in one step of the loop."""
@@ -126,7 +129,9 @@ class Removal:
                 except OutOfDescriptorsError as error:
                     # Not even a spare one: a topic of the same name must not find these directories.
                     raise StorageError(error.path, "partitions are removed by half") from error
-                logger.info(
+                limited.log(
+                    logging.INFO,
+                    _ANYONE,
                     "%d partitions of topic %s have left their names, their files go later",
                     len(keys),
                     name,

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import logging
 import re
+from pathlib import Path
 
 import pytest
 
 from broker import limited_log
 from broker.limited_log import ADDRESSES_MAX, BURST, OTHERS, LimitedLog
+from tests.support.in_process import Running, in_process
+from tests.support.raw_client import RawConnection, create_topic
 
 MESSAGE = "a bad frame from %s"
 
@@ -72,3 +75,27 @@ async def test_any_number_of_addresses_takes_bounded_memory(clock, limited, capl
     clock[0] = 1000.0
     warn(limited, "192.168.0.1", 1)
     assert list(addresses) == ["192.168.0.1"]
+
+
+async def test_topics_that_clients_create_and_delete_cannot_fill_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each round costs the client two small requests and would cost two lines."""
+    monkeypatch.setattr(limited_log, "BURST", 3)
+    monkeypatch.setattr(limited_log, "LINES_PER_S", 0.0)
+    caplog.set_level(logging.INFO)
+    async with in_process(tmp_path) as running:
+        topics = running.broker.services.topics
+        for _ in range(8):
+            await topics.auto_create("churned")
+            await topics.delete("churned")
+        await create_topic_and_wait(running)
+    for line in ("because a client asked", "have left their names"):
+        assert caplog.text.count(line) == 3, line
+
+
+async def create_topic_and_wait(running: Running) -> None:
+    """Lets the removals that were queued before come to their ends."""
+    connection = await RawConnection.open(running.kafka_address)
+    await create_topic(connection, "churned", 1)
+    await connection.close()

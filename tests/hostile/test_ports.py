@@ -204,6 +204,11 @@ def test_unreadable_native_messages_are_answered(target: Echoless, message):
         "/decisions?producer_id=99999999999999999999999",
         "/../../etc/passwd",
         "/" + "a" * 4000,
+        "/producers/x/" + "9" * 5000,
+        "/producers/x/-" + "9" * 5000,
+        "/producers/x/0?limit=" + "9" * 5000,
+        "/producers/x/0?producer_id=-" + "9" * 5000,
+        "/decisions?n=" + "9" * 5000,
     ],
 )
 def test_bad_admin_requests_are_answered_in_json(target: Echoless, path):
