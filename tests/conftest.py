@@ -24,10 +24,21 @@ from tests.toolchain import require
 hypothesis.settings.register_profile("echoless", deadline=None)
 hypothesis.settings.load_profile("echoless")
 
+_HEAVY = ("spark", "cluster", "crash", "kafka", "clients", "browser")
+"""Markers of tests that start servers."""
+
 
 def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
     """Runs tests on the broker's own loop, whose transports are not quite asyncio's."""
     return {"uvloop": uvloop.new_event_loop}
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the files that take longest: at the end none is left that keeps one processor busy alone."""
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    heavy = {item.path for item in items if any(map(item.get_closest_marker, _HEAVY))}
+    items.sort(key=lambda item: (item.path not in slow, item.path not in heavy))
 
 
 class _FailuresAtOnce:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from pathlib import Path
 
 import pytest
@@ -10,6 +9,7 @@ import pytest
 from tests.hostile.fuzz.kafka_requests import VERSIONS
 from tests.hostile.fuzz.native_messages import TYPES
 from tests.hostile.fuzz.run import Report, fuzz
+from tests.support.fresh_seed import fresh_seed
 
 SEED = 20_261_122
 REQUESTS = 1500
@@ -29,6 +29,6 @@ def test_hostile_requests_harm_no_one(tmp_path: Path):
 
 @pytest.mark.slow
 def test_a_minute_of_hostile_requests_harms_no_one(tmp_path: Path):
-    """The same as above, with requests that no run has sent before."""
-    seed = random.SystemRandom().randrange(2**32)
+    """The same as above, with requests that are new with each commit."""
+    seed = fresh_seed()
     assert_harmless(fuzz(tmp_path, seed, seconds=60.0), seed)
