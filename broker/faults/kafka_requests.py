@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from broker.faults.error_responses import BUILDERS, Refusal
+from broker.handlers.refusals import BUILDERS, Refusal
 from broker.faults.match import NO_PARTITION, Part, RequestFacts
-from broker.faults.merged_responses import merge
-from broker.faults.request_topics import topics_of, without
+from broker.handlers.merged_responses import merge
+from broker.handlers.request_topics import topics_of, without
 from broker.faults.requests import ReadRequest
 from broker.handlers import produce
 from broker.handlers.dispatch import HANDLERS, Handler, framed_later, framed_soon

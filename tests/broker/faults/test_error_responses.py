@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from broker.faults.error_responses import BUILDERS
+from broker.handlers.refusals import BUILDERS
 from broker.handlers.dispatch import HANDLERS
 from tests.broker.faults.lab import TOPIC, Lab
 from tests.support.kio_requests import smallest_request

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from broker.faults import served
 from broker.faults.action import TYPES, Action
-from broker.faults.error_responses import BUILDERS
+from broker.handlers.refusals import BUILDERS
 from broker.faults.fields import RuleError
 from broker.faults.match import Match
 from broker.faults.rule import RuleText, read_rules

@@ -12,7 +12,7 @@ import io
 from collections.abc import Callable
 from typing import Any, Final
 
-from broker.faults.request_topics import topic_key
+from broker.handlers.request_topics import topic_key
 from protocol.registry import Api
 
 _TOPICS: Final = {

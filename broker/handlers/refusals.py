@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from broker.faults.request_topics import IsRefused, topics_of
+from broker.handlers.request_topics import IsRefused, topics_of
 from broker.handlers import metadata
 from broker.network.request import Answer, Request
 from protocol.describe_producers import (
