@@ -19,6 +19,7 @@ from broker.config.loading import Config
 from broker.metadata.producer_ids import ProducerIds
 from broker.metadata.topic_registry import TopicRegistry
 from broker.metrics import Metrics
+from broker.network.judge import Judge
 from broker.partitions.held import Partitions
 from broker.records.fetch import FetchParts
 from broker.records.produce import ProduceParts
@@ -50,6 +51,8 @@ class Services:
     """Opens records when there are too many to open on the event loop."""
     tree: NodeTree
     """For requests to the controller."""
+    judge: Judge | None = None
+    """Decides what each client may do; None: everything."""
     fail_storage: Callable[[StorageError], None]
     """To be called with every `StorageError`: the log directory goes offline."""
     stopping: asyncio.Event

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from broker.handlers.refusals import BUILDERS, Refusal
 from broker.faults.match import NO_PARTITION, Part, RequestFacts
-from broker.handlers.merged_responses import merge
-from broker.handlers.request_topics import topics_of, without
 from broker.faults.requests import ReadRequest
 from broker.handlers import produce
-from broker.handlers.dispatch import HANDLERS, Handler, framed_later, framed_soon
+from broker.handlers.dispatch import SERVED_BY_KEY, framed_later, framed_soon
+from broker.handlers.gate import admit
+from broker.handlers.refusals import Refusal
+from broker.handlers.request_topics import topics_of
+from broker.handlers.served import Served
 from broker.network.connection import Dispatched
-from broker.network.request import Answer, CloseConnectionError, NoResponse, Outcome, Peer, Request
+from broker.network.request import Outcome, Peer, Request
 from broker.records.produce import ACKS_NONE
 from protocol.errors import DecodeError, KafkaError
 from protocol.framing import Frame
 from protocol.headers import RequestHeader, read_request_header, skip_tagged_fields
 from protocol.record_batch import Buffer, read_header
-from protocol.registry import Api
 
 if TYPE_CHECKING:
     from broker.services import Services
@@ -30,10 +31,9 @@ READ_AT_ONCE_BYTES: Final = 16 * 1024
 
 
 class _Inside(NamedTuple):
-    """A decoded request and its handler."""
+    """A decoded request and its API."""
 
-    api: Api
-    handle: Handler
+    served: Served
     header: RequestHeader
     body: Any
 
@@ -50,10 +50,10 @@ class KafkaRequests:
             header = read_request_header(frame)
         except DecodeError:
             return False
-        found = HANDLERS.get(header.api_key)
-        if found is None or not found[0].serves(header.api_version):
+        served = SERVED_BY_KEY.get(header.api_key)
+        if served is None or not served.api.serves(header.api_version):
             return False
-        api = found[0]
+        api = served.api
         if not api.can_decode(header.api_version):
             return True
         return api is not produce.API and len(frame) > READ_AT_ONCE_BYTES
@@ -66,7 +66,7 @@ class KafkaRequests:
             return None
         if inside is None:
             return None
-        api, header = inside.api, inside.header
+        api, header = inside.served.api, inside.header
         parts = tuple(self._parts(api.name, inside.body))
         facts = RequestFacts(
             api=api.name,
@@ -80,51 +80,35 @@ class KafkaRequests:
 
     def refuse(self, request: ReadRequest, parts: Sequence[Part], error: KafkaError) -> Dispatched:
         """Only what is left of the request, if anything, is processed."""
-        inside: _Inside = request.inside
-        check_answered(request, error)
-        refused = self._refused(request, parts, error)
+        served = _served(request)
+        refusal = self._refusal(request, parts, error)
         if len(parts) == len(request.facts.parts):
-            return self._framed(inside, refused)
-        rest = without(inside.body, lambda key, index: self._is_in(parts, key, index))
-        return self._merged(inside, self._handle(request, rest), refused)
+            return self._framed(request, served.refuse(refusal, self._services))
+        return self._framed(
+            request, served.refuse_parts(refusal, self._services, partial(admit, served))
+        )
 
     def refuse_after(
         self, request: ReadRequest, parts: Sequence[Part], error: KafkaError
     ) -> Dispatched:
         """All of it is processed; the rows of the error take the place of the others."""
-        inside: _Inside = request.inside
-        outcome = self._handle(request, inside.body)
-        check_answered(request, error)
-        return self._merged(inside, outcome, self._refused(request, parts, error))
+        served, refusal = _served(request), self._refusal(request, parts, error)
+        outcome = admit(served, refusal.request, self._services)
+        return self._framed(request, served.replace_parts(outcome, refusal, self._services))
 
-    def _handle(self, request: ReadRequest, body: Any) -> Outcome:
+    def _refusal(self, request: ReadRequest, parts: Sequence[Part], error: KafkaError) -> Refusal:
         inside: _Inside = request.inside
-        self._services.metrics.requests[inside.api.name] += 1
-        return inside.handle(Request(inside.header, body, request.peer), self._services)
-
-    def _refused(self, request: ReadRequest, parts: Sequence[Part], error: KafkaError) -> Answer:
-        inside: _Inside = request.inside
-        refusal = Refusal(
+        return Refusal(
             request=Request(inside.header, inside.body, request.peer),
             error=error,
             is_refused=lambda key, index: self._is_in(parts, key, index),
-            topics=list(dict.fromkeys(part.topic for part in parts)),
         )
-        return BUILDERS[inside.api.name](refusal, self._services)
 
-    def _framed(self, inside: _Inside, answer: Answer) -> Dispatched:
-        return framed_soon(inside.api, inside.header, inside.header.api_version, answer)
-
-    def _merged(self, inside: _Inside, outcome: Outcome, refused: Answer) -> Dispatched:
+    def _framed(self, request: ReadRequest, outcome: Outcome) -> Dispatched:
+        api, header = _served(request).api, request.inside.header
         if not isinstance(outcome, bytes) and isinstance(outcome, Awaitable):
-            later = self._merge_later(inside, outcome, refused)
-            return framed_later(inside.api, inside.header, later)
-        return self._framed(inside, _merge(inside, outcome, refused))
-
-    async def _merge_later(
-        self, inside: _Inside, outcome: Awaitable[Answer], refused: Answer
-    ) -> Answer:
-        return _merge(inside, await outcome, refused)
+            return framed_later(api, header, outcome)
+        return framed_soon(api, header, header.api_version, outcome)
 
     # --- what a request is about ---
 
@@ -174,37 +158,21 @@ def with_batch(topic: str, partition: int, batch: Buffer | None) -> Part:
 
 def _read(frame: Frame) -> _Inside | None:
     header = read_request_header(frame)
-    found = HANDLERS.get(header.api_key)
-    if found is None or not found[0].serves(header.api_version):
+    served = SERVED_BY_KEY.get(header.api_key)
+    if served is None or not served.api.serves(header.api_version):
         return None
-    api, handle = found
+    api = served.api
     api.prepare_decoding(header.api_version)
     position = header.body_position
     if api.is_flexible(header.api_version):
         position = skip_tagged_fields(frame, position)
-    return _Inside(api, handle, header, api.decode_request(header.api_version, frame, position))
+    return _Inside(served, header, api.decode_request(header.api_version, frame, position))
+
+
+def _served(request: ReadRequest) -> Served:
+    inside: _Inside = request.inside
+    return inside.served
 
 
 def _is_answered(inside: _Inside) -> bool:
     return getattr(inside.body, "acks", None) != ACKS_NONE
-
-
-def check_answered(request: ReadRequest, error: KafkaError) -> None:
-    """acks=0: nobody can be told, so the connection ends, as after any error."""
-    if not request.facts.is_answered:
-        raise CloseConnectionError(str(error))
-
-
-def _merge(inside: _Inside, answer: Answer, refused: Answer) -> Answer:
-    version = inside.header.api_version
-    assert not isinstance(answer, NoResponse)
-    return merge(inside.api, version, _body(inside, answer), _body(inside, refused))
-
-
-def _body(inside: _Inside, answer: Answer) -> bytes:
-    assert not isinstance(answer, NoResponse)
-    if isinstance(answer, bytes):
-        return answer
-    if isinstance(answer, Mapping):
-        return inside.api.encode_response(inside.header.api_version, answer)
-    return b"".join(answer)

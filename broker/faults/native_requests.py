@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from broker.faults.kafka_requests import check_answered, with_batch
+from broker.faults.kafka_requests import with_batch
 from broker.faults.match import NO_VERSION, Part, RequestFacts
 from broker.faults.requests import Dispatch, ReadRequest, finished
 from broker.faults.served import BETWEEN_BROKERS
-from broker.native.exchange import HANDLERS, framed, read_head
+from broker.native.exchange import HANDLERS, KAFKA_NAMES, framed, read_head
 from broker.native.failure import failure
 from broker.network.connection import Buffers, Dispatched
-from broker.network.request import Peer
+from broker.network.request import CloseConnectionError, Peer
 from broker.records.produce import ACKS_NONE
 from protocol.errors import KafkaError
 from protocol.framing import Frame
@@ -25,8 +25,6 @@ _READERS: Final = {
     "replica_fetch": replication.ReplicaFetch.read,
     **{name: read for name, (read, _) in HANDLERS.items()},
 }
-_KAFKA_NAMES: Final = {"create_topic": "create_topics"}
-"""Messages that are another port's API by another name."""
 _NO_CORRELATION: Final = 0
 
 
@@ -60,7 +58,7 @@ class NativeRequests:
             return None
         name = head["type"]
         facts = RequestFacts(
-            api=_KAFKA_NAMES.get(name, name),
+            api=KAFKA_NAMES.get(name, name),
             api_version=NO_VERSION,
             client_id=peer.client_id,
             correlation_id=head["correlation_id"] or _NO_CORRELATION,
@@ -74,7 +72,7 @@ class NativeRequests:
     def refuse(self, request: ReadRequest, _parts: Sequence[Part], error: KafkaError) -> Dispatched:
         """A message has one error for all of it."""
         inside: _Inside = request.inside
-        check_answered(request, error)
+        _check_answered(request, error)
         return framed(inside.head, failure(error))
 
     def refuse_after(
@@ -83,7 +81,7 @@ class NativeRequests:
         """The answer is the error alone."""
         inside: _Inside = request.inside
         answer = self._process(request.frame, request.peer)
-        check_answered(request, error)
+        _check_answered(request, error)
         return _in_place_of(answer, inside, error)
 
     def _parts(self, message: Any) -> Iterator[Part]:
@@ -104,3 +102,9 @@ class NativeRequests:
 async def _in_place_of(answer: Dispatched, inside: _Inside, error: KafkaError) -> Buffers | None:
     await finished(answer)
     return framed(inside.head, failure(error))
+
+
+def _check_answered(request: ReadRequest, error: KafkaError) -> None:
+    """acks=0: no error can be returned, so the connection ends, as after any error."""
+    if not request.facts.is_answered:
+        raise CloseConnectionError(str(error))

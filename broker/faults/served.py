@@ -1,7 +1,6 @@
 """The requests of both ports, and what each says about itself, for checking rules.
 
-Knows only the names: their handlers are not imported, because rules are read before the broker
-exists.
+The APIs of the Kafka port say it themselves (`Served.names`).
 """
 
 from __future__ import annotations
@@ -10,69 +9,28 @@ from typing import Final
 
 from broker.faults.fields import RuleError
 from broker.faults.match import BATCH_FIELDS, Match
+from broker.handlers.dispatch import SERVED_BY_KEY
+from broker.handlers.served import Names
 
 BATCH_API: Final = "produce"
 
-NAMES_PARTITIONS: Final = (
-    "produce",
-    "fetch",
-    "list_offsets",
-    "offset_fetch",
-    "offset_for_leader_epoch",
-    "delete_records",
-    "describe_producers",
-    "elect_leaders",
-    "alter_partition_reassignments",
-    "list_partition_reassignments",
-    "producer_state",
-    "lease_pid",
-    "replica_fetch",
-    "replica_snapshot",
-)
-"""APIs whose requests name topics and partitions."""
+_NATIVE_NAMES: Final = {
+    "producer_state": Names.PARTITIONS,
+    "lease_pid": Names.PARTITIONS,
+    "replica_fetch": Names.PARTITIONS,
+    "replica_snapshot": Names.PARTITIONS,
+    "await_topic": Names.TOPICS,
+    "hello": Names.NOTHING,
+}
+"""What messages name that only the native port has; others are those of a Kafka API."""
+_NAMES: Final = {one.api.name: one.names for one in SERVED_BY_KEY.values()} | _NATIVE_NAMES
+APIS: Final = tuple(_NAMES)
 
-NAMES_TOPICS: Final = (
-    "metadata",
-    "create_topics",
-    "delete_topics",
-    "create_partitions",
-    "await_topic",
-)
-"""APIs whose requests name only topics."""
-
-NAMES_NOTHING: Final = (
-    "find_coordinator",
-    "sasl_handshake",
-    "api_versions",
-    "init_producer_id",
-    "describe_configs",
-    "alter_configs",
-    "incremental_alter_configs",
-    "describe_cluster",
-    "hello",
-)
+ERROR_APIS: Final = tuple(name for name in APIS if name not in {"hello", "await_topic"})
+"""APIs that can be answered with an `error`."""
 
 BETWEEN_BROKERS: Final = frozenset({"replica_fetch", "replica_snapshot", "await_topic"})
 """Messages that only a rule naming them, a freeze or a cut link affects."""
-
-APIS: Final = (*NAMES_PARTITIONS, *NAMES_TOPICS, *NAMES_NOTHING)
-
-ERROR_APIS: Final = (
-    "produce",
-    "fetch",
-    "metadata",
-    "init_producer_id",
-    "list_offsets",
-    "find_coordinator",
-    "offset_fetch",
-    "create_topics",
-    "describe_producers",
-    "lease_pid",
-    "producer_state",
-    "replica_fetch",
-    "replica_snapshot",
-)
-"""APIs that can be answered with an `error`."""
 
 
 def check_api(match: Match) -> None:
@@ -87,7 +45,7 @@ def check_api(match: Match) -> None:
             raise RuleError(
                 f"match.{name}: only {BATCH_API} carries batches, and match.api is {api}"
             )
-        if name == "topic" and api in NAMES_NOTHING:
+        if name == "topic" and _NAMES[api] is Names.NOTHING:
             raise RuleError(f"match.topic: {api} requests name no topics")
-        if name == "partition" and api not in NAMES_PARTITIONS:
+        if name == "partition" and _NAMES[api] is not Names.PARTITIONS:
             raise RuleError(f"match.partition: {api} requests name no partitions")

@@ -11,7 +11,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from broker.config.topic import validated
-from broker.handlers.config_resource import alter_each, check_alterable, check_values, find_topic
+from broker.handlers.config_resource import (
+    alter_each,
+    check_alterable,
+    check_values,
+    find_topic,
+    refused_resources,
+)
+from broker.handlers.refusals import Refusal
+from broker.handlers.served import Served
 from broker.network.request import Answer, Request
 from protocol.registry import Api
 
@@ -33,4 +41,12 @@ async def handle(request: Request, services: Services) -> Answer:
         if not body.validate_only:
             await services.registry.set_topic_config(topic.name, overrides)
 
-    return {"throttle_time": 0, "responses": await alter_each(body.resources, alter)}
+    return {"responses": await alter_each(body.resources, alter)}
+
+
+def refuse(refusal: Refusal, _services: Services) -> Answer:
+    """The error in the row of each resource."""
+    return {"responses": refused_resources(refusal)}
+
+
+SERVED = Served(API, handle, refuse)

@@ -11,6 +11,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from broker.handlers.merged_responses import Rows
+from broker.handlers.refusals import Refusal, refused_partitions
+from broker.handlers.served import Names, Served
 from broker.network.request import Answer, Request
 from broker.tree.node_tree import ConnectionLostError, MultiFailedError
 from protocol.errors import ErrorCode, KafkaError
@@ -38,7 +41,6 @@ async def handle(request: Request, services: Services) -> Answer:
         for topic in request.body.topics
     ]
     return {
-        "throttle_time": 0,
         "error_code": ErrorCode.NONE,
         "error_message": None,
         "responses": responses,
@@ -112,3 +114,15 @@ def _check_target(
 
 def _invalid(message: str) -> KafkaError:
     return KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
+
+
+def refuse(refusal: Refusal, _services: Services) -> Answer:
+    """The error in the row of each refused partition."""
+    return {
+        "error_code": ErrorCode.NONE,
+        "error_message": None,
+        "responses": refused_partitions(refusal),
+    }
+
+
+SERVED = Served(API, handle, refuse, Names.PARTITIONS, Rows("responses", "partitions"))

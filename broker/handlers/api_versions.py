@@ -11,6 +11,8 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
+from broker.handlers.refusals import Refusal
+from broker.handlers.served import Served
 from broker.network.request import Answer, Request
 from protocol.errors import ErrorCode
 from protocol.registry import Api
@@ -44,9 +46,15 @@ class ApiVersions:
                     return self._answer(ErrorCode.INVALID_REQUEST)
         return self._answer(ErrorCode.NONE)
 
-    def unsupported_version(self) -> Answer:
-        """The answer (version 0) to an unsupported version."""
-        return self._answer(ErrorCode.UNSUPPORTED_VERSION)
+    def refuse(self, refusal: Refusal, _services: Services) -> Answer:
+        """The error, and the list of APIs: it tells the client which versions to use instead."""
+        return self._answer(refusal.error.code)
 
     def _answer(self, error_code: ErrorCode) -> dict[str, Any]:
-        return {"error_code": error_code, "throttle_time": 0, "api_keys": self._api_keys}
+        return {"error_code": error_code, "api_keys": self._api_keys}
+
+
+def served_with(others: Iterable[Served]) -> Served:
+    """This API, which lists itself and the others."""
+    versions = ApiVersions([API, *(other.api for other in others)])
+    return Served(API, versions.handle, versions.refuse)

@@ -10,6 +10,7 @@ import enum
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from broker.handlers.refusals import Refusal
 from broker.handlers.repetition import repeated
 from broker.metadata.topic import Topic
 from broker.metadata.topic_names import check_topic_name
@@ -111,3 +112,11 @@ def check_values(configs: Sequence[Any]) -> None:
             ErrorCode.INVALID_REQUEST,
             f"Error due to duplicate config keys: {', '.join(sorted(twice))}",
         )
+
+
+def refused_resources(refusal: Refusal) -> list[dict[str, Any]]:
+    """The error in a row for each resource of the request."""
+    return [
+        {"resource_type": one.resource_type, "resource_name": one.resource_name, **refusal.row}
+        for one in refusal.request.body.resources
+    ]

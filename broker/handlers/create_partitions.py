@@ -11,7 +11,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from broker.handlers.merged_responses import Rows
+from broker.handlers.refusals import Refusal
 from broker.handlers.repetition import repeated
+from broker.handlers.served import Names, Served
 from broker.network.request import Answer, Request
 from protocol.errors import ErrorCode, KafkaError
 from protocol.registry import Api
@@ -34,7 +37,7 @@ async def handle(request: Request, services: Services) -> Answer:
         else:
             error = await _extend(services, wanted, body.validate_only)
         rows[wanted.name] = _row(wanted.name, error)
-    return {"throttle_time": 0, "results": list(rows.values())}
+    return {"results": list(rows.values())}
 
 
 async def _extend(services: Services, wanted: Any, validate_only: bool) -> KafkaError | None:
@@ -61,3 +64,12 @@ def _row(name: str, error: KafkaError | None) -> dict[str, Any]:
     if error is None:
         return {"name": name, "error_code": ErrorCode.NONE}
     return {"name": name, "error_code": error.code, "error_message": error.message or None}
+
+
+def refuse(refusal: Refusal, _services: Services) -> Answer:
+    """The error in the row of each refused topic."""
+    names = [name for name, _ in refusal.rows if refusal.is_refused(name, -1)]
+    return {"results": [_row(name, refusal.error) for name in dict.fromkeys(names)]}
+
+
+SERVED = Served(API, handle, refuse, Names.TOPICS, Rows("results"))

@@ -19,7 +19,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from broker.config.description import describe_topic
 from broker.config.topic import validated
+from broker.handlers.merged_responses import Rows
+from broker.handlers.refusals import Refusal
 from broker.handlers.repetition import repeated
+from broker.handlers.served import Names, Served
 from broker.metadata.topic import NewTopic, Topic
 from broker.network.request import Answer, Request
 from protocol.errors import ErrorCode, KafkaError
@@ -45,7 +48,7 @@ async def handle(request: Request, services: Services) -> Answer:
             rows[wanted.name] = _failure(wanted.name, error)
         else:
             rows[wanted.name] = await _row(services, wanted, body.validate_only)
-    return {"throttle_time": 0, "topics": list(rows.values())}
+    return {"topics": list(rows.values())}
 
 
 async def create(services: Services, wanted: NewTopic, *, validate_only: bool) -> Topic:
@@ -143,3 +146,12 @@ def _failure(name: str, error: KafkaError) -> dict[str, Any]:
         "error_message": error.message or None,
         "configs": (),
     }
+
+
+def refuse(refusal: Refusal, _services: Services) -> Answer:
+    """The error in the row of each refused topic."""
+    names = [name for name, _ in refusal.rows if refusal.is_refused(name, -1)]
+    return {"topics": [_failure(name, refusal.error) for name in dict.fromkeys(names)]}
+
+
+SERVED = Served(API, handle, refuse, Names.TOPICS, Rows("topics"))

@@ -13,8 +13,11 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from broker.handlers.merged_responses import Rows
+from broker.handlers.refusals import Refusal, refused_partitions
+from broker.handlers.served import Names, Served
 from broker.handlers.topic_rows import partition_rows
-from broker.network.request import Outcome, Request
+from broker.network.request import Answer, Outcome, Request
 from protocol.errors import ErrorCode, KafkaError
 from protocol.registry import Api
 from storage.file_system import StorageError
@@ -51,3 +54,11 @@ def _delete(services: Services, topic: str, index: int, offset: int) -> int:
     partition.check_leader()
     partition.advance_log_start(partition.high_watermark if offset == HIGH_WATERMARK else offset)
     return partition.log.log_start_offset
+
+
+def refuse(refusal: Refusal, _services: Services) -> Answer:
+    """The error in the row of each refused partition."""
+    return {"topics": refused_partitions(refusal, low_watermark=_NO_LOW_WATERMARK)}
+
+
+SERVED = Served(API, handle, refuse, Names.PARTITIONS, Rows("topics", "partitions"))

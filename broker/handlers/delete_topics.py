@@ -13,7 +13,9 @@ from __future__ import annotations
 import uuid
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from broker.handlers.refusals import Refusal
 from broker.handlers.repetition import repeated
+from broker.handlers.served import Names, Served
 from broker.network.request import Answer, Request
 from protocol.errors import ErrorCode, KafkaError
 from protocol.registry import Api
@@ -42,7 +44,7 @@ async def handle(request: Request, services: Services) -> Answer:
         wanted = [_Wanted(name, None) for name in body.topic_names]
     twice = repeated(_name(services, one) or one for one in wanted)
     rows = [await _row(services, one, twice) for one in dict.fromkeys(wanted)]
-    return {"throttle_time": 0, "responses": rows}
+    return {"responses": rows}
 
 
 def _name(services: Services, wanted: _Wanted) -> str | None:
@@ -80,3 +82,21 @@ def _checked(wanted: _Wanted, name: str | None, twice: set[str | _Wanted]) -> st
     else:
         return name
     raise KafkaError(ErrorCode.INVALID_REQUEST, reason)
+
+
+def refuse(refusal: Refusal, _services: Services) -> Answer:
+    """The error in the row of each topic."""
+    keys = dict.fromkeys(key for key, _ in refusal.rows)
+    return {
+        "responses": [
+            {
+                "name": key if isinstance(key, str) else None,
+                "topic_id": None if isinstance(key, str) else key,
+                **refusal.row,
+            }
+            for key in keys
+        ]
+    }
+
+
+SERVED = Served(API, handle, refuse, Names.TOPICS)

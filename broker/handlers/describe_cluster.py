@@ -6,10 +6,12 @@ whether it expects a broker (1) or a controller (2); there are no controller por
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from broker.cluster.addresses import client_addresses
 from broker.handlers.authorized_operations import cluster_operations
+from broker.handlers.refusals import Refusal
+from broker.handlers.served import Served
 from broker.network.request import Answer, Request
 from protocol.errors import ErrorCode, KafkaError
 from protocol.registry import Api
@@ -25,28 +27,39 @@ _CONTROLLER_ENDPOINT: Final = 2
 
 def handle(request: Request, services: Services) -> Answer:
     """The cluster; MISMATCHED_ENDPOINT_TYPE or UNSUPPORTED_ENDPOINT_TYPE for other endpoints."""
-    code, message = ErrorCode.NONE, None
     try:
         _check_endpoint_type(getattr(request.body, "endpoint_type", _BROKER_ENDPOINT))
     except KafkaError as error:
-        code, message = error.code, error.message
-    asked = request.body.include_cluster_authorized_operations and code is ErrorCode.NONE
+        return _failure(error, services)
+    addresses = client_addresses(services.cluster, request.peer.listener)
+    asked = request.body.include_cluster_authorized_operations
     return {
-        "throttle_time": 0,
+        **_cluster(services),
         "cluster_authorized_operations": cluster_operations(asked=asked),
-        "error_code": code,
-        "error_message": message,
+        "error_code": ErrorCode.NONE,
+        "error_message": None,
+        "brokers": [
+            {"broker_id": broker_id, "host": address.host, "port": address.port}
+            for broker_id, address in addresses.items()
+        ],
+    }
+
+
+def _failure(error: KafkaError, services: Services) -> dict[str, Any]:
+    return {
+        **_cluster(services),
+        "cluster_authorized_operations": cluster_operations(asked=False),
+        "error_code": error.code,
+        "error_message": error.message,
+        "brokers": (),
+    }
+
+
+def _cluster(services: Services) -> dict[str, Any]:
+    return {
         "endpoint_type": _BROKER_ENDPOINT,
         "cluster_id": services.cluster_id,
         "controller_id": services.cluster.controller_id,
-        "brokers": [
-            {"broker_id": broker_id, "host": address.host, "port": address.port}
-            for broker_id, address in client_addresses(
-                services.cluster, request.peer.listener
-            ).items()
-        ]
-        if code is ErrorCode.NONE
-        else (),
     }
 
 
@@ -61,3 +74,11 @@ def _check_endpoint_type(endpoint_type: int) -> None:
         raise KafkaError(
             ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"Unsupported endpoint type {endpoint_type}"
         )
+
+
+def refuse(refusal: Refusal, services: Services) -> Answer:
+    """The error, and no brokers."""
+    return _failure(refusal.error, services)
+
+
+SERVED = Served(API, handle, refuse)

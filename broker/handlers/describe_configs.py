@@ -21,8 +21,11 @@ from broker.handlers.config_resource import (
     check_type,
     find_topic,
     listed_twice,
+    refused_resources,
 )
-from broker.network.request import Outcome, Request
+from broker.handlers.refusals import Refusal
+from broker.handlers.served import Served
+from broker.network.request import Answer, Outcome, Request
 from broker.network.turns import in_turns
 from protocol.errors import ErrorCode, KafkaError
 from protocol.registry import Api
@@ -38,7 +41,7 @@ def handle(request: Request, services: Services) -> Outcome:
     body = request.body
     twice = listed_twice(body.resources)
     rows = (_row(body, services, resource, twice) for resource in body.resources)
-    return in_turns(rows, lambda found: {"throttle_time": 0, "results": found})
+    return in_turns(rows, lambda found: {"results": found})
 
 
 def _row(
@@ -96,3 +99,11 @@ def _config(body: Any, entry: ConfigEntry) -> dict[str, Any]:
         "config_type": entry.type,
         "documentation": entry.doc if is_documented else None,
     }
+
+
+def refuse(refusal: Refusal, _services: Services) -> Answer:
+    """The error in the row of each resource."""
+    return {"results": [{**row, "configs": ()} for row in refused_resources(refusal)]}
+
+
+SERVED = Served(API, handle, refuse)

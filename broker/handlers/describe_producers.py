@@ -15,8 +15,11 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
+from broker.handlers.merged_responses import Rows
+from broker.handlers.refusals import Refusal
+from broker.handlers.served import Names, Served
 from broker.metadata.topic_names import check_topic_name
-from broker.network.request import Outcome, Request
+from broker.network.request import Answer, Outcome, Request
 from broker.network.turns import ROWS_PER_TURN, in_thread, work_in_turns
 from broker.partitions.partition import Partition
 from protocol.describe_producers import (
@@ -120,3 +123,16 @@ def _row(services: Services, topic: str, index: int, *, is_frozen: bool) -> Part
         return PartitionDescribed(index, error.code, error.message or None)
     told = producers.freeze() if is_frozen else producers
     return PartitionDescribed(index, producers=told.items(), producer_count=len(told))
+
+
+def refuse(refusal: Refusal, _services: Services) -> Answer:
+    """The error in the row of each refused partition."""
+    code, message = refusal.error.code, refusal.error.message
+    topics = [
+        TopicDescribed(key, [PartitionDescribed(index, code, message) for index in indexes])
+        for key, indexes in refusal.rows
+    ]
+    return encode_describe_producers_response(topics)
+
+
+SERVED = Served(API, handle, refuse, Names.PARTITIONS, Rows("topics", "partitions"))

@@ -1,6 +1,6 @@
 """Dispatch: from a frame on the Kafka port to the handler of its API, and back to a framed answer.
 
-`HANDLERS` lists the APIs that exist; ApiVersions is derived from it. A request that cannot be
+`SERVED_BY_KEY` lists the APIs that exist; ApiVersions is derived from it. A request that cannot be
 decoded, or whose version is unsupported, closes the connection, as in Kafka; the one exception is
 ApiVersions itself, which answers an unknown version with version 0 and UNSUPPORTED_VERSION.
 
@@ -10,7 +10,7 @@ later ones of its connection.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -38,17 +38,21 @@ from broker.handlers import (
     produce,
     sasl_handshake,
 )
+from broker.handlers.gate import admit
+from broker.handlers.refusals import Refusal
+from broker.handlers.served import Served
+from broker.handlers.throttle_time import with_throttle_time
 from broker.network.connection import Buffers, Dispatched
 from broker.network.request import (
     Answer,
     CloseConnectionError,
     NoResponse,
-    Outcome,
     Peer,
     Request,
     needing_as_much,
 )
 from broker.network.turns import ManyRows, in_thread
+from protocol.errors import ErrorCode, KafkaError
 from protocol.framing import Frame
 from protocol.headers import (
     RequestHeader,
@@ -61,37 +65,32 @@ from protocol.registry import Api
 if TYPE_CHECKING:
     from broker.services import Services
 
-Handler = Callable[[Request, "Services"], Outcome]
-
-_MODULES: Final = (
-    produce,
-    fetch,
-    list_offsets,
-    metadata,
-    offset_fetch,
-    find_coordinator,
-    sasl_handshake,
-    create_topics,
-    delete_topics,
-    delete_records,
-    init_producer_id,
-    offset_for_leader_epoch,
-    describe_configs,
-    alter_configs,
-    create_partitions,
-    elect_leaders,
-    incremental_alter_configs,
-    alter_partition_reassignments,
-    list_partition_reassignments,
-    describe_cluster,
-    describe_producers,
+_SERVED: Final = (
+    produce.SERVED,
+    fetch.SERVED,
+    list_offsets.SERVED,
+    metadata.SERVED,
+    offset_fetch.SERVED,
+    find_coordinator.SERVED,
+    sasl_handshake.SERVED,
+    create_topics.SERVED,
+    delete_topics.SERVED,
+    delete_records.SERVED,
+    init_producer_id.SERVED,
+    offset_for_leader_epoch.SERVED,
+    describe_configs.SERVED,
+    alter_configs.SERVED,
+    create_partitions.SERVED,
+    elect_leaders.SERVED,
+    incremental_alter_configs.SERVED,
+    alter_partition_reassignments.SERVED,
+    list_partition_reassignments.SERVED,
+    describe_cluster.SERVED,
+    describe_producers.SERVED,
 )
-_API_VERSIONS: Final = api_versions.ApiVersions(
-    [api_versions.API, *(module.API for module in _MODULES)]
-)
-HANDLERS: Final[Mapping[int, tuple[Api, Handler]]] = {
-    module.API.key: (module.API, module.handle) for module in _MODULES
-} | {api_versions.API.key: (api_versions.API, _API_VERSIONS.handle)}
+SERVED_BY_KEY: Final[Mapping[int, Served]] = {
+    one.api.key: one for one in (*_SERVED, api_versions.served_with(_SERVED))
+}
 
 
 class KafkaDispatcher:
@@ -103,46 +102,49 @@ class KafkaDispatcher:
     def __call__(self, frame: Frame, peer: Peer) -> Dispatched:
         """Raises `DecodeError` or `CloseConnectionError` if the connection has to be closed."""
         header = read_request_header(frame)
-        api, handle = self._route(header)
-        if api is api_versions.API and not api.serves(header.api_version):
-            return framed_soon(api, header, 0, _API_VERSIONS.unsupported_version())
+        served = SERVED_BY_KEY.get(header.api_key)
+        if served is None:
+            raise CloseConnectionError(f"API key {header.api_key} is not served")
+        api = served.api
+        if not api.serves(header.api_version):
+            return self._unsupported(served, header, peer)
         if peer.importing or not api.can_decode(header.api_version):
             peer.importing += 1
-            return self._when_imported(api, handle, header, frame, peer)
-        return self._answer(api, handle, header, frame, peer)
+            return self._when_imported(served, header, frame, peer)
+        return self._answer(served, header, frame, peer)
+
+    def _unsupported(self, served: Served, header: RequestHeader, peer: Peer) -> Dispatched:
+        """Refuses ApiVersions in version 0, which any client can read; raises for all others."""
+        api, version = served.api, header.api_version
+        if api is not api_versions.API:
+            raise CloseConnectionError(
+                f"{api.name} version {version} is not served, "
+                f"only {api.version_min} to {api.version_max}"
+            )
+        error = KafkaError(ErrorCode.UNSUPPORTED_VERSION)
+        refusal = Refusal(request=Request(header, None, peer), error=error)
+        return framed_soon(api, header, 0, served.refuse(refusal, self._services))
 
     async def _when_imported(
-        self, api: Api, handle: Handler, header: RequestHeader, frame: Frame, peer: Peer
+        self, served: Served, header: RequestHeader, frame: Frame, peer: Peer
     ) -> Buffers | None:
-        await in_thread(partial(api.prepare_decoding, header.api_version))
+        await in_thread(partial(served.api.prepare_decoding, header.api_version))
         peer.importing -= 1
-        dispatched = self._answer(api, handle, header, frame, peer)
+        dispatched = self._answer(served, header, frame, peer)
         return await dispatched if isinstance(dispatched, Awaitable) else dispatched
 
     def _answer(
-        self, api: Api, handle: Handler, header: RequestHeader, frame: Frame, peer: Peer
+        self, served: Served, header: RequestHeader, frame: Frame, peer: Peer
     ) -> Dispatched:
+        api = served.api
         position = header.body_position
         if api.is_flexible(header.api_version):
             position = skip_tagged_fields(frame, position)
         body = api.decode_request(header.api_version, frame, position)
-        self._services.metrics.requests[api.name] += 1
-        outcome = handle(Request(header, body, peer), self._services)
+        outcome = admit(served, Request(header, body, peer), self._services)
         if not isinstance(outcome, bytes) and isinstance(outcome, Awaitable):
             return needing_as_much(outcome, framed_later(api, header, outcome))
         return framed_soon(api, header, header.api_version, outcome)
-
-    def _route(self, header: RequestHeader) -> tuple[Api, Handler]:
-        found = HANDLERS.get(header.api_key)
-        if found is None:
-            raise CloseConnectionError(f"API key {header.api_key} is not served")
-        api = found[0]
-        if not api.serves(header.api_version) and api is not api_versions.API:
-            raise CloseConnectionError(
-                f"{api.name} version {header.api_version} is not served, "
-                f"only {api.version_min} to {api.version_max}"
-            )
-        return found
 
 
 async def framed_later(
@@ -154,7 +156,7 @@ async def framed_later(
     if isinstance(answer, ManyRows) or (
         isinstance(answer, Mapping) and not api.can_encode(version)
     ):
-        answer = await in_thread(partial(api.encode_response, version, answer))
+        answer = await in_thread(partial(api.encode_response, version, with_throttle_time(answer)))
     return framed(api, header, version, answer)
 
 
@@ -168,7 +170,7 @@ def framed_soon(api: Api, header: RequestHeader, version: int, answer: Answer) -
 async def _encoded_in_thread(
     api: Api, header: RequestHeader, version: int, answer: Mapping[str, object]
 ) -> Buffers | None:
-    body = await in_thread(partial(api.encode_response, version, answer))
+    body = await in_thread(partial(api.encode_response, version, with_throttle_time(answer)))
     return framed(api, header, version, body)
 
 
@@ -182,6 +184,8 @@ def framed(api: Api, header: RequestHeader, version: int, answer: Answer) -> Buf
     if isinstance(answer, NoResponse):
         return None
     if isinstance(answer, Mapping):
-        return framed(api, header, version, api.encode_response(version, answer))
+        return framed(
+            api, header, version, api.encode_response(version, with_throttle_time(answer))
+        )
     size = sum(map(len, answer))
     return (response_prefix(header.correlation_id, size, flexible=flexible), *answer)

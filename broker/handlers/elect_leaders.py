@@ -17,6 +17,8 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from broker.handlers.refusals import Refusal
+from broker.handlers.served import Names, Served
 from broker.metadata.node_data import NO_LEADER, PartitionState
 from broker.network.request import Answer, Request
 from broker.tree.node_tree import CoordinationError
@@ -154,4 +156,13 @@ def _answer(code: ErrorCode, outcomes: _Outcomes) -> dict[str, Any]:
             }
         )
     results = [{"topic": topic, "partition_result": rows} for topic, rows in by_topic.items()]
-    return {"throttle_time": 0, "error_code": code, "replica_election_results": results}
+    return {"error_code": code, "replica_election_results": results}
+
+
+def refuse(refusal: Refusal, _services: Services) -> Answer:
+    """The error, and again for each partition that is named."""
+    keys = [(topic, index) for topic, indexes in refusal.rows for index in indexes]
+    return _answer(refusal.error.code, dict.fromkeys(keys, refusal.error))
+
+
+SERVED = Served(API, handle, refuse, Names.PARTITIONS)

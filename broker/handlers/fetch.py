@@ -15,10 +15,13 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Final
 
+from broker.handlers.merged_responses import Rows
+from broker.handlers.refusals import Refusal
+from broker.handlers.served import Names, Served
 from broker.network.request import Answer, Outcome, Request
 from broker.records.fetch import Fetch, WantedPartition, fetch
 from protocol.errors import ErrorCode
-from protocol.fetch import NO_TOPIC_ID, TopicFetched, encode_fetch_response
+from protocol.fetch import NO_TOPIC_ID, PartitionFetched, TopicFetched, encode_fetch_response
 from protocol.registry import Api
 
 if TYPE_CHECKING:
@@ -73,3 +76,15 @@ def _wanted(request: Request) -> Fetch:
         body.max_wait.total_seconds(),
         body.isolation_level == _READ_COMMITTED,
     )
+
+
+def refuse(refusal: Refusal, _services: Services) -> Answer:
+    """The error in the row of each refused partition."""
+    topics = [
+        TopicFetched(key, [PartitionFetched(index, refusal.error.code) for index in indexes])
+        for key, indexes in refusal.rows
+    ]
+    return encode_fetch_response(refusal.request.version, ErrorCode.NONE, topics)
+
+
+SERVED = Served(API, handle, refuse, Names.PARTITIONS, Rows("responses", "partitions"))

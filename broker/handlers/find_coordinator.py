@@ -13,6 +13,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from broker.cluster.addresses import client_addresses
+from broker.handlers.refusals import Refusal
+from broker.handlers.served import Served
 from broker.network.request import Answer, Request
 from protocol.errors import ErrorCode
 from protocol.registry import Api
@@ -37,7 +39,7 @@ def handle(request: Request, services: Services) -> Answer:
     body = request.body
     found = coordinator(getattr(body, "key_type", _GROUP), services, request.peer.listener)
     keys = getattr(body, "coordinator_keys", ())
-    return {"throttle_time": 0, "coordinators": [{"key": key, **found} for key in keys], **found}
+    return {"coordinators": [{"key": key, **found} for key in keys], **found}
 
 
 def coordinator(key_type: int, services: Services, listener: str) -> dict[str, Any]:
@@ -55,3 +57,13 @@ def coordinator(key_type: int, services: Services, listener: str) -> dict[str, A
     else:
         code, reason = _REFUSED.get(key_type, _UNKNOWN)
     return {"error_code": code, "error_message": reason, **nobody}
+
+
+def refuse(refusal: Refusal, _services: Services) -> Answer:
+    """The error for each key."""
+    nobody = {**refusal.row, "node_id": -1, "host": "", "port": -1}
+    keys = getattr(refusal.request.body, "coordinator_keys", ())
+    return {"coordinators": [{"key": key, **nobody} for key in keys], **nobody}
+
+
+SERVED = Served(API, handle, refuse)

@@ -15,7 +15,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from broker.config.description import Alteration, AlterOperation, altered
-from broker.handlers.config_resource import alter_each, check_alterable, find_topic
+from broker.handlers.config_resource import (
+    alter_each,
+    check_alterable,
+    find_topic,
+    refused_resources,
+)
+from broker.handlers.refusals import Refusal
+from broker.handlers.served import Served
 from broker.network.request import Answer, Request
 from protocol.errors import ErrorCode, KafkaError
 from protocol.registry import Api
@@ -57,7 +64,7 @@ async def handle(request: Request, services: Services) -> Answer:
                 topic.name, lambda overrides: altered(overrides, changes)
             )
 
-    return {"throttle_time": 0, "responses": await alter_each(body.resources, alter)}
+    return {"responses": await alter_each(body.resources, alter)}
 
 
 def _alteration(config: Any) -> Alteration:
@@ -71,3 +78,11 @@ def _alteration(config: Any) -> Alteration:
     if config.value is None and operation is not AlterOperation.DELETE:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Null value not supported for: {config.name}")
     return Alteration(config.name, operation, config.value)
+
+
+def refuse(refusal: Refusal, _services: Services) -> Answer:
+    """The error in the row of each resource."""
+    return {"responses": refused_resources(refusal)}
+
+
+SERVED = Served(API, handle, refuse)

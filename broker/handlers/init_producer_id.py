@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any
 
+from broker.handlers.refusals import Refusal
+from broker.handlers.served import Served
 from broker.metadata.producer_ids import ProducerIdBlockError, ProducerIds
 from broker.network.request import Answer, Outcome, Request
 from protocol.errors import ErrorCode, KafkaError
@@ -69,8 +71,15 @@ def _answer(
     producer_epoch: int = NO_PRODUCER_EPOCH,
 ) -> dict[str, Any]:
     return {
-        "throttle_time": 0,
         "error_code": error_code,
         "producer_id": producer_id,
         "producer_epoch": producer_epoch,
     }
+
+
+def refuse(refusal: Refusal, _services: Services) -> Answer:
+    """The error, and no id."""
+    return _answer(refusal.error.code)
+
+
+SERVED = Served(API, handle, refuse)

@@ -14,6 +14,9 @@ from collections import Counter
 from collections.abc import Awaitable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from broker.handlers.merged_responses import Rows
+from broker.handlers.refusals import Refusal, refused_partitions
+from broker.handlers.served import Names, Served
 from broker.handlers.topic_rows import partition_rows
 from broker.network.request import Answer, Outcome, Request
 from broker.partitions.partition import Partition
@@ -195,3 +198,11 @@ async def _opened(services: Services, host: str, partition: Partition, look_up: 
         return answer
     except DecodeError as error:
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{partition.name}: {error}") from error
+
+
+def refuse(refusal: Refusal, _services: Services) -> Answer:
+    """The error in the row of each refused partition."""
+    return {"topics": refused_partitions(refusal)}
+
+
+SERVED = Served(API, handle, refuse, Names.PARTITIONS, Rows("topics", "partitions"))

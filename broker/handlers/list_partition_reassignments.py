@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from broker.handlers.refusals import Refusal
+from broker.handlers.served import Names, Served
 from broker.network.request import Answer, Request
 from protocol.errors import ErrorCode
 from protocol.registry import Api
@@ -30,7 +32,6 @@ def handle(request: Request, services: Services) -> Answer:
         if (rows := [_row(topic, one) for one in topic.reassignments if one in partitions])
     ]
     return {
-        "throttle_time": 0,
         "error_code": ErrorCode.NONE,
         "error_message": None,
         "topics": topics,
@@ -55,3 +56,11 @@ def _row(topic: Topic, partition: int) -> dict[str, Any]:
         "adding_replicas": adding,
         "removing_replicas": removing,
     }
+
+
+def refuse(refusal: Refusal, _services: Services) -> Answer:
+    """The error, and no rows."""
+    return {**refusal.row, "topics": ()}
+
+
+SERVED = Served(API, handle, refuse, Names.PARTITIONS)

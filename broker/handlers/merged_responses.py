@@ -1,6 +1,6 @@
 """The answer to a partly refused request: the rows of both parts, in one response.
 
-Uses kio, which reads and writes every version; requests that no rule touches are never read this way.
+Uses kio, which reads and writes every version; requests that are not refused in part never come here.
 """
 
 from __future__ import annotations
@@ -10,44 +10,33 @@ import functools
 import importlib
 import io
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, NamedTuple
 
 from broker.handlers.request_topics import topic_key
 from protocol.registry import Api
 
-_TOPICS: Final = {
-    "produce": "responses",
-    "fetch": "responses",
-    "list_offsets": "topics",
-    "describe_producers": "topics",
-    "metadata": "topics",
-    "create_topics": "topics",
-}
-"""The field with one row per topic. An API not listed here is refused as a whole."""
-_PARTITIONS: Final = {
-    "produce": "partition_responses",
-    "fetch": "partitions",
-    "list_offsets": "partitions",
-    "describe_producers": "partitions",
-}
+
+class Rows(NamedTuple):
+    """The fields of a response that hold its rows."""
+
+    topics: str
+    """The field with one row per topic."""
+    partitions: str | None = None
+    """The field of such a row with one row per partition; None if there is none."""
 
 
-def merge(api: Api, version: int, answered: bytes, refused: bytes) -> bytes:
+def merge(api: Api, fields: Rows, version: int, answered: bytes, refused: bytes) -> bytes:
     """The answer with the rows of the refusal, in place of its own or in addition to them."""
-    if api.name not in _TOPICS:
-        return refused
     read, write = _codec(api.name, version)
     answer, refusal = read(answered), read(refused)
-    field = _TOPICS[api.name]
-    rows = {topic_key(row): row for row in getattr(answer, field)}
-    for row in getattr(refusal, field):
+    rows = {topic_key(row): row for row in getattr(answer, fields.topics)}
+    for row in getattr(refusal, fields.topics):
         key = topic_key(row)
-        rows[key] = _merge_topic(api.name, rows[key], row) if key in rows else row
-    return write(dataclasses.replace(answer, **{field: tuple(rows.values())}))
+        rows[key] = _merge_topic(fields.partitions, rows[key], row) if key in rows else row
+    return write(dataclasses.replace(answer, **{fields.topics: tuple(rows.values())}))
 
 
-def _merge_topic(api: str, answered: Any, refused: Any) -> Any:
-    field = _PARTITIONS.get(api)
+def _merge_topic(field: str | None, answered: Any, refused: Any) -> Any:
     if field is None:
         return refused
     rows = {_row_index(row): row for row in getattr(answered, field)}
@@ -56,8 +45,11 @@ def _merge_topic(api: str, answered: Any, refused: Any) -> Any:
 
 
 def _row_index(row: Any) -> int:
-    found = getattr(row, "index", None)
-    return int(row.partition_index if found is None else found)
+    for name in ("index", "partition"):
+        found = getattr(row, name, None)
+        if found is not None:
+            return int(found)
+    return int(row.partition_index)
 
 
 @functools.cache

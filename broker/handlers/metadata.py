@@ -16,6 +16,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from broker.cluster.addresses import client_addresses
 from broker.cluster.metadata_rows import PACKED_AT_ONCE, partition_rows
 from broker.handlers.authorized_operations import cluster_operations, topic_operations
+from broker.handlers.merged_responses import Rows
+from broker.handlers.refusals import Refusal
+from broker.handlers.served import Names, Served
 from broker.metadata.topic_names import check_topic_name
 from broker.network.request import Answer, Outcome, Request
 from broker.network.turns import Described, Fields, in_turns
@@ -257,15 +260,8 @@ def _topics_by_steps(
     """Adds the topics to `topics`; a step for each topic and each partition."""
     for topic in found:
         partitions: list[dict[str, Any]] = []
-        topics.append(
-            {
-                "error_code": topic.code if isinstance(topic, MissingTopic) else ErrorCode.NONE,
-                "name": topic.name,
-                "topic_id": topic.topic_id,
-                "is_internal": False,
-                "partitions": partitions,
-            }
-        )
+        code = topic.code if isinstance(topic, MissingTopic) else ErrorCode.NONE
+        topics.append(_topic(code, topic.name, topic.topic_id, partitions))
         yield
         if isinstance(topic, MissingTopic):
             continue
@@ -273,6 +269,18 @@ def _topics_by_steps(
         for row in partition_rows(topic, opening, live):
             partitions.append(_partition(row))
             yield
+
+
+def _topic(
+    code: ErrorCode, name: str | None, topic_id: uuid.UUID | None, partitions: list[dict[str, Any]]
+) -> dict[str, Any]:
+    return {
+        "error_code": code,
+        "name": name,
+        "topic_id": topic_id,
+        "is_internal": False,
+        "partitions": partitions,
+    }
 
 
 def _partition(row: PartitionRow) -> dict[str, Any]:
@@ -289,7 +297,6 @@ def _partition(row: PartitionRow) -> dict[str, Any]:
 
 def _answer(services: Services, listener: str, topics: list[dict[str, Any]]) -> dict[str, Any]:
     return {
-        "throttle_time": 0,
         "brokers": [
             {"node_id": broker_id, "host": address.host, "port": address.port}
             for broker_id, address in client_addresses(services.cluster, listener).items()
@@ -298,3 +305,22 @@ def _answer(services: Services, listener: str, topics: list[dict[str, Any]]) -> 
         "controller_id": services.cluster.controller_id,
         "topics": topics,
     }
+
+
+def refuse(refusal: Refusal, services: Services) -> Answer:
+    """The error in the row of each refused topic, and the brokers, so that the client can ask again."""
+    keys = [key for key, _ in refusal.rows if refusal.is_refused(key, -1)]
+    if not refusal.request.body.topics:
+        keys = [name for name in services.registry.topics if refusal.is_refused(name, -1)]
+    rows = [_topic(refusal.error.code, *_name_and_id(key, services), []) for key in keys]
+    return _answer(services, refusal.request.peer.listener, rows)
+
+
+def _name_and_id(key: str | uuid.UUID, services: Services) -> tuple[str, uuid.UUID | None]:
+    if isinstance(key, str):
+        return key, None
+    topic = services.registry.topics_by_id.get(key)
+    return "" if topic is None else topic.name, key
+
+
+SERVED = Served(API, handle, refuse, Names.TOPICS, Rows("topics"))

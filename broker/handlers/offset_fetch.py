@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from broker.handlers.refusals import Refusal, refused_partitions
+from broker.handlers.served import Names, Served
 from broker.network.request import Answer, Request
 from protocol.errors import ErrorCode
 from protocol.registry import Api
@@ -28,12 +30,12 @@ def handle(request: Request, _services: Services) -> Answer:
     """Offset -1, "none", for every partition named."""
     body = request.body
     if request.version < _GROUPS_FROM:
-        return {"throttle_time": 0, "topics": _nothing_committed(body.topics or ())}
+        return {"topics": _nothing_committed(body.topics or ())}
     groups = [
         {"group_id": group.group_id, "topics": _nothing_committed(group.topics or ())}
         for group in body.groups
     ]
-    return {"throttle_time": 0, "groups": groups}
+    return {"groups": groups}
 
 
 def _nothing_committed(topics: Iterable[Any]) -> list[dict[str, Any]]:
@@ -52,3 +54,17 @@ def _nothing_committed(topics: Iterable[Any]) -> list[dict[str, Any]]:
         }
         for topic in topics
     ]
+
+
+def refuse(refusal: Refusal, _services: Services) -> Answer:
+    """The error of each group; in version 1, which has no such error, of each partition."""
+    code = refusal.error.code
+    groups = [
+        {"group_id": group.group_id, "error_code": code, "topics": ()}
+        for group in getattr(refusal.request.body, "groups", ())
+    ]
+    topics = refused_partitions(refusal, committed_offset=-1, metadata="")
+    return {"error_code": code, "topics": topics, "groups": groups}
+
+
+SERVED = Served(API, handle, refuse, Names.PARTITIONS)

@@ -13,8 +13,11 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from broker.handlers.merged_responses import Rows
+from broker.handlers.refusals import Refusal, refused_partitions
+from broker.handlers.served import Names, Served
 from broker.handlers.topic_rows import partition_rows
-from broker.network.request import Outcome, Request
+from broker.network.request import Answer, Outcome, Request
 from protocol.errors import ErrorCode, KafkaError
 from protocol.registry import Api
 
@@ -44,3 +47,11 @@ def _row(services: Services, topic: str, wanted: Any) -> dict[str, Any]:
         "leader_epoch": epoch,
         "end_offset": end_offset,
     }
+
+
+def refuse(refusal: Refusal, _services: Services) -> Answer:
+    """The error in the row of each refused partition."""
+    return {"topics": refused_partitions(refusal, topic="topic", partition="partition")}
+
+
+SERVED = Served(API, handle, refuse, Names.PARTITIONS, Rows("topics", "partitions"))

@@ -15,9 +15,13 @@ import uuid
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any
 
+from broker.handlers.merged_responses import Rows
+from broker.handlers.refusals import Refusal
+from broker.handlers.served import Names, Served
 from broker.network.request import (
     NO_RESPONSE,
     Answer,
+    CloseConnectionError,
     NeedsFrameUntil,
     NeedsNoFrame,
     Outcome,
@@ -184,3 +188,20 @@ async def _acknowledge_when(write: Write, appended: Awaitable[_Rows]) -> Answer:
     outcome = _acknowledge(write, await appended)
     del write  # and with it the records, while the acknowledgement waits
     return await outcome if isinstance(outcome, Awaitable) else outcome
+
+
+def refuse(refusal: Refusal, _services: Services) -> Answer:
+    """The error in the row of each refused partition. Raises `CloseConnectionError` if acks is 0."""
+    if refusal.request.body.acks == ACKS_NONE:
+        raise CloseConnectionError(str(refusal.error))
+    code, message = refusal.error.code, refusal.error.message
+    topics = [
+        TopicProduced(
+            key, [PartitionProduced(index, code, error_message=message) for index in indexes]
+        )
+        for key, indexes in refusal.rows
+    ]
+    return encode_produce_response(refusal.request.version, topics)
+
+
+SERVED = Served(API, handle, refuse, Names.PARTITIONS, Rows("responses", "partition_responses"))

@@ -1,20 +1,18 @@
 """The topics and partitions that a request names, and the request without some of them.
 
-Works on whatever the port has decoded: Produce by hand, the rest by kio, whose classes name the same
-things differently in each API.
+Works on any decoded request: Produce by hand, the rest by kio, whose classes name the same things
+differently in each API.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import datetime
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+from broker.network.judge import IsRefused
 from protocol.produce_request import ProduceRequest
-
-IsRefused = Callable[[Any, int], bool]
-"""Whether a partition is refused; takes the topic as the request names it, and the partition."""
 
 
 def topics_of(body: Any) -> Iterator[tuple[Any, list[int], list[Any]]]:
@@ -64,7 +62,7 @@ def _index(partition: Any) -> int:
 
 
 def without(body: Any, is_refused: IsRefused) -> Any:
-    """The request without the refused parts. A request that waits for data does not wait for the rest."""
+    """The request without the refused parts; if it is one that waits for data, it no longer waits."""
     if isinstance(body, ProduceRequest):
         topics = [
             topic._replace(
@@ -75,7 +73,11 @@ def without(body: Any, is_refused: IsRefused) -> Any:
             for topic in body.topics
         ]
         return body._replace(topics=[topic for topic in topics if topic.partitions])
-    kept = filter(None, (_without(topic, is_refused) for topic in body.topics or ()))
+    if (
+        body.topics is None
+    ):  # all of them: the refused rows take the place of those that are processed
+        return body
+    kept = filter(None, (_without(topic, is_refused) for topic in body.topics))
     changes: dict[str, Any] = {"topics": tuple(kept)}
     if hasattr(body, "max_wait"):
         changes["max_wait"] = datetime.timedelta(0)

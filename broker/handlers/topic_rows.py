@@ -23,7 +23,6 @@ def partition_rows(
 
 def _answer(topics: Sequence[Any], rows: Iterator[Mapping[str, Any]], name: str) -> dict[str, Any]:
     return {
-        "throttle_time": 0,
         "topics": [
             {name: getattr(topic, name), "partitions": list(islice(rows, len(topic.partitions)))}
             for topic in topics

@@ -28,8 +28,10 @@ from broker.native import (
 from broker.native.failure import SUCCESS, failure
 from broker.native.replica_fetch import ReplicaFetches
 from broker.network.connection import Buffers, Dispatched
-from broker.network.request import NoResponse, Peer, needing_as_much
+from broker.network.judge import Judge
+from broker.network.request import CloseConnectionError, NoResponse, Peer, needing_as_much
 from broker.network.turns import in_thread
+from broker.records.produce import ACKS_NONE
 from protocol.errors import DecodeError, ErrorCode, KafkaError
 from protocol.framing import Frame, frame_length
 from protocol.native import messages, replication
@@ -58,6 +60,8 @@ HANDLERS: Final[Handlers] = {
 }
 """All handlers except replica_fetch's, which keeps state between messages: whose turn it is."""
 
+KAFKA_NAMES: Final = {"create_topic": "create_topics"}
+"""Messages that are an API of the Kafka port by another name."""
 _UNREADABLE: Final = "error"
 """The type of an answer to something that is not a message, or whose type is unknown."""
 _MANY_ROWS: Final = frozenset({"replica_fetch"})
@@ -85,7 +89,10 @@ class Exchange:
             self._services.metrics.requests[f"native_{head['type']}"] += 1
             if head["type"] in _MANY_ROWS and len(frame) > READ_AT_ONCE_BYTES:
                 return self._answer_large(head, fields, peer)
-            outcome = handle(read(fields), peer, self._services)
+            message = read(fields)
+            if self._services.judge is not None:
+                self._check(self._services.judge, peer, head["type"], message)
+            outcome = handle(message, peer, self._services)
         except KafkaError as error:
             return framed(head, failure(error))
         if isinstance(outcome, Awaitable):
@@ -100,11 +107,21 @@ class Exchange:
         read, handle = self.handlers[head["type"]]
         try:
             message = await in_thread(partial(read, fields))
+            if self._services.judge is not None:
+                self._check(self._services.judge, peer, head["type"], message)
             outcome = handle(message, peer, self._services)
             answer = await outcome if isinstance(outcome, Awaitable) else outcome
         except KafkaError as error:
             return framed(head, failure(error))
         return await in_thread(partial(framed, head, answer))
+
+    def _check(self, judge: Judge, peer: Peer, name: str, message: Any) -> None:
+        """Raises `KafkaError` if the client may not do this; `CloseConnectionError` if it expects no answer."""
+        denial = judge(peer, KAFKA_NAMES.get(name, name), message)
+        if denial is not None:
+            if getattr(message, "acks", None) == ACKS_NONE:
+                raise CloseConnectionError(str(denial.error))
+            raise denial.error
 
 
 def read_head(frame: Frame, head: dict[str, Any], handlers: Collection[str]) -> Fields:

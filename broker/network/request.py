@@ -10,6 +10,9 @@ from typing import Any, Final
 from broker.config.listener_names import PLAINTEXT
 from protocol.headers import RequestHeader
 
+ANONYMOUS: Final = "User:ANONYMOUS"
+"""The principal of a client that has not authenticated, as Kafka names it."""
+
 
 @dataclass(slots=True)
 class Peer:
@@ -20,6 +23,8 @@ class Peer:
     """`host:port` of the client."""
     client_id: str | None = None
     """The client id from a hello on the native port; on the Kafka port every request carries it."""
+    principal: str = ANONYMOUS
+    """Who the client is."""
     listener: str = PLAINTEXT
     """The name of the listener it connected to: answers give it that listener's addresses."""
     importing: int = 0

@@ -15,14 +15,14 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from broker.handlers.dispatch import HANDLERS
+from broker.handlers.dispatch import SERVED_BY_KEY
 from protocol import request_walk
 from protocol.errors import DecodeError
 from protocol.request_walk import ELEMENTS_MAX, readable_request
 from tests.support.kio_requests import smallest_request
 from tests.support.raw_client import message
 
-APIS = {api.name: api for api, _ in HANDLERS.values()}
+APIS = {one.api.name: one.api for one in SERVED_BY_KEY.values()}
 SERVED = [
     (api.name, version)
     for api in APIS.values()

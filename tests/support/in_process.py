@@ -16,6 +16,7 @@ from broker.assembly import new_broker, new_servers
 from broker.broker import Broker
 from broker.config.loading import Address, Config
 from broker.environment import Environment, this_machine
+from broker.network.judge import Judge
 from broker.network.listeners import bind_listeners
 from tests.support.sync_guard import SyncGuard
 
@@ -36,7 +37,11 @@ class Running:
 
 @asynccontextmanager
 async def in_process(
-    directory: Path, *, environment: Environment | None = None, **settings: Any
+    directory: Path,
+    *,
+    environment: Environment | None = None,
+    judge: Judge | None = None,
+    **settings: Any,
 ) -> AsyncIterator[Running]:
     """Starts a broker on free ports, and stops it as SIGTERM would. `settings`: names of `Config`.
 
@@ -49,6 +54,7 @@ async def in_process(
     broker = new_broker(config, replace(environment, file_system=guard))
     listeners = bind_listeners(config)
     await broker.start({one.name: one.advertised for one in listeners})
+    broker.services = replace(broker.services, judge=judge)
     servers = new_servers(broker, listeners)
     for server in servers:
         await server.start()

@@ -7,15 +7,20 @@ from typing import Any
 
 import pytest
 
-from broker.handlers.refusals import BUILDERS
-from broker.handlers.dispatch import HANDLERS
+from broker.handlers.dispatch import SERVED_BY_KEY
+from broker.metadata.topic import NewTopic
 from tests.broker.faults.lab import TOPIC, Lab
 from tests.support.kio_requests import smallest_request
 from tests.support.raw_client import RawConnection, decode_whole, message, nested
 
 CODE = 7
-APIS = {api.name: api for api, _ in HANDLERS.values()}
-LISTS = {"coordinator_keys": ("group",), "partition_indexes": (0,)}
+APIS = {one.api.name: one.api for one in SERVED_BY_KEY.values()}
+LISTS = {
+    "coordinator_keys": ("group",),
+    "partition_indexes": (0,),
+    "partitions": (0,),
+    "topic_names": ("none",),
+}
 """Lists that the smallest request leaves empty, and that an error needs."""
 
 
@@ -24,7 +29,7 @@ def filled(entity: Any) -> Any:
     changes: dict[str, Any] = {}
     for field in dataclasses.fields(entity):
         value = getattr(entity, field.name)
-        if field.name in LISTS:
+        if field.name in LISTS and not value:
             changes[field.name] = LISTS[field.name]
         elif isinstance(value, tuple) and value and dataclasses.is_dataclass(value[0]):
             changes[field.name] = tuple(map(filled, value))
@@ -45,7 +50,7 @@ def error_codes(entity: Any) -> list[int]:
     return found
 
 
-@pytest.mark.parametrize("name", BUILDERS)
+@pytest.mark.parametrize("name", APIS)
 async def test_every_version_carries_the_error(lab: Lab, kafka: RawConnection, name: str) -> None:
     """kio reads the response to its end, and finds the code, with and without processing."""
     for action in ("error", "error_after"):
@@ -113,3 +118,22 @@ async def test_metadata_with_an_error_still_names_the_brokers(
     )
     assert [broker.node_id for broker in response.brokers] == [1]
     assert [(one.name, int(one.error_code)) for one in response.topics] == [(TOPIC, 5)]
+
+
+@pytest.mark.parametrize("action", ["error", "error_after"])
+async def test_metadata_of_all_topics_has_an_error_for_one_and_the_others(
+    lab: Lab, kafka: RawConnection, action: str
+) -> None:
+    """A rule for one topic takes no other out of the answer."""
+    await lab.broker.services.topics.create(NewTopic(name="refused"))
+    lab.add({"type": action, "code": 29}, {"api": "metadata", "topic": "refused"})
+    response = await kafka.call(
+        "metadata",
+        8,
+        topics=None,
+        allow_auto_topic_creation=False,
+        include_cluster_authorized_operations=False,
+        include_topic_authorized_operations=False,
+    )
+    rows = {one.name: (int(one.error_code), len(one.partitions)) for one in response.topics}
+    assert rows == {TOPIC: (0, 2), "refused": (29, 0)}

@@ -1,0 +1,87 @@
+"""An API as the Kafka port serves it: its versions, its handler, and how it is refused.
+
+Each file of this room declares one as `SERVED`; the dispatcher lists them.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from broker.handlers.merged_responses import Rows, merge
+from broker.handlers.refusals import Refusal
+from broker.handlers.request_topics import without
+from broker.handlers.throttle_time import with_throttle_time
+from broker.network.request import Answer, NoResponse, Outcome, Request
+from protocol.registry import Api
+
+if TYPE_CHECKING:
+    from broker.services import Services
+
+Handler = Callable[[Request, "Services"], Outcome]
+Refuse = Callable[[Refusal, "Services"], Answer]
+
+
+class Names(enum.Enum):
+    """What requests of an API name, by which they can be told apart."""
+
+    NOTHING = enum.auto()
+    TOPICS = enum.auto()
+    PARTITIONS = enum.auto()
+    """Topics and partitions."""
+
+
+class Served(NamedTuple):
+    """One API."""
+
+    api: Api
+    handle: Handler
+    refuse: Refuse
+    """Builds the response that carries an error."""
+    names: Names = Names.NOTHING
+    rows: Rows | None = None
+    """Where the response has its rows; None: a request cannot be refused in part."""
+
+    def refuse_parts(self, refusal: Refusal, services: Services, handle: Handler) -> Outcome:
+        """Answers the refused parts with the error and has the others handled.
+
+        Without `rows`, the whole request is refused.
+        """
+        refused = self.refuse(refusal, services)
+        if self.rows is None:
+            return refused
+        request = refusal.request
+        rest = without(request.body, refusal.is_refused)
+        outcome = handle(Request(request.header, rest, request.peer), services)
+        return self._merged(request.version, outcome, refused)
+
+    def replace_parts(self, outcome: Outcome, refusal: Refusal, services: Services) -> Outcome:
+        """Puts the error in place of what the handler has answered for the refused parts."""
+        refused = self.refuse(refusal, services)
+        return self._merged(refusal.request.version, outcome, refused)
+
+    def _merged(self, version: int, outcome: Outcome, refused: Answer) -> Outcome:
+        if not isinstance(outcome, bytes) and isinstance(outcome, Awaitable):
+            return self._merged_later(version, outcome, refused)
+        return self._merge(version, outcome, refused)
+
+    async def _merged_later(
+        self, version: int, outcome: Awaitable[Answer], refused: Answer
+    ) -> Answer:
+        return self._merge(version, await outcome, refused)
+
+    def _merge(self, version: int, answer: Answer, refused: Answer) -> Answer:
+        if self.rows is None:
+            return refused
+        answered, error = self.encode(version, answer), self.encode(version, refused)
+        return merge(self.api, self.rows, version, answered, error)
+
+    def encode(self, version: int, answer: Answer) -> bytes:
+        """The body of the response."""
+        assert not isinstance(answer, NoResponse)
+        if isinstance(answer, bytes):
+            return answer
+        if isinstance(answer, Mapping):
+            return self.api.encode_response(version, with_throttle_time(answer))
+        return b"".join(answer)
