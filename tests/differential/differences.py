@@ -1,7 +1,7 @@
-"""The allowed differences, each by its name in the table "Decisions on the protocol".
+"""The allowed differences, each by its name in `docs/differences.md`.
 
-Both models have judged the batch (`reference.py`), so both answers are predicted exactly; here it
-is only said which decision is the reason. The first that applies counts. A disagreement of the
+Both models have judged the batch (`reference.py`), so both answers are predicted exactly; this file only
+names the reason. The first that applies counts. A disagreement of the
 models that nothing here explains is a failure, and so is an answer that its model did not predict.
 """
 

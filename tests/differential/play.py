@@ -1,4 +1,4 @@
-"""Plays half a history to one broker, pipelined on one connection, and takes down the answers."""
+"""Plays half a history to one broker, pipelined on one connection, and records the answers."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """A model of one partition's de-duplication: by Kafka 3.9's rules, or with Echoless' differences.
 
-Written from `docs/protocol/deduplication.md` and `docs/differences.md`, for clarity only: a flat list of conditions, every batch remembered, nothing bounded. It shares no
-code with `protocol/dedup.py`, which it judges. `Rules` are the switches in which the two differ.
+Written from `docs/protocol/deduplication.md` and `docs/differences.md`, for clarity only: a flat list of
+conditions, every batch remembered, nothing bounded. It shares no code with `protocol/dedup.py`, which it judges. `Rules` are the switches in which the two differ.
 """
 
 from __future__ import annotations

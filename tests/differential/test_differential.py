@@ -34,7 +34,7 @@ def test_echoless_answers_as_kafka_but_for_the_named_differences(
     with capsys.disabled():
         print("\n" + summary(report, failures_max=0))
     assert not report.failures, summary(report, failures_max=2)
-    timed = {IDS_AT_ONCE}  # depends on how soon Kafka's controller hands out ids
+    timed = {IDS_AT_ONCE}  # depends on how soon Kafka's controller issues ids
     assert set(NAMES) - timed <= set(report.counts), "a named difference never occurred"
 
 
