@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, Protocol, Self
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.support.echoless import LOOPBACK, Echoless
+from tests.support.echoless import LOOPBACK, REPOSITORY, Echoless
 from tests.support.server_process import free_port
 from tests.support.zookeeper import ZooKeeper
 
@@ -58,7 +58,7 @@ class Cluster:
     """Brokers 1 to `brokers` with one ZooKeeper. `data_dirs` replaces the place of a broker's data.
 
     `advertised` are the addresses given to clients, such as those of proxies. With `by_name` the
-    brokers know ZooKeeper and each other by the names of their hosts.
+    brokers know ZooKeeper and each other by the names of their hosts. `tree` is where their code is.
     """
 
     def __init__(
@@ -71,12 +71,14 @@ class Cluster:
         data_dirs: Mapping[int, Path] | None = None,
         advertised: Mapping[int, str] | None = None,
         by_name: bool = False,
+        tree: Path = REPOSITORY,
     ) -> None:
         self.directory = directory
         self._advertised = dict(advertised or {})
         self._settings = dict(settings or {})
         self._hosts = hosts
         self._by_name = by_name
+        self._tree = tree
         self.zookeeper = ZooKeeper(directory / ZOOKEEPER, self._zookeeper_settings())
         if hosts is not None:
             self.zookeeper.process.prefix = hosts.prefix(ZOOKEEPER)
@@ -248,7 +250,9 @@ class Cluster:
         settings = {"default_replication_factor": "3", **self._settings}
         if self._by_name:
             settings["native_advertise"] = f"{name}:{ports[1]}"
-        broker = Echoless(self.directory / name, settings, arguments=arguments, host=host)
+        broker = Echoless(
+            self.directory / name, settings, arguments=arguments, host=host, tree=self._tree
+        )
         broker.kafka_address, broker.native_address, broker.admin_address = (
             f"{host}:{port}" for port in ports
         )

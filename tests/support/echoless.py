@@ -18,7 +18,7 @@ _READY = re.compile(
     r"^ready broker_id=(?P<broker_id>\d+) listen=(?P<listen>\S+) native=(?P<native>\S+) "
     r"admin=(?P<admin>\S+)"
 )
-_REPOSITORY = Path(__file__).parents[2]
+REPOSITORY = Path(__file__).parents[2]
 LOOPBACK = "127.0.0.1"
 
 
@@ -33,18 +33,21 @@ class Echoless:
         module: str = "broker",
         arguments: Sequence[str] = (),
         host: str = LOOPBACK,
+        tree: Path = REPOSITORY,
     ) -> None:
+        """`tree` is where the broker's code is."""
         self.data_dir = directory / "echoless-data"
         self.kafka_address = self.native_address = self.admin_address = f"{host}:0"
         self._module = module
         self._settings = dict(settings or {})
         self._arguments = list(arguments)
+        self._tree = tree
         directory.mkdir(parents=True, exist_ok=True)
         self.process = ServerProcess(_READY, directory / "echoless.log")
 
     def start(self) -> None:
         """Returns when the ready line was printed; the three addresses are then known."""
-        ready = self.process.start(self._command(), environment={"PYTHONPATH": str(_REPOSITORY)})
+        ready = self.process.start(self._command(), environment={"PYTHONPATH": str(self._tree)})
         self.kafka_address = ready["listen"]
         self.native_address = ready["native"]
         self.admin_address = ready["admin"]
@@ -59,7 +62,7 @@ class Echoless:
 
     def _command(self) -> list[str]:
         return [
-            *(sys.executable, "-m", self._module),
+            *(sys.executable, "-P", "-m", self._module),
             *("--listen", self.kafka_address),
             *("--native-listen", self.native_address),
             *("--admin-listen", self.admin_address),

@@ -1,0 +1,225 @@
+"""Processor time that a broker takes per request, by kind of request.
+
+Processor time is counted by the kernel in nanoseconds, and a client in the same process as the clock does
+not change it, nor does a machine that is busy with something else, apart from its caches.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import os
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from tests.support.native_client import NativeConnection
+from tests.support.raw_batches import plain_batch
+from tests.support.raw_client import RawConnection, create_topic, message, nested
+from tests.support.raw_produce import PartitionData
+
+_IN_FLIGHT: Final = 5
+_PRODUCE_VERSION: Final = 9
+_FETCH_VERSION: Final = 11
+_RECORD_BYTES_MAX: Final = 16_384
+_ACKS_ALL: Final = -1
+
+
+class Addresses(NamedTuple):
+    """Where the measured broker listens."""
+
+    kafka: str
+    native: str
+
+
+class Kind(NamedTuple):
+    """One kind of request."""
+
+    run: Callable[[Addresses, str, int], Awaitable[None]]
+    """Sends a number of requests to a topic; returns when all are answered."""
+    partitions: int
+    requests: int
+    """How many one round sends by default."""
+
+
+def processor_s(pid: int, *, main_thread_only: bool = False) -> float:
+    """Processor time that the process has taken so far, in all of its threads or in its event loop's."""
+    tasks = Path(f"/proc/{pid}/task")
+    threads = [tasks / str(pid)] if main_thread_only else tasks.iterdir()
+    return sum(int((one / "schedstat").read_text().split()[0]) for one in threads) / 1e9
+
+
+async def _produce(
+    addresses: Addresses, topic: str, requests: int, *, batch_bytes: int, partitions: int = 1
+) -> None:
+    """Idempotent requests with one batch for each partition, five in flight, acks=all."""
+    connection = await RawConnection.open(addresses.kafka)
+    try:
+        producer_id = await _producer_id(connection)
+        for number in range(requests):
+            batch = _batch(batch_bytes, number, producer_id)
+            rows = [PartitionData(topic, index, batch) for index in range(partitions)]
+            if number >= _IN_FLIGHT:
+                await _receive_produced(connection)
+            connection.send_produce(_PRODUCE_VERSION, _ACKS_ALL, rows)
+        for _ in range(min(requests, _IN_FLIGHT)):
+            await _receive_produced(connection)
+    finally:
+        await connection.close()
+
+
+async def _produce_native(addresses: Addresses, topic: str, requests: int) -> None:
+    """The same with ready-made batches of 1 KB on the native port."""
+    kafka = await RawConnection.open(addresses.kafka)
+    producer_id = await _producer_id(kafka)
+    await kafka.close()
+    native = await NativeConnection.open(addresses.native)
+    try:
+        for number in range(requests):
+            if number >= _IN_FLIGHT:
+                await _receive_native(native)
+            batch = _batch(1024, number, producer_id)
+            native.send(type="produce", topic=topic, partition=0, batch=batch)
+        for _ in range(min(requests, _IN_FLIGHT)):
+            await _receive_native(native)
+    finally:
+        await native.close()
+
+
+async def _fetch(addresses: Addresses, topic: str, requests: int, *, batch_bytes: int) -> None:
+    """One batch per request, from offset 0 on, five in flight."""
+    connection = await RawConnection.open(addresses.kafka)
+    try:
+        for number in range(requests):
+            if number >= _IN_FLIGHT:
+                await _receive_fetched(connection, batch_bytes)
+            connection.send_request(_fetch_request(topic, number % _FETCHED, batch_bytes))
+        for _ in range(min(requests, _IN_FLIGHT)):
+            await _receive_fetched(connection, batch_bytes)
+    finally:
+        await connection.close()
+
+
+_FETCHED: Final = 20
+"""Batches that `_fill` writes: they stay in the page cache."""
+
+
+async def _fill(addresses: Addresses, topic: str, batch_bytes: int) -> None:
+    """Writes what `_fetch` reads."""
+    connection = await RawConnection.open(addresses.kafka)
+    await create_topic(connection, topic, 1)
+    for number in range(_FETCHED):
+        batch = plain_batch([os.urandom(batch_bytes)], timestamp=1 + number).encode()
+        connection.send_produce(_PRODUCE_VERSION, _ACKS_ALL, [PartitionData(topic, 0, batch)])
+        await _receive_produced(connection)
+    await connection.close()
+
+
+def _fetch_request(topic: str, offset: int, batch_bytes: int) -> Any:
+    row = nested("fetch", _FETCH_VERSION, "FetchPartition")(
+        partition=0, fetch_offset=offset, partition_max_bytes=batch_bytes
+    )
+    topics = (nested("fetch", _FETCH_VERSION, "FetchTopic")(topic=topic, partitions=(row,)),)
+    return message("fetch", _FETCH_VERSION, "Request")(
+        max_wait=datetime.timedelta(0), min_bytes=0, topics=topics, forgotten_topics_data=()
+    )
+
+
+async def _receive_fetched(connection: RawConnection, batch_bytes: int) -> None:
+    answer = await connection.receive()
+    assert batch_bytes < len(answer) < 2 * batch_bytes + 1024, len(answer)
+
+
+async def _receive_produced(connection: RawConnection) -> None:
+    for answer in await connection.receive_produce(_PRODUCE_VERSION):
+        assert answer.error == 0, answer
+
+
+async def _receive_native(native: NativeConnection) -> None:
+    answer = await native.receive()
+    assert answer["error"]["code"] == 0, answer
+
+
+async def _producer_id(connection: RawConnection) -> int:
+    timeout = datetime.timedelta(seconds=60)
+    response = await connection.call(
+        "init_producer_id", 2, transactional_id=None, transaction_timeout=timeout
+    )
+    return int(response.producer_id)
+
+
+def _batch(batch_bytes: int, number: int, producer_id: int) -> bytes:
+    """The producer's batch number `number`, of records of 16 KB at most."""
+    records = max(1, batch_bytes // _RECORD_BYTES_MAX)
+    return plain_batch(
+        [bytes(batch_bytes // records)] * records,
+        producer_id=producer_id,
+        producer_epoch=0,
+        base_sequence=number * records,
+        timestamp=time.time_ns() // 1_000_000,
+    ).encode()
+
+
+def _producing(batch_bytes: int, partitions: int = 1) -> Callable[..., Awaitable[None]]:
+    async def run(addresses: Addresses, topic: str, requests: int) -> None:
+        await _produce(addresses, topic, requests, batch_bytes=batch_bytes, partitions=partitions)
+
+    return run
+
+
+def _fetching(batch_bytes: int) -> Callable[..., Awaitable[None]]:
+    async def run(addresses: Addresses, topic: str, requests: int) -> None:
+        await _fetch(addresses, topic, requests, batch_bytes=batch_bytes)
+
+    return run
+
+
+FETCHES: Final = {"fetch-1k": 1024, "fetch-1m": 1_000_000}
+"""Bytes per batch of the kinds that read what `_fill` has written."""
+KINDS: Final = {
+    "produce-100": Kind(_producing(100), 1, 4000),
+    "produce-1k": Kind(_producing(1024), 1, 4000),
+    "produce-16k": Kind(_producing(16_384), 1, 2000),
+    "produce-1k-of-4": Kind(_producing(1024, 4), 4, 2000),
+    "native-1k": Kind(_produce_native, 1, 4000),
+    "fetch-1k": Kind(_fetching(FETCHES["fetch-1k"]), 1, 4000),
+    "fetch-1m": Kind(_fetching(FETCHES["fetch-1m"]), 1, 200),
+}
+
+
+def request_cost_us(
+    pid: int,
+    addresses: Addresses,
+    name: str,
+    topic: str,
+    *,
+    requests: int | None = None,
+    main_thread_only: bool = False,
+    creates_topic: bool = True,
+) -> float:
+    """Microseconds of the broker's processor time per request of a kind in `KINDS`.
+
+    A tenth of the requests is sent before it counts.
+    """
+    kind = KINDS[name]
+    count = requests or kind.requests
+
+    async def run() -> float:
+        if creates_topic:
+            await _create_topic(addresses, name, topic)
+        await kind.run(addresses, topic, count // 10)
+        begun = processor_s(pid, main_thread_only=main_thread_only)
+        await kind.run(addresses, topic, count)
+        return processor_s(pid, main_thread_only=main_thread_only) - begun
+
+    return asyncio.run(run()) / count * 1e6
+
+
+async def _create_topic(addresses: Addresses, name: str, topic: str) -> None:
+    if name in FETCHES:
+        await _fill(addresses, topic, FETCHES[name])
+        return
+    connection = await RawConnection.open(addresses.kafka)
+    await create_topic(connection, topic, KINDS[name].partitions)
+    await connection.close()

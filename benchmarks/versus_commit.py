@@ -1,0 +1,190 @@
+"""`python -m benchmarks.versus_commit COMMIT`: what a request costs here, and what it cost there.
+
+Brokers of both trees run in turn on this machine, on fresh data, and the processor time that they take per
+request is compared. Run it before and after a change to a path that every request takes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import compileall
+import io
+import itertools
+import json
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from benchmarks.first_record import acknowledge_one
+from benchmarks.pairs import Pair, in_turn, print_pair
+from benchmarks.request_cost import KINDS, Addresses, processor_s, request_cost_us
+from benchmarks.versus_kafka import resident_mb
+from tests.support.cluster import Cluster
+from tests.support.echoless import REPOSITORY, Echoless
+
+_ROOMS: Final = ("broker", "storage", "protocol")
+_COMMIT_SETTINGS: Final = {"log_flush": "commit"}
+_TOPICS: Final = map("topic-{}".format, itertools.count())
+
+
+@contextmanager
+def tree_of(commit: str) -> Iterator[Path]:
+    """The broker's code as of `commit`, compiled as that of an installation is.
+
+    Raises `LookupError` if this clone does not have the commit.
+    """
+    archive = subprocess.run(
+        ["git", "archive", commit, *_ROOMS], cwd=REPOSITORY, capture_output=True, check=False
+    )
+    if archive.returncode:
+        raise LookupError(archive.stderr.decode().strip())
+    with tempfile.TemporaryDirectory(prefix="versus-") as directory:
+        with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as files:
+            files.extractall(directory, filter="data")
+        compileall.compile_dir(directory, quiet=1)
+        yield Path(directory)
+
+
+@contextmanager
+def serving(tree: Path, settings: Mapping[str, str] | None = None) -> Iterator[Echoless]:
+    """A broker of this tree, on fresh data."""
+    with tempfile.TemporaryDirectory(prefix="versus-data-") as directory:
+        broker = Echoless(Path(directory), settings, tree=tree)
+        broker.start()
+        try:
+            yield broker
+        finally:
+            broker.terminate()
+
+
+def requests(here: Path, there: Path, rounds: int) -> dict[str, Pair]:
+    """Every kind of request to one broker that stands alone."""
+    figures = {}
+    with serving(here) as ours, serving(there) as theirs:
+        for name in KINDS:
+            figures[name] = _compare(name, rounds, partial(_cost, ours), partial(_cost, theirs))
+    return figures
+
+
+def commit(here: Path, there: Path, rounds: int) -> dict[str, Pair]:
+    """The event loop's part with `log_flush=commit`."""
+    with serving(here, _COMMIT_SETTINGS) as ours, serving(there, _COMMIT_SETTINGS) as theirs:
+        cost = partial(_cost, main_thread_only=True, requests=1000)
+        return {
+            f"log_flush=commit, the loop's part, {name}": _compare(
+                name, rounds, partial(cost, ours), partial(cost, theirs)
+            )
+            for name in ("produce-1k", "produce-16k")
+        }
+
+
+def cluster(here: Path, there: Path, rounds: int) -> dict[str, Pair]:
+    """The leader of two followers, acks=all."""
+    with _cluster(here) as ours, _cluster(there) as theirs:
+        return {
+            f"leader of two followers, {name}": _compare(
+                name, rounds, partial(_leader_cost, ours), partial(_leader_cost, theirs)
+            )
+            for name in ("produce-1k", "produce-16k")
+        }
+
+
+def start(here: Path, there: Path, rounds: int) -> dict[str, Pair]:
+    """A start up to the first acknowledged record, and the memory after it."""
+    figures = in_turn(2 * rounds, partial(_start_once, here), partial(_start_once, there))
+    for name, pair in figures.items():
+        print_pair(name, pair, "here", "there")
+    return figures
+
+
+def _start_once(tree: Path) -> dict[str, float]:
+    with tempfile.TemporaryDirectory(prefix="versus-data-") as directory:
+        broker = Echoless(Path(directory), tree=tree)
+        begun = time.perf_counter()
+        broker.start()
+        try:
+            acknowledge_one(broker.kafka_address)
+            return {
+                "start to the first acknowledged record, ms": 1000 * (time.perf_counter() - begun),
+                "its processor time, ms": 1000 * processor_s(broker.process.pid),
+                "resident memory after it, MB": resident_mb(broker.process.pid),
+            }
+        finally:
+            broker.terminate()
+
+
+@contextmanager
+def _cluster(tree: Path) -> Iterator[Cluster]:
+    with (
+        tempfile.TemporaryDirectory(prefix="versus-cluster-") as directory,
+        Cluster(Path(directory), tree=tree) as brokers,
+    ):
+        brokers.start()
+        yield brokers
+
+
+def _leader_cost(cluster: Cluster, name: str) -> dict[str, float]:
+    topic = next(_TOPICS)
+    cluster.create_topic(topic, 1)
+    leader = cluster.brokers[cluster.leader(topic, 0)]
+    addresses = Addresses(leader.kafka_address, leader.native_address)
+    return {"us": request_cost_us(leader.process.pid, addresses, name, topic, creates_topic=False)}
+
+
+def _cost(
+    broker: Echoless, name: str, *, requests: int | None = None, main_thread_only: bool = False
+) -> dict[str, float]:
+    addresses = Addresses(broker.kafka_address, broker.native_address)
+    pid, topic = broker.process.pid, next(_TOPICS)
+    us = request_cost_us(
+        pid, addresses, name, topic, requests=requests, main_thread_only=main_thread_only
+    )
+    return {"us": us}
+
+
+def _compare(
+    name: str,
+    rounds: int,
+    here: Callable[[str], dict[str, float]],
+    there: Callable[[str], dict[str, float]],
+) -> Pair:
+    pair = in_turn(rounds, partial(here, name), partial(there, name))["us"]
+    print_pair(f"{name}, us of processor time", pair, "here", "there")
+    return pair
+
+
+MEASUREMENTS: Final = {
+    "requests": requests,
+    "commit": commit,
+    "cluster": cluster,
+    "start": start,
+}
+
+
+def main() -> int:
+    """Prints a line per figure; the ratio is this tree's figure divided by the commit's."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("commit")
+    parser.add_argument("what", nargs="*", default=list(MEASUREMENTS))
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--json", type=Path)
+    arguments = parser.parse_args()
+    figures: dict[str, Pair] = {}
+    with tree_of(arguments.commit) as there:
+        for name in arguments.what:
+            figures |= MEASUREMENTS[name](REPOSITORY, there, arguments.rounds)
+    if arguments.json:
+        arguments.json.write_text(json.dumps({k: asdict(v) for k, v in figures.items()}, indent=2))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
