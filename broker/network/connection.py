@@ -44,6 +44,8 @@ INFLIGHT_REQUESTS_MAX: Final = 64
 WRITE_BUFFER_BYTES_MAX: Final = 1024 * 1024
 LINGER_S: Final = 10.0
 """How long the client of a closed connection may go on reading answers already written."""
+ANSWERS_WRITTEN_TOGETHER_BYTES: Final = 64 * 1024
+"""The answers to the requests of one read leave in one write, unless they are more than this."""
 GOODBYE_S: Final = 0.5
 """How long a client that sent a request recently may take to close its side."""
 _SCRATCH: Final = bytearray(64 * 1024)
@@ -104,6 +106,9 @@ class Connection(asyncio.BufferedProtocol):
         self._unsent = 0
         self._unsent_written = 0
         self._linger: asyncio.TimerHandle | None = None
+        self._answers: list[bytes] = []
+        """Answers to the requests being processed, written together when none is left."""
+        self._answers_size = 0
         self._is_writing_paused = False
         self._is_draining = False
         self._lost = asyncio.Event()
@@ -162,6 +167,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._peer.address,
                 reason,
             )
+        self._write_answers()
         transport, self._transport = self._transport, None
         self._release()
         transport.close()
@@ -189,6 +195,7 @@ class Connection(asyncio.BufferedProtocol):
         """Closes the connection at once because others need the memory it holds."""
         transport = self._transport
         self._slots.clear()
+        self._answers.clear()
         self._count_unsent(-self._unsent)
         self._unsent_written = 0
         self.close(reason)
@@ -273,6 +280,7 @@ class Connection(asyncio.BufferedProtocol):
             self._on_bug(error)
         finally:
             self._is_pumping = False
+            self._write_answers()
             LOOP_TURN.count(time.monotonic() - began_at)
         self._update_reading()
 
@@ -446,12 +454,21 @@ class Connection(asyncio.BufferedProtocol):
             self._pump()
 
     def _write(self, buffers: Buffers) -> None:
-        if self._transport is None:
+        self._answers += buffers
+        self._answers_size += _size(buffers)
+        if not self._is_pumping or self._answers_size > ANSWERS_WRITTEN_TOGETHER_BYTES:
+            self._write_answers()
+
+    def _write_answers(self) -> None:
+        answers = self._answers
+        if not answers:
             return
-        if len(buffers) == 1:
-            self._transport.write(buffers[0])
-        else:
-            self._transport.writelines(buffers)
+        if self._transport is not None:
+            if self._answers_size > ANSWERS_WRITTEN_TOGETHER_BYTES:
+                self._transport.writelines(answers)
+            else:
+                self._transport.write(b"".join(answers))
+        self._answers, self._answers_size = [], 0
 
     def _count_unsent(self, size: int) -> None:
         self._unsent += size

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import math
 import os
 import socket
 import struct
@@ -17,8 +18,12 @@ import pytest
 
 from broker.doubt import StateInDoubtError
 from broker.metrics import Metrics
-from broker.network.connection import INFLIGHT_REQUESTS_MAX, Connection
-from broker.network.loop_turn import CROWDED_S, TURN_S
+from broker.network.connection import (
+    ANSWERS_WRITTEN_TOGETHER_BYTES,
+    INFLIGHT_REQUESTS_MAX,
+    Connection,
+)
+from broker.network.loop_turn import CROWDED_S, TURN_S, LoopTurn
 from broker.network.memory_budget import MemoryBudget
 from broker.network.request import CloseConnectionError, NeedsNoFrame
 from broker.network.unsent_answers import UNSENT_BYTES_MAX, UnsentAnswers
@@ -26,6 +31,7 @@ from protocol.errors import DecodeError
 
 FRAME_SIZE_MAX = 1_000_000
 LARGE_ANSWER_BYTES = 4_000_000
+BIG_ANSWER_BYTES = 40_000
 
 
 def framed(payload: bytes) -> bytes:
@@ -61,6 +67,8 @@ class Harness:
             began = time.monotonic()
             while time.monotonic() < began + 2 * TURN_S:
                 pass
+        if payload.startswith(b"big"):
+            return (framed(bytes(BIG_ANSWER_BYTES)),)
         if payload.startswith(b"silent"):
             return None
         if payload.startswith(b"close"):
@@ -190,19 +198,78 @@ class LostTransport(asyncio.Transport):
         return False
 
 
-@pytest.mark.filterwarnings("error")
-async def test_a_client_that_is_lost_before_its_request_began_gives_its_memory_back():
-    """The task of an answer may not have taken its first step; its `finally` must run all the same."""
-    harness = Harness()
-    connection = harness.connection()
-    connection.connection_made(LostTransport())
-    data = framed(b"hold".ljust(FRAME_SIZE_MAX))
+class RecordingTransport(LostTransport):
+    """Keeps what each write carried, and whether the connection was closed after it."""
+
+    def __init__(self):
+        super().__init__()
+        self.writes: list[bytes] = []
+
+    def write(self, data):
+        self.writes.append(bytes(data))
+
+    def writelines(self, list_of_data):
+        self.writes.append(b"".join(list_of_data))
+
+    def close(self):
+        self.writes.append(b"closed")
+
+    def get_write_buffer_size(self):
+        return 0
+
+
+def receive(connection, data):
+    """Hands bytes to the connection, as the loop does after one read."""
     while data:
         buffer = connection.get_buffer(-1)
         size = min(len(buffer), len(data))
         buffer[:size] = data[:size]
         data = data[size:]
         connection.buffer_updated(size)
+
+
+@pytest.fixture
+def endless_turns(monkeypatch):
+    """A connection processes all that it has received, however busy the machine is."""
+    monkeypatch.setattr(LoopTurn, "ends_at", lambda _self, _now_s: math.inf)
+
+
+async def test_the_answers_of_one_read_leave_in_one_write(endless_turns):
+    """A system call for each answer costs more than the rest of a small request."""
+    connection, transport = Harness().connection(), RecordingTransport()
+    connection.connection_made(transport)
+    requests = [framed(str(number).encode()) for number in range(5)]
+    receive(connection, b"".join(requests))
+    assert transport.writes == [b"".join(requests)]
+    connection.connection_lost(None)
+
+
+async def test_answers_are_written_before_a_connection_is_closed(endless_turns):
+    """What came before a bad frame was served, and its client is told so."""
+    connection, transport = Harness().connection(), RecordingTransport()
+    connection.connection_made(transport)
+    receive(connection, framed(b"good") + framed(b"garbage") + framed(b"not served"))
+    assert transport.writes == [framed(b"good"), b"closed"]
+    connection.connection_lost(None)
+
+
+async def test_many_bytes_of_answers_leave_before_the_rest_is_processed(endless_turns):
+    """Memory and the client's wait are bounded; the connection sees early that a client reads slowly."""
+    connection, transport = Harness().connection(), RecordingTransport()
+    connection.connection_made(transport)
+    receive(connection, framed(b"big") * 30)
+    assert b"".join(transport.writes) == framed(bytes(BIG_ANSWER_BYTES)) * 30
+    assert max(map(len, transport.writes)) <= ANSWERS_WRITTEN_TOGETHER_BYTES + BIG_ANSWER_BYTES + 4
+    connection.connection_lost(None)
+
+
+@pytest.mark.filterwarnings("error")
+async def test_a_client_that_is_lost_before_its_request_began_gives_its_memory_back():
+    """The task of an answer may not have taken its first step; its `finally` must run all the same."""
+    harness = Harness()
+    connection = harness.connection()
+    connection.connection_made(LostTransport())
+    receive(connection, framed(b"hold".ljust(FRAME_SIZE_MAX)))
     assert harness.budget.used >= FRAME_SIZE_MAX
     connection.connection_lost(None)
     await until(lambda: harness.held and harness.held[0].cancelled())
