@@ -27,7 +27,7 @@ _ACKS_ALL: Final = -1
 
 
 class Addresses(NamedTuple):
-    """Where the measured broker listens."""
+    """Addresses of the measured broker, `host:port`."""
 
     kafka: str
     native: str

@@ -245,7 +245,7 @@ async def test_the_answers_of_one_read_leave_in_one_write(endless_turns):
 
 
 async def test_answers_are_written_before_a_connection_is_closed(endless_turns):
-    """What came before a bad frame was served, and its client is told so."""
+    """The client of a bad frame gets the answers to the requests before it."""
     connection, transport = Harness().connection(), RecordingTransport()
     connection.connection_made(transport)
     receive(connection, framed(b"good") + framed(b"garbage") + framed(b"not served"))
