@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from broker.limited_log import BURST
 from tests.hostile.target import API_VERSIONS, assert_quiet_log, framed, is_answering, talk, until
 from tests.support.echoless import Echoless
@@ -11,6 +13,7 @@ from tests.support.echoless import Echoless
 TRIES = 3 * BURST
 
 
+@pytest.mark.slow  # the summary comes after ten seconds
 def test_bad_bytes_cannot_fill_the_log(tmp_path: Path):
     """For hundreds from one address the log has the first, and later the number of the others."""
     broker = Echoless(tmp_path)
