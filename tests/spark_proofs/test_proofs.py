@@ -19,19 +19,29 @@ from tests.toolchain import require
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.time_limit(900)]
 
+ROWS_PER_BATCH = 4_000
 ALL = {**SHORT_PLAN, Kind.KILL_DRIVER: 1}
 
 
-def _run(sink: str, target: str, counts: Mapping[Kind, int]) -> tuple[Path, Verdict]:
+def _run(
+    sink: str, target: str, counts: Mapping[Kind, int], batches: int = 6
+) -> tuple[Path, Verdict]:
     directory = Path(tempfile.mkdtemp(prefix="spark-proofs-"))
-    options = RunOptions(sink=sink, target=target, seed=1, records=20_000, batches=6, counts=counts)
+    options = RunOptions(
+        sink=sink,
+        target=target,
+        seed=1,
+        records=batches * ROWS_PER_BATCH,
+        batches=batches,
+        counts=counts,
+    )
     verdict = run(directory, options)
     verdict.print(Console(width=100))
     return directory, verdict
 
 
-def _assert_kept(sink: str, target: str, counts: Mapping[Kind, int]) -> None:
-    directory, verdict = _run(sink, target, counts)
+def _assert_kept(sink: str, target: str, counts: Mapping[Kind, int], batches: int = 6) -> None:
+    directory, verdict = _run(sink, target, counts, batches)
     assert verdict.is_kept, f"{verdict.failures}; every log is in {directory}"
     assert verdict.stored == verdict.records
     shutil.rmtree(directory)
@@ -53,7 +63,7 @@ def test_foreach_batch_stores_each_record_once_in_apache_kafka() -> None:
 def test_two_drivers_at_once_store_each_record_once() -> None:
     """A driver that was only paused resumes beside its successor, on one checkpoint and ledger."""
     require("java")
-    _assert_kept(DATA_SOURCE, "echoless", {Kind.SPLIT_BRAIN: 1, Kind.SLOW_TASK: 1})
+    _assert_kept(DATA_SOURCE, "echoless", {Kind.SPLIT_BRAIN: 1, Kind.SLOW_TASK: 1}, batches=12)
 
 
 def test_the_stock_sink_stores_records_twice_under_the_same_faults() -> None:
