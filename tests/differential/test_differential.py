@@ -11,7 +11,7 @@ from tests.differential.run import numbers_of_one_variant, summary
 from tests.support.fresh_seed import fresh_seed
 from tests.toolchain import require
 
-pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.time_limit(600)]
 
 SEED = 20261121
 HISTORIES = 200

@@ -12,7 +12,7 @@ from rich.console import Console
 from tests.nemesis.run import WRITERS, Options, run
 from tests.toolchain import require
 
-pytestmark = [pytest.mark.cluster, pytest.mark.slow]
+pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.time_limit(600)]
 
 
 def test_the_promise_is_kept_whatever_breaks() -> None:

@@ -14,6 +14,7 @@ from tests.toolchain import require
 @pytest.mark.cluster
 @pytest.mark.crash
 @pytest.mark.slow
+@pytest.mark.time_limit(600)
 @pytest.mark.parametrize("brokers", [1, 3])
 def test_every_record_is_stored_once_whatever_the_rules_do(brokers: int) -> None:
     """Nothing lost, nothing twice, in order, and every client continues, for all six clients."""

@@ -12,7 +12,7 @@ from tests.stops.losses import Loss
 from tests.stops.run import run
 from tests.toolchain import require
 
-pytestmark = [pytest.mark.cluster, pytest.mark.slow]
+pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.time_limit(600)]
 
 SEED = 20
 
