@@ -21,7 +21,13 @@ from broker.handlers.served import Names, Served
 from broker.network.request import Answer, Outcome, Request
 from broker.records.fetch import Fetch, WantedPartition, fetch
 from protocol.errors import ErrorCode
-from protocol.fetch import NO_TOPIC_ID, PartitionFetched, TopicFetched, encode_fetch_response
+from protocol.fetch import (
+    NO_TOPIC_ID,
+    READ_COMMITTED,
+    PartitionFetched,
+    TopicFetched,
+    encode_fetch_response,
+)
 from protocol.registry import Api
 
 if TYPE_CHECKING:
@@ -30,7 +36,6 @@ if TYPE_CHECKING:
 API = Api(key=1, name="fetch", version_min=4, version_max=17, flexible_from=12)
 
 _TOPIC_IDS_FROM: Final = 13
-_READ_COMMITTED: Final = 1
 _WHOLE_FETCHES: Final = frozenset({0, -1})
 """Session epochs of requests that name all their partitions: those opening a session, or using none."""
 
@@ -74,7 +79,7 @@ def _wanted(request: Request) -> Fetch:
         body.min_bytes,
         body.max_bytes,
         body.max_wait.total_seconds(),
-        body.isolation_level == _READ_COMMITTED,
+        body.isolation_level == READ_COMMITTED,
     )
 
 

@@ -21,6 +21,7 @@ from broker.handlers.topic_rows import partition_rows
 from broker.network.request import Answer, Outcome, Request
 from broker.partitions.partition import Partition
 from protocol.errors import DecodeError, ErrorCode, KafkaError
+from protocol.fetch import READ_COMMITTED
 from protocol.record_batch import read_header
 from protocol.record_check import is_quickly_opened
 from protocol.registry import Api
@@ -46,7 +47,6 @@ _KNOWN_FROM: Final = {
 }
 """Timestamps with a special meaning, and the version that introduced each."""
 _OFFSET_NOT_AVAILABLE_FROM: Final = 5
-_READ_COMMITTED: Final = 1
 
 
 _Place = tuple[str, int]
@@ -84,7 +84,7 @@ def _is_looked_up(timestamp: int) -> bool:
 
 def _rows(request: Request, services: Services, looked_up: _LookedUp) -> Outcome:
     version, repeated = request.version, _listed_twice(request.body.topics)
-    read_committed = getattr(request.body, "isolation_level", 0) == _READ_COMMITTED
+    read_committed = getattr(request.body, "isolation_level", 0) == READ_COMMITTED
 
     def row(topic: str, wanted: Any) -> dict[str, Any]:
         if (topic, wanted.partition_index) in repeated:
