@@ -77,7 +77,7 @@ class Broker:
     tree: NodeTree
     housekeeping: Housekeeping
     services: Services
-    """What requests may ask for; complete when `start` returns."""
+    """The parts that requests may use; complete when `start` returns."""
 
     def __init__(
         self,
@@ -308,7 +308,7 @@ class Broker:
         )
 
     def _log_config(self, topic: str) -> LogConfig:
-        """What a log of the topic is opened with; without overrides if the topic is gone."""
+        """The configuration of the topic's logs; without overrides if the topic is gone."""
         known = self.registry.topics.get(topic)
         return to_log_config(self.config, {} if known is None else known.config)
 

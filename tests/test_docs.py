@@ -35,7 +35,7 @@ _PROSE = re.compile(r'"""(.*?)"""|#(.*?)$', re.MULTILINE | re.DOTALL)
 _NAMED_FILE = re.compile(r"`([\w./-]+\.(?:py|md|toml|txt|yml))`")
 _FIRST_WORD = re.compile(r'"""(?:Of|There|Also|Where|Under|Whose|That|What)\b.*')
 """Words with which a docstring neither says what something does nor names it."""
-_OLD_PROSE = frozenset({"broker", "storage"})
+_OLD_PROSE = frozenset({"storage"})
 """Rooms whose docstrings are still being edited."""
 
 

@@ -1,4 +1,4 @@
-"""What a rule does: one of a few types, each with its own fields.
+"""Actions of rules: one of a few types, each with its own fields.
 
 `TYPES` says where each acts: on requests, on files, on the links to other brokers, or at once on the
 broker itself. Values only; the file named after the place implements it.
@@ -22,7 +22,7 @@ SWAP_WAIT_MS: Final = 1000
 
 
 class Place(enum.Enum):
-    """Where an action takes effect."""
+    """The place where an action takes effect."""
 
     REQUEST = "request"
     FILE = "file"
@@ -31,7 +31,7 @@ class Place(enum.Enum):
 
 
 class Later(enum.StrEnum):
-    """What happens to the answers after a lost one on the same connection."""
+    """The fate of the answers after a lost one on the same connection."""
 
     WAIT = "wait"
     """They never arrive either, as after a lost packet: answers keep the order of their requests."""

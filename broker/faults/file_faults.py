@@ -1,4 +1,4 @@
-"""What the rules for files do: fail, slow down, and crash the process at points of storage's work.
+"""Rules for files in action: fail, slow down, and crash the process at points of storage's work.
 
 Every rule that matches acts, in their order. A file is matched by its directory (`orders-0`), an
 append also by the batches in it. Writes come from the event loop, syncs from other threads as well,

@@ -46,7 +46,7 @@ class Hits:
         )
 
     def on_broker(self, rule: Rule, where: str = "", parts: Sequence[Part] = ()) -> None:
-        """What hit no request: a file, a link, the session. `where` says which one."""
+        """Records a hit on a file, a link or the session instead of a request; `where` says which."""
         self._decisions.record_fault(
             FaultHit(
                 number=_NUMBER_TO_COME,

@@ -1,4 +1,4 @@
-"""What a rule applies to: every field that is given must hold.
+"""The conditions of a rule: every field that is given must hold.
 
 Fields of a partition (topic, partition, producer, sequence) must hold together for one partition of
 the request; those partitions are the ones that the rule has picked. Knows nothing of bytes: what a
@@ -38,7 +38,7 @@ class Part(NamedTuple):
 
 
 class RequestFacts(NamedTuple):
-    """What a rule can match of one request."""
+    """The properties of one request that a rule can match."""
 
     api: str
     api_version: int

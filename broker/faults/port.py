@@ -34,7 +34,7 @@ class Plan(NamedTuple):
 
     process: Callable[[], Dispatched]
     wait: Callable[[], Awaitable[object]] | None = None
-    """What the request has to wait for."""
+    """Waits for the event that the request has to await."""
 
 
 class FaultyPort:
@@ -101,7 +101,7 @@ class FaultyPort:
         return self._plan(request, frame, peer)
 
     def plan(self, frame: Frame, peer: Peer) -> Plan:
-        """What the rules make of a request."""
+        """The rules' plan for a request."""
         return self._plan(self._requests.read(frame, peer), frame, peer)
 
     def _plan(self, request: ReadRequest | None, frame: Frame, peer: Peer) -> Plan:

@@ -1,4 +1,4 @@
-"""What each action does to a request and its answer.
+"""The effect of each action on a request and its answer.
 
 Processing is the port's own dispatcher; what stands around it is here. An answer that is lost holds
 its place in the connection: what comes behind it waits, because a Kafka client that gets the answer
@@ -32,7 +32,7 @@ class Hit(NamedTuple):
     rule: Rule
     request: ReadRequest
     parts: Sequence[Part]
-    """What the rule has picked of it."""
+    """The parts that the rule picked."""
 
 
 class _Held(NamedTuple):
@@ -177,7 +177,7 @@ class RequestActions:
         return await finished(held.answer.result())
 
     def _give_up(self, held: _Held) -> None:
-        """There was no second one: the first is processed alone."""
+        """Processes the first request alone, as there was no second one."""
         name = held.hit.rule.name
         if self._held.get(name) is held:
             self._release(name)

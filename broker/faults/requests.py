@@ -1,4 +1,4 @@
-"""What the faults need from a port: to read what a request is about, and to refuse it properly.
+"""The faults' view of a port: reading what a request is about, and refusing it properly.
 
 `kafka_requests.py` and `native_requests.py` implement it. A request is read a second time here, so
 that a broker without rules pays nothing.
@@ -25,7 +25,7 @@ class ReadRequest(NamedTuple):
     frame: Frame
     peer: Peer
     inside: Any
-    """What the port needs to answer it."""
+    """The port's own data for answering it."""
 
 
 class Requests(Protocol):

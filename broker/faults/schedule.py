@@ -45,7 +45,7 @@ class Schedule:
         return self.probability < ALWAYS_LIKELY
 
     def document(self) -> dict[str, Any]:
-        """What differs from the default, for JSON."""
+        """The fields that differ from the default, for JSON."""
         default = Schedule()
         return {
             name: getattr(self, name)

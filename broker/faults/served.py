@@ -22,7 +22,7 @@ _NATIVE_NAMES: Final = {
     "await_topic": Names.TOPICS,
     "hello": Names.NOTHING,
 }
-"""What messages name that only the native port has; others are those of a Kafka API."""
+"""Names in messages that only the native port has; others are those of a Kafka API."""
 _NAMES: Final = {one.api.name: one.names for one in SERVED_BY_KEY.values()} | _NATIVE_NAMES
 APIS: Final = tuple(_NAMES)
 

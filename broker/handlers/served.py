@@ -24,7 +24,7 @@ Refuse = Callable[[Refusal, "Services"], Answer]
 
 
 class Names(enum.Enum):
-    """What requests of an API name, by which they can be told apart."""
+    """The things that requests of an API name, by which they can be distinguished."""
 
     NOTHING = enum.auto()
     TOPICS = enum.auto()
@@ -41,7 +41,7 @@ class Served(NamedTuple):
     """Builds the response that carries an error."""
     names: Names = Names.NOTHING
     rows: Rows | None = None
-    """Where the response has its rows; None: a request cannot be refused in part."""
+    """The position of the rows in the response; None: a request cannot be refused in part."""
 
     def refuse_parts(self, refusal: Refusal, services: Services, handle: Handler) -> Outcome:
         """Answers the refused parts with the error and has the others handled.

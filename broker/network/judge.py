@@ -1,4 +1,4 @@
-"""What may decide about a request before it is handled, on either port.
+"""The judge of a request before it is handled, on either port.
 
 `Services.judge` is one; without one, every client may do everything. `handlers/gate.py` and
 `native/exchange.py` ask it.
