@@ -1,13 +1,13 @@
-"""An operator's word that a partition may lose what its log lacks or has damaged: `accepted-loss`.
+"""The `accepted-loss` file: an operator accepts that a partition loses what is missing or damaged.
 
-Without it a start that finds such damage is refused. With it the log is read from its beginning and cut at
-the first damage, and the file goes. The steps of `accept`, for a stopped broker whose lock the caller
-holds:
-1. Remove the boot id and the marker of a clean shutdown, durably: what this broker had is not all
-   there, so in a cluster it leaves the in-sync replicas and fetches from the leader. Crash: more is
-   scanned than needed.
-2. Take the recovery point out of the checkpoints; of a partition without a directory, all. Crash: run
-   the command again.
+Without the file a start that finds such damage is refused. With it the log is read from its beginning
+and cut at the first damage, and the file is removed. The steps of `accept`, for a stopped broker whose
+lock the caller holds:
+1. Remove the boot id and the marker of a clean shutdown, durably: this broker no longer has everything,
+   so in a cluster it leaves the in-sync replicas and fetches from the leader. Crash: more is scanned
+   than needed.
+2. Remove the recovery point from the checkpoints, or all offsets if the partition has no directory.
+   Crash: run the command again.
 3. Write `accepted-loss` into the partition's directory. `recovery.py` removes it when the log is open.
 """
 
@@ -27,7 +27,7 @@ def accept(fs: FileSystem, data_dir: str, key: Partition) -> None:
     offsets = checkpoints.read().of(key)
     has_directory = fs.is_directory(directory)
     if not has_directory and not any(offsets):
-        raise StorageError(directory, "there is no such partition, and none is missed")
+        raise StorageError(directory, "there is no such partition, and none is missing")
     fs.remove(paths.join(data_dir, paths.BOOT_ID))
     fs.remove(paths.join(data_dir, paths.CLEAN_SHUTDOWN))
     fs.sync_directory(data_dir)
@@ -39,18 +39,18 @@ def accept(fs: FileSystem, data_dir: str, key: Partition) -> None:
 
 
 def is_accepted(fs: FileSystem, directory: str) -> bool:
-    """Whether the log in `directory` may be cut at any damage."""
+    """Whether the loss of anything damaged in the log in `directory` has been accepted."""
     return fs.exists(paths.join(directory, paths.ACCEPTED_LOSS))
 
 
 def withdraw(fs: FileSystem, directory: str) -> None:
-    """The log has been opened: from now on damage is refused again. Raises `StorageError`."""
+    """Removes the file, once the log is open: damage is refused again. Raises `StorageError`."""
     fs.remove(paths.join(directory, paths.ACCEPTED_LOSS))
     fs.sync_directory(directory)
 
 
 def with_remedy(error: CorruptLogError, directory: str) -> CorruptLogError:
-    """The error with the command that accepts the loss."""
+    """Adds the command that accepts the loss to the error."""
     command = f"echoless accept-loss {paths.parent_of(directory)} {paths.name_of(directory)}"
     return CorruptLogError(
         error.path,

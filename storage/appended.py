@@ -1,4 +1,4 @@
-"""What appending to a log comes to."""
+"""The results of appending to a log."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Appended(NamedTuple):
-    """Where a batch was written. `log_append_time` is -1 on topics with create time."""
+    """The place of an appended batch. `log_append_time` is -1 on topics with create time."""
 
     base_offset: int
     last_offset: int
@@ -16,7 +16,7 @@ class Appended(NamedTuple):
 
 
 class ReplicatedAppend(NamedTuple):
-    """What a follower appended of its leader's answer."""
+    """The result of appending a leader's batches."""
 
     last_offset: int
     """The last offset of the log, also if there was nothing to append."""

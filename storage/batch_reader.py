@@ -1,7 +1,7 @@
 """Walking the batches of a segment file: headers only, or whole batches with their CRC checked.
 
-Headers are parsed in place in large reads; the records are never decoded. Called by `segment.py`
-(look-ups, replay) and `recovery.py` (scan); knows nothing of offsets being right or wrong.
+Headers are parsed in place in large reads; the records are never decoded. Called by `segment.py` and
+`scrub.py`. Does not check offsets (`offset_order.py`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _SCAN_BYTES: Final = 4 * 1024 * 1024
 
 
 class PlacedHeader(NamedTuple):
-    """A batch header and where its batch starts in the file."""
+    """A batch header and the position of its batch in the file."""
 
     position: int
     header: BatchHeader
@@ -40,7 +40,7 @@ class PlacedHeader(NamedTuple):
 
 
 class PlacedBatch(NamedTuple):
-    """A whole batch whose CRC is right; `batch` is valid until the next one is asked for."""
+    """A whole batch whose CRC matches; `batch` is valid until the next one is read."""
 
     position: int
     header: BatchHeader
@@ -50,7 +50,7 @@ class PlacedBatch(NamedTuple):
 def read_headers(file: File, position: int, chunk_bytes: int) -> Iterator[PlacedHeader]:
     """Yields the headers of all batches from `position` (the start of one) to the end of the file.
 
-    Raises `CorruptLogError` at a header that cannot be right or a batch that the file cuts short.
+    Raises `CorruptLogError` at an impossible header, or at a batch that the file cuts short.
     """
     chunk, chunk_start, last_start = b"", position, -1
     end = file.size
@@ -70,7 +70,7 @@ def read_headers(file: File, position: int, chunk_bytes: int) -> Iterator[Placed
 
 
 def _corrupt(file: File, position: int, header: BatchHeader) -> CorruptLogError:
-    """What is wrong with a header that cannot be right."""
+    """The error that names what is impossible about a header."""
     if header.magic != MAGIC:
         return CorruptLogError(file.path, position, f"magic {header.magic}, not {MAGIC}")
     if header.batch_length < BATCH_LENGTH_MIN:
@@ -80,10 +80,10 @@ def _corrupt(file: File, position: int, header: BatchHeader) -> CorruptLogError:
 
 
 def read_batches(file: File, chunk_bytes: int = _SCAN_BYTES) -> Iterator[PlacedBatch]:
-    """Yields every batch of the file whose bytes are whole and match their CRC, from the start.
+    """Yields every batch of the file from the start, as long as each is whole and matches its CRC.
 
-    Reads pieces of `chunk_bytes`, or one batch that is larger.
-    Raises `CorruptLogError` at the first that is not; its `position` is where to cut.
+    Reads pieces of `chunk_bytes`, or a single batch that is larger. Raises `CorruptLogError` at the
+    first batch that is damaged; its `position` is where to cut.
     """
     position = 0
     while position < file.size:
@@ -105,7 +105,7 @@ def read_batches(file: File, chunk_bytes: int = _SCAN_BYTES) -> Iterator[PlacedB
 
 
 def _read_size(file: File, position: int, chunk_bytes: int) -> int:
-    """Bytes to read from `position` on: a large piece, or the one batch that is larger still."""
+    """How many bytes to read from `position` on: a large piece, or a batch that is larger still."""
     prefix = file.read(position, HEADER_SIZE)
     if len(prefix) < HEADER_SIZE:
         return chunk_bytes

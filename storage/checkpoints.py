@@ -6,10 +6,10 @@
     orders 1 977
     crc32c 4c7f6f2d       of all the bytes before this line
 
-Version 0 is Kafka's: the same without the checksum. It is read, and never written.
+Version 0 is Kafka's: the same without the checksum. It is read but never written.
 
-`OffsetCheckpoint` is such a file of offsets by partition (recovery points, high watermarks, log
-starts); `leader_epochs.py` keeps another. Formats: `docs/formats/checkpoints.md`. Every write
+`OffsetCheckpoint` is such a file with offsets by partition (recovery points, high watermarks, log
+starts); `leader_epochs.py` writes another. Formats: `docs/formats/checkpoints.md`. Every write
 replaces the whole file atomically. Knows nothing of what the offsets mean.
 """
 
@@ -38,7 +38,7 @@ class OffsetCheckpoint:
         self._path = path
 
     def read(self) -> dict[tuple[str, int], int]:
-        """Reads what was written last; empty if there is no file. Raises `CheckpointError`."""
+        """Reads the file; empty if there is none. Raises `CheckpointError`."""
         offsets: dict[tuple[str, int], int] = {}
         for line in read_lines(self._fs, self._path):
             topic, partition, offset = split_line(self._path, line, field_count=3)
@@ -98,7 +98,7 @@ def _check(path: str, data: bytes, last_line: str) -> None:
 
 
 def split_line(path: str, line: str, field_count: int) -> list[str]:
-    """The fields of an entry. Raises `CheckpointError` when there are more or fewer."""
+    """The fields of an entry. Raises `CheckpointError` if there are more or fewer."""
     fields = line.split(" ")
     if len(fields) != field_count:
         raise CheckpointError(path, f"line {line!r} has {len(fields)} fields, not {field_count}")
@@ -106,7 +106,7 @@ def split_line(path: str, line: str, field_count: int) -> list[str]:
 
 
 def parse_number(path: str, text: str) -> int:
-    """A decimal number >= 0. Raises `CheckpointError`."""
+    """Parses a decimal number >= 0. Raises `CheckpointError`."""
     if not (text.isascii() and text.isdigit()):
         raise CheckpointError(path, f"{text!r} is not a number")
     return int(text)

@@ -1,11 +1,11 @@
 """The clock of a data directory: `clock-checkpoint`.
 
-A directory has a clock of its own, by which producers are idle. It goes on while a broker runs, stands
-still while none does, and nobody sets it. Beside it the file keeps the time of day that went with it, so
-that the next start can tell whether the wall clock has been set meanwhile.
+Each directory has a clock of its own, which measures how long producers are idle. It advances while a
+broker runs, stops while none does, and no one sets it. The file also holds the wall-clock time of the
+same moment, so that the next start can tell whether the wall clock has been set in between.
 
-Where the file is missing or damaged, the clock is taken to stand where the newest append of any
-producer snapshot is: no producer ages by that.
+If the file is missing or damaged, the clock resumes at the newest append in any producer snapshot: no
+producer ages by that.
 
 Knows nothing of how the clock is driven (`broker/clock.py`).
 """
@@ -32,12 +32,12 @@ _TIME_MAX_MS: Final = 253_402_300_799_999
 
 
 class ClockReading(NamedTuple):
-    """One moment by two clocks, in milliseconds."""
+    """The same moment on two clocks, in milliseconds."""
 
     steady_ms: int
-    """The time by the directory's own clock."""
+    """The time on the directory's own clock."""
     wall_ms: int
-    """Since 1970, as far as the broker trusted the machine's clock."""
+    """The time since 1970, as far as the broker trusted the machine's clock."""
 
 
 def write_clock(fs: FileSystem, data_dir: str, reading: ClockReading) -> None:
@@ -48,7 +48,7 @@ def write_clock(fs: FileSystem, data_dir: str, reading: ClockReading) -> None:
 
 
 def read_clock(fs: FileSystem, data_dir: str) -> ClockReading:
-    """What was written last. Raises `PropertiesError`."""
+    """Reads the file. Raises `PropertiesError`."""
     path = paths.join(data_dir, paths.CLOCK_CHECKPOINT)
     properties = read_properties(fs, path, _SEPARATOR, ClockReading._fields)
     reading = ClockReading(*(_number(path, properties[name]) for name in ClockReading._fields))
@@ -58,7 +58,7 @@ def read_clock(fs: FileSystem, data_dir: str) -> ClockReading:
 
 
 def last_reading(fs: FileSystem, data_dir: str) -> ClockReading | None:
-    """The reading from which the clock goes on; None if nothing in the directory tells."""
+    """The reading from which the clock resumes; None if nothing in the directory has one."""
     if fs.exists(paths.join(data_dir, paths.CLOCK_CHECKPOINT)):
         try:
             return read_clock(fs, data_dir)
@@ -72,7 +72,7 @@ def _number(path: str, text: str) -> int:
     try:
         return int(text)
     except ValueError as error:
-        raise PropertiesError(path, f"{text!r} is no time") from error
+        raise PropertiesError(path, f"{text!r} is not a time") from error
 
 
 def _is_time(ms: int) -> bool:

@@ -1,11 +1,10 @@
 """The three checkpoint files of a data directory: recovery points, high watermarks, log starts.
 
-They are written together from time to time, which may happen in another thread. Where they must
-come down, because a log is about to be cut, that is written at once, and a pending write of older
-facts is not carried out any more.
+They are written together from time to time, in any thread. If an offset has to come down because a log
+is about to be truncated, it is written at once, and a pending write of older offsets is dropped.
 
 Invariant: the recovery points on disk are never above what was synced, and no offset on disk is above
-a cut.
+a truncation.
 
 Called by `log_directory.py`.
 """
@@ -27,7 +26,7 @@ Offsets = dict[Partition, int]
 
 
 class PartitionOffsets(NamedTuple):
-    """What the three files say of one partition."""
+    """One partition's offsets in the three files."""
 
     recovery_point: int
     high_watermark: int
@@ -39,7 +38,7 @@ NO_OFFSETS: Final = PartitionOffsets(0, 0, 0)
 
 @dataclass(slots=True, kw_only=True)
 class PendingCheckpoint:
-    """Offsets of one moment on their way to disk."""
+    """The offsets of one moment, to be written."""
 
     recovery_points: Offsets
     high_watermarks: Offsets
@@ -48,7 +47,7 @@ class PendingCheckpoint:
     _generation: object
 
     def of(self, key: Partition) -> PartitionOffsets:
-        """The offsets of one partition; 0 where there is none."""
+        """The offsets of one partition; 0 for each that a file lacks."""
         return PartitionOffsets(
             self.recovery_points.get(key, 0),
             self.high_watermarks.get(key, 0),
@@ -57,11 +56,11 @@ class PendingCheckpoint:
 
     @property
     def partitions(self) -> set[Partition]:
-        """All that any of the files names."""
+        """Every partition in any of the files."""
         return {*self.recovery_points, *self.high_watermarks, *self.log_starts}
 
     def run(self) -> None:
-        """Writes the three files, in any one thread; nothing when newer facts came in between.
+        """Writes the three files, in any one thread, unless newer offsets have replaced these.
 
         Raises `StorageError`.
         """
@@ -80,20 +79,20 @@ class DirectoryCheckpoints:
         self._log_starts = checkpoint(paths.LOG_START_CHECKPOINT)
         self._lock = threading.Lock()
         self._generation = object()
-        """Another one whenever what a pending checkpoint holds becomes wrong."""
+        """Replaced whenever a pending checkpoint becomes wrong."""
         self._written_log_starts: Offsets = {}
-        """What this life has written of them; replaced as a whole, so that any thread may read it."""
+        """The log starts that this process has written; replaced as a whole, so any thread may read them."""
 
     def of_partition(self, key: Partition) -> KeptOffsets:
-        """What these files keep of one partition's log."""
+        """One partition's offsets in these files, for its log."""
         return _PartitionOffsetsOnDisk(self, key)
 
     def written_log_start(self, key: Partition) -> int:
-        """The log start on disk; 0 until this life has written it."""
+        """The log start on disk; 0 until this process has written it."""
         return self._written_log_starts.get(key, 0)
 
     def read(self) -> PendingCheckpoint:
-        """What the files say, of partitions that are gone, too. Raises `StorageError`."""
+        """Reads the files, including partitions that no longer exist. Raises `StorageError`."""
         try:
             return self.start(
                 self._recovery_points.read(), self._high_watermarks.read(), self._log_starts.read()
@@ -102,14 +101,14 @@ class DirectoryCheckpoints:
             reason = str(error).removeprefix(f"{error.path}: ")
             raise CheckpointError(
                 error.path,
-                f"{reason}. Bring a copy back, or remove the file: all logs are read from their "
-                f"beginning then, and records that DeleteRecords took may come back",
+                f"{reason}. Bring a copy back, or remove the file: all logs are then read from their "
+                f"beginning, and records that DeleteRecords removed may come back",
             ) from error
 
     def start(
         self, recovery_points: Offsets, high_watermarks: Offsets, log_starts: Offsets
     ) -> PendingCheckpoint:
-        """What `PendingCheckpoint.run` will write, unless something newer is pending by then."""
+        """Returns the work of writing these offsets; it does nothing if a newer one is pending by then."""
         self._generation = object()
         return PendingCheckpoint(
             recovery_points=recovery_points,
@@ -132,7 +131,7 @@ class DirectoryCheckpoints:
         self._written_log_starts = offsets
 
     def lower(self, key: Partition, offset: int) -> None:
-        """Brings one partition's offsets down to `offset`, durably: its log is about to end there."""
+        """Lowers one partition's offsets to `offset`, durably: its log is about to end there."""
         self._generation = object()
         with self._lock:
             for checkpoint in (self._recovery_points, self._high_watermarks):
@@ -144,7 +143,7 @@ class DirectoryCheckpoints:
                 self._write_log_starts(log_starts | {key: offset})
 
     def put_log_start(self, key: Partition, offset: int) -> None:
-        """Puts one partition's log start at `offset`, durably."""
+        """Sets one partition's log start to `offset`, durably."""
         self._generation = object()
         with self._lock:
             log_starts = self._log_starts.read()
@@ -152,7 +151,7 @@ class DirectoryCheckpoints:
                 self._write_log_starts(log_starts | {key: offset})
 
     def put(self, key: Partition, offsets: PartitionOffsets) -> None:
-        """Writes what `PendingCheckpoint.of` will give, durably. The log start first, as `write`."""
+        """Writes one partition's offsets, durably; the log start first, as `write` does."""
         recovery_point, high_watermark, log_start = offsets
         self._generation = object()
         with self._lock:
@@ -164,11 +163,11 @@ class DirectoryCheckpoints:
                 checkpoint.write(checkpoint.read() | {key: offset})
 
     def forget_pending(self) -> None:
-        """What is pending names partitions that are going, and must not be written any more."""
+        """Drops the pending checkpoint: it names partitions that are about to be removed."""
         self._generation = object()
 
     def drop(self, keys: Collection[Partition]) -> None:
-        """Forgets partitions, durably, in any one thread."""
+        """Removes partitions from the files, durably, in any one thread."""
         with self._lock:
             self._written_log_starts = {
                 key: offset for key, offset in self._written_log_starts.items() if key not in keys
@@ -181,7 +180,7 @@ class DirectoryCheckpoints:
 
 
 class _PartitionOffsetsOnDisk(KeptOffsets):
-    """The part of the three files that belongs to one partition."""
+    """One partition's part of the three files."""
 
     __slots__ = ("_checkpoints", "_key")
 

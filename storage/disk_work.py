@@ -15,11 +15,11 @@ RunAll = Callable[[Work], None]
 
 THREADS: Final = 8
 FEW: Final = 4
-"""So many are done one by one: starting threads would cost more."""
+"""Up to this many pieces are done one by one: starting threads would cost more."""
 
 
 def one_by_one(work: Work) -> None:
-    """Does all pieces in their order; raises what one of them raises, the rest undone."""
+    """Does all pieces in order; an error is raised at once, and the rest is not done."""
     for piece in work:
         piece()
 

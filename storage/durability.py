@@ -1,4 +1,4 @@
-"""What of one log is safely on disk, and what the next flush has to write.
+"""The recovery point of one log, below which it is safely on disk, and the flush that raises it.
 
 Invariant: everything below `recovery_point` has been synced.
 Invariant: at most one flush is pending.
@@ -18,7 +18,7 @@ from storage.segments import Segments
 
 
 class Durability:
-    """The recovery point of a log, and the flush that moves it."""
+    """The recovery point, and everything that the next flush has to write."""
 
     __slots__ = (
         "_directory",
@@ -47,13 +47,13 @@ class Durability:
         self._directory = directory
         self.recovery_point = recovery_point
         self._snapshots = snapshots
-        """Producer snapshots, by offset, that no flush has written yet."""
+        """Producer snapshots by offset, not yet written by a flush."""
         self._leader_epochs = leader_epochs
         self._lower_on_disk = lower_on_disk
         self._make_name_durable = make_name_durable
-        """There while a power failure would take the directory as a whole."""
+        """Set while a power failure would take the directory itself."""
         self._has_new_files = True
-        """Whether files were created whose names may not be on disk."""
+        """Whether the names of created files may not be on disk."""
         self._pending: PendingFlush | None = None
 
     @property
@@ -69,7 +69,7 @@ class Durability:
         self._snapshots[offset] = snapshot
 
     def begin_at(self, offset: int) -> None:
-        """The log was replaced by an empty one at `offset`, all of it on disk."""
+        """Starts over: the log has been replaced by an empty one at `offset`, which is on disk."""
         self._snapshots.clear()
         self.recovery_point = offset
 
@@ -78,7 +78,7 @@ class Durability:
             del self._snapshots[above]
 
     def start_flush(self, segments: Segments, end_offset: int) -> PendingFlush:
-        """What makes everything below `end_offset` safe; `run` it, then `finish_flush`."""
+        """Returns the work that makes everything below `end_offset` safe; `finish_flush` is next."""
         assert self._pending is None, "a flush is pending"
         directory = self._directory
         self._pending = PendingFlush(
@@ -101,7 +101,7 @@ class Durability:
         return self._pending
 
     def start_last_flush(self, segments: Segments, end_offset: int) -> PendingFlush:
-        """The same before the log is closed: the active segment's indexes are written, too."""
+        """Returns the same for a log that is being closed, including the active segment's indexes."""
         active = segments.active
         active.indexes.seal()
         pending = self.start_flush(segments, end_offset)
@@ -125,7 +125,7 @@ class Durability:
         )
 
     def finish_flush(self, pending: PendingFlush) -> None:
-        """Takes note of what `pending.run` did, or that it failed or was cancelled."""
+        """Notes what `pending.run` did, or that it failed or was cancelled."""
         if pending is not self._pending:
             return
         self._pending = None
@@ -141,27 +141,27 @@ class Durability:
             segment.indexes.release()
 
     def make_name_durable(self) -> None:
-        """The log is about to be durable without a flush; waits for the disk."""
+        """Makes the directory's name durable without a flush; waits for the disk."""
         if self._make_name_durable is not None:
             self._make_name_durable()
             self._make_name_durable = None
 
     def cancel_flush(self) -> None:
-        """Returns when no flush is at work; what a finished one did counts."""
+        """Returns when no flush is running; what a finished one did counts."""
         if self._pending is not None:
             self._pending.cancel()
             self.finish_flush(self._pending)
 
     def abandon_flush(self) -> None:
-        """Returns when no flush is at work; its owner is still to be told. From any thread."""
+        """Returns when no flush is running; `finish_flush` is still to be called. From any thread."""
         pending = self._pending
         if pending is not None:
             pending.cancel()
 
     def lower_to(self, offset: int, log_start_offset: int) -> None:
-        """From now on nothing says, on disk or here, that the log reaches beyond `offset`.
+        """Lowers every offset on disk and in memory to `offset` at most: the log will end there.
 
-        `log_start_offset` is what the disk may say of the log's start.
+        `log_start_offset` is the log start that may be on disk.
         """
         self.cancel_flush()
         if offset < max(self.recovery_point, log_start_offset):

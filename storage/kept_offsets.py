@@ -1,7 +1,7 @@
-"""What is kept on disk, outside a log's own directory, of that log's offsets.
+"""The offsets of a log that are kept on disk outside its own directory.
 
-This class is for a log of which nothing is kept. `directory_checkpoints.py` has the one for the logs of
-a data directory. Called by `log.py` and `recovery.py`.
+This class is for a log without any. `directory_checkpoints.py` has the one for the logs of a data
+directory. Called by `log.py` and `recovery.py`.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ class KeptOffsets:
 
     @property
     def log_start(self) -> int:
-        """No start expects records below it, whatever crash comes next: their segments may go."""
+        """The log start on disk: no later start needs the segments below it."""
         return OFFSET_MAX
 
     def lower(self, offset: int) -> None:
-        """When it returns, no offset on disk lies above `offset`: the log is about to end there."""
+        """Lowers every offset on disk to `offset` at most, durably: the log is about to end there."""
 
     def put_log_start(self, offset: int) -> None:
-        """When it returns, the log start on disk is `offset`, where the first segment begins."""
+        """Sets the log start on disk to `offset`, durably, where the first segment begins."""

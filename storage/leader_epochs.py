@@ -1,16 +1,16 @@
-"""Which leader wrote which offsets: leader epoch -> the offset at which it began to append.
+"""The leader epochs of a log: leader epoch -> the offset at which that leader began to append.
 
-Followers cut their logs by these entries, not by the high watermark: a replica asks its leader
-where its own latest epoch ended, and drops what it holds beyond that. The rules are Kafka's
+Followers truncate their logs by these entries, not by the high watermark: a replica asks its leader
+where its own latest epoch ended, and drops everything beyond that. The rules are those of Kafka's
 `LeaderEpochFileCache`; the file is Kafka's `leader-epoch-checkpoint` (`docs/formats/`).
 
 Invariant: epochs and start offsets both grow from entry to entry.
 Invariant: below the recovery point the leader epochs on disk are those of the batches.
 
 Nothing here waits for the disk: each flush of the log writes what the file lacks (`unwritten`,
-`write`) before the recovery point moves. So the file is right for all offsets below the recovery
-point; those above it are read from the batches again when the log is opened. An epoch in which
-nothing was appended need not survive a crash.
+`write`) before the recovery point moves. So the file is correct for all offsets below the recovery
+point; those above it are read from the batches when the log is opened. An epoch in which nothing was
+appended need not survive a crash.
 
 Called by the log. Knows nothing of batches and replicas.
 """
@@ -28,7 +28,7 @@ NO_OFFSET: Final = -1
 
 
 class LeaderEpoch(NamedTuple):
-    """One leader's time: its epoch, and the first offset that it could have written."""
+    """A leader epoch, and the first offset that its leader could have written."""
 
     epoch: int
     start_offset: int
@@ -38,16 +38,16 @@ class LeaderEpochs:
     """The leader epochs of one partition's log, in one file."""
 
     def __init__(self, fs: FileSystem, path: str) -> None:
-        """Reads the file; no file means no epochs. Raises `CheckpointError` where it is damaged."""
+        """Reads the file; no file means no epochs. Raises `CheckpointError` if it is damaged."""
         self._fs = fs
         self._path = path
         self._entries = self._read()
         self._written = tuple(self._entries)
-        """What the file holds."""
+        """The entries in the file."""
 
     @property
     def entries(self) -> tuple[LeaderEpoch, ...]:
-        """All entries, oldest first."""
+        """Every entry, oldest first."""
         return tuple(self._entries)
 
     @property
@@ -56,7 +56,7 @@ class LeaderEpochs:
         return self._entries[-1].epoch if self._entries else NO_EPOCH
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """Notes that `epoch` begins at `start_offset`; entries that contradict it go.
+        """Records that `epoch` begins at `start_offset`; entries that contradict it are dropped.
 
         Does nothing for the latest epoch, unless it turns out to begin earlier than known.
         """
@@ -74,9 +74,9 @@ class LeaderEpochs:
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
         """The newest epoch not above `epoch`, and the offset at which it ended (exclusive).
 
-        `(-1, -1)` where `epoch` is unknown because it is newer than all, or -1. An epoch older
-        than all is answered by itself and the first offset known. The latest epoch has not ended:
-        its end is `log_end_offset`.
+        `(-1, -1)` if `epoch` is newer than every entry, or -1. An epoch older than every entry
+        gives itself and the first known offset. The latest epoch has not ended: its end is
+        `log_end_offset`.
         """
         if epoch == NO_EPOCH or epoch > self.latest_epoch:
             return NO_EPOCH, NO_OFFSET
@@ -92,7 +92,7 @@ class LeaderEpochs:
         del self._entries[kept:]
 
     def truncate_from_start(self, offset: int) -> None:
-        """Drops epochs that ended at or before `offset`, where the log's first batch now begins.
+        """Drops epochs that ended at or before `offset`, where the log now begins.
 
         The epoch that holds `offset` now begins there.
         """
@@ -102,16 +102,16 @@ class LeaderEpochs:
             self._entries[:above] = [first]
 
     def clear(self) -> None:
-        """Forgets all; the file is gone already."""
+        """Drops all entries; the file has already been removed."""
         self._entries, self._written = [], ()
 
     def unwritten(self, end_offset: int) -> tuple[LeaderEpoch, ...] | None:
-        """The epochs of all offsets below `end_offset`; None where the file holds just these."""
+        """The entries of all offsets below `end_offset`; None if the file has exactly these."""
         entries = tuple(self._entries[: bisect_left(self._entries, end_offset, key=_start_of)])
         return None if entries == self._written else entries
 
     def write(self, entries: tuple[LeaderEpoch, ...]) -> None:
-        """Replaces the file by what `unwritten` gave, in any one thread; the caller syncs its name."""
+        """Replaces the file by these entries, in any one thread; the caller syncs its name."""
         lines = (f"{entry.epoch} {entry.start_offset}" for entry in entries)
         write_lines(self._fs, self._path, lines, sync_name=False)
         self._written = entries

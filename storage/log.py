@@ -41,7 +41,7 @@ from protocol.record_batch import (
     with_log_append_time,
 )
 from storage import paths, replacement, retention
-from storage.append_origin import AppendOrigin
+from storage.append_origin import AppendOrigin, LeaderOrigin
 from storage.appended import Appended, ReplicatedAppend
 from storage.durability import Durability
 from storage.file_system import StorageError
@@ -62,7 +62,7 @@ from storage.truncation import cut_files
 
 EXPIRED_AT_ONCE_MAX: Final = 10_000
 _CLIENT: Final = AppendOrigin.CLIENT
-"""A name of this module: reading an enum's member takes longer, and each produced batch needs it."""
+"""Read once, because reading an enum's member takes longer than a name, and each batch needs it."""
 
 
 class Log:
@@ -147,7 +147,7 @@ class Log:
         now_ms: int,
         log_append_ms: int | None = None,
         *,
-        origin: AppendOrigin = _CLIENT,
+        origin: LeaderOrigin = _CLIENT,
     ) -> Appended | Duplicate | Reject:
         """Decides on one validated batch, and appends it as its leader; `batch` is not kept.
 

@@ -1,4 +1,4 @@
-"""What of a topic's configuration its logs obey. Kafka's names; sizes in bytes, times in ms."""
+"""The part of a topic's configuration that its logs need. Sizes in bytes, times in ms."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ class LogConfig:
     segment_bytes: int = 128 * 1024 * 1024
     """A segment is closed before it grows beyond this; at most 2**31 - 1 (`.index` positions)."""
     roll_ms: int | None = _WEEK_MS
-    """A segment is closed when its batches span this much time. None: never for its age."""
+    """A segment is closed when its batches span this much time. None: never because of its age."""
     retention_ms: int = _WEEK_MS
     """Segments whose newest record is older are deleted. -1: never."""
     retention_bytes: int = -1
     """The oldest segments are deleted while the rest still holds this much. -1: no limit."""
     index_interval_bytes: int = 4096
-    """One index entry for about so many bytes of log."""
+    """About this many bytes of log to one index entry."""
     log_append_time: bool = False
     """`message.timestamp.type=LogAppendTime`: the broker's clock replaces the producer's."""
     window: int = WINDOW_DEFAULT
     """Batches remembered per producer id."""
     producer_id_expiration_ms: int = _DAY_MS
-    """A producer id that appended nothing for so long is forgotten."""
+    """A producer id that has appended nothing for this long is forgotten."""
     leased_producer_expiration_ms: int = lease_retention_ms(_DAY_MS)
-    """The same for a leased producer id, where that is longer (`protocol/leases.py`)."""
+    """The same for a leased producer id, if that is longer (`protocol/leases.py`)."""
     producers_max: int = 0
     """Producer ids remembered; the least recently used goes first. 0: no limit.
 

@@ -75,7 +75,7 @@ class LogDirectory:
         self.logs: dict[Partition, Log] = {}
         self.topic_ids: dict[Partition, uuid.UUID] = {}
         self.high_watermarks: dict[Partition, int] = {}
-        """As read when the directory was opened, none outside its log: that may have lost its tail."""
+        """Those read when the directory was opened, limited to the log, which may have lost its tail."""
         self._fs = fs
         self._is_open = False
         self._lock = lock
@@ -159,10 +159,9 @@ class LogDirectory:
     ) -> None:
         """Opens all logs, each with the configuration of its topic, which `config_for` takes.
 
-        `is_committed`: they were synced before each acknowledgement.
-
-        The right one from the start: a window narrower than the topic's would forget batches.
-        Gives the directory up where it fails. Raises `CorruptLogError`, `StorageError`.
+        `is_committed`: they were synced before each acknowledgement. A configuration with a narrower
+        window than the topic's would forget batches, so it has to be the topic's from the start.
+        Releases the directory if it fails. Raises `CorruptLogError`, `StorageError`.
         """
         for _ in self.opening(now_ms, config_for, is_committed=is_committed):
             pass
@@ -172,7 +171,7 @@ class LogDirectory:
     ) -> Generator[tuple[int, int], None, None]:
         """Does what `open_logs` does, a log at a time: yields how many are open, and of how many.
 
-        Gives the directory up where it is closed before its end, too.
+        Releases the directory if it fails, or if the generator is closed before its end.
         """
         try:
             yield from self._open_logs(now_ms, config_for, is_committed=is_committed)
@@ -256,14 +255,14 @@ class LogDirectory:
     def make(
         self, topic: str, partition: int, topic_id: uuid.UUID, config: LogConfig, *, now_ms: int
     ) -> Log:
-        """Makes a partition's directory and its empty log; `add` makes it part of this directory.
+        """Creates a partition's directory and empty log; `add` makes them part of this directory.
 
         Any one thread may call it, and nothing waits for the disk: a power failure may take all of
-        it, until the first flush of the log (`partition_names.py`). Raises `StorageError`.
+        it until the first flush of the log (`partition_names.py`). Raises `StorageError`.
 
-        1. Make the directory and write `partition.metadata`. A crash before or in between leaves a
+        1. Create the directory and write `partition.metadata`. A crash before or in between leaves a
            directory without records, which is removed at the next start.
-        2. Create the first segment. A directory that an attempt which failed has left is looked through.
+        2. Create the first segment. A directory that a failed attempt has left is opened as found.
         """
         path = paths.partition_directory(self.path, topic, partition)
         is_new = not self._fs.exists(path)
@@ -273,7 +272,7 @@ class LogDirectory:
         return Log.open(replace(opening, is_new=is_new))
 
     def add(self, topic: str, partition: int, topic_id: uuid.UUID, log: Log) -> None:
-        """Takes in what `make` made."""
+        """Adds what `make` created."""
         key = topic, partition
         assert key not in self.logs, f"{topic}-{partition} exists"
         self.logs[key] = log
@@ -288,7 +287,7 @@ class LogDirectory:
         return log
 
     def forget(self, keys: Collection[Partition]) -> PendingRemoval:
-        """Partitions are no longer part of this directory; what is left to do is in the answer."""
+        """Takes partitions out of this directory; returns the rest of the work."""
         self._checkpoints.forget_pending()
         for key in keys:
             self.high_watermarks.pop(key, None)
@@ -318,9 +317,9 @@ class LogDirectory:
             pass
 
     def set_aside(self, reasons: Mapping[Partition, str], *, now_ms: int) -> None:
-        """Takes logs out that the broker should not hold; `strays.py` has the steps.
+        """Sets aside logs that the broker should not hold; `strays.py` has the steps.
 
-        Says so at ERROR. Raises `StorageError`.
+        Each is logged at ERROR. Raises `StorageError`.
         """
         if not reasons:
             return
@@ -352,7 +351,7 @@ class LogDirectory:
         self._checkpoints.drop(reasons)
 
     def start_checkpoint(self, high_watermarks: dict[Partition, int]) -> PendingCheckpoint:
-        """Notes the offsets of now; `run` writes them, in another thread where that is better."""
+        """Notes the present offsets; `run` writes them, in any one thread."""
         return self._checkpoints.start(
             {key: log.recovery_point for key, log in self.logs.items()},
             dict(high_watermarks),
@@ -366,7 +365,7 @@ class LogDirectory:
     def fail(self, error: StorageError) -> None:
         """Takes the directory offline; the first failure is kept.
 
-        A disk that failed may have dropped what it had taken, so the tail is no longer vouched for.
+        A disk that failed may have lost what it had accepted, so the tail is no longer vouched for.
         """
         if self.failure is None:
             self.failure = error
@@ -374,27 +373,27 @@ class LogDirectory:
                 self._tail.remove_boot_id()
 
     def release(self) -> None:
-        """Gives the directory up again, before any log was opened; nothing is written."""
+        """Releases the directory before any log is opened; nothing is written."""
         assert not self.logs, "logs are closed by `close`"
         self._lock.release()
 
     def last_clock(self) -> ClockReading | None:
-        """Where the directory's clock goes on; None in a new directory."""
+        """The reading from which the directory's clock resumes; None in a new directory."""
         return last_reading(self._fs, self.path)
 
     def save_clock(self, reading: ClockReading) -> None:
-        """Keeps the reading for the next start. Raises `StorageError`."""
+        """Saves the reading for the next start. Raises `StorageError`."""
         write_clock(self._fs, self.path, reading)
 
     def last_claimed_id(self) -> int:
-        """The highest producer id that was claimed by a broker on this directory, -1 without one.
+        """The highest producer id that a broker on this directory has claimed; -1 without one.
 
         Raises `StorageError`.
         """
         return read_last_claimed_id(self._fs, self.path)
 
     def save_claimed_id(self, producer_id: int) -> None:
-        """Notes that ids up to this one were claimed, durably. Raises `StorageError`."""
+        """Saves that ids up to this one were claimed, durably. Raises `StorageError`."""
         write_last_claimed_id(self._fs, self.path, producer_id)
 
     def close(
@@ -406,12 +405,12 @@ class LogDirectory:
     ) -> None:
         """Closes every log and releases the lock; a clean shutdown unless something failed.
 
-        `run_all` does what waits for the disk. Where the logs were never opened, the directory stays as
-        it was found. After a failure nothing more is written. Raises the first `StorageError` of the
-        closing itself, after closing what can be closed.
+        `run_all` does the work that waits for the disk. If the logs were never opened, the directory
+        stays as it was found. After a failure nothing more is written. Raises the first `StorageError`
+        of the closing itself, after closing what can be closed.
         """
         if not self._is_open:
-            # What stands in the checkpoints is not known, and must stay.
+            # The checkpoints have not been read, and must stay.
             self._lock.release()
             return
         was_online = self.failure is None
@@ -454,7 +453,7 @@ class LogDirectory:
 
 
 def _safe_start(log: Log) -> int:
-    """A log start that no power failure leaves above the log's end, and never below its first segment."""
+    """The log start to save: at its first segment at least, and never above what was synced."""
     return max(log.first_offset, min(log.log_start_offset, log.recovery_point))
 
 
@@ -468,7 +467,7 @@ def _warn(error: StorageError) -> None:
 
 
 def _make_directory(fs: FileSystem, path: str) -> None:
-    """With its missing parents; no power failure takes any of them, and the logs with it."""
+    """Creates the directory and its missing parents, so that no power failure takes any of them."""
     missing, one = [], path
     while not fs.exists(one):
         missing.append(one)

@@ -1,4 +1,4 @@
-"""`meta.properties`: the owner of a data directory, checked before the directory is opened."""
+"""`meta.properties`: the broker and cluster that own a data directory, checked before it is opened."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def claim_directory(fs: FileSystem, data_dir: str, broker_id: int, cluster_id: s
 
 
 def read_cluster_id(fs: FileSystem, data_dir: str) -> str | None:
-    """The cluster that the directory belongs to; None for a new one. Raises `StorageError`."""
+    """The cluster that the directory belongs to; None if it is new. Raises `StorageError`."""
     path = paths.join(data_dir.rstrip("/"), paths.META_PROPERTIES)
     if not fs.exists(path):
         return None
@@ -49,13 +49,13 @@ def read_cluster_id(fs: FileSystem, data_dir: str) -> str | None:
 
 
 def read_broker_id(fs: FileSystem, data_dir: str) -> int:
-    """The broker that the directory belongs to. Raises `StorageError`, in particular without one."""
+    """The broker that the directory belongs to. Raises `StorageError`, also if there is none."""
     path = paths.join(data_dir.rstrip("/"), paths.META_PROPERTIES)
     if not fs.exists(path):
-        raise PropertiesError(path, "is missing: this is no data directory")
+        raise PropertiesError(path, "is missing: this is not a data directory")
     text = read_properties(fs, path, _SEPARATOR, ("broker.id",))["broker.id"]
     if not (text.isascii() and text.isdecimal()):
-        raise PropertiesError(path, f"{text!r} is no broker id")
+        raise PropertiesError(path, f"{text!r} is not a broker id")
     return int(text)
 
 

@@ -22,7 +22,7 @@ from storage.segments import Segments
 
 
 class OldSegments:
-    """The oldest segments of one log on their way out, and the producer snapshots that go with them."""
+    """The oldest segments of one log that may be removed, and the producer snapshots that go with them."""
 
     __slots__ = (
         "_directory",
@@ -68,7 +68,7 @@ class OldSegments:
         return bases[count]
 
     def forget_reasons(self) -> None:
-        """Forgets what was given up: the log has been replaced."""
+        """Starts over: the log has been replaced."""
         self._reasons.clear()
 
     def start_removal(
@@ -103,7 +103,7 @@ class OldSegments:
         )
 
     def finish_removal(self, pending: PendingSegmentRemoval) -> None:
-        """Takes note of what `pending.run` did, or that it has to run again."""
+        """Notes what `pending.run` did, or that it has to run again."""
         if pending is self.pending and pending.is_done:
             self.pending = None
 
@@ -127,7 +127,7 @@ class OldSegments:
         )
 
     def _count_removable(self, expired: int, high_watermark: int | None) -> int:
-        """How many of the `expired` oldest segments can go now."""
+        """The number of the `expired` oldest segments that can go now."""
         limit = self._durability.recovery_point
         if high_watermark is not None:
             limit = min(limit, high_watermark)

@@ -1,4 +1,4 @@
-"""What a log is opened with, and what opening it finds.
+"""The input and the result of opening a log.
 
 `Opening` goes in, `Recovered` comes out of `recovery.py`. Called by `log.py`, `log_directory.py` and
 the modules that take part in recovery.
@@ -48,7 +48,7 @@ class Opening:
 
 @dataclass(slots=True, kw_only=True)
 class RecoveryReport:
-    """What opening a log found and did. Every loss has also been logged."""
+    """The findings and actions of opening a log. Every loss has also been logged."""
 
     batches_scanned: int = 0
     bytes_scanned: int = 0

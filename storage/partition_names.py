@@ -1,9 +1,9 @@
-"""The names of new partitions in a data directory: made at once, synced together, when they must be.
+"""The names of new partitions in a data directory: created at once, synced together when necessary.
 
-A partition without records that a power failure takes is made again: the coordination tree says that
-it exists. So nothing waits for the disk when a partition is made. The first flush of its log makes its
-directory durable before the recovery point moves, in the flusher's thread, and one sync of the data
-directory serves all partitions that were made before it.
+If a power failure takes a partition without records, it is created again, because the coordination
+tree says that it exists. So nothing waits for the disk when a partition is created. The first flush of
+its log makes its directory durable before the recovery point moves, in the flusher's thread; one sync
+of the data directory serves all partitions created before it.
 
 Invariant: a partition whose recovery point is above 0 survives a power failure under its name, with
 its topic id.
@@ -20,7 +20,7 @@ from storage.file_system import FileSystem
 
 
 class PartitionNames:
-    """Which names in the data directory a power failure would take. Any thread may call it."""
+    """Tracks which names a power failure would take. Any thread may call it."""
 
     def __init__(self, fs: FileSystem, data_dir: str) -> None:
         self._fs = fs
@@ -30,7 +30,7 @@ class PartitionNames:
         self._synced = 0
 
     def made(self) -> int:
-        """A directory was made; the number is for `sync`."""
+        """Notes that a directory was created; returns its number for `sync`."""
         with self._lock:
             self._made += 1
             return self._made
@@ -38,7 +38,7 @@ class PartitionNames:
     def sync(self, directory: str, number: int) -> None:
         """Makes a partition's directory durable: its metadata, and its name. Raises `StorageError`.
 
-        The names inside it are synced with what is in the files.
+        The names inside it are synced along with the files.
         """
         metadata = self._fs.open(paths.join(directory, paths.PARTITION_METADATA))
         try:

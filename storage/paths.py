@@ -8,11 +8,11 @@
             partition.metadata  leader-epoch-checkpoint
             00000000000000000000.log  .index  .timeindex    (20 digits: the segment's base offset)
             00000000000000000042.snapshot                   (producer state of all offsets < 42)
-            replacement.snapshot                            (of the log that takes this one's place)
-        <topic>-<partition>.<32 hex digits>-delete/         (on its way out)
+            replacement.snapshot                            (of the log that will replace this one)
+        <topic>-<partition>.<32 hex digits>-delete/         (being deleted)
         <topic>-<partition>.<time>-<32 hex digits>-stray/   (set aside; `strays.py`)
 
-The names are Kafka's, but for the last two checkpoints. Pure strings: touches no file.
+The names are Kafka's, except for the last two checkpoints. Pure strings: touches no file.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ _PARTITION: Final = re.compile(r"([a-zA-Z0-9._-]+)-(0|[1-9]\d*)")
 _DELETED: Final = re.compile(r".+-\d+\.[0-9a-f]{32}-delete")
 _STRAY: Final = re.compile(r".+-\d+\.\d{8}T\d{9}Z-[0-9a-f]{32}-stray")
 _TOPIC_IN_DELETED_MAX: Final = 200
-"""A file name takes 255 bytes; the suffix of a directory on its way out takes 40 and the number."""
+"""A file name has 255 bytes at most; the suffix of a deleted directory takes 40 and the number."""
 _TOPIC_IN_STRAY_MAX: Final = 185
-"""Of a directory that was set aside it takes 59; the whole name is in `stray.properties`."""
+"""The suffix of a directory set aside takes 59; the whole topic name is in `stray.properties`."""
 
 
 class OffsetFile(NamedTuple):
@@ -109,12 +109,12 @@ def stray_directory(data_dir: str, topic: str, partition: int, now_ms: int, uniq
 
 
 def is_stray_directory(name: str) -> bool:
-    """Whether the directory is a partition's that was set aside."""
+    """Whether the directory is that of a partition set aside."""
     return _STRAY.fullmatch(name) is not None
 
 
 def is_deleted_from(name: str, topic: str, partition: int) -> bool:
-    """Whether the directory `name`, on its way out, was that partition's."""
+    """Whether the directory `name`, which is being deleted, was that partition's."""
     unique = name[-len("-delete") - 32 : -len("-delete")]
     return name_of(deleted_directory("", topic, partition, unique)) == name
 

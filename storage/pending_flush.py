@@ -1,22 +1,22 @@
-"""A flush in three steps, so that the disk is waited for outside the owner's thread.
+"""A flush in three steps, so that the owner's thread does not wait for the disk.
 
-    pending = log.start_flush()     owner: notes what is to be synced, touches no file
-    pending.run()                   any one thread: syncs, while the owner appends on
+    pending = log.start_flush()     owner: notes what has to be synced, touches no file
+    pending.run()                   any one thread: syncs, while the owner continues to append
     log.finish_flush(pending)       owner: the recovery point moves
 
-What `run` writes, and what opening the log does after a crash at each step:
+The steps of `run`, and what opening the log does after a crash at each of them:
 1. Sync the segments that reach beyond the recovery point. Crash: they are scanned.
-2. Write and sync the indexes of closed segments. Crash: they are scanned, the indexes rebuilt.
-3. Write the producer snapshots of the rolls, each atomically. Crash: older ones and a replay.
-4. Write the leader epochs, where the file lacks some. Crash: read from the batches above the
+2. Write and sync the indexes of closed segments. Crash: the segments are scanned, the indexes rebuilt.
+3. Write the producer snapshots of the rolls, each atomically. Crash: an older one, and a replay.
+4. Write the leader epochs if the file lacks any. Crash: they are read from the batches above the
    recovery point.
-5. Sync the directory once, for all names of 1 to 4. Crash: new segments may be gone as a whole, and
-   snapshots and leader epochs the older ones; nothing of them counted as flushed.
-6. Make the directory's own name durable, at the first flush of all. Crash: the log may be gone as a
-   whole; nothing of it counted as flushed.
+5. Sync the directory once, for all names of 1 to 4. Crash: new segments may be missing, snapshots and
+   leader epochs may be the older ones; none of that counted as flushed.
+6. Make the directory's own name durable, at the first flush. Crash: the whole log may be missing;
+   nothing of it counted as flushed.
 
-The owner cancels a pending flush before it cuts or removes what the flush may touch; `cancel`
-returns when `run` is not running and never will. Called by `log.py`.
+The owner cancels a pending flush before it truncates or removes files that the flush may touch;
+`cancel` returns when `run` is not running and never will. Called by `durability.py`.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ from storage.leader_epochs import LeaderEpoch, LeaderEpochs
 from storage.segment import Segment
 
 Snapshot = Callable[[], bytes]
-"""Gives the bytes of a producer snapshot, in any one thread."""
+"""Returns the bytes of a producer snapshot, in any one thread."""
 
 
 @dataclass(slots=True, kw_only=True)
 class PendingFlush:
-    """What one flush covers: everything below `end_offset`."""
+    """One flush of everything below `end_offset`."""
 
     end_offset: int
     directory: str
     segments: Sequence[Segment]
-    """Those with bytes to sync, the written one included."""
+    """The segments with bytes to sync, including the active one."""
     unsaved: Sequence[Segment]
-    """Closed ones whose index files are behind."""
+    """Closed segments whose index files are out of date."""
     snapshots: dict[str, Snapshot]
     """Producer snapshots by path; they are encoded here: a million producers take a second."""
     snapshot_offsets: Sequence[int]
@@ -50,14 +50,14 @@ class PendingFlush:
     make_name_durable: Callable[[], None] | None
     leader_epochs: LeaderEpochs
     epochs: tuple[LeaderEpoch, ...] | None
-    """The epochs of all that the flush covers; None where they are on disk."""
+    """The epochs of everything that the flush covers; None if they are on disk."""
     _fs: FileSystem
     _lock: threading.Lock = field(default_factory=threading.Lock)
     is_done: bool = False
     is_cancelled: bool = False
 
     def run(self) -> None:
-        """Does the work; nothing when cancelled. Raises `StorageError`."""
+        """Does the work, unless cancelled. Raises `StorageError`."""
         with self._lock:
             if self.is_cancelled or self.is_done:
                 return
@@ -77,6 +77,6 @@ class PendingFlush:
             self.is_done = True
 
     def cancel(self) -> None:
-        """Waits for `run` where it is at work, and keeps it from beginning otherwise."""
+        """Waits for `run` if it is running, and keeps it from starting otherwise."""
         with self._lock:
             self.is_cancelled = True

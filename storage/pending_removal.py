@@ -1,8 +1,8 @@
-"""Partitions on their way out, together: the disk is waited for outside the owner's thread.
+"""Deleting partitions together, without the owner's thread waiting for the disk.
 
     pending = directory.forget(keys)    owner: from now on they are not part of the directory
-    pending.run()                       any one thread: their names may be used again
-    while pending.remove_some(): ...    any one thread: their files go, a bounded number at a time
+    pending.run()                       any one thread: afterwards their names may be used again
+    while pending.remove_some(): ...    any one thread: removes their files, a bounded number at a time
 
 1. Close the files and rename each directory, then sync the data directory once. A crash before: some
    are still there under their names, and the next start sets them aside.
@@ -34,7 +34,7 @@ REMOVED_AT_ONCE_MAX = 20
 
 @dataclass(slots=True, kw_only=True)
 class PendingRemoval:
-    """Partitions that were forgotten, and are still on disk."""
+    """Partitions that are no longer part of the directory, but still on disk."""
 
     logs: list[Log]
     """Emptied by `run`, one by one: to free thousands at once would hold the owner's thread, too."""
@@ -77,14 +77,14 @@ class PendingRemoval:
         for key, topic_id in self.partitions.items():
             path = paths.partition_directory(self._data_dir, *key)
             doomed = paths.deleted_directory(self._data_dir, *key, topic_id.hex)
-            self._fs.remove_tree(doomed)  # of an earlier life that could not be removed
+            self._fs.remove_tree(doomed)  # left by an earlier run that could not remove it
             self._fs.rename(path, doomed)
             self._doomed.append(doomed)
         self._fs.sync_directory(self._data_dir)
         self._checkpoints.drop(self.partitions.keys())
 
     def remove_some(self) -> bool:
-        """Step 3, a bounded part of it; returns whether there is more. Raises `StorageError`."""
+        """Does a bounded part of step 3; returns whether there is more. Raises `StorageError`."""
         for _ in range(min(len(self._doomed), REMOVED_AT_ONCE_MAX)):
             self._fs.remove_tree(self._doomed.popleft())
         return bool(self._doomed)

@@ -1,16 +1,16 @@
-"""Old segments on their way out: the disk is waited for outside the owner's thread.
+"""Removing old segments, without the owner's thread waiting for the disk.
 
     pending = log.start_removal()    owner: from now on nothing reads them; touches no file
     pending.run()                    any one thread: removes the files
-    log.finish_removal(pending)      owner: takes note
+    log.finish_removal(pending)      owner: notes what was done
 
-They lie below the log start on disk, so a start that finds some of them, or none, is content:
-1. Remove the segments, oldest first, durably. Crash: the log begins with what is left; opening it cuts
-   the leader epochs to that, and retention goes on where it was.
-2. Remove the producer snapshots that nothing needs any more. Crash: done next time.
+The segments are below the log start on disk, so a start accepts a log with some of them, or none:
+1. Remove the segments, oldest first, durably. Crash: the log begins with the first one left; opening
+   it cuts the leader epochs to that, and retention continues from there.
+2. Remove the producer snapshots that nothing needs any more. Crash: done the next time.
 
-The owner completes a pending removal before it cuts the log, and cancels it before it closes the log
-or gives it up; the next start takes up what was cancelled. Called by `log.py`.
+The owner completes a pending removal before it truncates the log, and cancels it before it closes or
+abandons the log; the next start finds what a cancelled one has left. Called by `old_segments.py`.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ class PendingSegmentRemoval:
     directory: str
     segments: deque[Segment]
     reasons: Collection[Reason]
-    """Why each of them goes."""
+    """The reason for each of them."""
     snapshots: Collection[int]
     """Offsets of the snapshots that nothing needs once the segments are gone."""
     first_offset: int
-    """Where the segments that stay begin."""
+    """The base offset of the first segment that stays."""
     log_start_offset: int
     _fs: FileSystem
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -48,7 +48,7 @@ class PendingSegmentRemoval:
     is_cancelled: bool = False
 
     def run(self) -> None:
-        """Does the work, or what an earlier try left of it; nothing when cancelled.
+        """Does the work, or what an earlier attempt has left of it, unless cancelled.
 
         Raises `StorageError`.
         """
@@ -62,9 +62,9 @@ class PendingSegmentRemoval:
             self._fs.sync_directory(self.directory)
             remove_snapshots(self._fs, self.directory, self.snapshots)
             self.is_done = True
-        self._say(size)
+        self._log(size)
 
-    def _say(self, size: int) -> None:
+    def _log(self, size: int) -> None:
         reasons = Counter(self.reasons)
         logger.info(
             "%s: removed %d segments with %d bytes (%s) and %d producer snapshots; the log starts at "
@@ -79,7 +79,7 @@ class PendingSegmentRemoval:
         )
 
     def cancel(self) -> None:
-        """Waits for `run` where it is at work, and keeps it from beginning otherwise."""
+        """Waits for `run` if it is running, and keeps it from starting otherwise."""
         with self._lock:
             self.is_cancelled = True
             for segment in self.segments:

@@ -1,7 +1,8 @@
-"""The highest producer id that a broker on this data directory ever claimed: `producer-id-checkpoint`.
+"""`producer-id-checkpoint`: the highest producer id that a broker on this data directory has claimed.
 
-Proof of how far the coordinator had been: it must never again say less. Written before the first id of a
-claimed block is handed out. The ids in the logs prove nothing, since a client can make them up.
+It proves how far the coordinator had counted; an older copy of the coordinator would say less. Written
+before the first id of a claimed block is handed out. The ids in the logs prove nothing, since a client
+can make them up.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ def write_last_claimed_id(fs: FileSystem, data_dir: str, producer_id: int) -> No
 
 
 def read_last_claimed_id(fs: FileSystem, data_dir: str) -> int:
-    """What was written last, `NO_ID` without a file. Raises `PropertiesError`."""
+    """Reads the file; `NO_ID` if there is none. Raises `PropertiesError`."""
     path = paths.join(data_dir, paths.PRODUCER_ID_CHECKPOINT)
     if not fs.exists(path):
         return NO_ID
     text = read_properties(fs, path, _SEPARATOR, (_LAST_ID,))[_LAST_ID]
     if not (text.isascii() and text.isdecimal() and int(text) < 2**63):
-        raise PropertiesError(path, f"{text!r} is no producer id")
+        raise PropertiesError(path, f"{text!r} is not a producer id")
     return int(text)

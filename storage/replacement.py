@@ -1,22 +1,21 @@
-"""Replacing a log as a whole: an empty one takes its place, with the producer state below it.
+"""Replacing a whole log by an empty one that has the producer state of everything below it.
 
-A replica whose log has nothing in common with its leader's begins anew where the leader's begins.
-The producers whose batches are gone there are known from a snapshot alone, so at no time may the
-empty log exist without it:
+A replica whose log has nothing in common with its leader's starts over where the leader's log begins.
+Only a snapshot knows the producers whose batches are deleted there, so the empty log must never exist
+without it:
 
 1. Write the snapshot as `replacement.snapshot`, atomically and durably. Crash before: the old log.
-   From here on it is decided, and opening the log carries out the rest.
-2. Remove segments, indexes, snapshots and leader epochs. Crash: begun again.
-3. Create the empty segment at the snapshot's offset, durably. Crash: begun again with step 2.
-4. Bring the offsets that are kept elsewhere to where the log now begins. Crash: begun again with
-   step 2, for which they do not count.
-5. Rename the snapshot to the name that its offset gives it, durably. Crash: begun again with step
-   2, or done.
+   From here on the replacement is decided, and opening the log carries out the rest.
+2. Remove segments, indexes, snapshots and leader epochs. Crash: done again from step 2.
+3. Create the empty segment at the snapshot's offset, durably. Crash: done again from step 2.
+4. Move the offsets that are kept elsewhere to where the log now begins. Crash: done again from step 2,
+   which does not use them.
+5. Rename the snapshot to the name that its offset gives it, durably. Crash: done again from step 2, or
+   done.
 
 Invariant: there is never an empty log that begins at an offset without the producer state below it.
 
-Called by `log.py` and
-`recovery.py`. Knows nothing of what a snapshot means.
+Called by `log.py` and `recovery.py`. Knows nothing of what a snapshot means.
 """
 
 from __future__ import annotations
@@ -82,10 +81,10 @@ def carry_out(  # noqa: PLR0917 - what a log is made of, as in `Segment.create`
 def resume(
     fs: FileSystem, directory: str, config: LogConfig, now_ms: int, kept: KeptOffsets
 ) -> int | None:
-    """Carries out what a crash cut short, and returns the offset at which the log now begins.
+    """Finishes a replacement that a crash cut short; returns the offset at which the log now begins.
 
-    None where nothing was under way. Raises `CorruptLogError` where the snapshot is damaged: what
-    is left of the old log may lack segments.
+    None if there was none. Raises `CorruptLogError` if the snapshot is damaged: what is left of the
+    old log may lack segments.
     """
     path = paths.join(directory, paths.REPLACEMENT)
     if not fs.exists(path):

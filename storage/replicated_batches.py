@@ -20,8 +20,8 @@ def check_batches(batches: memoryview, next_offset: int, leader_epoch: int) -> l
     """Positions and headers of batches that continue a log which ends at `next_offset`.
 
     Raises `DecodeError` unless all are whole, their CRCs match, and neither their offsets nor their
-    leader epochs fall below `next_offset`, `leader_epoch` or each other. Holes between offsets are
-    the leader's: no segment of its spans more than one here can.
+    leader epochs fall below `next_offset`, `leader_epoch` or each other. A hole between offsets must
+    fit into a segment, since the leader's does.
     """
     end = 0
     placed = [PlacedHeader(position, header) for position, header in walk(batches)]
@@ -48,7 +48,7 @@ def check_batches(batches: memoryview, next_offset: int, leader_epoch: int) -> l
 def count_run(
     placed: Sequence[PlacedHeader], segment: Segment, now_ms: int, config: LogConfig
 ) -> int:
-    """How many of the batches have the first one's leader epoch and fit into `segment`, as it does."""
+    """Counts the batches with the first one's leader epoch that fit into `segment` together."""
     epoch = placed[0].header.partition_leader_epoch
     headers = [
         header

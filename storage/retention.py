@@ -18,7 +18,7 @@ from storage.segments import Segments
 
 
 class Reason(StrEnum):
-    """Why a segment may go."""
+    """The rule by which a segment may be deleted."""
 
     LOG_START = "DeleteRecords"
     SIZE = "retention.bytes"
@@ -28,7 +28,7 @@ class Reason(StrEnum):
 def find_expired(
     fs: FileSystem, segments: Segments, log_start_offset: int, config: LogConfig, now_ms: int
 ) -> list[Reason]:
-    """Why each of the oldest segments has outlived the rules, the written one included."""
+    """Returns the reason for each of the oldest segments that have expired, the active one included."""
     excess = segments.size_bytes - config.retention_bytes if config.retention_bytes >= 0 else -1
     reasons = []
     for segment in segments:
@@ -48,7 +48,7 @@ def find_expired(
 
 
 def _newest_ms(fs: FileSystem, segment: Segment) -> int:
-    """The newest record's time; where records have none, when the file was last written."""
+    """The newest record's time; if records have none, the time of the last write to the file."""
     timestamp, _ = segment.indexes.top
     return timestamp if timestamp >= 0 else fs.modified_ms(segment.file.path)
 
@@ -56,10 +56,10 @@ def _newest_ms(fs: FileSystem, segment: Segment) -> int:
 def snapshots_to_remove(
     offsets: Collection[int], base_offsets: Sequence[int], log_start_offset: int
 ) -> list[int]:
-    """Of the snapshots at `offsets`, those that nothing can need again.
+    """Returns the snapshots, of those at `offsets`, that no recovery can need.
 
-    Recovery starts from the newest at or below the segment that it begins to scan, which may be
-    the first one.
+    Recovery starts from the newest one at or below the first segment that it scans, which may be the
+    log's first.
     """
     if not offsets:
         return []

@@ -1,7 +1,7 @@
-"""Reading closed segments again, slowly, to find what has been damaged since they were written.
+"""Reading closed segments again, slowly, to find damage since they were written.
 
-A start looks at the ends of closed segments only. `SegmentScrub` reads one from its beginning to its
-end, a piece at a time, through a file of its own, in any one thread. Called by the broker's scrubber.
+A start checks the ends of closed segments only. `SegmentScrub` reads one from its beginning to its end,
+a piece at a time, through a file of its own, in any one thread. Called by the broker's scrubber.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from storage.offset_order import check_order
 
 
 class ClosedSegment(NamedTuple):
-    """A segment that is not written any more, as it was when asked for."""
+    """A segment that is no longer appended to, as it was at the time of the call."""
 
     path: str
     base_offset: int
@@ -24,7 +24,7 @@ class ClosedSegment(NamedTuple):
 
 
 class Damage(NamedTuple):
-    """What a scrub found in one file."""
+    """Damage that a scrub found in one file."""
 
     topic: str
     partition: int
@@ -34,7 +34,7 @@ class Damage(NamedTuple):
 
 
 class SegmentScrub:
-    """One pass over one closed segment. `close` it in the end."""
+    """One pass over one closed segment. The caller closes it at the end."""
 
     def __init__(self, fs: FileSystem, segment: ClosedSegment, piece_bytes: int) -> None:
         """Raises `StorageError` if the file cannot be opened."""
@@ -43,13 +43,12 @@ class SegmentScrub:
         self._file = fs.open(segment.path)
         self._batches: Iterator[PlacedBatch] = read_batches(self._file, piece_bytes)
         self._end = segment.base_offset
-        """Where the batches read so far end."""
+        """The end of the batches read so far."""
 
     def step(self) -> int:
-        """Checks the next batches, a piece or one that is larger; returns their bytes, 0 at the end.
+        """Checks the next batches, a piece or a larger one; returns their bytes, 0 at the end.
 
-        Raises `CorruptLogError` at the first batch that is not what was written, `StorageError` if the
-        file cannot be read.
+        Raises `CorruptLogError` at the first damaged batch, `StorageError` if the file cannot be read.
         """
         read = 0
         for placed in self._batches:

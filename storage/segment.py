@@ -39,7 +39,7 @@ from storage.offset_order import RELATIVE_OFFSET_MAX, check_order
 from storage.segment_indexes import SegmentIndexes
 
 _CHECKED_BYTES_MAX: Final = 1024 * 1024
-"""Of a segment's last batch, at a start: reading more would cost the start too much."""
+"""A larger last batch is not checked at a start, which would take too long."""
 _SIZE_MAX: Final = 2**31 - 1
 """Index entries keep positions as i32."""
 
@@ -64,9 +64,9 @@ class Segment:
         self.next_offset = base_offset
         self.indexes = SegmentIndexes(fs, file, base_offset, config.index_interval_bytes)
         self._created_ms: int | None = None
-        """When this process created the file, or first asked for the age of one that it found."""
+        """The time at which this process created the file, or first needed the age of an existing one."""
         self._first_timestamp: int | None = None
-        """The first batch's max timestamp, once it was needed."""
+        """The first batch's max timestamp, once needed."""
 
     @classmethod
     def create(
@@ -79,7 +79,7 @@ class Segment:
         *,
         has_leftovers: bool = True,
     ) -> Segment:
-        """A new, empty segment; indexes of the same name are removed where there may be any."""
+        """Creates an empty segment; `has_leftovers`: index files of the same name may exist."""
         path = paths.offset_file(directory, base_offset, paths.LOG)
         segment = cls(fs, fs.open(path, create=True), base_offset, config)
         if has_leftovers:
@@ -92,7 +92,7 @@ class Segment:
     def open(
         cls, fs: FileSystem, directory: str, base_offset: int, config: LogConfig, next_offset: int
     ) -> Segment:
-        """An existing segment that is taken to end before `next_offset`; nothing is read yet."""
+        """Opens an existing segment, assumed to end before `next_offset`; nothing is read yet."""
         path = paths.offset_file(directory, base_offset, paths.LOG)
         segment = cls(fs, fs.open(path), base_offset, config)
         segment.next_offset = next_offset
@@ -103,9 +103,9 @@ class Segment:
         return self.file.size
 
     def find_end(self) -> int:
-        """The offset after the last record, found from the last index entry on.
+        """Finds the offset after the last record, reading from the last index entry on.
 
-        Raises `CorruptLogError` where the file ends inside a batch, or the last one is damaged.
+        Raises `CorruptLogError` if the file ends inside a batch, or the last batch is damaged.
         """
         last = None
         for placed in read_headers(self.file, self.indexes.last_position(), LOOK_UP_BYTES):
@@ -136,7 +136,7 @@ class Segment:
         self.next_offset = last_offset + 1
 
     def append_run(self, batches: Buffer, headers: Sequence[BatchHeader]) -> None:
-        """Writes batches that carry their offsets already, in one go; they have their room here."""
+        """Writes batches that have their offsets already, in one write; they must fit."""
         self.indexes.load()
         position = self.file.append([batches])
         if not position:
@@ -150,17 +150,17 @@ class Segment:
     def must_roll(
         self, header: BatchHeader, last_offset: int, now_ms: int, config: LogConfig
     ) -> bool:
-        """Whether the batch belongs into a new segment (Kafka's `shouldRoll`)."""
+        """Whether the batch belongs in a new segment (Kafka's `shouldRoll`)."""
         size = self.file.size
         return size > 0 and self._has_no_room(size, header, last_offset, now_ms, config)
 
     def can_hold(self, header: BatchHeader, last_offset: int) -> bool:
-        """Whether the batch can stand in this segment, whatever the configuration says."""
+        """Whether the batch fits into this segment at all, whatever the configuration says."""
         size = self.file.size + header.batch_length + LOG_OVERHEAD
         return size <= _SIZE_MAX and last_offset - self.base_offset <= RELATIVE_OFFSET_MAX
 
     def count_fitting(self, headers: Sequence[BatchHeader], now_ms: int, config: LogConfig) -> int:
-        """How many of these batches belong into this segment, which takes the first one."""
+        """Counts the batches that belong in this segment, which the first one does."""
         size = self.file.size + headers[0].size
         if size == headers[0].size:
             self._first_timestamp = headers[0].max_timestamp
@@ -180,7 +180,7 @@ class Segment:
         )
 
     def _age_ms(self, header: BatchHeader, now_ms: int) -> int:
-        """From the first batch's time to the new one's; by the clock where records have no time."""
+        """The time from the first batch to the new one; by the clock if records have no time."""
         if self._first_timestamp is None:
             self._first_timestamp = read_header(self.file.read(0, HEADER_SIZE)).max_timestamp
         if self._first_timestamp >= 0:
@@ -190,7 +190,7 @@ class Segment:
         return now_ms - self._created_ms
 
     def headers_from(self, offset: int) -> Iterator[PlacedHeader]:
-        """Headers from the batch that holds `offset` on, to the end of the segment."""
+        """Yields headers, from the batch that holds `offset` to the end of the segment."""
         return self._headers_from(offset, LOOK_UP_BYTES)
 
     def end_below(self, offset: int) -> int:
@@ -204,7 +204,7 @@ class Segment:
         return end
 
     def replay_from(self, offset: int) -> Iterator[PlacedHeader]:
-        """As `headers_from`, in large reads and without the index."""
+        """Yields the same as `headers_from`, in large reads and without the index."""
         if offset > self.base_offset:
             return self._headers_from(offset, REPLAY_BYTES)
         return read_headers(self.file, 0, REPLAY_BYTES)
@@ -217,7 +217,7 @@ class Segment:
                 yield placed
 
     def scan(self) -> Iterator[PlacedBatch]:
-        """All batches from the start with their CRCs checked, indexed anew on the way.
+        """Yields all batches from the start, checks their CRCs and rebuilds the indexes.
 
         Raises `CorruptLogError` at damage; the segment then ends before it.
         """
@@ -232,9 +232,9 @@ class Segment:
             yield placed
 
     def read(self, offset: int, bytes_max: int, end_offset: int) -> bytes:
-        """Whole batches from the one that holds `offset`, all below `end_offset`.
+        """Reads whole batches from the one that holds `offset`, all below `end_offset`.
 
-        At most `bytes_max` bytes, but at least one batch where there is one.
+        At most `bytes_max` bytes, but at least one batch if there is one.
         """
         first = next(self.headers_from(offset), None)
         if first is None or first.header.next_offset > end_offset:
@@ -256,7 +256,7 @@ class Segment:
         return position
 
     def truncate_to(self, offset: int) -> None:
-        """Cuts off the batches from `offset` on, durably, where a batch ends; can be appended to then."""
+        """Cuts off the batches from `offset` on, where a batch ends, durably; appends may follow."""
         first = next(self.headers_from(offset), None)
         if first is not None:
             self.cut(first.position)
@@ -265,14 +265,14 @@ class Segment:
         self.indexes.truncate_to(self.size, self.next_offset)
 
     def cut(self, position: int) -> int:
-        """Cuts the file off at `position`, durably; returns how many bytes went."""
+        """Cuts the file off at `position`, durably; returns how many bytes were removed."""
         size = self.size - position
         self.file.truncate(position)
         self.file.sync()
         return size
 
     def remove(self) -> None:
-        """Closes and removes the files, the log first: indexes without a log are known as stale."""
+        """Closes and removes the files, the log first: an index without a log is known to be stale."""
         self.file.close()
         self._fs.remove(self.file.path)
         self.indexes.remove_files()

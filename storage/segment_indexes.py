@@ -1,10 +1,9 @@
 """The two indexes of one segment, in memory and in their files.
 
-While a segment is written they grow in memory, and no file is touched. Once it is closed, `save`
-writes and syncs the files; that may happen in another thread, since a closed segment has no other
-writer. The indexes of a segment found on disk are read when first needed. Files that are missing,
-torn or point at something else than batches are rebuilt from the headers of the log: an index is a
-convenience and never evidence.
+While a segment is appended to, they grow in memory, and no file is touched. Once it is closed, `save`
+writes and syncs the files; any thread may do that, since a closed segment has no other writer. The
+indexes of a segment found on disk are read when first needed. Files that are missing, torn or do not
+point at batches are rebuilt from the headers of the log: an index is a convenience, never evidence.
 
 Called by `segment.py`. Knows nothing of appending and of other segments.
 """
@@ -51,24 +50,24 @@ class SegmentIndexes:
         self._interval_bytes = interval_bytes
         self.base_offset = base_offset
         self.is_unsaved = False
-        """Whether the files do not hold what memory holds."""
+        """Whether the files differ from what is in memory."""
         self._offsets: OffsetIndex | None = None
         self._times: TimeIndex | None = None
         self._bytes_since_entry = 0
         self._top_timestamp, self._top_offset = -1, base_offset
         self._is_top_known = False
-        """Stays true when the indexes are released."""
+        """Remains true when the indexes are released."""
 
     @property
     def need_files(self) -> bool:
-        """Whether opening the segment would read more for the lack of files, or find stale ones.
+        """Whether opening the segment would read more without files, or find stale ones.
 
-        Without an entry of the offset index all batches are walked anyway.
+        Without an entry in the offset index all batches are walked anyway.
         """
         return bool(self.offsets) or any(self._fs.exists(self._path(s)) for s in _SUFFIXES)
 
     def load(self) -> None:
-        """Makes sure that both are in memory."""
+        """Loads both into memory if necessary."""
         if self._offsets is None:
             self._load()
 
@@ -88,7 +87,7 @@ class SegmentIndexes:
 
     @property
     def top(self) -> tuple[int, int]:
-        """`(timestamp, last offset of its batch)` of the newest record, `(-1, ...)` without one."""
+        """`(timestamp, last offset of its batch)` of the newest record; `(-1, ...)` without one."""
         if not self._is_top_known and not self._peek_top():
             self._load()
         return self._top_timestamp, self._top_offset
@@ -130,7 +129,7 @@ class SegmentIndexes:
             file.close()
 
     def begin(self) -> None:
-        """Starts empty; `note` then tells of every batch from the start of the file."""
+        """Starts empty; `note` is then called for every batch from the start of the file."""
         self._offsets = OffsetIndex(self.base_offset)
         self._times = TimeIndex(self.base_offset)
         self._bytes_since_entry = 0
@@ -152,24 +151,24 @@ class SegmentIndexes:
         self._bytes_since_entry += size
 
     def seal(self) -> None:
-        """The segment is closed: its newest record becomes the last entry of the time index."""
+        """Adds the newest record to the time index: the segment is closed."""
         self.is_unsaved = True
         self.times.maybe_append(self._top_timestamp, self._top_offset)
 
     def truncate_to(self, position: int, offset: int) -> None:
-        """Forgets the batches from `position` on; `offset` is the first that goes.
+        """Drops the batches from `position` and `offset` on.
 
-        The files go first: they describe what is cut off, and something else will stand there.
+        The files are removed first: they describe batches that others will replace.
         """
         offsets, times = self.offsets, self.times
         self.remove_files()
         self.is_unsaved = True
         offsets.truncate_to(position)
         times.truncate_to(offset)
-        self._note_behind_last_entry()
+        self._note_after_last_entry()
 
     def save(self) -> None:
-        """Writes both files and syncs them. The segment is sealed and not written meanwhile."""
+        """Writes both files and syncs them. The segment is sealed, and not appended to."""
         for suffix, data in zip(
             _SUFFIXES, (self.offsets.encode(), self.times.encode()), strict=True
         ):
@@ -182,7 +181,7 @@ class SegmentIndexes:
                 file.close()
 
     def release(self) -> None:
-        """Gives the memory back; the indexes are read again when needed."""
+        """Frees the memory; the indexes are read again when needed."""
         if not self.is_unsaved:
             self._offsets = self._times = None
 
@@ -196,7 +195,7 @@ class SegmentIndexes:
             self.begin()
             self._note_from(0)
         else:
-            self._note_behind_last_entry()
+            self._note_after_last_entry()
 
     def _read_files(self) -> tuple[OffsetIndex | None, TimeIndex | None]:
         offset_path, time_path = (self._path(suffix) for suffix in _SUFFIXES)
@@ -208,9 +207,9 @@ class SegmentIndexes:
         )
 
     def _is_sound(self, offsets: OffsetIndex) -> bool:
-        """Whether the last entry names a batch that is where the entry says."""
+        """Whether the last entry points at the batch that it names."""
         if offsets.last is None:
-            return True  # what no entry covers is walked anyway
+            return True  # batches that no entry covers are walked anyway
         last_offset, position = offsets.last
         try:
             placed = next(read_headers(self._file, position, HEADER_SIZE), None)
@@ -218,7 +217,7 @@ class SegmentIndexes:
             return False
         return placed is not None and placed.header.last_offset == last_offset
 
-    def _note_behind_last_entry(self) -> None:
+    def _note_after_last_entry(self) -> None:
         """Brings the newest timestamp and the entry interval up to the end of the file."""
         last = self.offsets.last
         position = last[1] if last is not None else 0

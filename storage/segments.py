@@ -1,7 +1,7 @@
 """The segments of one log, oldest first.
 
 Invariant: base offsets rise strictly, and each segment but the last ends where the next begins.
-Invariant: there is always at least one; the last is the one that is written.
+Invariant: there is always at least one; the last is the active one, which is appended to.
 
 Called by `log.py` and its kin. Knows nothing of files.
 """
@@ -15,7 +15,7 @@ from typing import Final
 from storage.segment import Segment
 
 _INDEXES_LOADED_MAX: Final = 4
-"""A full segment's indexes take about 600 KB."""
+"""The indexes of a full segment take about 600 KB."""
 
 
 class Segments:
@@ -27,7 +27,7 @@ class Segments:
         assert segments, "a log has at least one segment"
         self._segments = segments
         self._recent: list[Segment] = []
-        """Closed segments whose indexes a reader has loaded, at most `_INDEXES_LOADED_MAX`."""
+        """Closed segments whose indexes readers have loaded, at most `_INDEXES_LOADED_MAX`."""
         self._bases = [segment.base_offset for segment in segments]
         self.active = segments[-1]
         self._check()
@@ -58,7 +58,7 @@ class Segments:
         return sum(segment.size for segment in self._segments)
 
     def for_reading(self, offset: int) -> Segment:
-        """As `holding`; keeps the indexes of the closed segments that were read last in memory."""
+        """Returns `holding`, and keeps in memory the indexes of the closed segments read last."""
         segment = self.holding(offset)
         if segment is not self.active and segment not in self._recent:
             self._recent.append(segment)
@@ -67,7 +67,7 @@ class Segments:
         return segment
 
     def holding(self, offset: int) -> Segment:
-        """The segment that holds `offset`, or would; the first one for an offset before it."""
+        """The segment that holds `offset`, or would; the first one for an offset below it."""
         return self._segments[max(bisect_right(self._bases, offset) - 1, 0)]
 
     def from_offset(self, offset: int) -> list[Segment]:
@@ -75,7 +75,7 @@ class Segments:
         return self._segments[max(bisect_right(self._bases, offset) - 1, 0) :]
 
     def add(self, segment: Segment) -> None:
-        """Appends a segment; it is the one that is written from now on."""
+        """Appends a segment, which becomes the active one."""
         self._segments.append(segment)
         self._bases.append(segment.base_offset)
         self.active = segment
@@ -86,7 +86,7 @@ class Segments:
         return self._forget(self._segments.pop(0))
 
     def pop_last(self) -> Segment:
-        """Takes the last one out; the one before it is written from now on."""
+        """Removes the last one; the one before it becomes active."""
         assert len(self) > 1, "a log has at least one segment"
         self._bases.pop()
         segment = self._segments.pop()
@@ -106,7 +106,7 @@ class Segments:
         return segment
 
     def _check(self) -> None:
-        """Checks where two segments meet, at the new end."""
+        """Checks that the last two segments meet."""
         if len(self) > 1:
             before = self._segments[-2]
             assert before.next_offset == self.active.base_offset, "segments do not meet"

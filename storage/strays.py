@@ -1,24 +1,24 @@
-"""Logs that were set aside, because they do not belong to what the broker should hold.
+"""Strays: logs that were set aside, because the broker should not hold them.
 
-A broker that starts may find the log of a topic that is not known, or of another topic id, or one that
-should be elsewhere: deleted or moved while the broker was away, or brought here by damage or by mistake.
-It cannot tell, so it deletes nothing. The directory is renamed, and stays until an operator restores or
-deletes it (`echoless strays`).
+A broker that starts may find the log of a topic that is not known, or of another topic id, or of a
+partition that should be elsewhere: deleted or moved while the broker was down, or the result of damage
+or a mistake. It cannot know which, so it deletes nothing. The directory is renamed, and stays until an
+operator restores or deletes it (`echoless strays`).
 
 Setting aside, with the log closed:
-1. Write `stray.properties` into the directory: whose it is, why it goes, what the checkpoints say of
-   it. Crash: the log is still in its place; the file is overwritten the next time.
+1. Write `stray.properties` into the directory: the partition, the reason, and its offsets in the
+   checkpoints. Crash: the log is still in its place; the file is overwritten the next time.
 2. Rename the directory, durably. Crash before: as after 1.
-3. The caller takes it out of the checkpoints. Crash: the next start does, because the stray holds the
+3. The caller removes it from the checkpoints. Crash: the next start does, because the stray has the
    same offsets.
 
 Restoring, with the broker stopped (the caller holds the lock):
-1. Write `partition.metadata` where the topic id changes. Crash: still set aside.
+1. Write `partition.metadata`, with another topic id if need be. Crash: still set aside.
 2. Write the offsets from `stray.properties` into the checkpoints. Crash: still set aside, and the next
    start drops them, as after 3 above.
 3. Rename the directory, durably. Crash: restored, or as after 2.
-The next start scans the log from its recovery point on, whatever the last shutdown was like, because
-`stray.properties` is there; then it removes that file.
+Because `stray.properties` is there, the next start scans the log from its recovery point on, even after
+a clean shutdown; then it removes that file.
 
 Called by `log_directory.py` and the command line. Times are passed in.
 """
@@ -50,12 +50,12 @@ _NUMBERS: Final = ("partition", "set_aside_ms", "records", *PartitionOffsets._fi
 
 
 class StrayError(StorageError):
-    """A log cannot be set aside or restored; the message says what is in the way."""
+    """A log cannot be set aside or restored; the message says why."""
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class Stray:
-    """One log that was set aside."""
+    """One log set aside."""
 
     topic: str
     partition: int
@@ -64,9 +64,9 @@ class Stray:
     reason: str
     set_aside_ms: int
     offsets: PartitionOffsets
-    """What the checkpoints said of it."""
+    """Its offsets in the checkpoints."""
     records: int
-    """-1: not known, because the log was not opened."""
+    """-1 if not known, because the log was not opened."""
     name: str = ""
     """The name of its directory."""
     size_bytes: int = 0
@@ -76,16 +76,16 @@ class Stray:
         return self.topic, self.partition
 
     def accounts_for(self, key: Partition, offsets: PartitionOffsets) -> bool:
-        """Whether the checkpoints know the partition only because of what a crash cut short.
+        """Whether the checkpoints know the partition only because a crash cut setting aside short.
 
-        Each of their three files holds what is known of this stray, or nothing.
+        Each of the three files then has the offset of this stray, or none.
         """
         pairs = zip(offsets, self.offsets, strict=True)
         return key == self.key and all(found in {0, kept} for found, kept in pairs)
 
 
 def set_aside(fs: FileSystem, data_dir: str, stray: Stray) -> Stray:
-    """Steps 1 and 2, but for the sync of `data_dir`; returns it with its name.
+    """Does steps 1 and 2, without the sync of `data_dir`; returns the stray with its name.
 
     Raises `StorageError`.
     """
@@ -112,7 +112,7 @@ def set_aside(fs: FileSystem, data_dir: str, stray: Stray) -> Stray:
 def set_aside_unopened(
     fs: FileSystem, data_dir: str, key: Partition, reason: str, now_ms: int
 ) -> Stray:
-    """Sets a partition aside by command, all steps; the caller holds the lock.
+    """Sets a closed partition aside, all steps; the caller holds the lock.
 
     Raises `StorageError`.
     """
@@ -143,7 +143,7 @@ def set_aside_unopened(
 def find_strays(
     fs: FileSystem, data_dir: str, on_damage: Callable[[StorageError], None]
 ) -> list[Stray]:
-    """All that was set aside, by name; `on_damage` is told of those whose facts are not readable."""
+    """Finds all strays, by name; `on_damage` is called for those whose properties cannot be read."""
     found = []
     for name in fs.list_directory(data_dir):
         if paths.is_stray_directory(name):
@@ -155,10 +155,10 @@ def find_strays(
 
 
 def read_stray(fs: FileSystem, data_dir: str, name: str) -> Stray:
-    """The facts of one. Raises `StorageError`."""
+    """Reads the properties of one stray. Raises `StorageError`."""
     directory = paths.join(data_dir, name)
     if not (paths.is_stray_directory(name) and fs.is_directory(directory)):
-        raise StrayError(directory, "there is no such log set aside")
+        raise StrayError(directory, "there is no such stray log")
     path = paths.join(directory, paths.STRAY_PROPERTIES)
     found = read_properties(fs, path, _SEPARATOR, ("topic", "topic_id", "reason", *_NUMBERS))
     try:
@@ -181,10 +181,10 @@ def read_stray(fs: FileSystem, data_dir: str, name: str) -> Stray:
 def restore(
     fs: FileSystem, data_dir: str, stray: Stray, *, key: Partition, topic_id: uuid.UUID
 ) -> None:
-    """Makes the log the one of `key` and `topic_id`, at the next start. Raises `StorageError`."""
+    """Makes the log that of `key` and `topic_id`, at the next start. Raises `StorageError`."""
     path = paths.partition_directory(data_dir, *key)
     if fs.exists(path):
-        raise StrayError(path, "its place is taken")
+        raise StrayError(path, "the partition exists")
     directory = paths.join(data_dir, stray.name)
     write_topic_id(fs, directory, topic_id)
     DirectoryCheckpoints(fs, data_dir).put(key, stray.offsets)
@@ -193,7 +193,7 @@ def restore(
 
 
 def delete(fs: FileSystem, data_dir: str, stray: Stray) -> None:
-    """Removes what was set aside, for good. Raises `StorageError`."""
+    """Removes a stray for good. Raises `StorageError`."""
     fs.remove_tree(paths.join(data_dir, stray.name))
     fs.sync_directory(data_dir)
 
@@ -204,13 +204,13 @@ def is_restored(fs: FileSystem, directory: str) -> bool:
 
 
 def forget_restored(fs: FileSystem, directory: str) -> None:
-    """The restored log has been opened. Raises `StorageError`."""
+    """Removes the properties: the restored log has been opened. Raises `StorageError`."""
     fs.remove(paths.join(directory, paths.STRAY_PROPERTIES))
     fs.sync_directory(directory)
 
 
 def directory_bytes(fs: FileSystem, directory: str) -> int:
-    """Bytes of the segments in a partition's directory."""
+    """The size of the segments in a partition's directory, in bytes."""
     total = 0
     for name in fs.list_directory(directory):
         if name.endswith(paths.LOG):

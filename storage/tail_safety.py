@@ -23,7 +23,7 @@ _UNSAFE: Final = b"tail unsafe\n"
 
 
 class TailSafety:
-    """What the two files said when the directory was opened, and what they have to say next."""
+    """The two files: what they said when the directory was opened, and what they will say next."""
 
     def __init__(self, fs: FileSystem, data_dir: str) -> None:
         self._fs = fs
@@ -62,7 +62,7 @@ class TailSafety:
             self._fs.write_atomic(path, f"{boot_id}\n".encode())
 
     def doubt(self) -> None:
-        """Withdraws what was said of the tail: some of it is no longer served."""
+        """Makes the tail unsafe: some of it is no longer served."""
         self.is_safe = self._is_vouched_for = False
 
     def remove_marker(self) -> None:

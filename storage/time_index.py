@@ -46,7 +46,7 @@ class TimeIndex:
         return self._timestamps[-1], self._relative_offsets[-1] + self._base_offset
 
     def maybe_append(self, timestamp: int, offset: int) -> None:
-        """Adds the entry where it is newer than the last one."""
+        """Adds the entry if it is newer than the last one."""
         if timestamp > self.last[0]:
             self._timestamps.append(timestamp)
             self._relative_offsets.append(offset - self._base_offset)

@@ -1,9 +1,9 @@
 """Finding records by their timestamps (the ListOffsets API). Called by `log.py`.
 
-Headers say which batch may hold the record; the batch has to be opened to know, and may be large when
-it is. So a look-up is a generator: it yields each batch that is to be opened, and is sent what
-`protocol.records.first_record_since` found in it. The log may change in between, as nothing that was
-read before is relied on afterwards.
+Headers show which batch may hold the record; whether it does is known only after decompressing the
+batch, which may be large. So a look-up is a generator: it yields each batch to be opened, and is sent
+what `protocol.records.first_record_since` found in it. The log may change in between, because nothing
+read before is used afterwards.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from storage.segments import Segments
 
 
 class ToOpen(NamedTuple):
-    """The first record of `batch` at least as new as `timestamp_ms`, from `offset` on, is wanted."""
+    """A batch to be searched for its first record at least as new as `timestamp_ms`, from `offset` on."""
 
     batch: bytes
     timestamp_ms: int
@@ -30,7 +30,7 @@ LookUp = Generator[ToOpen, Found, Found]
 
 
 def find_timestamp(segments: Segments, timestamp_ms: int, log_start_offset: int) -> LookUp:
-    """The first record, by offset, at least as new as `timestamp_ms`."""
+    """Finds the first record, by offset, at least as new as `timestamp_ms`."""
     offset = log_start_offset
     while (located := _find_batch(segments, timestamp_ms, offset)) is not None:
         batch, offset = located
@@ -41,7 +41,7 @@ def find_timestamp(segments: Segments, timestamp_ms: int, log_start_offset: int)
 
 
 def find_max_timestamp(segments: Segments, log_start_offset: int) -> LookUp:
-    """The newest record, the first of equals; `(-1, -1)` without any."""
+    """Finds the newest record, the first of equals; `(-1, -1)` without any."""
     newest = max(
         (s for s in segments if s.next_offset > log_start_offset),
         key=lambda segment: segment.indexes.top[0],
@@ -56,7 +56,7 @@ def find_max_timestamp(segments: Segments, log_start_offset: int) -> LookUp:
 
 
 def _find_below(segments: Segments, log_start_offset: int) -> LookUp:
-    """The newest record, if the newest one of the first segment lies below the log start."""
+    """Finds the newest record if the first segment's newest one is below the log start."""
     first, *others = [one for one in segments if one.next_offset > log_start_offset]
     tops = _tops(first, log_start_offset)
     tops += [(top, one.base_offset) for one in others if (top := one.indexes.top[0]) >= 0]
@@ -76,7 +76,7 @@ def _tops(segment: Segment, log_start_offset: int) -> list[tuple[int, int]]:
 
 
 def _find_batch(segments: Segments, timestamp_ms: int, offset: int) -> tuple[bytes, int] | None:
-    """The first batch from `offset` on whose header says that it has a record so new; its end."""
+    """The first batch from `offset` on that may hold a record so new, and its next offset."""
     for segment in segments:
         if segment.next_offset <= offset or segment.indexes.top[0] < timestamp_ms:
             continue

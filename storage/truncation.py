@@ -1,4 +1,4 @@
-"""Cutting off the end of a log, durably: what a follower does whose log diverges from its leader's.
+"""Truncating a log, durably, as a follower does whose log diverges from its leader's.
 
 1. Lower the recovery point and the log start on disk. Crash: more is scanned than needed.
 2. Remove the snapshots above the cut, durably. Crash: an older one is loaded, and more replayed.

@@ -1,8 +1,8 @@
-"""Whole batches after damage: what tells a damaged log from one whose last write was torn.
+"""Whole batches after damage: they distinguish a damaged log from one whose last write was torn.
 
-The damaged batch's length cannot be trusted, so the next batch is searched for: a magic byte, an offset that
-continues the log, a length that the file has room for, and a CRC that matches. Called by `recovery.py`,
-where there is damage; knows nothing of what may be cut.
+The damaged batch's length cannot be trusted, so the next batch is searched for: a magic byte, an offset
+that continues the log, a length within the file, and a CRC that matches. Called by `torn_tail.py`; knows
+nothing of what may be cut.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from storage.file_system import File
 
 _WINDOW_BYTES: Final = 1024 * 1024
 _HIGH_BYTES: Final = 4
-"""Of an offset: the same for all batches of a segment, but for one step."""
+"""The high bytes of an offset: the same for all batches of a segment, or one more."""
 
 
 @dataclass(slots=True)
 class WholeBatches:
-    """What follows the damage."""
+    """The figures of the whole batches after the damage."""
 
     count: int = 0
     records: int = 0
@@ -38,7 +38,7 @@ class WholeBatches:
     last_offset: int = -1
 
     def see(self, header: BatchHeader) -> None:
-        """Takes in the next one."""
+        """Adds the next one."""
         if not self.count:
             self.first_offset = header.base_offset
         self.count += 1
@@ -57,9 +57,9 @@ class WholeBatches:
 def whole_batches_after(
     file: File, position: int, offset: int, leader_epoch: int
 ) -> Iterator[PlacedHeader]:
-    """The whole batches from `position` on, in order, of offsets from `offset` on.
+    """Yields the whole batches from `position` and `offset` on, in order.
 
-    None of an epoch below `leader_epoch`: a record's value may hold a client's batch.
+    None with an epoch below `leader_epoch`: the value of a record may contain a client's batch.
     """
     while position + HEADER_SIZE <= file.size:
         window = file.read(position, _WINDOW_BYTES)

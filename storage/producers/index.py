@@ -3,12 +3,12 @@
 A dict would take some 100 bytes per id (its table and two boxed integers) and stop the broker for
 a long moment each time it doubles. Here the table grows by one bucket with every id added: the
 next bucket in turn is split in two, so no step ever moves more than one chain. Ids are hashed as
-bytes, because Python keys that hash per process: nobody can choose ids that share a bucket.
+bytes, because Python keys that hash per process: no client can choose ids that share a bucket.
 
-Slots are numbered from 1; 0 is "no slot". Slots of removed ids are given out again first.
+Slots are numbered from 1; 0 is "no slot". Slots of removed ids are reused first.
 
 Invariant: with `low` = the largest power of two <= bucket count, an id's bucket is its hash modulo
-`2 * low` where that bucket exists already, and modulo `low` where not.
+`2 * low` if that bucket exists already, and modulo `low` if not.
 
 Called by `table.py`. Knows nothing of what a slot holds.
 """
@@ -32,9 +32,9 @@ class ProducerIndex:
         self.clear()
 
     def clear(self, expected: int = 1) -> None:
-        """Forgets all ids; with buckets for `expected` ids none of that many splits any later."""
+        """Removes all ids; with buckets for `expected` ids, none is split until there are more."""
         self.producer_ids = array("q", [-1])
-        """Slot -> producer id; what stands at a free slot means nothing."""
+        """Slot -> producer id; meaningless for a free slot."""
         self._chain = array("i", [NO_SLOT])
         """Slot -> next slot of the same bucket, or next free slot."""
         self._heads = array("i", [NO_SLOT]) * max(expected, 1)
@@ -55,7 +55,7 @@ class ProducerIndex:
         return slot
 
     def add(self, producer_id: int) -> int:
-        """A slot for an id that has none yet."""
+        """Assigns a slot to an id that has none yet."""
         slot = self._take_slot(producer_id)
         bucket = self._bucket(producer_id)
         self._chain[slot] = self._heads[bucket]
@@ -66,7 +66,7 @@ class ProducerIndex:
         return slot
 
     def remove(self, producer_id: int) -> int:
-        """Forgets the id and returns the slot it had, or `NO_SLOT`."""
+        """Removes the id; returns the slot that it had, or `NO_SLOT`."""
         bucket = self._bucket(producer_id)
         chain = self._chain
         before, slot = NO_SLOT, self._heads[bucket]

@@ -1,16 +1,16 @@
 """Producer id -> entry, ordered by last append, in two tiers.
 
-The producers that appended last stay live objects, so that one producer appending again and again
-costs two dict operations; the idle rest is packed at about 200 bytes each (window of 5). Every
-packed entry was appended to before every live one, so together the tiers are one list in the order
-of last append, and whoever forgets producers takes from its front without a scan.
+The producers that appended last remain live objects, so that one producer appending repeatedly costs
+two dict operations; the idle ones are packed at about 200 bytes each (window of 5). Every packed entry
+is older than every live one, so together the tiers are one list in the order of last append, from
+whose front producers are forgotten without a scan.
 
-Order is the order of the `put`s, whatever the clock says.
+The order is that of the `put`s, whatever the clock says.
 
 Invariant: an id is in one tier at most.
 Invariant: no entry holds more than `window` batches.
 
-Called by `state.py`, which knows when an entry is to be forgotten.
+Called by `state.py`, which decides when an entry is forgotten.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from storage.producers.record import (
 from storage.producers.table import ProducerTable
 
 LIVE_ENTRIES_MAX: Final = 128
-"""Entries kept as objects; a full window makes 1.4 KB, so a partition spends 180 KB at most."""
+"""Entries kept as objects; one with a full window takes 1.4 KB, so a partition takes 180 KB at most."""
 
 
 class ProducerOrder:
-    """Some producers of one partition, the one idle for longest at the front."""
+    """Producers of one partition, the one idle for longest at the front."""
 
     def __init__(self, window: int) -> None:
         assert 1 <= window <= WINDOW_MAX, f"window {window} is not in 1..{WINDOW_MAX}"
@@ -57,7 +57,7 @@ class ProducerOrder:
         return decode_record(slot) if slot is not None else None
 
     def put(self, producer_id: int, entry: ProducerEntry) -> None:
-        """Keeps the entry as the newest."""
+        """Stores the entry as the newest."""
         if len(entry.batches) > self._window:
             entry = replace(entry, batches=entry.batches[-self._window :])
         live = self._live
@@ -73,33 +73,33 @@ class ProducerOrder:
             self._packed.append(idle_id, encode_record(idle))
 
     def clear(self, expected: int = 1) -> None:
-        """Forgets everything and makes ready for `expected` packed ids."""
+        """Forgets everything and prepares for `expected` packed ids."""
         self._live.clear()
         self._packed.clear(expected)
 
     def items(self) -> Iterator[tuple[int, ProducerEntry]]:
-        """Every producer, oldest append first. Do not change the order meanwhile."""
+        """Yields every producer, oldest append first. The order must not change during the iteration."""
         for producer_id, slot in self._packed.items():
             yield producer_id, decode_record(slot)
         yield from self._live.items()
 
     def records(self) -> Iterator[tuple[int, Buffer]]:
-        """As `items`, in the packed form of `record.py`."""
+        """Yields the same as `items`, in the packed form of `record.py`."""
         return _records(self._packed.items(), self._live.items())
 
     def freeze(self) -> Callable[[], Iterator[tuple[int, Buffer]]]:
-        """The `records` of now, to be read in any one thread, whatever becomes of the order."""
+        """Returns the present `records`, for any one thread, unaffected by later changes."""
         packed, live = self._packed.freeze(), list(self._live.items())
         return lambda: _records(packed.items(), live)
 
     def load_record(self, producer_id: int, record: Buffer) -> None:
-        """Keeps a record of at most `window` batches as the newest, while no entry is live."""
+        """Stores a record of at most `window` batches as the newest, while no entry is live."""
         assert not self._live
-        self._packed.remove(producer_id)  # nobody promised that a peer names it only once
+        self._packed.remove(producer_id)  # a peer may name it twice
         self._packed.append(producer_id, record)
 
     def resize_window(self, window: int) -> None:
-        """A narrower window keeps the newest batches."""
+        """Changes the window; a narrower one keeps the newest batches."""
         assert 1 <= window <= WINDOW_MAX, f"window {window} is not in 1..{WINDOW_MAX}"
         self._window = window
         self._packed.convert(record_size(window), lambda slot: trim_record(slot, window))
@@ -107,7 +107,7 @@ class ProducerOrder:
             self._live[producer_id] = replace(entry, batches=entry.batches[-window:])
 
     def oldest(self) -> tuple[int, int] | None:
-        """The producer idle for longest, and when it last appended."""
+        """The producer idle for longest, and the time of its last append."""
         packed = self._packed.oldest()
         if packed is not None:
             return packed[0], read_append_ms(packed[1])
@@ -116,7 +116,7 @@ class ProducerOrder:
         return None
 
     def forget(self, producer_id: int) -> None:
-        """The id has to be known."""
+        """Forgets the id, which has to be known."""
         if not self._packed.remove(producer_id):
             del self._live[producer_id]
 

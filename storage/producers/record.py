@@ -1,10 +1,10 @@
-"""One producer's entry as bytes: the form in which idle producers wait in memory and snapshots lie on disk.
+"""One producer's entry as bytes: the form of idle producers in memory, and of snapshots on disk.
 
 Little-endian, so that packing is a copy on the machines we run on:
     last_append_ms i64 | run_start i32 | producer_epoch i16 | batch_count u16 |
     batch_count x (last_sequence i32 | last_offset i64 | offset_delta i32 | timestamp i64 | crc i64)
-batches oldest first; a crc of -1 says that the batch has none (the broker changed its bytes), and
-then the highest bit of batch_count is set, so that the usual record is read without looking.
+batches oldest first; a crc of -1 means that the batch has none (the broker changed its bytes), and
+then the highest bit of batch_count is set, so that the usual record is read without checking each.
 
 Called by the packed table and the snapshots. Knows nothing of either, nor of producer ids.
 """
@@ -26,7 +26,7 @@ assert RECORD_HEAD.size == 16
 assert BATCH.size == 32
 
 WINDOW_MAX: Final = 1024
-"""The widest window a partition can have; it bounds what one record can ask for."""
+"""The widest window that a partition can have; it bounds the size of a record."""
 NO_CRC: Final = -1
 COUNT_MASK: Final = 0x7FFF
 _LACKS_CRC: Final = 0x8000
@@ -38,12 +38,12 @@ _LAYOUTS: Final[dict[int, struct.Struct]] = {}
 
 
 def record_size(batch_count: int) -> int:
-    """Bytes of a record with that many batches."""
+    """The size in bytes of a record with that many batches."""
     return RECORD_HEAD.size + batch_count * BATCH.size
 
 
 def encode_record(entry: ProducerEntry) -> bytes:
-    """The entry as a record; its window has at most `WINDOW_MAX` batches."""
+    """Encodes the entry, whose window has at most `WINDOW_MAX` batches."""
     batches = entry.batches
     count = len(batches)
     layout = _LAYOUTS.get(count) or _layout(count)
@@ -56,7 +56,7 @@ def encode_record(entry: ProducerEntry) -> bytes:
 
 
 def decode_record(record: Buffer) -> ProducerEntry:
-    """The entry of a record; bytes after it are ignored."""
+    """Decodes a record; bytes after it are ignored."""
     last_append_ms, run_start, producer_epoch, count = RECORD_HEAD.unpack_from(record)
     packed = memoryview(record)[RECORD_HEAD.size : record_size(count & COUNT_MASK)]
     # tuple.__new__ makes a named tuple in half the time of its own constructor
@@ -67,24 +67,24 @@ def decode_record(record: Buffer) -> ProducerEntry:
 
 
 def read_append_ms(record: Buffer) -> int:
-    """When the newest batch of the record was appended."""
+    """Reads the time at which the newest batch was appended."""
     (last_append_ms,) = _APPEND_MS.unpack_from(record)
     return int(last_append_ms)
 
 
 def write_append_ms(record: memoryview, append_ms: int) -> None:
-    """Changes the time of the newest batch's append, in place, as far as 64 bits go."""
+    """Changes the time of the newest append, in place, limited to 64 bits."""
     _APPEND_MS.pack_into(record, 0, max(-_INT64_MAX, min(append_ms, _INT64_MAX)))
 
 
 def read_batch_count(record: Buffer) -> int:
-    """How many batches the record holds."""
+    """Reads the number of batches."""
     (count,) = _BATCH_COUNT.unpack_from(record, _BATCH_COUNT_POSITION)
     return int(count) & COUNT_MASK
 
 
 def trim_record(record: Buffer, window: int) -> Buffer:
-    """The record without bytes after it and with at most the newest `window` batches."""
+    """Returns the record without bytes after it, with the newest `window` batches at most."""
     count = read_batch_count(record)
     if count <= window:
         return memoryview(record)[: record_size(count)]

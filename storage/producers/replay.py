@@ -1,12 +1,11 @@
 """Rebuilding producer state: the newest valid snapshot, then the batch headers after it.
 
-A replayed batch counts as appended at the time that the caller gives, since the log does not keep
-the broker's clock. Opening a log gives the time of opening, truncation the latest time that the log
-was told: never earlier than the true append, so no producer is forgotten before its time. (An entry
-that comes from the snapshot itself keeps the time that was true.)
+A replayed batch counts as appended at the time that the caller passes, since the log does not record
+the broker's clock. Opening a log passes the time of opening, truncation the latest time that the log
+knows: never earlier than the true append, so no producer is forgotten early. (An entry from the
+snapshot itself keeps its true time.)
 
-Nothing is judged here: what is in a log has been decided. Called by `recovery.py` and
-`log.py`.
+Nothing is decided here: what is in a log has been decided on. Called by `recovery.py` and `log.py`.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ def snapshot_offsets(fs: FileSystem, directory: str) -> list[int]:
 
 
 def remove_snapshots(fs: FileSystem, directory: str, offsets: Iterable[int]) -> None:
-    """Removes snapshot files; the caller syncs the directory where it matters."""
+    """Removes snapshot files; the caller syncs the directory if that matters."""
     for offset in offsets:
         fs.remove(paths.offset_file(directory, offset, paths.SNAPSHOT))
 
@@ -66,7 +65,7 @@ def load_snapshot(
 
 
 class Rebuilt(NamedTuple):
-    """What the producer state was rebuilt from."""
+    """The sources of a rebuilt producer state."""
 
     snapshot_offset: int | None
     """None: no snapshot, so from the batches alone."""
@@ -90,7 +89,7 @@ def rebuild(  # noqa: PLR0917 - the parts of a log, in the order of `Log`'s own
 
 
 def is_remembered(header: BatchHeader) -> bool:
-    """Whether a batch with a producer id changes the state: not if it has no sequence and is no marker."""
+    """Whether a batch with a producer id changes the state: if it has a sequence, or is a marker."""
     return header.base_sequence >= 0 or header.is_control
 
 
@@ -108,7 +107,7 @@ def replay_batch(producers: ProducerStates, header: BatchHeader, now_ms: int) ->
 def replay_segments(
     segments: Segments, producers: ProducerStates, start: int, end: int, now_ms: int
 ) -> int:
-    """Replays the batches of offsets from `start` up to `end`; returns how many."""
+    """Replays the batches from offset `start` up to `end`; returns how many."""
     count = 0
     for segment in segments.from_offset(start):
         if segment.base_offset >= end or segment.next_offset <= start:

@@ -1,4 +1,4 @@
-"""A partition's producer state as bytes: what a restart or a fresh replica starts from.
+"""A partition's producer state as bytes, from which a restart or a new replica begins.
 
 Three kinds of msgpack objects, one after the other (`docs/formats/producer-snapshot.md`):
     header   map {"version": 1, "offset", "window", "producers"}
@@ -6,12 +6,12 @@ Three kinds of msgpack objects, one after the other (`docs/formats/producer-snap
              bytes; oldest append first. Entries are copied, not encoded: a million take a second.
     trailer  uint 32: CRC-32C of all bytes before it
 
-`offset` is exclusive: the state after every batch below it. The whole window is kept (Kafka keeps
-one batch, and then takes a retry of the second newest for a gap).
+`offset` is exclusive: the state after every batch below it. The whole window is kept (Kafka keeps one
+batch, and then mistakes a retry of the second newest for a gap).
 
-Damage anywhere is a `SnapshotError`, and what a snapshot claims of itself never decides how much
-memory is taken: blocks are views into the given bytes, and records go into slots of the size that
-the partition's own window gives. Bytes come from disk or, in a cluster, from a peer.
+Damage anywhere is a `SnapshotError`, and the numbers in a snapshot never determine how much memory is
+allocated: blocks are views into the given bytes, and records go into slots whose size depends on the
+partition's own window. The bytes come from disk or, in a cluster, from a peer.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from storage.producers.state import FrozenStates, ProducerStates
 
 VERSION: Final = 1
 _BLOCK_BYTES: Final = 1 << 16
-"""A block is closed once it holds this much; one more entry can exceed it."""
+"""A block ends once it has this size; its last entry may exceed it."""
 _BLOCK_BYTES_MAX: Final = 1 << 20
 _TRAILER: Final = struct.Struct(">BI")
 _UINT_32: Final = 0xCE
@@ -64,24 +64,24 @@ class Snapshot:
     offset: int
     """The state is that of all batches below this offset."""
     window: int
-    """Batches kept per producer where it was written."""
+    """Batches kept per producer by the partition that wrote it."""
     producers: int
-    """How many producers it holds."""
+    """The number of producers."""
     blocks: tuple[memoryview, ...]
 
     def records(self) -> Iterator[tuple[int, memoryview]]:
-        """Every producer id with its packed record, oldest append first."""
+        """Yields every producer id with its packed record, oldest append first."""
         for block in self.blocks:
             for producer_id, start, end in _walk(block, self.window):
                 yield producer_id, block[start:end]
 
     def items(self) -> Iterator[tuple[int, ProducerEntry]]:
-        """Every producer id with its entry, oldest append first."""
+        """Yields every producer id with its entry, oldest append first."""
         for producer_id, record in self.records():
             yield producer_id, decode_record(record)
 
     def load_into(self, producers: ProducerStates) -> None:
-        """Replaces what `producers` knows; its own window and bound apply, expiry is the caller's."""
+        """Replaces all of `producers`; its own window and bound apply, expiry is up to the caller."""
         producers.load(self.records(), self.producers, self.window)
 
 
@@ -99,7 +99,7 @@ def read_snapshot(fs: FileSystem, path: str) -> Snapshot:
 
 
 def encode_snapshot(offset: int, producers: ProducerStates | FrozenStates) -> bytes:
-    """The bytes of a snapshot."""
+    """Encodes the state as of `offset`."""
     header = {
         "version": VERSION,
         "offset": offset,
@@ -138,7 +138,7 @@ def decode_snapshot(data: Buffer) -> Snapshot:
 
 
 def shift_times(data: Buffer, by_ms: int) -> bytearray:
-    """The snapshot with every time of a last append moved by `by_ms`: to another clock.
+    """Returns the snapshot with every time of a last append moved by `by_ms`, to another clock.
 
     Raises `SnapshotError`.
     """
@@ -212,25 +212,25 @@ def _bounded(header: dict[str, Any], name: str, least: int, most: int) -> int:
 
 
 def _views(data: Buffer, unpacker: Any) -> Iterator[memoryview]:
-    """Each block as a view into `data`, so that decoding keeps no copy of it."""
+    """Yields each block as a view into `data`, so that decoding copies nothing."""
     whole = memoryview(data)
     for block in unpacker:
         end = unpacker.tell()
         if end == len(data):
             return  # the trailer, checked before
         if not isinstance(block, bytes):
-            raise SnapshotError(f"a {type(block).__name__} stands where a block of entries should")
+            raise SnapshotError(f"a {type(block).__name__} is in the place of a block of entries")
         yield whole[end - len(block) : end]
     raise SnapshotError("the blocks run into the checksum")
 
 
 def _walk(block: memoryview, window: int) -> Iterator[tuple[int, int, int]]:
-    """Producer id and the record's start and end, for every entry of a block, each one checked."""
+    """Yields producer id, start and end of the record for every entry of a block, after checking it."""
     position = 0
     size = len(block)
     while position < size:
         if size - position < _ENTRY_HEAD.size:
-            raise SnapshotError(f"{size - position} bytes are left over behind a block's entries")
+            raise SnapshotError(f"{size - position} bytes are left over after a block's entries")
         producer_id, _, _, _, marked_count = _ENTRY_HEAD.unpack_from(block, position)
         count = marked_count & COUNT_MASK
         end = position + _ENTRY_HEAD.size + count * BATCH.size

@@ -1,9 +1,9 @@
-"""A producer snapshot in pieces: what a leader hands to a replica that begins anew.
+"""A producer snapshot in pieces, as a leader sends it to a replica that starts over.
 
-The pieces are read from the snapshot's file, which never changes while it is there. A replica that
-received some of them when retention removes the file begins again with a newer snapshot.
+The pieces are read from the snapshot's file, which never changes while it exists. If retention removes
+the file in between, the replica starts again with a newer snapshot.
 
-Called by `log.py`, which knows which snapshot to begin from.
+Called by `log.py`, which knows the offsets that a snapshot may have.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from storage.producers.state import ProducerStates
 
 
 class SnapshotChunk(NamedTuple):
-    """Some bytes of the encoded producer state of all batches below `offset`."""
+    """A piece of the encoded producer state of all batches below `offset`."""
 
     offset: int
     size: int
-    """Bytes of the whole snapshot."""
+    """The size of the whole snapshot in bytes."""
     position: int
     """The position of `data` in the snapshot."""
     data: bytes
@@ -33,9 +33,9 @@ class SnapshotChunk(NamedTuple):
 def starting_snapshot(
     fs: FileSystem, directory: str, config: LogConfig, first_offset: int, log_start_offset: int
 ) -> int:
-    """The offset of the newest snapshot at or below the log start that no batch is missing after.
+    """The offset of the newest snapshot at or below the log start, with every batch after it in the log.
 
-    Where it was damaged and is gone, one is written of what a restart would begin with.
+    If it was damaged and has been removed, one is written of the state that a restart would begin with.
     """
     offsets = snapshot_offsets(fs, directory)
     usable = [offset for offset in offsets if first_offset <= offset <= log_start_offset]
@@ -52,10 +52,10 @@ def starting_snapshot(
 def read_chunk(
     fs: FileSystem, directory: str, offset: int, position: int, bytes_max: int
 ) -> SnapshotChunk:
-    """At most `bytes_max` (> 0) bytes of the snapshot of `offset`, from `position` on.
+    """Reads at most `bytes_max` (> 0) bytes of the snapshot of `offset`, from `position` on.
 
-    Nothing was ever known below offset 0: without a file, that snapshot is empty. Raises
-    `KafkaError` OFFSET_OUT_OF_RANGE where there is no such snapshot, or no such position in it.
+    Without a file the snapshot of offset 0 is empty: nothing is below it. Raises `KafkaError`
+    OFFSET_OUT_OF_RANGE if there is no such snapshot, or no such position in it.
     """
     path = paths.offset_file(directory, offset, paths.SNAPSHOT)
     if fs.exists(path):

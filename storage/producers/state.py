@@ -1,13 +1,12 @@
-"""What one partition knows of its producers: producer id -> entry, ordered by last append.
+"""The producers of one partition: producer id -> entry, ordered by last append.
 
 Producers are forgotten when they have been idle for too long, or when there are too many of them.
-Leased ids (`protocol/leases.py`) are known to last: they are kept for longer, and no bound evicts
-them. So they stand in an order of their own, and expiry and eviction take from the front of an
-order without a scan.
+Leased ids (`protocol/leases.py`) are kept for longer, and no bound evicts them. So they have an order
+of their own, and expiry and eviction take from the front of an order without a scan.
 
-Times are the data directory's own clock (`clock_checkpoint.py`). A crash can take up to a minute of it,
-so a young time can follow an old one; the front is never skipped, so an entry may then expire late, and
-never early. An entry past its time that no sweep has removed yet still counts, as in Kafka.
+Times are the data directory's own clock (`clock_checkpoint.py`). A crash can set it back by up to a
+minute, so the order of times is not strict; the front is never skipped, so an entry may then expire
+late, but never early. An expired entry that no sweep has removed yet still counts, as in Kafka.
 
 Invariant: a leased id is not forgotten before `leased_expiration_ms` after its last append.
 
@@ -27,7 +26,7 @@ from storage.producers.record import decode_record, read_append_ms, trim_record
 
 
 class FrozenStates:
-    """What was known of the producers at one moment: as much of `ProducerStates` as a snapshot needs."""
+    """The producers at one moment, with the part of `ProducerStates` that a snapshot needs."""
 
     __slots__ = ("_count", "_leased", "_plain", "window")
 
@@ -47,16 +46,16 @@ class FrozenStates:
         return self._count
 
     def records(self) -> Iterator[tuple[int, Buffer]]:
-        """Every producer with its packed record, oldest append first."""
+        """Yields every producer with its packed record, oldest append first."""
         return _merged(self._plain(), self._leased())
 
     def items(self) -> Iterator[tuple[int, ProducerEntry]]:
-        """Every producer, oldest append first."""
+        """Yields every producer, oldest append first."""
         return ((producer_id, decode_record(record)) for producer_id, record in self.records())
 
 
 def _merged(*orders: Iterator[tuple[int, Buffer]]) -> Iterator[tuple[int, Buffer]]:
-    """Both orders as one, by the time of the last append."""
+    """Merges both orders by the time of the last append."""
     return heapq.merge(*orders, key=lambda item: read_append_ms(item[1]))
 
 
@@ -77,12 +76,12 @@ class ProducerStates:
         self.window = window
         self.expiration_ms = expiration_ms
         self.producers_max = producers_max
-        """Leased ids are not among them."""
+        """Leased ids are not counted."""
         self.leased_expiration_ms = leased_expiration_ms
         self.evicted_total = 0
-        """Producers forgotten because `producers_max` was reached, since this object was made."""
+        """Producers forgotten because of `producers_max`, since this object was created."""
         self.expired_total = 0
-        """Producers forgotten because they did not append for too long."""
+        """Producers forgotten because they were idle for too long."""
         self._plain = ProducerOrder(window)
         self._leased = ProducerOrder(window)
 
@@ -90,17 +89,17 @@ class ProducerStates:
         return len(self._plain) + len(self._leased)
 
     def get(self, producer_id: int) -> ProducerEntry | None:
-        """The entry of the id (>= 0), None where it is not known."""
+        """The entry of the id (>= 0), None if it is not known."""
         return self._order_of(producer_id).get(producer_id)
 
     def put(self, producer_id: int, entry: ProducerEntry) -> None:
-        """Keeps the entry as the newest; may forget the least recently appended producer."""
+        """Stores the entry as the newest; may forget the producer idle for longest."""
         self._order_of(producer_id).put(producer_id, entry)
         if self.producers_max:
             self._evict()
 
     def expire(self, now_ms: int, count_max: int | None = None) -> int:
-        """Forgets those that did not append for too long, oldest first; returns how many.
+        """Forgets producers that have been idle for too long, oldest first; returns how many.
 
         Costs about 2 us for each; `count_max` bounds one sweep.
         """
@@ -116,9 +115,9 @@ class ProducerStates:
         self._leased.clear()
 
     def items(self) -> Iterator[tuple[int, ProducerEntry]]:
-        """Every producer, oldest append first. Do not change the states meanwhile.
+        """Yields every producer, oldest append first; the states must not change during the iteration.
 
-        Leased ones are sorted in by the time of their last append.
+        Leased ones are merged in by the time of their last append.
         """
         if not self._leased:
             return self._plain.items()
@@ -126,17 +125,17 @@ class ProducerStates:
         return heapq.merge(*orders, key=lambda item: item[1].last_append_ms)
 
     def records(self) -> Iterator[tuple[int, Buffer]]:
-        """As `items`, in the packed form of `record.py`: what a snapshot writes."""
+        """Yields the same as `items`, in the packed form of `record.py`, for a snapshot."""
         if not self._leased:
             return self._plain.records()
         return _merged(self._plain.records(), self._leased.records())
 
     def freeze(self) -> FrozenStates:
-        """The states as they are now, to be read in any one thread, whatever becomes of them."""
+        """Returns the present states, for any one thread, unaffected by later changes."""
         return FrozenStates(self.window, len(self), self._plain.freeze(), self._leased.freeze())
 
     def load(self, records: Iterable[tuple[int, Buffer]], count: int, window: int) -> None:
-        """Replaces everything by `count` records, oldest append first, kept where `window` applied."""
+        """Replaces everything by `count` records, oldest append first, written with a window of `window`."""
         self._plain.clear(expected=count)
         self._leased.clear()
         for producer_id, record in records:
@@ -153,7 +152,7 @@ class ProducerStates:
         producers_max: int | None = None,
         leased_expiration_ms: int | None = None,
     ) -> None:
-        """Changes what is given. A narrower window keeps the newest batches; a lower bound evicts."""
+        """Changes the given settings. A narrower window keeps the newest batches; a lower bound evicts."""
         if expiration_ms is not None:
             self.expiration_ms = expiration_ms
         if leased_expiration_ms is not None:
@@ -178,7 +177,7 @@ class ProducerStates:
 
 
 def _expire(order: ProducerOrder, horizon_ms: int, count_max: int | None) -> int:
-    """Forgets from the front those that appended at `horizon_ms` or before; returns how many."""
+    """Forgets from the front the producers idle since `horizon_ms` or longer; returns how many."""
     expired = 0
     while expired != count_max:
         oldest = order.oldest()

@@ -1,14 +1,14 @@
 """The packed table: producer id -> a record of bounded size, oldest append first.
 
-Records lie in slots of equal size inside chunks of 1024 slots; a chunk never moves, so growing
+Records are in slots of equal size inside chunks of 1024 slots; a chunk never moves, so growing
 costs one new chunk and copies nothing. The order is a ring of int32 links through slot 0, which
-holds no record: after it comes the oldest, before it stands the newest.
+has no record: after it comes the oldest, before it the newest.
 
-`freeze` is cheap: a chunk is copied when it is written for the first time after it.
+`freeze` is cheap: a chunk is copied when it is first written afterwards.
 
 Invariant: the ring passes every slot of the index exactly once.
 
-Called by `state.py`. Knows of a record only how long it can be.
+Called by `order.py`. Knows only how long a record can be.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _RING: Final = NO_SLOT
 
 
 class ProducerTable:
-    """Records of up to `slot_size` bytes by producer id. All but `convert` and `items` are O(1)."""
+    """Records of up to `slot_size` bytes by producer id. All methods but `convert` and `items` are O(1)."""
 
     __slots__ = ("_chunks", "_frozen", "_index", "_newer", "_older", "_slot_size")
 
@@ -37,11 +37,11 @@ class ProducerTable:
         self.clear()
 
     def clear(self, expected: int = 1) -> None:
-        """Forgets everything, gives the memory back and makes ready for `expected` ids."""
+        """Removes everything, frees the memory and prepares for `expected` ids."""
         self._index.clear(expected)
         self._chunks: list[memoryview] = []
         self._frozen: set[int] = set()
-        """Numbers of the chunks that a frozen table shares."""
+        """Numbers of the chunks shared with a frozen table."""
         self._newer = array("i", [_RING])
         self._older = array("i", [_RING])
 
@@ -49,12 +49,12 @@ class ProducerTable:
         return len(self._index)
 
     def get(self, producer_id: int) -> memoryview | None:
-        """The id's slot, valid until the next change; its record stands at the front."""
+        """The id's slot, valid until the next change; it begins with the record."""
         slot = self._index.find(producer_id)
         return self._slot(slot) if slot else None
 
     def append(self, producer_id: int, record: Buffer) -> None:
-        """Keeps a record for an id that has none, as the newest."""
+        """Stores a record for an id that has none, as the newest."""
         slot = self._index.add(producer_id)
         if slot == len(self._newer):
             self._add_slot(slot)
@@ -69,7 +69,7 @@ class ProducerTable:
         self._chunks[number][start : start + len(record)] = record
 
     def remove(self, producer_id: int) -> bool:
-        """Forgets the id; False where it was not known."""
+        """Removes the id; False if it was not known."""
         slot = self._index.remove(producer_id)
         if not slot:
             return False
@@ -80,12 +80,12 @@ class ProducerTable:
         return True
 
     def oldest(self) -> tuple[int, memoryview] | None:
-        """The id whose last append lies furthest back, and its slot."""
+        """The id that has been idle for longest, and its slot."""
         slot = self._newer[_RING]
         return (self._index.producer_ids[slot], self._slot(slot)) if slot else None
 
     def items(self) -> Iterator[tuple[int, memoryview]]:
-        """Every id with its slot, oldest first. The table must not change meanwhile."""
+        """Yields every id with its slot, oldest first. The table must not change during the iteration."""
         producer_ids, newer = self._index.producer_ids, self._newer
         slot = newer[_RING]
         while slot:
@@ -93,14 +93,14 @@ class ProducerTable:
             slot = newer[slot]
 
     def freeze(self) -> FrozenTable:
-        """The table as it is now, whatever becomes of it. Costs some 10 ns for each id."""
+        """Returns the present table, unaffected by later changes. Costs some 10 ns for each id."""
         self._frozen = set(range(len(self._chunks)))
         return FrozenTable(
             list(self._chunks), self._newer[:], self._index.producer_ids[:], self._slot_size
         )
 
     def convert(self, slot_size: int, transform: Callable[[memoryview], Buffer]) -> None:
-        """Gives every record the new size, one chunk at a time; ids and order stay."""
+        """Gives every slot the new size, one chunk at a time; ids and order stay."""
         old_size, self._slot_size = self._slot_size, slot_size
         self._frozen.clear()
         for number, old in enumerate(self._chunks):
@@ -125,7 +125,7 @@ class ProducerTable:
 
 
 class FrozenTable:
-    """What a table held at one moment; any one thread may read it."""
+    """A table at one moment; any one thread may read it."""
 
     __slots__ = ("_chunks", "_newer", "_producer_ids", "_slot_size")
 
@@ -138,7 +138,7 @@ class FrozenTable:
         self._slot_size = slot_size
 
     def items(self) -> Iterator[tuple[int, memoryview]]:
-        """Every id with its slot, oldest first."""
+        """Yields every id with its slot, oldest first."""
         size = self._slot_size
         slot = self._newer[_RING]
         while slot:

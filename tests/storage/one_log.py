@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from protocol.dedup import Duplicate, Reject
 from protocol.record_batch import read_header
-from storage.append_origin import AppendOrigin
+from storage.append_origin import AppendOrigin, LeaderOrigin
 from storage.appended import Appended
 from storage.file_system import FileSystem
 from storage.log import Log
@@ -67,7 +67,7 @@ class OneLog:
         timestamp: int = NOW_MS,
         now_ms: int = NOW_MS,
         leader_epoch: int = 0,
-        origin: AppendOrigin = AppendOrigin.CLIENT,
+        origin: LeaderOrigin = AppendOrigin.CLIENT,
     ) -> Appended | Duplicate | Reject:
         """Appends one batch; without a producer id it carries no sequence."""
         batch = make_batch(

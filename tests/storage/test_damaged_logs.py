@@ -336,7 +336,7 @@ def test_a_missing_directory_is_accepted() -> None:
     fs.remove_tree(DIRECTORY)
     with pytest.raises(CorruptLogError, match=COMMAND):
         open_directory(fs)
-    with pytest.raises(StorageError, match="none is missed"):
+    with pytest.raises(StorageError, match="none is missing"):
         accepted_loss.accept(fs, "/data", ("orders", 1))
     accepted_loss.accept(fs, "/data", KEY)
     directory = open_directory(fs)

@@ -103,7 +103,7 @@ def test_a_place_that_is_taken_is_not_overwritten() -> None:
     prepared(fs)
     first = set_aside(fs)
     prepared(fs)
-    with pytest.raises(StrayError, match="taken"):
+    with pytest.raises(StrayError, match="exists"):
         strays.restore(fs, DATA_DIR, first, key=KEY, topic_id=TOPIC_ID)
     directory = open_directory(fs)
     directory.set_aside({KEY: REASON}, now_ms=NOW_MS)
