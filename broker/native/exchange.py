@@ -10,6 +10,7 @@ fields, at once or later; a `KafkaError` that it raises becomes the error.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -29,7 +30,13 @@ from broker.native.failure import SUCCESS, failure
 from broker.native.replica_fetch import ReplicaFetches
 from broker.network.connection import Buffers, Dispatched
 from broker.network.judge import Judge
-from broker.network.request import CloseConnectionError, NoResponse, Peer, needing_as_much
+from broker.network.request import (
+    CloseConnectionError,
+    NeedsFrameUntil,
+    NoResponse,
+    Peer,
+    needing_as_much,
+)
 from broker.network.turns import in_thread
 from broker.records.produce import ACKS_NONE
 from protocol.errors import DecodeError, ErrorCode, KafkaError
@@ -100,13 +107,18 @@ class Exchange:
             return needing_as_much(outcome, answer)
         return framed(head, outcome)
 
-    async def _answer_large(
-        self, head: Mapping[str, Any], fields: Fields, peer: Peer
-    ) -> Buffers | None:
-        """Reads and encodes thousands of rows in a thread."""
+    def _answer_large(self, head: Mapping[str, Any], fields: Fields, peer: Peer) -> NeedsFrameUntil:
+        """Reads and encodes thousands of rows in a thread; a wait in between needs no frame."""
         read, handle = self.handlers[head["type"]]
+        message = asyncio.ensure_future(in_thread(partial(read, fields)))
+        message.add_done_callback(_look_at)  # the client may have gone before it is awaited
+        return NeedsFrameUntil(self._answer_later(head, message, handle, peer), message)
+
+    async def _answer_later(
+        self, head: Mapping[str, Any], read: asyncio.Future[Any], handle: Handler, peer: Peer
+    ) -> Buffers | None:
         try:
-            message = await in_thread(partial(read, fields))
+            message = await read
             if self._services.judge is not None:
                 self._check(self._services.judge, peer, head["type"], message)
             outcome = handle(message, peer, self._services)
@@ -122,6 +134,11 @@ class Exchange:
             if getattr(message, "acks", None) == ACKS_NONE:
                 raise CloseConnectionError(str(denial.error))
             raise denial.error
+
+
+def _look_at(read: asyncio.Future[Any]) -> None:
+    if not read.cancelled():
+        read.exception()
 
 
 def read_head(frame: Frame, head: dict[str, Any], handlers: Collection[str]) -> Fields:

@@ -6,6 +6,7 @@ import asyncio
 import datetime
 import struct
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 
 from broker.config.loading import LogFlush
 from protocol.errors import ErrorCode
+from protocol.native.replication import ReplicaWanted
 from protocol.record_batch import TRANSACTIONAL_BIT
 from tests.support.in_process import Running, in_process
 from tests.support.native_client import NativeConnection
@@ -402,3 +404,30 @@ async def test_a_replica_fetch_that_names_the_leader_is_refused(
         )
         assert answer["partitions"][0]["error"] == ErrorCode.REPLICA_NOT_AVAILABLE
     await native.close()
+
+
+async def test_a_fetch_of_thousands_of_partitions_is_read_beside_the_loop(
+    native: NativeConnection, running: Running, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each row gets its answer, one that cannot be read refuses all, and what follows keeps its order."""
+    threads: list[int] = []
+    read = ReplicaWanted.read
+
+    def noted(index: int, entry: object) -> ReplicaWanted:
+        threads.append(threading.get_ident())
+        return read(index, entry)
+
+    monkeypatch.setattr(ReplicaWanted, "read", noted)
+    row = {"topic": topic, "topic_id": bytes(16), "partition": 0, "leader_epoch": 0}
+    rows = [{**row, "offset": 0, "last_epoch": -1}] * 2000
+    for partitions in (rows, [*rows, {}]):
+        native.send(
+            type="replica_fetch", broker_id=9, broker_epoch=1, max_wait_ms=0, partitions=partitions
+        )
+    native.send(type="metadata", topics=[topic])
+    answered, refused, described = [await native.receive() for _ in range(3)]
+    errors = [one["error"] for one in answered["partitions"]]
+    assert errors == [ErrorCode.UNKNOWN_TOPIC_ID] * 2000
+    assert code(refused) == ErrorCode.INVALID_REQUEST
+    assert described["type"] == "metadata"
+    assert threading.get_ident() not in threads
