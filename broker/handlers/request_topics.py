@@ -73,9 +73,7 @@ def without(body: Any, is_refused: IsRefused) -> Any:
             for topic in body.topics
         ]
         return body._replace(topics=[topic for topic in topics if topic.partitions])
-    if (
-        body.topics is None
-    ):  # all of them: the refused rows take the place of those that are processed
+    if not body.topics:  # all of them: refused rows take the place of those that are processed
         return body
     kept = filter(None, (_without(topic, is_refused) for topic in body.topics))
     changes: dict[str, Any] = {"topics": tuple(kept)}

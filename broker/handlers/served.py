@@ -53,6 +53,8 @@ class Served(NamedTuple):
             return refused
         request = refusal.request
         rest = without(request.body, refusal.is_refused)
+        if request.body.topics and not rest.topics:
+            return refused  # an empty list may mean all topics
         outcome = handle(Request(request.header, rest, request.peer), services)
         return self._merged(request.version, outcome, refused)
 

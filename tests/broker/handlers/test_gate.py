@@ -16,7 +16,7 @@ from protocol.errors import ErrorCode, KafkaError
 from tests.support.in_process import Running, in_process
 from tests.support.native_client import NativeConnection
 from tests.support.raw_batches import plain_batch
-from tests.support.raw_client import ConnectionEndedError, RawConnection, list_offset
+from tests.support.raw_client import ConnectionEndedError, RawConnection, list_offset, nested
 from tests.support.raw_produce import PartitionData
 
 OPEN, SECRET = "open", "secret"
@@ -30,13 +30,15 @@ class Guard:
 
     def __init__(self, *closed: str) -> None:
         self.closed = closed
+        self.secret_apis: tuple[str, ...] = ()
+        """APIs in which the secret topic may be named without its name."""
         self.asked: list[tuple[str, str]] = []
 
     def __call__(self, peer: Peer, name: str, body: Any) -> Denial | None:
         self.asked.append((peer.principal, name))
         if name in self.closed:
             return Denial(KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "closed"))
-        if SECRET in str(body):
+        if SECRET in str(body) or name in self.secret_apis:
             return Denial(DENIED, lambda topic, _partition: topic == SECRET)
         return None
 
@@ -69,6 +71,27 @@ async def test_a_denied_topic_is_refused_and_the_other_is_served(
     assert (end_of(running, OPEN), end_of(running, SECRET)) == (1, 0)
     assert guard.asked == [(ANONYMOUS, "produce")]
     assert await list_offset(kafka, OPEN, 0, LATEST) == 1
+
+
+@pytest.mark.parametrize("version", [0, 1])
+async def test_nothing_is_left_of_a_request_for_what_is_denied(
+    kafka: RawConnection, version: int
+) -> None:
+    """Metadata without its only topic: in version 0 an empty list would ask for all of them."""
+    topic = nested("metadata", version, "MetadataRequestTopic")(name=SECRET)
+    response = await kafka.call("metadata", version, topics=(topic,))
+    assert [(one.name, one.error_code.value) for one in response.topics] == [(SECRET, DENIED.code)]
+
+
+async def test_all_topics_are_listed_and_the_denied_one_with_its_error(
+    kafka: RawConnection, guard: Guard
+) -> None:
+    """An empty list of version 0, and none in version 1."""
+    guard.secret_apis = ("metadata",)
+    for version, topics in ((0, ()), (1, None)):
+        response = await kafka.call("metadata", version, topics=topics)
+        rows = {one.name: one.error_code.value for one in response.topics}
+        assert rows == {OPEN: 0, SECRET: DENIED.code}
 
 
 async def test_a_denied_request_is_not_handled(kafka: RawConnection, guard: Guard) -> None:
