@@ -54,7 +54,10 @@ class Waits:
         )
 
     def start(self) -> None:
+        """Returns when a record is acknowledged: librdkafka takes half a second to ask for its producer id."""
         self._thread.start()
+        while not self._waits:
+            time.sleep(_INTERVAL_S)
 
     def stop(self) -> None:
         self._stopping.set()
