@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import shutil
 import statistics
+import sys
 import tempfile
 import threading
 import time
@@ -175,6 +176,7 @@ def measure(broker: Echoless | ApacheKafka, partitions: int) -> Figures:
 
     def step(name: str, action: Callable[[], object]) -> None:
         took, longest, median = waits.during(action)
+        print(f"{name}: {took:.2f} s, waits {longest:.0f} / {median:.1f} ms", file=sys.stderr)
         figures[f"{name}, s"] = took
         figures[f"{name}: longest wait of a producer, ms"] = longest
         figures[f"{name}: median wait, ms"] = median
