@@ -35,8 +35,6 @@ _PROSE = re.compile(r'"""(.*?)"""|#(.*?)$', re.MULTILINE | re.DOTALL)
 _NAMED_FILE = re.compile(r"`([\w./-]+\.(?:py|md|toml|txt|yml))`")
 _FIRST_WORD = re.compile(r'"""(?:Of|There|Also|Where|Under|Whose|That|What)\b.*')
 """Words with which a docstring neither says what something does nor names it."""
-_OLD_PROSE = frozenset({"storage"})
-"""Rooms whose docstrings are still being edited."""
 
 
 def prose(page: Path) -> str:
@@ -98,7 +96,7 @@ def test_files_named_in_the_code_exist() -> None:
                     assert name in ends, f"{path.relative_to(ROOT)} names {name}"
 
 
-@pytest.mark.parametrize("room", [room for room in CODE if room not in _OLD_PROSE])
+@pytest.mark.parametrize("room", CODE)
 def test_a_docstring_begins_with_a_verb_or_a_noun(room: str) -> None:
     """No docstring begins with a word that leaves its reader to guess the noun."""
     found = [
