@@ -80,7 +80,7 @@ def test_a_replica_with_a_hole_serves_what_its_leader_has(*, clean: bool) -> Non
     assert read_all(again.log) == expected
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(
     offsets=st.sets(st.integers(0, 80), min_size=1),
     cut=st.integers(0, 81),

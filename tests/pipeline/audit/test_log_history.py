@@ -78,7 +78,7 @@ def test_a_missing_batch_leaves_a_gap_of_offsets(tmp_path: Path):
 @given(
     missing=st.lists(st.integers(0, 3), min_size=1, max_size=20), split_bytes=st.integers(1, 3000)
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=12)
 def test_holes_are_counted_wherever_the_log_is_cut(missing: list[int], split_bytes: int):
     """One note for each log, with the first hole and all that is missing."""
     sent = [Sent(7, 0, number, 1, missing=skip) for number, skip in enumerate([0, *missing])]
