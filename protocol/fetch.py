@@ -30,8 +30,6 @@ _TOPIC_IDS_FROM: Final = 13
 READ_COMMITTED: Final = 1
 """The isolation level that reads up to the last stable offset; any other reads up to the high watermark."""
 NO_SESSION: Final = 0
-NO_TOPIC_ID: Final = uuid.UUID(int=0)
-"""Names no topic; kio reads it as None."""
 
 
 class PartitionFetched(NamedTuple):

@@ -17,7 +17,8 @@ from typing import Final, NamedTuple
 
 from protocol.errors import DecodeError
 from protocol.framing import Frame
-from protocol.headers import read_unsigned_varint, skip_tagged_fields
+from protocol.headers import skip_tagged_fields
+from protocol.request_fields import add_elements, compact_size, field_bytes
 
 _ACKS_TIMEOUT: Final = struct.Struct(">hi")
 _INT16: Final = struct.Struct(">h")
@@ -27,7 +28,7 @@ _UUID_SIZE: Final = 16
 _FLEXIBLE_FROM: Final = 9
 _TOPIC_IDS_FROM: Final = 13
 PARTITIONS_MAX: Final = 100_000
-"""Limit on one request, over all topics; the same as for every other request."""
+"""Limit on one request, over all topics."""
 
 
 class PartitionRecords(NamedTuple):
@@ -73,27 +74,27 @@ def _decode_classic(frame: Frame, position: int) -> ProduceRequest:
     position += 2
     transactional_id = None
     if size != -1:
-        transactional_id = str(_slice(frame, position, size), "utf-8")
+        transactional_id = str(field_bytes(frame, position, size), "utf-8")
         position += size
     acks, timeout_ms = _ACKS_TIMEOUT.unpack_from(frame, position)
     (topic_count,) = _INT32.unpack_from(frame, position + 6)
     position += 10
-    elements = _count(frame, position, topic_count, 0)
+    elements = add_elements(frame, position, topic_count, 0, PARTITIONS_MAX)
     topics = []
     for _ in range(topic_count):
         (size,) = _INT16.unpack_from(frame, position)
-        name = str(_slice(frame, position + 2, size), "utf-8")
+        name = str(field_bytes(frame, position + 2, size), "utf-8")
         position += 2 + size
         (partition_count,) = _INT32.unpack_from(frame, position)
         position += 4
-        elements = _count(frame, position, partition_count, elements)
+        elements = add_elements(frame, position, partition_count, elements, PARTITIONS_MAX)
         partitions = []
         for _ in range(partition_count):
             index, size = _INDEX_SIZE.unpack_from(frame, position)
             position += 8
             records = None
             if size != -1:
-                records = _slice(frame, position, size)
+                records = field_bytes(frame, position, size)
                 position += size
             partitions.append(PartitionRecords(index, records))
         topics.append(TopicRecords(name, partitions))
@@ -103,32 +104,32 @@ def _decode_classic(frame: Frame, position: int) -> ProduceRequest:
 def _decode_flexible(frame: Frame, position: int, *, has_ids: bool) -> ProduceRequest:
     """From version 9 on: sizes are varints of one more, 0 for null; tagged fields end an entity."""
     transactional_id = None
-    size, position = _compact_size(frame, position)
+    size, position = compact_size(frame, position)
     if size != -1:
-        transactional_id = str(_slice(frame, position, size), "utf-8")
+        transactional_id = str(field_bytes(frame, position, size), "utf-8")
         position += size
     acks, timeout_ms = _ACKS_TIMEOUT.unpack_from(frame, position)
-    topic_count, position = _compact_size(frame, position + 6)
-    elements = _count(frame, position, topic_count, 0)
+    topic_count, position = compact_size(frame, position + 6)
+    elements = add_elements(frame, position, topic_count, 0, PARTITIONS_MAX)
     topics = []
     for _ in range(topic_count):
         topic: str | uuid.UUID
         if has_ids:
-            topic = uuid.UUID(bytes=bytes(_slice(frame, position, _UUID_SIZE)))
+            topic = uuid.UUID(bytes=bytes(field_bytes(frame, position, _UUID_SIZE)))
             position += _UUID_SIZE
         else:
-            size, position = _compact_size(frame, position)
-            topic = str(_slice(frame, position, size), "utf-8")
+            size, position = compact_size(frame, position)
+            topic = str(field_bytes(frame, position, size), "utf-8")
             position += size
-        partition_count, position = _compact_size(frame, position)
-        elements = _count(frame, position, partition_count, elements)
+        partition_count, position = compact_size(frame, position)
+        elements = add_elements(frame, position, partition_count, elements, PARTITIONS_MAX)
         partitions = []
         for _ in range(partition_count):
             (index,) = _INT32.unpack_from(frame, position)
-            size, position = _compact_size(frame, position + 4)
+            size, position = compact_size(frame, position + 4)
             records = None
             if size != -1:
-                records = _slice(frame, position, size)
+                records = field_bytes(frame, position, size)
                 position += size
             position = skip_tagged_fields(frame, position)
             partitions.append(PartitionRecords(index, records))
@@ -136,32 +137,3 @@ def _decode_flexible(frame: Frame, position: int, *, has_ids: bool) -> ProduceRe
         topics.append(TopicRecords(topic, partitions))
     skip_tagged_fields(frame, position)
     return ProduceRequest(transactional_id, acks, timeout_ms, topics)
-
-
-def _compact_size(frame: Frame, position: int) -> tuple[int, int]:
-    """`(size, position after it)`; -1 for null."""
-    first = frame[position]
-    if first < 0x80:
-        return first - 1, position + 1
-    second = frame[position + 1]
-    if second < 0x80:  # nearly every size takes one byte or two
-        return (first & 0x7F | second << 7) - 1, position + 2
-    size, position = read_unsigned_varint(frame, position)
-    return size - 1, position
-
-
-def _slice(frame: Frame, begin: int, size: int) -> Frame:
-    end = begin + size
-    if size < 0 or end > len(frame):
-        raise DecodeError(f"a field of {size} bytes at {begin} of {len(frame)}")
-    return frame[begin:end]
-
-
-def _count(frame: Frame, position: int, count: int, elements: int) -> int:
-    """`elements` and `count` together. Each element takes at least one byte of the frame."""
-    elements += count
-    if count < 0 or count > len(frame) - position or elements > PARTITIONS_MAX:
-        raise DecodeError(
-            f"an array of {count} elements in {len(frame)} bytes; at most {PARTITIONS_MAX} in all"
-        )
-    return elements

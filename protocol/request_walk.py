@@ -26,8 +26,8 @@ from typing import Any, Final, NamedTuple
 from protocol.errors import DecodeError
 from protocol.framing import Frame
 from protocol.headers import read_unsigned_varint, write_unsigned_varint
+from protocol.request_fields import ELEMENTS_MAX
 
-ELEMENTS_MAX: Final = 25_000
 TAGGED_FIELDS_MAX: Final = 64
 
 _INT16: Final = struct.Struct(">h")

@@ -19,33 +19,44 @@ from broker.handlers.merged_responses import Rows
 from broker.handlers.refusals import Refusal
 from broker.handlers.served import Names, Served
 from broker.network.request import Answer, Outcome, Request
-from broker.records.fetch import Fetch, WantedPartition, fetch
+from broker.records.fetch import Fetch, fetch
 from protocol.errors import ErrorCode
 from protocol.fetch import (
-    NO_TOPIC_ID,
     READ_COMMITTED,
     PartitionFetched,
     TopicFetched,
     encode_fetch_response,
 )
+from protocol.fetch_request import NO_SESSION_EPOCH, FetchRequest, decode_fetch_request
 from protocol.registry import Api
 
 if TYPE_CHECKING:
     from broker.services import Services
 
-API = Api(key=1, name="fetch", version_min=4, version_max=17, flexible_from=12)
+API = Api(
+    key=1,
+    name="fetch",
+    version_min=4,
+    version_max=17,
+    flexible_from=12,
+    read_request=decode_fetch_request,
+)
 
-_TOPIC_IDS_FROM: Final = 13
-_WHOLE_FETCHES: Final = frozenset({0, -1})
+_WHOLE_FETCHES: Final = frozenset({0, NO_SESSION_EPOCH})
 """Session epochs of requests that name all their partitions: those opening a session, or using none."""
 
 
 def handle(request: Request, services: Services) -> Outcome:
     """Reads what is available; waits if that is not enough."""
-    if getattr(request.body, "session_epoch", -1) not in _WHOLE_FETCHES:
+    body: FetchRequest = request.body
+    if body.session_epoch not in _WHOLE_FETCHES:
         code = ErrorCode.FETCH_SESSION_ID_NOT_FOUND
         return encode_fetch_response(request.version, code, [])
-    topics = fetch(services.fetch, _wanted(request), request.peer)
+    read_committed = body.isolation_level == READ_COMMITTED
+    wanted = Fetch(
+        body.topics, body.min_bytes, body.bytes_max, body.max_wait_ms / 1000, read_committed
+    )
+    topics = fetch(services.fetch, wanted, request.peer)
     if isinstance(topics, list):
         return encode_fetch_response(request.version, ErrorCode.NONE, topics)
     return _answer_later(request, topics)
@@ -53,34 +64,6 @@ def handle(request: Request, services: Services) -> Outcome:
 
 async def _answer_later(request: Request, topics: Awaitable[list[TopicFetched]]) -> Answer:
     return encode_fetch_response(request.version, ErrorCode.NONE, await topics)
-
-
-def _wanted(request: Request) -> Fetch:
-    body = request.body
-    by_id = request.version >= _TOPIC_IDS_FROM
-    topics = [
-        (
-            (topic.topic_id or NO_TOPIC_ID) if by_id else topic.topic,
-            [
-                WantedPartition(
-                    wanted.partition,
-                    wanted.fetch_offset,
-                    wanted.partition_max_bytes,
-                    getattr(wanted, "current_leader_epoch", -1),
-                    getattr(wanted, "last_fetched_epoch", -1),
-                )
-                for wanted in topic.partitions
-            ],
-        )
-        for topic in body.topics
-    ]
-    return Fetch(
-        topics,
-        body.min_bytes,
-        body.max_bytes,
-        body.max_wait.total_seconds(),
-        body.isolation_level == READ_COMMITTED,
-    )
 
 
 def refuse(refusal: Refusal, _services: Services) -> Answer:

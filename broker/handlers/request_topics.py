@@ -1,17 +1,17 @@
 """The topics and partitions that a request names, and the request without some of them.
 
-Works on any decoded request: Produce by hand, the rest by kio, whose classes name the same things
-differently in each API.
+Works on any decoded request: Produce and Fetch by hand, the rest by kio, whose classes name the same
+things differently in each API.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import datetime
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from broker.network.judge import IsRefused
+from protocol.fetch_request import FetchRequest
 from protocol.produce_request import ProduceRequest
 
 
@@ -63,23 +63,11 @@ def _index(partition: Any) -> int:
 
 def without(body: Any, is_refused: IsRefused) -> Any:
     """The request without the refused parts; if it is one that waits for data, it no longer waits."""
-    if isinstance(body, ProduceRequest):
-        topics = [
-            topic._replace(
-                partitions=[
-                    one for one in topic.partitions if not is_refused(topic.topic, one.partition)
-                ]
-            )
-            for topic in body.topics
-        ]
-        return body._replace(topics=[topic for topic in topics if topic.partitions])
     if not body.topics:  # all of them: refused rows take the place of those that are processed
         return body
     kept = filter(None, (_without(topic, is_refused) for topic in body.topics))
-    changes: dict[str, Any] = {"topics": tuple(kept)}
-    if hasattr(body, "max_wait"):
-        changes["max_wait"] = datetime.timedelta(0)
-    return dataclasses.replace(body, **changes)
+    rest = _replaced(body, topics=tuple(kept))
+    return rest._replace(max_wait_ms=0) if isinstance(rest, FetchRequest) else rest
 
 
 def _without(topic: Any, is_refused: IsRefused) -> Any:
@@ -88,5 +76,11 @@ def _without(topic: Any, is_refused: IsRefused) -> Any:
         listed = getattr(topic, name, None)
         if listed is not None:
             kept = tuple(one for one in listed if not is_refused(key, _index(one)))
-            return dataclasses.replace(topic, **{name: kept}) if kept else None
+            return _replaced(topic, **{name: kept}) if kept else None
     return None if is_refused(key, -1) else topic
+
+
+def _replaced(entity: Any, **changes: Any) -> Any:
+    if isinstance(entity, tuple):  # read by hand
+        return entity._replace(**changes)  # type: ignore[attr-defined]
+    return dataclasses.replace(entity, **changes)

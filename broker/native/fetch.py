@@ -14,6 +14,7 @@ from broker.network.request import Peer
 from broker.records import fetch
 from protocol.errors import DecodeError, ErrorCode, KafkaError
 from protocol.fetch import PartitionFetched, TopicFetched
+from protocol.fetch_request import FetchPartition
 from protocol.native.messages import Fetch
 from protocol.native.records import to_entries
 from protocol.record_batch import BatchHeader, walk
@@ -35,7 +36,7 @@ def handle(
     message: Fetch, peer: Peer, services: Services
 ) -> dict[str, Any] | Awaitable[dict[str, Any]]:
     """The available records, at once or after a wait."""
-    wanted = fetch.WantedPartition(message.partition, message.offset, message.bytes_max)
+    wanted = FetchPartition(message.partition, message.offset, message.bytes_max)
     fetched = fetch.fetch(
         services.fetch,
         fetch.Fetch(

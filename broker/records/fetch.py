@@ -23,6 +23,7 @@ from broker.partitions.core.divergence import Divergence, find_divergence
 from broker.partitions.partition import Partition
 from protocol.errors import ErrorCode, KafkaError
 from protocol.fetch import PartitionFetched, TopicFetched
+from protocol.fetch_request import FetchPartition
 from storage.file_system import StorageError
 from storage.log_directory import LogDirectory
 
@@ -34,22 +35,10 @@ MIN_BYTES_MAX: Final = BYTES_MAX // 2
 answer may end well below `BYTES_MAX`."""
 
 
-class WantedPartition(NamedTuple):
-    """One partition of a fetch."""
-
-    partition: int
-    offset: int
-    bytes_max: int
-    leader_epoch: int = -1
-    """The leader epoch that the client knows; -1: any."""
-    last_fetched_epoch: int = -1
-    """The epoch of the last batch that the fetcher holds; -1: not given."""
-
-
 class Fetch(NamedTuple):
     """A fetch from either port."""
 
-    topics: Sequence[tuple[str | uuid.UUID, Sequence[WantedPartition]]]
+    topics: Sequence[tuple[str | uuid.UUID, Sequence[FetchPartition]]]
     min_bytes: int
     bytes_max: int
     max_wait_s: float
@@ -104,7 +93,7 @@ class _Pass:
                 fetched.append(self._read(topic, wanted))
                 yield
 
-    def _read(self, topic: str | uuid.UUID, wanted: WantedPartition) -> PartitionFetched:
+    def _read(self, topic: str | uuid.UUID, wanted: FetchPartition) -> PartitionFetched:
         left = self._bytes_max - self.size
         one, partition = _read_partition(
             self._parts,
@@ -218,7 +207,7 @@ async def _wait_for_data(parts: FetchParts, wanted: Fetch, peer: Peer) -> list[T
 def _read_partition(
     parts: FetchParts,
     topic: str | uuid.UUID,
-    wanted: WantedPartition,
+    wanted: FetchPartition,
     left: int,
     *,
     is_first: bool,
@@ -252,7 +241,7 @@ def _read_partition(
 
 
 def _records(
-    partition: Partition, end: int, wanted: WantedPartition, left: int, *, is_first: bool
+    partition: Partition, end: int, wanted: FetchPartition, left: int, *, is_first: bool
 ) -> bytes:
     """Whole batches below `end`, within the limits; the first of the answer may exceed them."""
     limit = min(wanted.bytes_max, left)
@@ -267,7 +256,7 @@ def _records(
     return records if is_first or len(records) <= limit else b""
 
 
-def _diverging_epoch(partition: Partition, wanted: WantedPartition) -> Divergence | None:
+def _diverging_epoch(partition: Partition, wanted: FetchPartition) -> Divergence | None:
     """The point where the fetcher's log diverges from ours, by its last fetched epoch (KIP-595).
 
     Raises `KafkaError` OFFSET_OUT_OF_RANGE for an epoch newer than any in this log: there is no end

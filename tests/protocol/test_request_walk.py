@@ -18,11 +18,14 @@ from hypothesis import strategies as st
 from broker.handlers.dispatch import SERVED_BY_KEY
 from protocol import request_walk
 from protocol.errors import DecodeError
-from protocol.request_walk import ELEMENTS_MAX, readable_request
+from protocol.request_fields import ELEMENTS_MAX
+from protocol.request_walk import readable_request
 from tests.support.kio_requests import smallest_request
 from tests.support.raw_client import message
 
 APIS = {one.api.name: one.api for one in SERVED_BY_KEY.values()}
+FETCH_BY_KIO = dataclasses.replace(APIS["fetch"], read_request=None)
+"""The broker reads this request by hand; its schema has a tagged field that kio knows."""
 SERVED = [
     (api.name, version)
     for api in APIS.values()
@@ -116,7 +119,7 @@ def _with_null(field: Any, is_flexible: bool, path: tuple[str, ...]) -> bytes:
 NULLS = [
     (name, version, path, may_be_null)
     for name, version in SERVED
-    if name != "produce"  # read by hand, and tested separately
+    if APIS[name].read_request is None  # the others are read by hand, and tested separately
     for path, may_be_null in arrays(message(name, version, "Request"))
 ]
 
@@ -185,14 +188,14 @@ def test_a_known_tagged_field_stays_between_unknown_ones():
     body = encoded("fetch", 12, 1)
     assert body[-1:] == b"\0"
     tagged = body[:-1] + b"\x02\x00\x03\x03id\x07\x01z"
-    assert APIS["fetch"].decode_request(12, tagged, 0).cluster_id == "id"
+    assert FETCH_BY_KIO.decode_request(12, tagged, 0).cluster_id == "id"
 
 
 def test_a_known_tagged_field_must_have_the_size_it_claims():
     """Otherwise walk and reader could diverge, and a count be read that was not walked over."""
     body = encoded("fetch", 12, 1)
     with pytest.raises(DecodeError, match="tagged field 0"):
-        APIS["fetch"].decode_request(12, body[:-1] + b"\x01\x00\x02\x03id", 0)
+        FETCH_BY_KIO.decode_request(12, body[:-1] + b"\x01\x00\x02\x03id", 0)
 
 
 def test_a_bomb_of_tagged_fields_is_refused():

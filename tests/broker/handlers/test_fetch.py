@@ -361,3 +361,25 @@ async def test_fetch_of_a_topic_id_of_zeros_is_an_unknown_topic_id(
     (row,) = response.responses
     assert row.topic_id is None
     assert [one.error_code for one in row.partitions] == [ErrorCode.UNKNOWN_TOPIC_ID] * 2
+
+
+@pytest.mark.usefixtures("size")
+@pytest.mark.parametrize("version", range(4, 18))
+async def test_every_version_reads_the_same(kafka: RawConnection, version: int) -> None:
+    """All batches from the offset on, at once."""
+    row = nested("fetch", version, "FetchPartition")(
+        partition=1, fetch_offset=1, partition_max_bytes=INT32_MAX
+    )
+    key = {"topic_id": await topic_id(kafka, "t")} if version >= 13 else {"topic": "t"}
+    forgotten = {"forgotten_topics_data": ()} if version >= 7 else {}
+    response = await kafka.call(
+        "fetch",
+        version,
+        max_wait=datetime.timedelta(seconds=30),
+        min_bytes=1,
+        isolation_level=1,
+        topics=(nested("fetch", version, "FetchTopic")(**key, partitions=(row,)),),
+        **forgotten,
+    )
+    assert counts(response) == [2]
+    assert response.responses[0].partitions[0].high_watermark == 3
