@@ -5,7 +5,7 @@ RUN apt-get update \
  && apt-get install -y --no-install-recommends python3 python3-venv binutils
 RUN python3 -m venv /opt/echoless
 WORKDIR /build
-# What changes seldom comes first: the dependencies have a layer of their own.
+# What changes seldom comes first: the dependencies have a separate layer.
 COPY pyproject.toml .
 RUN python3 -c "import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['project']['dependencies'], sep='\n')" > requirements.txt \
  && /opt/echoless/bin/pip wheel --no-cache-dir -w wheels -r requirements.txt setuptools wheel
@@ -24,7 +24,7 @@ RUN /opt/echoless/bin/pip wheel --no-cache-dir --no-deps --no-index --find-links
 COPY containers/health.py /opt/echoless/health.py
 
 FROM debian:12-slim
-# tini is process 1: it hands signals on from the first moment, and buries what `exec` leaves behind.
+# tini is process 1: it forwards signals from the first moment, and reaps processes left over by `exec`.
 RUN apt-get update \
  && apt-get install -y --no-install-recommends python3 tini \
  && rm -rf /var/lib/apt/lists/* /var/cache/* /var/log/* \

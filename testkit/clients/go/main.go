@@ -59,7 +59,7 @@ func (d *driver) obey(words []string) error {
 	case "close":
 		d.opening.Add(1)
 		client := d.client
-		go client.Close() // may wait for requests that no one answers
+		go client.Close() // may wait for requests that nobody answers
 		d.say(event{Event: "closed"})
 		return nil
 	}

@@ -45,7 +45,7 @@ async function send(topic, partition, first, count) {
 
 async function close() {
   opening += 1
-  producer.disconnect().catch(() => {}) // may wait for requests that no one answers
+  producer.disconnect().catch(() => {}) // may wait for requests that nobody answers
   say({ event: 'closed' })
 }
 
