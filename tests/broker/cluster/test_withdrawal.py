@@ -134,7 +134,7 @@ async def test_a_second_withdrawal_finds_nothing_to_do(registry: TopicRegistry) 
 async def test_no_write_under_way_brings_a_lost_tail_back(
     registry: TopicRegistry, server: MemoryTree
 ) -> None:
-    """The leader has added the earlier broker epoch to the ISR, and its write lands late."""
+    """The leader has taken the earlier life into the ISR, and its write comes late."""
     leader = await loaded(server.connect())
     before = leader.topics["t"].states[0]
     await registry.change_states([StateChange("t", 0, before, replace(before, leader=2, isr=(2,)))])
