@@ -105,7 +105,7 @@ def read_batches(file: File, chunk_bytes: int = _SCAN_BYTES) -> Iterator[PlacedB
 
 
 def _read_size(file: File, position: int, chunk_bytes: int) -> int:
-    """How many bytes to read from `position` on: a large piece, or a batch that is larger still."""
+    """The number of bytes to read from `position` on: a large piece, or a batch that is larger still."""
     prefix = file.read(position, HEADER_SIZE)
     if len(prefix) < HEADER_SIZE:
         return chunk_bytes

@@ -65,7 +65,7 @@ class Durability:
         self._has_new_files = True
 
     def add_snapshot(self, offset: int, snapshot: Snapshot) -> None:
-        """Has the next flush encode and write the producer state as of `offset`."""
+        """Adds the producer state as of `offset` to what the next flush encodes and writes."""
         self._snapshots[offset] = snapshot
 
     def begin_at(self, offset: int) -> None:

@@ -78,7 +78,7 @@ class Log:
         self.log_start_offset = recovered.log_start_offset
         self.log_end_offset = recovered.segments.active.next_offset
         self.failure: StorageError | None = None
-        """Why the log accepts no more batches: a procedure that it could not finish."""
+        """The error of a procedure that could not be finished; the log accepts no more batches then."""
         self._fs = opening.fs
         self._segments = recovered.segments
         self._durability = Durability(
@@ -442,7 +442,7 @@ class Log:
 
         `now_ms` is the wall-clock time, which retention compares with record timestamps. A segment
         goes only if it is flushed and below `high_watermark` (unless None), and only if the producer
-        snapshot at its end is on disk. If the active segment has expired, it is rolled, and goes
+        snapshot at its end is on disk. If the active segment has expired, it is rolled, and goes the
         next time. The files go with `start_removal`, once the new log start is on disk: a start
         refuses a log whose segments above that are missing.
         """

@@ -75,7 +75,7 @@ class LogDirectory:
         self.logs: dict[Partition, Log] = {}
         self.topic_ids: dict[Partition, uuid.UUID] = {}
         self.high_watermarks: dict[Partition, int] = {}
-        """Those read when the directory was opened, limited to the log, which may have lost its tail."""
+        """Read when the directory was opened, and limited to the log, which may have lost its tail."""
         self._fs = fs
         self._is_open = False
         self._lock = lock
@@ -281,7 +281,7 @@ class LogDirectory:
     def create(
         self, topic: str, partition: int, topic_id: uuid.UUID, config: LogConfig, *, now_ms: int
     ) -> Log:
-        """`make` and `add`."""
+        """Does `make` and `add`."""
         log = self.make(topic, partition, topic_id, config, now_ms=now_ms)
         self.add(topic, partition, topic_id, log)
         return log

@@ -52,7 +52,7 @@ class OldSegments:
         self._leader_epochs = leader_epochs
         self._kept = kept
         self._reasons: dict[int, Reason] = {}
-        """Why segments, by base offset, were given up, until they are removed."""
+        """The reasons, by base offset, for which segments were given up, until they are removed."""
         self.pending: PendingSegmentRemoval | None = None
         """The removal under way, until it is done."""
 

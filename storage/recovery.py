@@ -147,7 +147,7 @@ def _open_leader_epochs(opening: Opening) -> LeaderEpochs:
 
 
 def _trust(opening: Opening, recovered: Recovered) -> None:
-    """After a clean shutdown: no scan."""
+    """Opens the log after a clean shutdown, without a scan."""
     segments = recovered.segments
     for segment in segments.closed:
         segment.check_end()
