@@ -83,7 +83,7 @@ class Service:
         except CloseConnectionError:
             reply(None)
             return
-        if isinstance(outcome, Awaitable):
+        if hasattr(outcome, "__await__"):  # a tenth of the time of `isinstance` with an ABC
             self.process.loop.create_task(self._reply_later(message, arrived, outcome, reply))
         else:
             self._reply(message, arrived, outcome, reply)

@@ -31,12 +31,15 @@ class Result:
 
     seed: int
     findings: Sequence[str]
-    digest: str
-    """Digest of the whole trace: equal for equal runs."""
     steps: int
     counts: Mapping[str, int]
     """How often what happened."""
     trace: Sequence[tuple[Any, ...]] = field(default=(), repr=False)
+
+    @property
+    def digest(self) -> str:
+        """A hash of the whole trace: equal for equal runs."""
+        return hashlib.sha256("\n".join(map(repr, self.trace)).encode()).hexdigest()[:16]
 
     def without_trace(self) -> Result:
         """Small enough to be sent between processes."""
@@ -70,7 +73,6 @@ def play(
             return Result(
                 seed=seed,
                 findings=observations.findings,
-                digest=_digest(observations.trace),
                 steps=cluster.loop.steps,
                 counts=_counts(observations),
                 trace=observations.trace,
@@ -209,7 +211,3 @@ def _counts(observations: Observations) -> dict[str, int]:
         "batches sent again": sum(len(batch.attempts) > 1 for batch in acknowledged),
         "batches polled": len(observations.polls),
     }
-
-
-def _digest(trace: Sequence[tuple[Any, ...]]) -> str:
-    return hashlib.sha256("\n".join(map(repr, trace)).encode()).hexdigest()[:16]
