@@ -14,6 +14,7 @@ QUICK = ("claims", "half-open", "native-garbage", "false-replicas", "refused-pro
 """Attackers that have nothing to prepare and leave nothing to clear away."""
 
 
+@pytest.mark.slow
 def test_a_good_client_is_served_during_a_short_siege():
     """The harness itself, with a few attackers: no stall, no sync on the loop, nothing lost."""
     verdict = run(Options(names=QUICK, seconds=1.5, seed=1, peace_s=0.3))
