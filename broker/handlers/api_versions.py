@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from broker.handlers.refusals import Refusal
 from broker.handlers.served import Served
 from broker.network.request import Answer, Request
 from protocol.errors import ErrorCode
 from protocol.registry import Api
+from protocol.typed_requests import typed
 
 if TYPE_CHECKING:
     from broker.services import Services
@@ -23,6 +24,14 @@ if TYPE_CHECKING:
 API = Api(key=18, name="api_versions", version_min=0, version_max=4, flexible_from=3)
 
 _SOFTWARE_NAME: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+
+
+_UNNAMED: Final = "unnamed"
+
+
+class ApiVersionsRequest(NamedTuple):
+    client_software_name: str = _UNNAMED
+    client_software_version: str = _UNNAMED
 
 
 class ApiVersions:
@@ -40,11 +49,8 @@ class ApiVersions:
 
     def handle(self, request: Request, _services: Services) -> Answer:
         """The list of APIs; INVALID_REQUEST for software names that Kafka rejects too."""
-        if request.version >= 3:
-            for name in (request.body.client_software_name, request.body.client_software_version):
-                if not _SOFTWARE_NAME.fullmatch(name):
-                    return self._answer(ErrorCode.INVALID_REQUEST)
-        return self._answer(ErrorCode.NONE)
+        is_valid = all(map(_SOFTWARE_NAME.fullmatch, typed(ApiVersionsRequest, request.body)))
+        return self._answer(ErrorCode.NONE if is_valid else ErrorCode.INVALID_REQUEST)
 
     def refuse(self, refusal: Refusal, _services: Services) -> Answer:
         """The error, and the list of APIs: it tells the client which versions to use instead."""

@@ -11,7 +11,7 @@ id; a topic that is named twice, in either way, is refused.
 from __future__ import annotations
 
 import uuid
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from broker.handlers.refusals import Refusal
 from broker.handlers.repetition import repeated
@@ -19,13 +19,19 @@ from broker.handlers.served import Names, Served
 from broker.network.request import Answer, Request
 from protocol.errors import ErrorCode, KafkaError
 from protocol.registry import Api
+from protocol.typed_requests import typed
 
 if TYPE_CHECKING:
     from broker.services import Services
 
 API = Api(key=20, name="delete_topics", version_min=1, version_max=6, flexible_from=4)
 
-_TOPIC_IDS_FROM: Final = 6
+
+class DeleteTopicsRequest(NamedTuple):
+    topic_names: tuple[str, ...] = ()
+    """The topics before v6."""
+    topics: tuple[Any, ...] = ()
+    """The topics from v6 on, by name or id."""
 
 
 class _Wanted(NamedTuple):
@@ -37,11 +43,9 @@ class _Wanted(NamedTuple):
 
 async def handle(request: Request, services: Services) -> Answer:
     """One row per topic, in the order of the request."""
-    body = request.body
-    if request.version >= _TOPIC_IDS_FROM:
-        wanted = [_Wanted(topic.name, topic.topic_id) for topic in body.topics]
-    else:
-        wanted = [_Wanted(name, None) for name in body.topic_names]
+    body = typed(DeleteTopicsRequest, request.body)
+    wanted = [_Wanted(name, None) for name in body.topic_names]
+    wanted += [_Wanted(topic.name, topic.topic_id) for topic in body.topics]
     twice = repeated(_name(services, one) or one for one in wanted)
     rows = [await _row(services, one, twice) for one in dict.fromkeys(wanted)]
     return {"responses": rows}

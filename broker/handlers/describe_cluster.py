@@ -6,7 +6,7 @@ whether it expects a broker (1) or a controller (2); there are no controller por
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from broker.cluster.addresses import client_addresses
 from broker.handlers.authorized_operations import cluster_operations
@@ -15,6 +15,7 @@ from broker.handlers.served import Served
 from broker.network.request import Answer, Request
 from protocol.errors import ErrorCode, KafkaError
 from protocol.registry import Api
+from protocol.typed_requests import typed
 
 if TYPE_CHECKING:
     from broker.services import Services
@@ -25,14 +26,20 @@ _BROKER_ENDPOINT: Final = 1
 _CONTROLLER_ENDPOINT: Final = 2
 
 
+class DescribeClusterRequest(NamedTuple):
+    include_cluster_authorized_operations: bool
+    endpoint_type: int = _BROKER_ENDPOINT
+
+
 def handle(request: Request, services: Services) -> Answer:
     """The cluster; MISMATCHED_ENDPOINT_TYPE or UNSUPPORTED_ENDPOINT_TYPE for other endpoints."""
+    body = typed(DescribeClusterRequest, request.body)
     try:
-        _check_endpoint_type(getattr(request.body, "endpoint_type", _BROKER_ENDPOINT))
+        _check_endpoint_type(body.endpoint_type)
     except KafkaError as error:
         return _failure(error, services)
     addresses = client_addresses(services.cluster, request.peer.listener)
-    asked = request.body.include_cluster_authorized_operations
+    asked = body.include_cluster_authorized_operations
     return {
         **_cluster(services),
         "cluster_authorized_operations": cluster_operations(asked=asked),

@@ -12,7 +12,7 @@ Skipped: broker loggers, client metrics, groups (INVALID_REQUEST).
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from broker.config.description import ConfigEntry, describe_broker, describe_topic
 from broker.handlers.config_resource import (
@@ -29,6 +29,7 @@ from broker.network.request import Answer, Outcome, Request
 from broker.network.turns import in_turns
 from protocol.errors import ErrorCode, KafkaError
 from protocol.registry import Api
+from protocol.typed_requests import typed
 
 if TYPE_CHECKING:
     from broker.services import Services
@@ -36,16 +37,25 @@ if TYPE_CHECKING:
 API = Api(key=32, name="describe_configs", version_min=1, version_max=4, flexible_from=4)
 
 
+class DescribeConfigsRequest(NamedTuple):
+    resources: tuple[Any, ...]
+    include_synonyms: bool
+    include_documentation: bool = False
+
+
 def handle(request: Request, services: Services) -> Outcome:
     """One row per resource, in the order of the request."""
-    body = request.body
+    body = typed(DescribeConfigsRequest, request.body)
     twice = listed_twice(body.resources)
     rows = (_row(body, services, resource, twice) for resource in body.resources)
     return in_turns(rows, lambda found: {"results": found})
 
 
 def _row(
-    body: Any, services: Services, resource: Any, twice: Collection[tuple[int, str]]
+    body: DescribeConfigsRequest,
+    services: Services,
+    resource: Any,
+    twice: Collection[tuple[int, str]],
 ) -> dict[str, Any]:
     wanted = resource.configuration_keys
     entries: Iterable[ConfigEntry] = ()
@@ -83,8 +93,7 @@ def _entries(services: Services, resource: Any) -> list[ConfigEntry]:
     return describe_broker(services.config)
 
 
-def _config(body: Any, entry: ConfigEntry) -> dict[str, Any]:
-    is_documented = getattr(body, "include_documentation", False)
+def _config(body: DescribeConfigsRequest, entry: ConfigEntry) -> dict[str, Any]:
     return {
         "name": entry.name,
         "value": entry.value,
@@ -97,7 +106,7 @@ def _config(body: Any, entry: ConfigEntry) -> dict[str, Any]:
         if body.include_synonyms
         else (),
         "config_type": entry.type,
-        "documentation": entry.doc if is_documented else None,
+        "documentation": entry.doc if body.include_documentation else None,
     }
 
 

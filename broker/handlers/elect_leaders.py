@@ -13,9 +13,10 @@ v0: preferred only. v1 (KIP-460): election type, and a top-level error code. v2:
 from __future__ import annotations
 
 import asyncio
+import datetime
 from collections import defaultdict
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from broker.handlers.refusals import Refusal
 from broker.handlers.served import Names, Served
@@ -24,6 +25,7 @@ from broker.network.request import Answer, Request
 from broker.tree.node_tree import CoordinationError
 from protocol.errors import ErrorCode, KafkaError
 from protocol.registry import Api
+from protocol.typed_requests import typed
 
 if TYPE_CHECKING:
     from broker.controller.elections import ElectionType
@@ -36,14 +38,25 @@ _Outcomes = dict[_PartitionKey, KafkaError | None]
 _NEVER_LED = PartitionState(leader=NO_LEADER, leader_epoch=-1, isr=())
 
 
+_PREFERRED: Final = 0
+"""The election type of version 0, which has no other (`ElectionType`, imported when it is needed)."""
+
+
+class ElectLeadersRequest(NamedTuple):
+    topic_partitions: tuple[Any, ...] | None
+    """None: all."""
+    timeout: datetime.timedelta
+    election_type: int = _PREFERRED
+
+
 async def handle(request: Request, services: Services) -> Answer:
     """One row per topic and partition, in the order of the request."""
     from broker.controller.elections import ElectionType
 
-    body = request.body
+    body = typed(ElectLeadersRequest, request.body)
     wanted = _wanted(services, body.topic_partitions)
     try:
-        election_type = ElectionType(getattr(body, "election_type", ElectionType.PREFERRED))
+        election_type = ElectionType(body.election_type)
     except ValueError as error:
         refusal = KafkaError(ErrorCode.INVALID_REQUEST, str(error))
         return _answer(ErrorCode.INVALID_REQUEST, dict.fromkeys(wanted, refusal))

@@ -10,7 +10,7 @@ v4 (KIP-699) asks for several keys at once.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from broker.cluster.addresses import client_addresses
 from broker.handlers.refusals import Refusal
@@ -18,6 +18,7 @@ from broker.handlers.served import Served
 from broker.network.request import Answer, Request
 from protocol.errors import ErrorCode
 from protocol.registry import Api
+from protocol.typed_requests import typed
 
 if TYPE_CHECKING:
     from broker.services import Services
@@ -34,12 +35,17 @@ _REFUSED = {
 _UNKNOWN = ErrorCode.INVALID_REQUEST, "this kind of coordinator is not known"
 
 
+class FindCoordinatorRequest(NamedTuple):
+    key_type: int = _GROUP
+    coordinator_keys: tuple[str, ...] = ()
+    """The keys from v4 on; the single one of earlier versions does not appear in their answer."""
+
+
 def handle(request: Request, services: Services) -> Answer:
     """The same answer for every key: this broker, or the reason why not."""
-    body = request.body
-    found = coordinator(getattr(body, "key_type", _GROUP), services, request.peer.listener)
-    keys = getattr(body, "coordinator_keys", ())
-    return {"coordinators": [{"key": key, **found} for key in keys], **found}
+    body = typed(FindCoordinatorRequest, request.body)
+    found = coordinator(body.key_type, services, request.peer.listener)
+    return {"coordinators": [{"key": key, **found} for key in body.coordinator_keys], **found}
 
 
 def coordinator(key_type: int, services: Services, listener: str) -> dict[str, Any]:
@@ -62,7 +68,7 @@ def coordinator(key_type: int, services: Services, listener: str) -> dict[str, A
 def refuse(refusal: Refusal, _services: Services) -> Answer:
     """The error for each key."""
     nobody = {**refusal.row, "node_id": -1, "host": "", "port": -1}
-    keys = getattr(refusal.request.body, "coordinator_keys", ())
+    keys = typed(FindCoordinatorRequest, refusal.request.body).coordinator_keys
     return {"coordinators": [{"key": key, **nobody} for key in keys], **nobody}
 
 

@@ -10,7 +10,7 @@ Transactions are not supported: a transactional id is refused with an error that
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from broker.handlers.refusals import Refusal
 from broker.handlers.served import Served
@@ -19,6 +19,7 @@ from broker.network.request import Answer, Outcome, Request
 from protocol.errors import ErrorCode, KafkaError
 from protocol.registry import Api
 from protocol.sequence import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from protocol.typed_requests import typed
 
 if TYPE_CHECKING:
     from broker.services import Services
@@ -26,15 +27,19 @@ if TYPE_CHECKING:
 API = Api(key=22, name="init_producer_id", version_min=0, version_max=5, flexible_from=2)
 
 
+class InitProducerIdRequest(NamedTuple):
+    transactional_id: str | None
+    producer_id: int = NO_PRODUCER_ID
+    producer_epoch: int = NO_PRODUCER_EPOCH
+
+
 def handle(request: Request, services: Services) -> Outcome:
     """The next producer id; waits only while the next block is still being claimed."""
-    body = request.body
-    producer_id = getattr(body, "producer_id", NO_PRODUCER_ID)
-    producer_epoch = getattr(body, "producer_epoch", NO_PRODUCER_EPOCH)
+    body = typed(InitProducerIdRequest, request.body)
     if body.transactional_id:
         return _answer(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-    if body.transactional_id == "" or (producer_id == NO_PRODUCER_ID) != (
-        producer_epoch == NO_PRODUCER_EPOCH
+    if body.transactional_id == "" or (body.producer_id == NO_PRODUCER_ID) != (
+        body.producer_epoch == NO_PRODUCER_EPOCH
     ):
         return _answer(ErrorCode.INVALID_REQUEST)
     issued = next_producer_id(services.producer_ids)

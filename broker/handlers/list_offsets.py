@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from broker.handlers.merged_responses import Rows
 from broker.handlers.refusals import Refusal, refused_partitions
@@ -25,6 +25,7 @@ from protocol.fetch import READ_COMMITTED
 from protocol.record_batch import read_header
 from protocol.record_check import is_quickly_opened
 from protocol.registry import Api
+from protocol.typed_requests import typed
 from storage.file_system import StorageError
 from storage.time_lookup import Found, LookUp
 
@@ -49,6 +50,39 @@ _KNOWN_FROM: Final = {
 _OFFSET_NOT_AVAILABLE_FROM: Final = 5
 
 
+class ListOffsetsRequest(NamedTuple):
+    isolation_level: int = 0
+
+
+class WantedOffset(NamedTuple):
+    """A partition of the request."""
+
+    partition_index: int
+    timestamp: int
+    current_leader_epoch: int = -1
+
+
+class _Terms(NamedTuple):
+    """The request's own terms, which hold for each of its partitions."""
+
+    read_committed: bool
+    special_timestamps: frozenset[int]
+    """The timestamps that have a special meaning in its version."""
+    not_available: ErrorCode
+    """The error for offsets that a new leader does not know yet."""
+
+
+def _terms(request: Request) -> _Terms:
+    body, version = typed(ListOffsetsRequest, request.body), request.version
+    return _Terms(
+        body.isolation_level == READ_COMMITTED,
+        frozenset(timestamp for timestamp, known in _KNOWN_FROM.items() if version >= known),
+        ErrorCode.OFFSET_NOT_AVAILABLE
+        if version >= _OFFSET_NOT_AVAILABLE_FROM
+        else ErrorCode.LEADER_NOT_AVAILABLE,
+    )
+
+
 _Place = tuple[str, int]
 _LookUpResult = Found | KafkaError | StorageError
 _LookedUp = Mapping[_Place, _LookUpResult]
@@ -68,7 +102,7 @@ async def _handle_later(request: Request, services: Services) -> Answer:
     repeated = _listed_twice(topics)
     looked_up = {
         (topic.name, row.partition_index): await _look_up(
-            services, request.peer.host, topic.name, row
+            services, request.peer.host, topic.name, typed(WantedOffset, row)
         )
         for topic in topics
         for row in topic.partitions
@@ -83,15 +117,14 @@ def _is_looked_up(timestamp: int) -> bool:
 
 
 def _rows(request: Request, services: Services, looked_up: _LookedUp) -> Outcome:
-    version, repeated = request.version, _listed_twice(request.body.topics)
-    read_committed = getattr(request.body, "isolation_level", 0) == READ_COMMITTED
+    terms, repeated = _terms(request), _listed_twice(request.body.topics)
 
     def row(topic: str, wanted: Any) -> dict[str, Any]:
         if (topic, wanted.partition_index) in repeated:
             index = wanted.partition_index
             return {"partition_index": index, "error_code": ErrorCode.INVALID_REQUEST}
         found = looked_up.get((topic, wanted.partition_index))
-        return _partition(services, version, topic, wanted, found, read_committed=read_committed)
+        return _partition(services, terms, topic, typed(WantedOffset, wanted), found)
 
     return partition_rows(request.body.topics, row)
 
@@ -105,21 +138,19 @@ def _listed_twice(topics: Sequence[Any]) -> frozenset[tuple[str, int]]:
 
 def _partition(
     services: Services,
-    version: int,
+    terms: _Terms,
     topic: str,
-    wanted: Any,
+    wanted: WantedOffset,
     found: _LookUpResult | None,
-    *,
-    read_committed: bool,
 ) -> dict[str, Any]:
     """One row of the answer; `found` is the result of a look-up."""
     index = wanted.partition_index
     try:
         partition = services.partitions.find(topic, index)
-        partition.check_leader(getattr(wanted, "current_leader_epoch", -1))
-        _check_high_watermark(partition, version, wanted.timestamp)
-        end = partition.visible_end(read_committed=read_committed)
-        timestamp, offset = _offset(partition, end, version, wanted.timestamp, found)
+        partition.check_leader(wanted.current_leader_epoch)
+        _check_high_watermark(partition, terms, wanted.timestamp)
+        end = partition.visible_end(read_committed=terms.read_committed)
+        timestamp, offset = _offset(partition, end, terms, wanted.timestamp, found)
     except KafkaError as error:
         return {"partition_index": index, "error_code": error.code}
     except StorageError as error:
@@ -134,23 +165,24 @@ def _partition(
     }
 
 
-def _check_high_watermark(partition: Partition, version: int, timestamp: int) -> None:
+def _check_high_watermark(partition: Partition, terms: _Terms, timestamp: int) -> None:
     """Raises `KafkaError` while a new leader's end may be below the one last shown (KIP-207)."""
     if timestamp in {EARLIEST, EARLIEST_LOCAL} or partition.knows_high_watermark:
         return
-    late = ErrorCode.OFFSET_NOT_AVAILABLE
-    code = late if version >= _OFFSET_NOT_AVAILABLE_FROM else ErrorCode.LEADER_NOT_AVAILABLE
-    raise KafkaError(code, f"{partition.name}: the new leader does not know the high watermark yet")
+    raise KafkaError(
+        terms.not_available,
+        f"{partition.name}: the new leader does not know the high watermark yet",
+    )
 
 
 def _offset(
-    partition: Partition, end: int, version: int, timestamp: int, found: _LookUpResult | None
+    partition: Partition, end: int, terms: _Terms, timestamp: int, found: _LookUpResult | None
 ) -> tuple[int, int]:
     """`(timestamp, offset)` of what lies below `end`; -1 for what does not exist."""
-    if timestamp < 0 and version < _KNOWN_FROM.get(timestamp, API.version_max + 1):
+    if timestamp < 0 and timestamp not in terms.special_timestamps:
         raise KafkaError(
             ErrorCode.UNSUPPORTED_VERSION,
-            f"timestamp {timestamp} means nothing in version {version}",
+            f"timestamp {timestamp} has no meaning in this version",
         )
     if timestamp == LATEST:
         return -1, end
@@ -165,11 +197,13 @@ def _offset(
     return found
 
 
-async def _look_up(services: Services, host: str, topic: str, wanted: Any) -> _LookUpResult:
+async def _look_up(
+    services: Services, host: str, topic: str, wanted: WantedOffset
+) -> _LookUpResult:
     """The result, or the error to refuse the row with."""
     try:
         partition = services.partitions.find(topic, wanted.partition_index)
-        partition.check_leader(getattr(wanted, "current_leader_epoch", -1))
+        partition.check_leader(wanted.current_leader_epoch)
         log, timestamp = partition.log, wanted.timestamp
         look_up = log.max_timestamp() if timestamp < 0 else log.offset_at_timestamp(timestamp)
         return await _opened(services, host, partition, look_up)

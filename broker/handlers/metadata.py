@@ -30,6 +30,7 @@ from protocol.metadata_response import (
     encode_topic,
 )
 from protocol.registry import Api
+from protocol.typed_requests import typed
 
 if TYPE_CHECKING:
     from broker.metadata.topic import Topic
@@ -48,6 +49,14 @@ class WantedTopic(NamedTuple):
 
     name: str | None
     topic_id: uuid.UUID | None = None
+
+
+class MetadataRequest(NamedTuple):
+    topics: tuple[Any, ...] | None
+    """None: all."""
+    allow_auto_topic_creation: bool = True
+    include_cluster_authorized_operations: bool = False
+    include_topic_authorized_operations: bool = False
 
 
 class MissingTopic(NamedTuple):
@@ -72,21 +81,17 @@ Found = list["Topic | MissingTopic"]
 
 def handle(request: Request, services: Services) -> Outcome:
     """Answers at once unless a topic has to be created or a lot has to be packed."""
-    body = request.body
-    wants_all = body.topics is None or (request.version == 0 and not body.topics)
-    wanted = None if wants_all else [_wanted(topic) for topic in body.topics]
-    may_create = getattr(body, "allow_auto_topic_creation", True)
+    body = _read(request)
+    wanted = None if body.topics is None else [typed(WantedTopic, one) for one in body.topics]
     asked = _Asked(
         version=request.version,
         listener=request.peer.listener,
-        of_cluster=getattr(body, "include_cluster_authorized_operations", False),
-        of_topics=getattr(body, "include_topic_authorized_operations", False),
+        of_cluster=body.include_cluster_authorized_operations,
+        of_topics=body.include_topic_authorized_operations,
     )
-    if request.version < _TOPIC_IDS_FROM and any(
-        topic.name is None or topic.topic_id is not None for topic in wanted or ()
-    ):
+    if not _may_be_named_so(request.version, wanted or ()):
         return _packed(services, _refused(wanted or ()), asked)
-    found = _find_all(services, wanted, may_create=may_create)
+    found = _find_all(services, wanted, may_create=body.allow_auto_topic_creation)
     if not isinstance(found, list):
         return _packed_later(services, found, asked)
     if services.metadata_rows.count_missing(_topics(found), asked.version) <= PACKED_AT_ONCE:
@@ -94,8 +99,17 @@ def handle(request: Request, services: Services) -> Outcome:
     return _packed_in_slices(services, found, asked)
 
 
-def _wanted(topic: Any) -> WantedTopic:
-    return WantedTopic(topic.name, getattr(topic, "topic_id", None))
+def _read(request: Request) -> MetadataRequest:
+    """The request, in which None means all topics in version 0, too."""
+    body = typed(MetadataRequest, request.body)
+    return body if request.version > 0 or body.topics else body._replace(topics=None)
+
+
+def _may_be_named_so(version: int, wanted: Sequence[WantedTopic]) -> bool:
+    """Whether the version may request these topics: before v12 by their names only."""
+    return version >= _TOPIC_IDS_FROM or all(
+        topic.name is not None and topic.topic_id is None for topic in wanted
+    )
 
 
 def _id_first(topic: WantedTopic) -> WantedTopic:

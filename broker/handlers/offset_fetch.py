@@ -10,32 +10,35 @@ v10, which add the requesting member, and nothing else that concerns us.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from broker.handlers.refusals import Refusal, refused_partitions
 from broker.handlers.served import Names, Served
 from broker.network.request import Answer, Request
 from protocol.errors import ErrorCode
 from protocol.registry import Api
+from protocol.typed_requests import typed
 
 if TYPE_CHECKING:
     from broker.services import Services
 
 API = Api(key=9, name="offset_fetch", version_min=1, version_max=8, flexible_from=6)
 
-_GROUPS_FROM = 8
+
+class OffsetFetchRequest(NamedTuple):
+    topics: tuple[Any, ...] | None = ()
+    """The topics of the only group, before v8; None: all."""
+    groups: tuple[Any, ...] = ()
 
 
 def handle(request: Request, _services: Services) -> Answer:
     """Offset -1, "none", for every partition named."""
-    body = request.body
-    if request.version < _GROUPS_FROM:
-        return {"topics": _nothing_committed(body.topics or ())}
+    body = typed(OffsetFetchRequest, request.body)
     groups = [
         {"group_id": group.group_id, "topics": _nothing_committed(group.topics or ())}
         for group in body.groups
     ]
-    return {"groups": groups}
+    return {"topics": _nothing_committed(body.topics or ()), "groups": groups}
 
 
 def _nothing_committed(topics: Iterable[Any]) -> list[dict[str, Any]]:
@@ -61,7 +64,7 @@ def refuse(refusal: Refusal, _services: Services) -> Answer:
     code = refusal.error.code
     groups = [
         {"group_id": group.group_id, "error_code": code, "topics": ()}
-        for group in getattr(refusal.request.body, "groups", ())
+        for group in typed(OffsetFetchRequest, refusal.request.body).groups
     ]
     topics = refused_partitions(refusal, committed_offset=-1, metadata="")
     return {"error_code": code, "topics": topics, "groups": groups}
