@@ -220,6 +220,7 @@ class Broker:
             self.clock.steady_ms(),
             self._log_config,
             is_committed=self.config.log_flush is LogFlush.COMMIT,
+            run_all=self.environment.run_all,
         )
         with contextlib.closing(opening):
             for opened, count in opening:

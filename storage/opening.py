@@ -42,6 +42,8 @@ class Opening:
     """The power has not failed since everything here was written."""
     is_loss_accepted: bool = False
     """An operator has accepted the loss of what is damaged (`accepted_loss.py`)."""
+    sync_later: Callable[[Callable[[], None]], None] | None = None
+    """Takes the syncs that have to be done before anything is appended; None: they are done at once."""
     make_name_durable: Callable[[], None] | None = None
     """Set if a power failure would take the directory itself; the first flush calls it, in its thread."""
 

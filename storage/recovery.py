@@ -70,7 +70,9 @@ def _begin(opening: Opening) -> Recovered:
 def _recover_found(opening: Opening) -> Recovered:
     is_loss_accepted = accepted_loss.is_accepted(opening.fs, opening.directory)
     if is_loss_accepted:
-        opening = replace(opening, clean=False, recovery_point=0, is_loss_accepted=True)
+        opening = replace(
+            opening, clean=False, recovery_point=0, is_loss_accepted=True, sync_later=None
+        )
     try:
         recovered = _recover(opening)
     except CorruptLogError as error:
@@ -204,8 +206,17 @@ def _scan(opening: Opening, recovered: Recovered) -> None:
     if last.next_offset > opening.recovery_point:
         # A truncation that the crash interrupted may not be on disk: what it removed must not come
         # back among the batches that are appended now.
-        last.file.sync()
-        opening.fs.sync_directory(opening.directory)
+        sync = partial(_sync, opening, recovered.segments)
+        if opening.sync_later is None:
+            sync()
+        else:
+            opening.sync_later(sync)
+
+
+def _sync(opening: Opening, segments: Segments) -> None:
+    """Makes the end of the log durable as it is now."""
+    segments.active.file.sync()
+    opening.fs.sync_directory(opening.directory)
 
 
 def _scan_segments(

@@ -9,6 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from protocol.record_batch import read_header
+from storage.disk_work import Work, one_by_one
 from storage.file_system import CorruptLogError, LockHeldError, StorageError
 from storage.log_config import LogConfig
 from storage.log_directory import LogDirectory
@@ -327,6 +328,38 @@ def test_a_close_says_how_many_snapshots_it_removes(caplog: pytest.LogCaptureFix
     for topic in ("orders", "views"):
         names = fs.list_directory(f"{DATA_DIR}/{topic}-0")
         assert sum(name.endswith(".snapshot") for name in names) == 1
+
+
+def test_logs_that_were_not_closed_are_synced_together() -> None:
+    """One after the other, the syncs were most of a start after a kill; appends still wait for them."""
+    fs = new_file_system()
+    directory = open_directory(fs)
+    for partition in range(5):
+        create(directory, "orders", partition)
+        log = directory.logs["orders", partition]
+        for _ in range(2):  # a flushed batch, and one above the recovery point
+            batch = make_batch()
+            log.append(batch, read_header(batch), 0, 1000)
+            if not log.recovery_point:
+                flush = log.start_flush()
+                flush.run()
+                log.finish_flush(flush)
+    directory.checkpoint({})
+    killed = fs.after_power_loss(keep_all)
+    together: list[int] = []
+
+    def run_all(work: Work) -> None:
+        together.append(len(work))
+        before = killed.operations
+        one_by_one(work)
+        assert killed.operations == before + 2 * len(work)
+
+    directory = LogDirectory.claim(DATA_DIR, broker_id=1, fs=killed)
+    for _ in directory.opening(1000, lambda _topic: CONFIG, run_all=run_all):
+        pass
+    assert together == [5]
+    after = open_directory(killed.after_power_loss(keep_none))
+    assert {log.log_end_offset for log in after.logs.values()} == {2}
 
 
 def test_creation_waits_for_no_disk_and_the_first_flush_does() -> None:
