@@ -23,14 +23,12 @@ from pathlib import Path
 from typing import Any
 
 from broker.assembly import new_broker
-from broker.broker import Broker
 from broker.config.loading import Address, Config, LogFlush
 from broker.decisions.decisions import Decisions
 from broker.environment import Environment, this_machine
 from broker.faults.faults import Faults
 from broker.handlers.dispatch import KafkaDispatcher
 from broker.metadata.topic import NewTopic
-from broker.metrics import Metrics
 from broker.network.connection import Connection
 from broker.network.memory_budget import MemoryBudget
 from broker.network.server import Server, bind
@@ -105,21 +103,13 @@ class _Transport(asyncio.Transport):
         pass
 
 
-def _without_hooks(config: Config, environment: Environment) -> Broker:
-    metrics = Metrics()
-    decisions = Decisions(metrics)
-    faults = _Bypassed(config, environment, decisions)
-    return Broker(config, environment, metrics=metrics, decisions=decisions, faults=faults)
-
-
 class _Candidate:
     """One broker with one connection, fed by hand."""
 
     def __init__(self, directory: Path, log_flush: LogFlush, *, has_hooks: bool) -> None:
         config = Config(data_dir=str(directory), log_flush=log_flush)
-        self._broker = new_broker(config, this_machine())
-        if not has_hooks:
-            self._broker = _without_hooks(config, this_machine())
+        faults_class = Faults if has_hooks else _Bypassed
+        self._broker = new_broker(config, this_machine(), faults_class=faults_class)
         self._connection_class = Connection if has_hooks else _ConnectionBefore
         self._sequence = 0
         self._transport = _Transport()

@@ -1,7 +1,8 @@
-"""The composition root: makes a broker and its ports. Decides nothing, and nothing below imports it.
+"""The composition root: makes a broker and its ports, and wires their parts.
 
-`serve.py` calls it, and so does whatever runs a broker inside its own process: tests, the simulator,
-benchmarks.
+Decides nothing else. Nothing below imports it: `serve.py` calls it, and so does whatever runs a broker inside
+its own process: tests, the simulator, benchmarks. Some parts depend on what a start has found, so
+`Broker.start` calls back the builders here when it gets there.
 """
 
 from __future__ import annotations
@@ -9,9 +10,13 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
-from broker.broker import Broker
+from broker.broker import Broker, Wiring
+from broker.cluster.membership import Membership
+from broker.cluster.metadata_rows import MetadataRows
+from broker.cluster.stand_alone import StandAlone
+from broker.cluster.topics import Topics
 from broker.config.listener_names import NATIVE
-from broker.config.loading import Config
+from broker.config.loading import Config, LogFlush
 from broker.decisions.decisions import Decisions
 from broker.environment import Environment
 from broker.faults.faults import Faults
@@ -21,14 +26,27 @@ from broker.native.dispatch import NativeDispatcher
 from broker.network.listeners import Listener
 from broker.network.open_connections import OpenConnections
 from broker.network.server import Server
+from broker.records.fetch import FetchParts
+from broker.records.produce import ProduceParts
+from broker.services import Services
 
 
-def new_broker(config: Config, environment: Environment) -> Broker:
+def new_broker(
+    config: Config, environment: Environment, *, faults_class: type[Faults] = Faults
+) -> Broker:
     """A broker that has not started. Its environment is the one that fault rules can break."""
     metrics = Metrics()
     decisions = Decisions(metrics)
-    faults = Faults(config, environment, decisions)
-    return Broker(config, faults.environment, metrics=metrics, decisions=decisions, faults=faults)
+    faults = faults_class(config, environment, decisions)
+    wiring = Wiring(_new_membership, _new_services)
+    return Broker(
+        config,
+        faults.environment,
+        metrics=metrics,
+        decisions=decisions,
+        faults=faults,
+        wiring=wiring,
+    )
 
 
 def new_servers(broker: Broker, listeners: Sequence[Listener]) -> list[Server]:
@@ -51,3 +69,75 @@ def new_servers(broker: Broker, listeners: Sequence[Listener]) -> list[Server]:
     ]
     broker.faults.watch(servers, broker.services)
     return servers
+
+
+def _new_membership(broker: Broker) -> Membership:
+    if broker.config.zookeeper_hosts is None:
+        alone = StandAlone(broker.tree, broker.registry, broker.config.broker_id)
+        alone.on_session_lost(broker.lose_session)
+        return alone
+    from broker.cluster.joining import Joining
+    from broker.cluster.member import Callbacks, ClusterMember
+
+    return ClusterMember(
+        broker.config,
+        broker.environment,
+        broker.tree,
+        broker.registry,
+        broker.replicas,
+        joining=Joining(
+            broker.config,
+            broker.tree,
+            broker.registry,
+            broker.logs,
+            tail_is_safe=broker.logs.tail_is_safe or broker.config.log_flush is LogFlush.COMMIT,
+            is_new_directory=broker.is_new_directory,
+        ),
+        metrics=broker.metrics,
+        steady_ms=broker.clock.steady_ms,
+        callbacks=Callbacks(
+            storage_failed=broker.fail_storage, cannot_rejoin=broker.session_lost.set
+        ),
+    )
+
+
+def _new_services(broker: Broker) -> Services:
+    return Services(
+        config=broker.config,
+        cluster_id=broker.cluster_id,
+        cluster=broker.membership,
+        registry=broker.registry,
+        topics=Topics(
+            broker.config,
+            broker.registry,
+            broker.replicas,
+            broker.membership,
+            broker.topic_deletion,
+            can_open=broker.environment.file_system.can_open,
+        ),
+        partitions=broker.replicas,
+        produce=ProduceParts(
+            find=broker.replicas.find,
+            fail_storage=broker.fail_storage,
+            decisions=broker.decisions,
+            metrics=broker.metrics,
+            clock=broker.clock,
+            thread=broker.record_thread,
+        ),
+        fetch=FetchParts(
+            find=broker.replicas.find,
+            fail_storage=broker.fail_storage,
+            logs=broker.logs,
+            metrics=broker.metrics,
+            unsent_answers=broker.unsent_answers,
+            stopping=broker.stopping,
+        ),
+        producer_ids=broker.producer_ids,
+        metadata_rows=MetadataRows(broker.registry, broker.replicas, broker.membership),
+        metrics=broker.metrics,
+        clock=broker.clock,
+        record_thread=broker.record_thread,
+        tree=broker.tree,
+        fail_storage=broker.fail_storage,
+        stopping=broker.stopping,
+    )

@@ -15,16 +15,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from broker.clock import Clock
 from broker.cluster.agreed_cluster_id import agreed_cluster_id
 from broker.cluster.membership import Membership
-from broker.cluster.metadata_rows import MetadataRows
-from broker.cluster.stand_alone import StandAlone
-from broker.cluster.topics import Topics
 from broker.config.loading import Address, Config, LogFlush
 from broker.config.topic import to_log_config
 from broker.decisions.decisions import Decisions
@@ -46,8 +43,6 @@ from broker.partitions.held import Partitions
 from broker.partitions.partition import Partition
 from broker.partitions.scrubber import Scrubber
 from broker.partitions.topic_deletion import TopicDeletion
-from broker.records.fetch import FetchParts
-from broker.records.produce import ProduceParts
 from broker.records.record_thread import RecordThread
 from broker.services import Services
 from broker.tree.node_tree import CoordinationError
@@ -66,6 +61,13 @@ limited: Final = LimitedLog(logger)
 _FLUSH_INTERVAL_S: Final = 5.0
 
 
+class Wiring(NamedTuple):
+    """Builders of the parts that depend on what a start has found (`assembly.py`)."""
+
+    new_membership: Callable[[Broker], Membership]
+    new_services: Callable[[Broker], Services]
+
+
 class Broker:
     """One broker, from `start` to `stop`. All of it runs on one event loop."""
 
@@ -75,6 +77,8 @@ class Broker:
     clock: Clock
     producer_ids: ProducerIds
     tree: NodeTree
+    replicas: Partitions
+    topic_deletion: TopicDeletion
     housekeeping: Housekeeping
     services: Services
     """The parts that requests may use; complete when `start` returns."""
@@ -87,23 +91,27 @@ class Broker:
         metrics: Metrics,
         decisions: Decisions,
         faults: Faults,
+        wiring: Wiring,
     ) -> None:
         self.config = config
         self.environment = environment
         self.metrics = metrics
         self.decisions = decisions
         self.faults = faults
+        self._wiring = wiring
         self.request_memory = MemoryBudget(config.request_size_max)
         self.unsent_answers = UnsentAnswers(UNSENT_BYTES_MAX)
         self.partitions: Mapping[tuple[str, int], Partition] = {}
-        """The replicas on this broker, by topic and index."""
+        """The partitions in `replicas`, by topic and index."""
         self.session_lost = asyncio.Event()
         """Set when the broker has lost its place in the cluster: it must end, and may start again."""
         self.starting: str | None = "reading the data directory"
         """How far the start is; None once requests are answered."""
-        self._stopping = asyncio.Event()
+        self.stopping = asyncio.Event()
+        """Set when requests that wait for data are to wait no longer."""
         self.record_thread = RecordThread()
-        self._is_new_directory = False
+        self.is_new_directory = False
+        """Whether this is the first start on the data directory of a cluster's member."""
         self._tasks: list[asyncio.Task[None]] = []
         self._flusher = Flusher(
             interval_s=0 if config.log_flush is LogFlush.COMMIT else _FLUSH_INTERVAL_S,
@@ -125,7 +133,7 @@ class Broker:
         else:
             self.tree = await self.environment.open_tree(self.config)
             own = read_cluster_id(self.environment.file_system, self.config.data_dir)
-            self._is_new_directory = own is None
+            self.is_new_directory = own is None
             self.cluster_id = await self._agreed_cluster_id(own)
             self._claim_directory(self.cluster_id)
         self.registry = TopicRegistry(
@@ -138,7 +146,7 @@ class Broker:
         await self._open_logs()
         self.metrics.recovered(log.recovery for log in self.logs.logs.values())
         await self._refuse_an_old_coordinator()
-        self._partitions = Partitions(
+        self.replicas = Partitions(
             self.config,
             self.logs,
             self.registry,
@@ -147,18 +155,18 @@ class Broker:
             wall_ms=self.environment.now_ms,
             on_failure=self.fail_storage,
         )
-        self._topic_deletion = TopicDeletion(self.registry, self._partitions)
-        self._partitions.set_strays_aside()
-        self.partitions = self._partitions.held
-        self.membership = self._choose_membership()
+        self.topic_deletion = TopicDeletion(self.registry, self.replicas)
+        self.replicas.set_strays_aside()
+        self.partitions = self.replicas.held
+        self.membership = self._wiring.new_membership(self)
         await self.membership.join(self._broker_info(endpoints))
         if self.config.zookeeper_hosts is not None:
             self.logs.vouch_for_tail()  # no partition state relies any more on what a power failure took
-        await self._partitions.take_up(self.membership)
+        await self.replicas.take_up(self.membership)
         await self.producer_ids.start()
         self.housekeeping = Housekeeping(
             self.logs,
-            self._partitions,
+            self.replicas,
             self.clock,
             self.metrics,
             run_all=self.environment.run_all,
@@ -170,49 +178,8 @@ class Broker:
         ]
         if self.config.log_scrub_bytes_per_second:
             self._tasks.append(essential_task(self._scrubber().run(), "scrubber"))
-        self.services = self._new_services()
+        self.services = self._wiring.new_services(self)
         self.starting = None
-
-    def _new_services(self) -> Services:
-        return Services(
-            config=self.config,
-            cluster_id=self.cluster_id,
-            cluster=self.membership,
-            registry=self.registry,
-            topics=Topics(
-                self.config,
-                self.registry,
-                self._partitions,
-                self.membership,
-                self._topic_deletion,
-                can_open=self.environment.file_system.can_open,
-            ),
-            partitions=self._partitions,
-            produce=ProduceParts(
-                find=self._partitions.find,
-                fail_storage=self.fail_storage,
-                decisions=self.decisions,
-                metrics=self.metrics,
-                clock=self.clock,
-                thread=self.record_thread,
-            ),
-            fetch=FetchParts(
-                find=self._partitions.find,
-                fail_storage=self.fail_storage,
-                logs=self.logs,
-                metrics=self.metrics,
-                unsent_answers=self.unsent_answers,
-                stopping=self._stopping,
-            ),
-            producer_ids=self.producer_ids,
-            metadata_rows=MetadataRows(self.registry, self._partitions, self.membership),
-            metrics=self.metrics,
-            clock=self.clock,
-            record_thread=self.record_thread,
-            tree=self.tree,
-            fail_storage=self.fail_storage,
-            stopping=self._stopping,
-        )
 
     async def _open_logs(self) -> None:
         """Opens the logs one at a time, and says on the admin port how many are open."""
@@ -268,35 +235,6 @@ class Broker:
     async def _agreed_cluster_id(self, own: str | None) -> str:
         return await agreed_cluster_id(self.tree, self.config, self.environment, own)
 
-    def _choose_membership(self) -> Membership:
-        if self.config.zookeeper_hosts is None:
-            alone = StandAlone(self.tree, self.registry, self.config.broker_id)
-            alone.on_session_lost(self._on_session_lost)
-            return alone
-        from broker.cluster.joining import Joining
-        from broker.cluster.member import Callbacks, ClusterMember
-
-        return ClusterMember(
-            self.config,
-            self.environment,
-            self.tree,
-            self.registry,
-            self._partitions,
-            joining=Joining(
-                self.config,
-                self.tree,
-                self.registry,
-                self.logs,
-                tail_is_safe=self.logs.tail_is_safe or self.config.log_flush is LogFlush.COMMIT,
-                is_new_directory=self._is_new_directory,
-            ),
-            metrics=self.metrics,
-            steady_ms=self.clock.steady_ms,
-            callbacks=Callbacks(
-                storage_failed=self.fail_storage, cannot_rejoin=self.session_lost.set
-            ),
-        )
-
     def _broker_info(self, endpoints: Mapping[str, Address]) -> BrokerInfo:
         return BrokerInfo(
             broker_id=self.config.broker_id,
@@ -334,10 +272,10 @@ class Broker:
         message = "no file descriptor is left, what needs one is refused: %s"
         limited.log(logging.ERROR, "", message, error)
 
-    def _on_session_lost(self) -> None:
+    def lose_session(self) -> None:
         """Ends a stand-alone broker with its session."""
         logger.critical("the session with the coordinator is lost; stopping")
-        self._partitions.resign()
+        self.replicas.resign()
         self.session_lost.set()
 
     # --- stop ---
@@ -348,7 +286,7 @@ class Broker:
 
     def begin_stop(self) -> None:
         """Ends the wait of every fetch, so that the connections can be closed soon."""
-        self._stopping.set()
+        self.stopping.set()
         self.faults.stop()
         for partition in self.partitions.values():
             partition.waiters.wake_fetches()
@@ -371,12 +309,12 @@ class Broker:
             await self.membership.leave()
         if self._has("producer_ids"):
             await self.producer_ids.close()
-        if self._has("_partitions"):
-            await self._topic_deletion.close()
-            await self._partitions.close()
+        if self._has("replicas"):
+            await self.topic_deletion.close()
+            await self.replicas.close()
         if self._has("logs") and self.logs.failure is None:
             # A log without a role yet keeps what it came with.
-            held = self._partitions.high_watermarks() if self._has("_partitions") else {}
+            held = self.replicas.high_watermarks() if self._has("replicas") else {}
             clock = self.clock.reading() if self._has("clock") else None
             self.logs.close(
                 {**self.logs.high_watermarks, **held}, clock, run_all=self.environment.run_all

@@ -44,7 +44,7 @@ async def leading() -> tuple[Member, Recorder]:
     member = Member(MemoryTree(), MemoryFileSystem())
     await member.start()
     recorder = Recorder()
-    member.broker._partitions.listen(recorder)
+    member.broker.replicas.listen(recorder)
     await member.broker.services.topics.create(NewTopic(name="orders"))
     await member.led("orders")
     return member, recorder

@@ -90,7 +90,7 @@ async def test_the_log_of_an_unknown_topic_is_kept() -> None:
     """The coordinator may have lost it, as an old copy of its file does."""
     host, broker = await filled(STAND_ALONE, "orders", "bills")
     deleted = await broker.services.topics.delete("bills")
-    await broker._partitions.until_removed(deleted)
+    await broker.replicas.until_removed(deleted)
     assert host.disk.list_directory("/data").count("bills-0") == 0  # by command: deleted
     assert broker.logs.strays == []
     await broker.stop()
@@ -113,7 +113,7 @@ async def test_a_deletion_that_was_answered_is_finished_after_a_kill(coordinator
     assert host.broker is not None
     assert host.broker.logs.strays == []
     assert list(host.broker.partitions) == [("orders", 0)]
-    await host.broker._partitions._removal.swept()
+    await host.broker.replicas._removal.swept()
     assert not [name for name in host.disk.list_directory("/data") if name.startswith("bills")]
     assert await host.broker.tree.children("/admin/delete_topics") == []
     await host.broker.services.topics.create(

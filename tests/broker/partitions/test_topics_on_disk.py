@@ -199,7 +199,7 @@ async def test_no_node_is_left_of_a_deleted_topic(tmp_path: Path) -> None:
         await stuck(disk)
         assert await broker.tree.children("/admin/delete_topics") == ["t"]
         disk.go.set()
-        await asyncio.gather(*broker._topic_deletion._unfinished)
+        await asyncio.gather(*broker.topic_deletion._unfinished)
         for parent in ("/admin/delete_topics", "/brokers/topics", "/config/topics"):
             assert await broker.tree.children(parent) == []
 
@@ -209,17 +209,17 @@ async def test_files_of_a_deleted_topic_go_after_a_while(tmp_path: Path) -> None
     async with in_process(tmp_path) as running:
         await running.broker.services.topics.create(new())
         topic = await running.broker.services.topics.delete("t")
-        await running.broker._partitions.until_removed(topic)
+        await running.broker.replicas.until_removed(topic)
         renamed = directories(tmp_path)
         assert len(renamed) == PARTITIONS
     assert directories(tmp_path) == renamed
     async with in_process(tmp_path, log_segment_delete_delay_ms=0) as running:
-        await running.broker._partitions._removal.swept()
+        await running.broker.replicas._removal.swept()
         assert directories(tmp_path) == set()
         await running.broker.services.topics.create(new())
         topic = await running.broker.services.topics.delete("t")
-        await running.broker._partitions.until_removed(topic)
-        await running.broker._partitions._removal.swept()
+        await running.broker.replicas.until_removed(topic)
+        await running.broker.replicas._removal.swept()
         assert directories(tmp_path) == set()
 
 
