@@ -2,7 +2,7 @@
 
 The block node is Kafka's (`docs/protocol/producer-ids.md`), so brokers of both kinds can share it. A block is
 claimed by read, decide, conditional write; on a lost race from the read again. When the answer to a
-write is lost, another block is claimed: a block that nobody uses costs nothing, an id used twice
+write is lost, another block is claimed: an unused block costs nothing, an id used twice
 costs records.
 
 The next block is claimed when half of the present one is used, so that `next_producer_id` has an id

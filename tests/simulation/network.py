@@ -56,7 +56,7 @@ class Network:
         self.loop = loop
         self.rng = rng
         self.context = copy_context()
-        """The world's context: its events happen whoever is dead or paused."""
+        """The world's context: its events happen whatever machine is dead or paused."""
         self.weather = CALM
         self._cuts: dict[tuple[str, str], int] = {}
         self._stalled: dict[tuple[str, str], list[Channel]] = {}

@@ -162,7 +162,7 @@ living = st.frozensets(st.sampled_from(BROKERS))
 def test_what_is_in_sync_survives_any_requests(
     first: list[int], requests: Sequence[tuple[list[int], frozenset[int], frozenset[int]]]
 ) -> None:
-    """Whatever is requested and whoever dies, a replica in sync is always assigned.
+    """Whatever is requested and whichever broker dies, a replica in sync is always assigned.
 
     The end is as requested.
     """

@@ -137,7 +137,7 @@ async def test_the_native_port_passes_the_same_gate(
 async def test_what_a_fault_rule_leaves_passes_the_gate(
     kafka: RawConnection, running: Running
 ) -> None:
-    """A rule that refuses one partition lets nobody past the judge with another."""
+    """A rule that refuses one partition lets no client past the judge with another."""
     await running.broker.services.topics.create(NewTopic(name="faulty"))
     rule = {"action": {"type": "error", "code": 7}, "match": {"api": "produce", "topic": "faulty"}}
     running.broker.faults.add(read_rules(rule))
