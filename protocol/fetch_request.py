@@ -3,7 +3,7 @@
 Layout by version: v4-14 begin with the replica id; v5 adds the follower's log start offset; v7 the session
 and the topics that it forgets; v9 the leader epoch that the client knows; v11 the rack; v12 is flexible and
 adds the epoch of the last batch; v13 names topics by id. The replica id, the follower's log start offset, the
-rack and the tagged fields are read over: followers replicate over the native port.
+rack and the tagged fields are skipped: followers replicate over the native port.
 `tests/protocol/test_fetch_request.py` compares every version with kio.
 """
 
@@ -24,7 +24,7 @@ _INT32: Final = struct.Struct(">i")
 _UUID_SIZE: Final = 16
 _RACK_FROM, _FLEXIBLE_FROM, _TOPIC_IDS_FROM = 11, 12, 13
 NO_EPOCH: Final = -1
-"""The leader epoch of a client that gives none: any will do."""
+"""The leader epoch of a client that does not give one: any is accepted."""
 NO_SESSION_EPOCH: Final = -1
 """The session epoch of a request outside any session."""
 
@@ -130,7 +130,7 @@ def _decode(version: int, frame: Frame, position: int) -> FetchRequest:
 
 
 def _skip_end(version: int, frame: Frame, position: int, elements: int) -> None:
-    """Reads over what follows the topics: those that a session forgets, and the rack."""
+    """Skips what follows the topics: those that a session forgets, and the rack."""
     is_flexible = version >= _FLEXIBLE_FROM
     topic_count, position = _size(frame, position, is_flexible)
     elements = add_elements(frame, position, topic_count, elements, ELEMENTS_MAX)

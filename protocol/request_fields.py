@@ -1,4 +1,4 @@
-"""Fields of a request that is read by hand, in either encoding: sizes and counts that are bounded by the frame.
+"""Fields of requests that are read by hand: sizes and counts that are bounded by the frame.
 
 A claimed size never takes memory before the bytes are known to be there. Used by the readers of Produce and
 Fetch; every other request is read by kio, after a walk (`request_walk.py`).

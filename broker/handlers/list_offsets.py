@@ -63,7 +63,7 @@ class WantedOffset(NamedTuple):
 
 
 class _Terms(NamedTuple):
-    """The request's own terms, which hold for each of its partitions."""
+    """The terms of a request, which apply to each of its partitions."""
 
     read_committed: bool
     special_timestamps: frozenset[int]

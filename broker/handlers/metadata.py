@@ -89,7 +89,7 @@ def handle(request: Request, services: Services) -> Outcome:
         of_cluster=body.include_cluster_authorized_operations,
         of_topics=body.include_topic_authorized_operations,
     )
-    if not _may_be_named_so(request.version, wanted or ()):
+    if not _may_request(request.version, wanted or ()):
         return _packed(services, _refused(wanted or ()), asked)
     found = _find_all(services, wanted, may_create=body.allow_auto_topic_creation)
     if not isinstance(found, list):
@@ -105,7 +105,7 @@ def _read(request: Request) -> MetadataRequest:
     return body if request.version > 0 or body.topics else body._replace(topics=None)
 
 
-def _may_be_named_so(version: int, wanted: Sequence[WantedTopic]) -> bool:
+def _may_request(version: int, wanted: Sequence[WantedTopic]) -> bool:
     """Whether the version may request these topics: before v12 by their names only."""
     return version >= _TOPIC_IDS_FROM or all(
         topic.name is not None and topic.topic_id is None for topic in wanted
