@@ -66,7 +66,7 @@ class _ConnectionBefore(Connection):
 
 
 class _Transport(asyncio.Transport):
-    """Accepts everything, and counts it."""
+    """Accepts everything, and counts the answers: one write may hold several."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -74,8 +74,11 @@ class _Transport(asyncio.Transport):
         self.has_answered = asyncio.Event()
 
     def write(self, data: bytes | bytearray | memoryview[Any]) -> None:
-        assert data
-        self.unanswered -= 1
+        position = 0
+        while position < len(data):
+            (length,) = struct.unpack_from(">i", data, position)
+            position += 4 + length
+            self.unanswered -= 1
         self.has_answered.set()
 
     async def answered(self, unanswered_max: int) -> None:
