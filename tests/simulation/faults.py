@@ -19,6 +19,7 @@ from broker.tree.nodes import Change
 from tests.fakes.memory_file_system import Survival, keep_none
 from tests.simulation.network import Weather
 from tests.simulation.process import EXECUTOR_DELAY_S_MAX
+from tests.support.raw_client import message
 
 if TYPE_CHECKING:
     from tests.simulation.cluster import Cluster
@@ -337,7 +338,8 @@ def _delete_records(services: object, spot: Spot, offset: int) -> None:
 
 def elect(cluster: Cluster, rng: Random) -> Undo:
     """The preferred leaders are asked for."""
-    body = SimpleNamespace(topic_partitions=None, election_type=0, timeout=timedelta(seconds=1))
+    request = message("elect_leaders", 2, "Request")
+    body = request(topic_partitions=None, election_type=0, timeout=timedelta(seconds=1))
     _administer(cluster, rng, elect_leaders.handle, body)
     return NOTHING
 
