@@ -19,8 +19,9 @@ from typing import Final
 
 import pyspark
 
+from tests.support.free_port import free_port
 from tests.support.process_tree import kill, processes_below
-from tests.support.server_process import ServerProcess, free_port
+from tests.support.server_process import ServerProcess
 
 _EXECUTOR: Final = b"CoarseGrainedExecutorBackend"
 _PYTHON: Final = b"pyspark.daemon"

@@ -12,7 +12,8 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tests.support.server_process import STOP_TIMEOUT_S, ServerProcess, free_port
+from tests.support.free_port import free_port
+from tests.support.server_process import STOP_TIMEOUT_S, ServerProcess
 
 _CACHE = Path(__file__).parents[2] / ".cache"
 

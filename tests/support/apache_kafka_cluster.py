@@ -11,7 +11,7 @@ from typing import Self
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.support.apache_kafka import QUICK_START_JVM, ApacheKafka
-from tests.support.server_process import free_port
+from tests.support.free_port import free_port
 
 _TOPIC_TIMEOUT_S = 60.0
 

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple, Protocol, Self
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.support.echoless import LOOPBACK, REPOSITORY, Echoless
-from tests.support.server_process import free_port
+from tests.support.free_port import free_port
 from tests.support.zookeeper import ZooKeeper
 
 ZOOKEEPER = "zookeeper"

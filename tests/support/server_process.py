@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import atexit
 import os
-import random
 import re
 import signal
-import socket
 import subprocess
 import threading
 from collections import deque
@@ -23,24 +21,10 @@ from typing import IO
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 30.0
 _LOG_LINES_SHOWN = 40
-_PORTS = range(20_000, 32_000)
-"""Below Linux's ephemeral range, so no outgoing connection takes a port between two starts."""
 
 
 class ServerStartError(Exception):
     """The server exited, or stayed silent, before its ready line. Carries the end of its log."""
-
-
-def free_port() -> int:
-    """A free TCP port of 127.0.0.1."""
-    for port in random.SystemRandom().sample(_PORTS, 200):
-        with socket.socket() as probe:
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return port
-    raise OSError("200 random ports are all taken")
 
 
 class ServerProcess:

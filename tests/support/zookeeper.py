@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Final
 
 from tests.support import apache_kafka
-from tests.support.server_process import ServerProcess, free_port
+from tests.support.free_port import free_port
+from tests.support.server_process import ServerProcess
 
 TICK_MS: Final = 200
 _DATA: Final = "zookeeper-data"

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Final
 
 from tests.support.apache_kafka import JARS, QUICK_START_JVM
-from tests.support.server_process import ServerProcess, free_port
+from tests.support.free_port import free_port
+from tests.support.server_process import ServerProcess
 
 _READY: Final = re.compile(r"\[KafkaServer id=\d+\] started")
 _LOG4J: Final = """\

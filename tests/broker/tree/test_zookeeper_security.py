@@ -21,7 +21,7 @@ from broker.tree.node_tree import (
     Write,
 )
 from broker.tree.zookeeper import ZooKeeperNodeTree
-from tests.support.server_process import free_port
+from tests.support.free_port import free_port
 from tests.support.zookeeper import ZooKeeper
 from tests.toolchain import require
 

@@ -24,7 +24,7 @@ from broker.tree.node_tree import (
     Write,
 )
 from broker.tree.zookeeper import ZooKeeperNodeTree
-from tests.support.server_process import free_port
+from tests.support.free_port import free_port
 from tests.support.tcp_proxy import TcpProxy
 from tests.support.zookeeper import TICK_MS, ZooKeeper, ZooKeeperEnsemble
 from tests.toolchain import require

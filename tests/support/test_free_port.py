@@ -1,0 +1,52 @@
+"""Ports are given out once, in one process and over several."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from tests.support.free_port import free_port
+
+COUNT = 300
+PROGRAM = f"""
+from tests.support.free_port import free_port
+print(*(free_port() for _ in range({COUNT})), flush=True)
+input()
+"""
+
+
+def test_no_port_is_given_twice() -> None:
+    """Not by this process, nor by three others that run at the same time."""
+    others = [
+        subprocess.Popen(
+            [sys.executable, "-c", PROGRAM],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for _ in range(3)
+    ]
+    ports = [str(free_port()) for _ in range(COUNT)]
+    for other in others:
+        assert other.stdout is not None
+        ports += other.stdout.readline().split()
+    for other in others:
+        other.communicate("\n")
+    assert len(set(ports)) == len(ports) == 4 * COUNT
+
+
+def test_a_process_that_ends_gives_its_ports_back() -> None:
+    """Two processes, one after the other, get more ports than there are."""
+    few = f"""
+from tests.support import free_port as module
+module._PORTS, module._TRIES = range(31_000, {31_000 + COUNT + 100}), {COUNT + 100}
+"""
+    for _ in range(2):
+        ended = subprocess.run(
+            [sys.executable, "-c", few + PROGRAM],
+            input="\n",
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert len(set(ended.stdout.split())) == COUNT
