@@ -70,7 +70,7 @@ _NO_TIME: Final = np.iinfo(np.int64).max
 
 
 def extents_of_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The extents of each of these pieces of a log, whose rows are in file order."""
+    """The extents of these rows. Those that follow each other in a log are merged."""
     for batch in batches:
         if batch.num_rows:
             yield _merge(batch)
@@ -132,13 +132,19 @@ def _faults(batch: pa.RecordBatch) -> pa.Array:
 
 
 def _breaks(batch: pa.RecordBatch, faults: pa.Array) -> Flags:
-    """The rows at which an extent begins: where offsets or epochs fall, and around a fault."""
+    """The rows at which an extent begins: where offsets or epochs fall, and around a fault.
+
+    Offsets may rise only from one batch to the next in the file: pieces of it may be read in any order.
+    """
     breaks = starts_of(batch, (*PARTITION_KEY, "file"))
     offsets, next_offsets = integers(batch, "base_offset"), integers(batch, "last_offset") + 1
     epochs = integers(batch, "leader_epoch")
+    positions = integers(batch, "position")
+    ends = positions + integers(batch, "bytes")
     is_faulty = faults.is_valid().to_numpy(zero_copy_only=False)
     breaks |= is_faulty
     breaks[1:] |= is_faulty[:-1]
     breaks[1:] |= offsets[1:] < next_offsets[:-1]
+    breaks[1:] |= (offsets[1:] != next_offsets[:-1]) & (positions[1:] != ends[:-1])
     breaks[1:] |= epochs[1:] < epochs[:-1]
     return breaks

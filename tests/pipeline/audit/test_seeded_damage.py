@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from pipeline.audit.findings import Finding
@@ -24,6 +26,17 @@ def test_nothing_is_found_in_a_sound_log(tmp_path: Path, seed: int):
         batches = read_batches(tmp_path, split_bytes)
         assert list(judge_producers(batches)) == []
         assert list(judge_logs(batches)) == []
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_nothing_is_found_however_the_pieces_are_read(tmp_path: Path, seed: int):
+    """Spark hands out the pieces of a table by size, and several of them in one batch of rows."""
+    write_logs(tmp_path, {("orders", 0): sound_log(f"sound {seed}")})
+    pieces = read_batches(tmp_path, 1)
+    random.Random(seed).shuffle(pieces)
+    together = pa.Table.from_batches(pieces).combine_chunks().to_batches()
+    assert list(judge_producers(together)) == []
+    assert list(judge_logs(together)) == []
 
 
 @pytest.mark.parametrize("seed", range(20))
