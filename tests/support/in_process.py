@@ -53,7 +53,13 @@ async def in_process(
     guard = SyncGuard(environment.file_system)
     broker = new_broker(config, replace(environment, file_system=guard))
     listeners = bind_listeners(config)
-    await broker.start({one.name: one.advertised for one in listeners})
+    try:
+        await broker.start({one.name: one.advertised for one in listeners})
+    except BaseException:
+        for one in listeners:
+            one.socket.close()
+        await broker.stop()  # gives the lock back at once, not when garbage is collected
+        raise
     broker.services = replace(broker.services, judge=judge)
     servers = new_servers(broker, listeners)
     for server in servers:
