@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import os
+import signal
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -113,8 +114,13 @@ class Container:
         return podman("exec", self.name, *command)
 
     def signal_process(self, name: str) -> None:
-        """Sends a signal to the broker's process itself; process 1 is tini."""
-        self.exec("bash", "-c", f"kill -{name} $(cat /proc/1/task/1/children)")
+        """Sends a signal to the broker's process itself; process 1 is tini.
+
+        From outside: a command inside the container dies with it, before or after it has succeeded.
+        """
+        tini = self.state["Pid"]
+        (broker,) = Path(f"/proc/{tini}/task/{tini}/children").read_text().split()
+        os.kill(int(broker), signal.Signals[f"SIG{name}"])
 
     def log(self) -> str:
         """The broker's output, both streams."""
