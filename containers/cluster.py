@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from typing import Any, Final
 
 from confluent_kafka.admin import AdminClient
@@ -15,6 +16,10 @@ BOOTSTRAP_INSIDE: Final = "broker1:9092,broker2:9092,broker3:9092"
 
 _PROJECT: Final = "echoless-test"
 _ANSWER_TIMEOUT_S: Final = 10.0
+_PORTS: Final = (39092, 39093, 38080)
+"""Those of docker-compose.yml that an outgoing connection may have taken: Linux gives out 32768 to 60999."""
+_CLOSED_AFTER_S: Final = 120.0
+"""Twice as long as Linux keeps the port of a closed connection."""
 
 
 class Cluster:
@@ -28,6 +33,7 @@ class Cluster:
 
     def up(self) -> None:
         """Returns when all brokers are healthy and each has met the others."""
+        wait_until(lambda: all(map(_is_free, _PORTS)), f"ports {_PORTS} free", _CLOSED_AFTER_S)
         compose("--project-name", _PROJECT, "up", "--detach", "--no-build")
         for number in BROKER_IDS:
             self.wait_for_broker(number)
@@ -88,3 +94,12 @@ class Cluster:
     def _metadata(self, topic: str | None, bootstrap: str = BOOTSTRAP) -> Any:
         client = AdminClient({"bootstrap.servers": bootstrap})
         return client.list_topics(topic, timeout=_ANSWER_TIMEOUT_S)
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
