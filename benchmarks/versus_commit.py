@@ -11,6 +11,7 @@ import compileall
 import io
 import itertools
 import json
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -49,6 +50,16 @@ def tree_of(commit: str) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="versus-") as directory:
         with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as files:
             files.extractall(directory, filter="data")
+        compileall.compile_dir(directory, quiet=1)
+        yield Path(directory)
+
+
+@contextmanager
+def this_tree() -> Iterator[Path]:
+    """The broker's code as it is in the working tree, compiled in the same way."""
+    with tempfile.TemporaryDirectory(prefix="versus-") as directory:
+        for room in _ROOMS:
+            shutil.copytree(REPOSITORY / room, Path(directory) / room)
         compileall.compile_dir(directory, quiet=1)
         yield Path(directory)
 
@@ -178,9 +189,9 @@ def main() -> int:
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
     figures: dict[str, Pair] = {}
-    with tree_of(arguments.commit) as there:
+    with this_tree() as here, tree_of(arguments.commit) as there:
         for name in arguments.what:
-            figures |= MEASUREMENTS[name](REPOSITORY, there, arguments.rounds)
+            figures |= MEASUREMENTS[name](here, there, arguments.rounds)
     if arguments.json:
         arguments.json.write_text(json.dumps({k: asdict(v) for k, v in figures.items()}, indent=2))
     return 0

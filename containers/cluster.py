@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import socket
 from typing import Any, Final
 
 from confluent_kafka.admin import AdminClient
 
 from containers.podman import Container, compose, podman
 from containers.waiting import wait_until
+from tests.support.free_port import is_free
 
 BROKER_IDS: Final = (1, 2, 3)
 BOOTSTRAP: Final = "127.0.0.1:19092,127.0.0.1:29092,127.0.0.1:39092"
@@ -33,7 +33,7 @@ class Cluster:
 
     def up(self) -> None:
         """Returns when all brokers are healthy and each has met the others."""
-        wait_until(lambda: all(map(_is_free, _PORTS)), f"ports {_PORTS} free", _CLOSED_AFTER_S)
+        wait_until(lambda: all(map(is_free, _PORTS)), f"ports {_PORTS} free", _CLOSED_AFTER_S)
         compose("--project-name", _PROJECT, "up", "--detach", "--no-build")
         for number in BROKER_IDS:
             self.wait_for_broker(number)
@@ -94,12 +94,3 @@ class Cluster:
     def _metadata(self, topic: str | None, bootstrap: str = BOOTSTRAP) -> Any:
         client = AdminClient({"bootstrap.servers": bootstrap})
         return client.list_topics(topic, timeout=_ANSWER_TIMEOUT_S)
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-    return True

@@ -120,7 +120,7 @@ class FileFaults:
         with self._lock:
             if not rule.turns.take(self._loop.time()):
                 return False
-        with contextlib.suppress(RuntimeError):  # the loop has ended: nobody listens any more
+        with contextlib.suppress(RuntimeError):  # the loop has ended: there is no listener left
             self._loop.call_soon_threadsafe(self._hits.on_broker, rule, path, parts)
         return True
 

@@ -189,7 +189,7 @@ class RequestActions:
             dispatched = self._process(hit)
         except Exception as error:  # it belongs to the connection of the first
             answer.set_exception(error)
-            answer.exception()  # looked at, in case nobody else does
+            answer.exception()  # retrieved here in case nothing else does
             if isinstance(error, StateInDoubtError):
                 raise
         else:

@@ -56,20 +56,20 @@ def coordinator(key_type: int, services: Services, listener: str) -> dict[str, A
     if key_type == _GROUP and address is not None:
         found = {"node_id": broker_id, "host": address.host, "port": address.port}
         return {"error_code": ErrorCode.NONE, "error_message": None, **found}
-    nobody = {"node_id": -1, "host": "", "port": -1}
+    no_node = {"node_id": -1, "host": "", "port": -1}
     if key_type == _GROUP:
         # A cluster member that has lost its session and is rejoining: the client will ask again.
         code, reason = ErrorCode.COORDINATOR_NOT_AVAILABLE, "this broker is not registered now"
     else:
         code, reason = _REFUSED.get(key_type, _UNKNOWN)
-    return {"error_code": code, "error_message": reason, **nobody}
+    return {"error_code": code, "error_message": reason, **no_node}
 
 
 def refuse(refusal: Refusal, _services: Services) -> Answer:
     """The error for each key."""
-    nobody = {**refusal.row, "node_id": -1, "host": "", "port": -1}
+    no_node = {**refusal.row, "node_id": -1, "host": "", "port": -1}
     keys = typed(FindCoordinatorRequest, refusal.request.body).coordinator_keys
-    return {"coordinators": [{"key": key, **nobody} for key in keys], **nobody}
+    return {"coordinators": [{"key": key, **no_node} for key in keys], **no_node}
 
 
 SERVED = Served(API, handle, refuse)

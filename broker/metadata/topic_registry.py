@@ -170,7 +170,7 @@ class TopicRegistry:
         """Deletes the nodes that `delete_topic` left; other changes may be made in between.
 
         Call it when the logs have left their names: until then a restart has to know that they were deleted
-        on purpose. Raises `CoordinationError`; `load` goes on with it.
+        on purpose. Raises `CoordinationError`; `load` completes it.
         """
         is_left = True
         while is_left:

@@ -3,8 +3,8 @@
 One request, or the requests that one connection has pipelined, get `TURN_S` before others are served.
 A turn of the loop has many of them when many clients ask for much at once. So once they have taken
 `CROWDED_S` in this turn, a connection that receives more waits in line for a later one, and a request
-that is worked off row by row does one row and goes on in a later turn: the client that asks for little
-waits for as long as before, but timers and new connections do not wait for all of them.
+that is handled row by row does one row and continues in a later turn: a client that asks for little
+waits no longer than before, and timers and new connections do not wait for all of them.
 
 Only what takes longer than `NOTABLE_S` is counted, so that the usual request pays nothing for this.
 """

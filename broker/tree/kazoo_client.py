@@ -221,7 +221,7 @@ class ZooKeeperClient:
             return
         answer.set_exception(translated(self._unanswered[answer], result.exception))
         if is_unforeseen(result.exception):
-            # The connection goes on and an answer is missing: only a new one makes up for it.
+            # The connection stays open but an answer is missing: only a new connection can resolve that.
             self.drop_connection()
 
     def _disconnected(self, is_lost: bool, problem: str) -> None:

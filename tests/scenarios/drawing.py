@@ -25,8 +25,8 @@ def span(first: int, last: int) -> str:
 
 
 def ids(brokers: Iterable[int]) -> str:
-    """`1 2 3`, or `nobody`."""
-    return " ".join(map(str, brokers)) or "nobody"
+    """`1 2 3`, or `none`."""
+    return " ".join(map(str, brokers)) or "none"
 
 
 def batches(data: bytes) -> str:
@@ -48,7 +48,7 @@ def state(found: PartitionState | None) -> str:
     """The content of the state node."""
     if found is None:
         return "no state yet"
-    leader = "nobody" if found.leader == NO_LEADER else found.leader
+    leader = "none" if found.leader == NO_LEADER else found.leader
     return f"leader {leader}, leader epoch {found.leader_epoch}, in sync {ids(sorted(found.isr))}"
 
 

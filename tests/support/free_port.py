@@ -28,7 +28,7 @@ def free_port() -> int:
     for port in random.SystemRandom().sample(_PORTS, _TRIES):
         if port not in _given and _claim(port):
             _given.add(port)
-            if _is_free(port):
+            if is_free(port):
                 return port
     raise OSError(f"{_TRIES} random ports are all taken")
 
@@ -48,7 +48,8 @@ def _claims() -> int:
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
 
-def _is_free(port: int) -> bool:
+def is_free(port: int) -> bool:
+    """Whether a server could bind this TCP port of 127.0.0.1 now."""
     with socket.socket() as probe:
         try:
             probe.bind(("127.0.0.1", port))

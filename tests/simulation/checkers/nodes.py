@@ -42,7 +42,7 @@ def _faults(
     before: dict[str, Any] | None, after: dict[str, Any], controller_epoch: int
 ) -> Iterator[str]:
     if not after["isr"]:
-        yield "nobody is in sync"
+        yield "no replica is in sync"
     if after["leader"] != NO_LEADER and after["leader"] not in after["isr"]:
         yield "the leader is not in sync"
     if before is None:

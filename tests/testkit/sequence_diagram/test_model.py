@@ -179,7 +179,7 @@ def test_two_that_live_at_once_are_told_apart_by_their_connections() -> None:
 
 
 def test_broker_that_starts_again_has_other_connections() -> None:
-    """Its numbers start again: what was silent or taken in its earlier life is forgotten."""
+    """Its numbers start again: what was silent or taken before the restart is forgotten."""
     recording = Recording()
     recording.append(A, connection_id=1, correlation_id=1)
     recording.append(B, connection_id=2, correlation_id=1)
@@ -189,7 +189,7 @@ def test_broker_that_starts_again_has_other_connections() -> None:
     diagram = build_diagram(recording.events)
     fates = [exchange.response for exchange in _exchanges(diagram)]
     assert fates == [Fate.ARRIVED, Fate.LOST, Fate.ARRIVED, Fate.ARRIVED]
-    assert len(diagram.producers) == 1, "nobody went back to a connection of an earlier life"
+    assert len(diagram.producers) == 1, "a connection from before the restart is not used again"
 
 
 def test_request_without_a_batch_is_on_the_line_of_its_connection() -> None:
