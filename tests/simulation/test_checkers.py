@@ -134,7 +134,7 @@ def test_ids_are_used_once() -> None:
         (2, 1, [1, 2], 5, None),
         (1, 0, [1], 5, None),
         (2, 0, [1, 2], 5, "two leaders"),
-        (2, 1, [], 5, "nobody"),
+        (2, 1, [], 5, "no replica is in sync"),
         (3, 1, [1, 2], 5, "leader is not in sync"),
         (3, 1, [3], 5, "not in sync"),
         (2, 1, [1, 2], 4, "another epoch"),
