@@ -137,6 +137,12 @@ class EmbeddedNodeTree:
         operation = Create(path, data, ephemeral)
         await self._change(lambda: self._nodes.plan(operation, _SESSION_ID))
 
+    async def create_sequential(self, prefix: str, data: bytes = b"") -> str:
+        (change,) = await self._change(
+            lambda: self._nodes.plan_sequential(prefix, data, _SESSION_ID)
+        )
+        return change.path
+
     async def write(self, path: str, data: bytes, version: int) -> int:
         operation = Write(path, data, version)
         changes = await self._change(lambda: self._nodes.plan(operation, _SESSION_ID))

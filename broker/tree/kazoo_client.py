@@ -151,6 +151,11 @@ class ZooKeeperClient:
     def create(self, path: str, data: bytes, *, ephemeral: bool) -> asyncio.Future[str]:
         return self._ask(path, self._kazoo.create_async, data, ephemeral=ephemeral)
 
+    async def create_sequential(self, prefix: str, data: bytes) -> str:
+        """Returns the path of the new node, below the chroot."""
+        path: str = await self._ask(prefix, self._kazoo.create_async, data, sequence=True)
+        return path.removeprefix(self._chroot)
+
     def write(self, path: str, data: bytes, version: int) -> asyncio.Future[Any]:
         """Writes the data and returns the new statistics."""
         return self._ask(path, self._kazoo.set_async, data, version)

@@ -166,6 +166,14 @@ class NodeTree(Protocol):
     async def create(self, path: str, data: bytes = b"", *, ephemeral: bool = False) -> None:
         """Raises `NodeExistsError`, `NoNodeError` (no parent), `EphemeralParentError`."""
 
+    async def create_sequential(self, prefix: str, data: bytes = b"") -> str:
+        """Creates a persistent node called `prefix` and ten digits, and returns its path.
+
+        The number is larger than any that the parent has among its children, or has given since it
+        was created or the tree was opened. A lost answer leaves a node that its creator cannot name.
+        Raises `NoNodeError` (no parent), `EphemeralParentError`.
+        """
+
     async def write(self, path: str, data: bytes, version: int) -> int:
         """Writes and returns the new version. Raises `NoNodeError`, `BadVersionError`."""
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from broker.tree.node_tree import (
     ANY_VERSION,
@@ -37,6 +37,9 @@ from broker.tree.node_tree import (
     parent_of,
 )
 
+SEQUENCE_DIGITS: Final = 10
+"""Digits at the end of a sequential node's name, as in ZooKeeper."""
+
 
 class Change(NamedTuple):
     """A node's new value; None if it is deleted."""
@@ -51,6 +54,9 @@ class Nodes:
     def __init__(self, nodes: Iterable[tuple[str, Node]] = ()) -> None:
         self._nodes: dict[str, Node] = {ROOT: Node(b"", 0)}
         self._children: dict[str, set[str]] = {}
+        self._next_numbers: dict[str, int] = {}
+        """The next number for a sequential child, by parent; it has to grow only while anyone may
+        remember an older one, so it is not kept on disk but follows from the children at an open."""
         self.publish([Change(path, node) for path, node in nodes])
 
     def get(self, path: str) -> Node | None:
@@ -84,6 +90,11 @@ class Nodes:
         plan.add(operation)
         return plan.changes()
 
+    def plan_sequential(self, prefix: str, data: bytes, session_id: int) -> list[Change]:
+        """The change that creates the next sequential child. Raises the `NodeError` at fault."""
+        number = self._next_numbers.get(parent_of(prefix), 0)
+        return self.plan(Create(f"{prefix}{number:010d}", data), session_id)
+
     def plan_multi(self, operations: Sequence[Operation], session_id: int) -> list[Change]:
         """The changes of all operations together. Raises `MultiFailedError`."""
         plan = _Plan(self, session_id)
@@ -99,11 +110,19 @@ class Nodes:
         for path, node in changes:
             if node is None:
                 del self._nodes[path]
+                self._next_numbers.pop(path, None)
                 self._remove_child(path)
             else:
                 self._nodes[path] = node
                 if path != ROOT:
-                    self._children.setdefault(parent_of(path), set()).add(_name_of(path))
+                    self._add_child(path)
+
+    def _add_child(self, path: str) -> None:
+        parent = parent_of(path)
+        self._children.setdefault(parent, set()).add(_name_of(path))
+        digits = path[-SEQUENCE_DIGITS:]
+        if digits.isascii() and digits.isdigit():
+            self._next_numbers[parent] = max(self._next_numbers.get(parent, 0), int(digits) + 1)
 
     def _remove_child(self, path: str) -> None:
         siblings = self._children[parent_of(path)]

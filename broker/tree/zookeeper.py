@@ -18,7 +18,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from broker.essential_task import reported_task
@@ -50,7 +50,7 @@ ANSWER_SHARE: Final = 2 / 3
 """Share of the session timeout that an answer may take."""
 
 T = TypeVar("T")
-Ask = Callable[[], "asyncio.Future[T]"]
+Ask = Callable[[], Awaitable[T]]
 
 _log = logging.getLogger(__name__)
 
@@ -117,6 +117,9 @@ class ZooKeeperNodeTree:
 
     async def create(self, path: str, data: bytes = b"", *, ephemeral: bool = False) -> None:
         await self._call(path, lambda: self._client.create(path, data, ephemeral=ephemeral))
+
+    async def create_sequential(self, prefix: str, data: bytes = b"") -> str:
+        return await self._call(f"{prefix}0", lambda: self._client.create_sequential(prefix, data))
 
     async def write(self, path: str, data: bytes, version: int) -> int:
         stat = await self._call(path, lambda: self._client.write(path, data, version))

@@ -39,6 +39,50 @@ class NodeTreeContract:
         await tree.create("/a", b"data")
         assert await tree.read("/a") == (b"data", 0, 0)
 
+    async def test_a_sequential_node_gets_the_next_number_of_its_parent(
+        self, tree: NodeTree
+    ) -> None:
+        """Names end in ten digits that only grow, whatever the prefix; parents count separately."""
+        await ensure_paths(tree, ["/p", "/q"])
+        paths = [
+            await tree.create_sequential("/p/change_", b"1"),
+            await tree.create_sequential("/p/change_", b"2"),
+            await tree.create_sequential("/p/other_"),
+        ]
+        assert paths == ["/p/change_0000000000", "/p/change_0000000001", "/p/other_0000000002"]
+        assert await tree.read(paths[1]) == (b"2", 0, 0)
+        assert await tree.create_sequential("/q/change_") == "/q/change_0000000000"
+
+    async def test_the_number_of_a_deleted_sequential_node_is_not_given_again(
+        self, tree: NodeTree
+    ) -> None:
+        """Otherwise who remembers the last number would miss a node."""
+        await tree.create("/p")
+        first = await tree.create_sequential("/p/change_")
+        await tree.delete(first)
+        assert await tree.create_sequential("/p/change_") > first
+
+    async def test_a_sequential_node_needs_a_parent_that_is_not_ephemeral(
+        self, tree: NodeTree
+    ) -> None:
+        """It is refused as any creation is."""
+        with pytest.raises(NoNodeError):
+            await tree.create_sequential("/p/change_")
+        await tree.create("/e", ephemeral=True)
+        with pytest.raises(EphemeralParentError):
+            await tree.create_sequential("/e/change_")
+        with pytest.raises(ValueError, match="path"):
+            await tree.create_sequential("change_")
+
+    async def test_a_sequential_node_is_announced(self, tree: NodeTree, settle: Settle) -> None:
+        """The watch of the parent's children fires, as for any new child."""
+        calls: list[str] = []
+        await tree.create("/p")
+        await tree.watch_children("/p", calls.append)
+        await tree.create_sequential("/p/change_")
+        await settle()
+        assert set(calls) == {"/p"}
+
     async def test_a_write_raises_the_version_by_one(self, tree: NodeTree) -> None:
         """Each write returns the version that the next one must name."""
         await tree.create("/a")

@@ -141,6 +141,13 @@ class MemoryNodeTree:
         operation = Create(path, data, ephemeral)
         await self._change(lambda: self._tree.nodes.plan(operation, self._session_id))
 
+    async def create_sequential(self, prefix: str, data: bytes = b"") -> str:
+        nodes = self._tree.nodes
+        (change,) = await self._change(
+            lambda: nodes.plan_sequential(prefix, data, self._session_id)
+        )
+        return change.path
+
     async def write(self, path: str, data: bytes, version: int) -> int:
         operation = Write(path, data, version)
         changes = await self._change(lambda: self._tree.nodes.plan(operation, self._session_id))

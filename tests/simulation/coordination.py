@@ -200,6 +200,15 @@ class SimulatedNodeTree:
     async def create(self, path: str, data: bytes = b"", *, ephemeral: bool = False) -> None:
         await self._change(Create(path, data, ephemeral))
 
+    async def create_sequential(self, prefix: str, data: bytes = b"") -> str:
+        def execute(session: Session) -> str:
+            changes = self.server.nodes.plan_sequential(prefix, data, session.session_id)
+            self.server.apply(changes)
+            return changes[0].path
+
+        path: str = await self._ask(execute)
+        return path
+
     async def write(self, path: str, data: bytes, version: int) -> int:
         (change,) = await self._change(Write(path, data, version))
         assert change.node is not None

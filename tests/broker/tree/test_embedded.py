@@ -73,6 +73,18 @@ async def test_ephemeral_nodes_are_gone_at_the_next_open(path: str) -> None:
     await tree.close()
 
 
+async def test_sequential_numbers_go_on_above_the_children_that_are_left(path: str) -> None:
+    """The next process creates nothing that sorts before what it finds."""
+    tree = EmbeddedNodeTree.open(path)
+    await tree.create("/p")
+    for _ in range(3):
+        last = await tree.create_sequential("/p/change_")
+    await tree.delete("/p/change_0000000000")
+    tree = await reopen(tree, path)
+    assert await tree.create_sequential("/p/change_") == "/p/change_0000000003" > last
+    await tree.close()
+
+
 async def test_the_root_can_be_written(path: str) -> None:
     """The root's data is kept like that of any node, and the root is not its own child."""
     tree = EmbeddedNodeTree.open(path)
