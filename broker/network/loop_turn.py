@@ -12,6 +12,7 @@ Only what takes longer than `NOTABLE_S` is counted, so that the usual request pa
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Callable
 from typing import Final
@@ -26,9 +27,11 @@ NOTABLE_S: Final = 0.0005
 class LoopTurn:
     """The time that requests have taken in this turn of the running loop, and who waits for a later one."""
 
-    __slots__ = ("_line", "_line_loop", "_loop", "_used_s")
+    __slots__ = ("_line", "_line_loop", "_loop", "_used_s", "clock")
 
     def __init__(self) -> None:
+        self.clock: Callable[[], float] = time.monotonic
+        """Not the loop's time, which may stand still while a callback runs. The simulator replaces it."""
         self._loop: asyncio.AbstractEventLoop | None = None
         """The loop whose turn is counted; None if nothing is."""
         self._used_s = 0.0

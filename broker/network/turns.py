@@ -11,7 +11,6 @@ Each row must be independent of the others: anything may change between two turn
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any, Final, TypeVar
 
@@ -52,16 +51,17 @@ async def _in_further_turns(
 
 def _take_turn(rows: Iterator[Row], found: list[Row]) -> bool:
     """Adds the rows of one turn to `found`; returns whether those were all."""
-    began_at, rows_max = time.monotonic(), len(found) + ROWS_PER_TURN
+    clock, rows_max = LOOP_TURN.clock, len(found) + ROWS_PER_TURN
+    began_at = clock()
     ends_at = LOOP_TURN.ends_at(began_at)
     try:
         for row in rows:
             found.append(row)
-            if len(found) >= rows_max or time.monotonic() > ends_at:
+            if len(found) >= rows_max or clock() > ends_at:
                 return False
         return True
     finally:
-        LOOP_TURN.count(time.monotonic() - began_at)
+        LOOP_TURN.count(clock() - began_at)
 
 
 async def work_in_turns(steps: Iterator[object]) -> None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import subprocess
 import sys
+import threading
+import time
+from collections.abc import Callable
 
 import pytest
 
@@ -54,6 +58,33 @@ def test_a_seed_replays_exactly() -> None:
     here = [play(seed).digest for seed in REPLAYED]
     there, _ = elsewhere.communicate(timeout=100)
     assert there.split() == here
+
+
+def test_a_seed_replays_exactly_however_slow_the_machine_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Real time decides nothing: on a machine that stalls at every step the history is the same."""
+    usual = _course(REPLAYED[0])
+    for name in ("time", "monotonic", "perf_counter"):
+        monkeypatch.setattr(time, name, _stalling(getattr(time, name)))
+    assert _course(REPLAYED[0]) == usual
+
+
+def _course(seed: int) -> tuple[str, int]:
+    """Everything that happened, and in how many callbacks."""
+    result = play(seed)
+    return result.digest, result.steps
+
+
+def _stalling(clock: Callable[[], float]) -> Callable[[], float]:
+    """Makes a minute pass between two readings of the clock by this thread."""
+    readings, this_thread = itertools.count(), threading.get_ident()
+
+    def stalling() -> float:
+        minutes = next(readings) if threading.get_ident() == this_thread else 0
+        return clock() + 60 * minutes
+
+    return stalling
 
 
 def test_another_seed_is_another_history() -> None:

@@ -1,8 +1,9 @@
 """An asyncio event loop without a clock, threads, sockets or signals: time jumps to the next timer.
 
 Callbacks run in the order in which they were made ready, timers in the order of their times, so a
-seed decides everything. What runs in an executor elsewhere runs here inline, between two short
-seeded delays.
+seed decides everything; how long a callback really takes does not matter, even to the turns of
+requests with many rows. What runs in an executor elsewhere runs here inline, between two short seeded
+delays.
 
 Invariant: `time()` never goes back, and does not move while a callback runs.
 """
@@ -18,6 +19,7 @@ from contextvars import Context, copy_context
 from random import Random
 from typing import Any, Final, Self
 
+from broker.network.loop_turn import LOOP_TURN
 from tests.simulation.process import EXECUTOR_DELAY_S_MAX, OWNER, Process
 
 START_S: Final = 1000.0
@@ -222,10 +224,12 @@ class VirtualLoop(asyncio.AbstractEventLoop):
 
     def __enter__(self) -> Self:
         events._set_running_loop(self)
+        self._usual_clock, LOOP_TURN.clock = LOOP_TURN.clock, self.time
         return self
 
     def __exit__(self, *_exception: object) -> None:
         events._set_running_loop(None)
+        LOOP_TURN.clock = self._usual_clock
         self.close()
 
 
