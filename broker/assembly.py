@@ -8,14 +8,18 @@ its own process: tests, the simulator, benchmarks. Some parts depend on what a s
 from __future__ import annotations
 
 import itertools
+import socket
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
 
 from broker.broker import Broker, Wiring
 from broker.cluster.membership import Membership
 from broker.cluster.metadata_rows import MetadataRows
 from broker.cluster.stand_alone import StandAlone
 from broker.cluster.topics import Topics
-from broker.config.listener_names import NATIVE
+from broker.config.listener_names import ADMIN, NATIVE
 from broker.config.loading import Config, LogFlush
 from broker.decisions.decisions import Decisions
 from broker.environment import Environment
@@ -30,11 +34,24 @@ from broker.records.fetch import FetchParts
 from broker.records.produce import ProduceParts
 from broker.services import Services
 
+if TYPE_CHECKING:
+    from broker.admin.server import AdminServer
+    from broker.authentication.tls import Tls
+    from broker.network.tls_acceptor import TlsSettings
+
 
 def new_broker(
     config: Config, environment: Environment, *, faults_class: type[Faults] = Faults
 ) -> Broker:
-    """A broker that has not started. Its environment is the one that fault rules can break."""
+    """A broker that has not started. Its environment is the one that fault rules can break.
+
+    Raises `ConfigError` if a listener speaks TLS and its files cannot be used.
+    """
+    tls = _new_tls(config)
+    if tls is not None and config.security_protocol(NATIVE).is_encrypted:
+        from broker.replication.peers import TcpPeers
+
+        environment = replace(environment, open_peers=partial(TcpPeers, tls.client_context))
     metrics = Metrics()
     decisions = Decisions(metrics)
     faults = faults_class(config, environment, decisions)
@@ -46,6 +63,7 @@ def new_broker(
         decisions=decisions,
         faults=faults,
         wiring=wiring,
+        tls=tls,
     )
 
 
@@ -64,11 +82,33 @@ def new_servers(broker: Broker, listeners: Sequence[Listener]) -> list[Server]:
             metrics=broker.metrics,
             connection_ids=connection_ids,
             all_open=all_open,
+            tls=_tls_settings(broker, one.name),
         )
         for one in listeners
     ]
     broker.faults.watch(servers, broker.services)
     return servers
+
+
+def new_admin_server(listener: socket.socket, broker: Broker) -> AdminServer:
+    """The admin port, which answers while the broker starts."""
+    from broker.admin.server import AdminServer
+
+    return AdminServer(listener, broker, _tls_settings(broker, ADMIN))
+
+
+def _new_tls(config: Config) -> Tls | None:
+    if not any(one.protocol.is_encrypted for one in config.listener_security_protocol_map):
+        return None
+    from broker.authentication.tls import Tls
+
+    return Tls(config)
+
+
+def _tls_settings(broker: Broker, listener: str) -> TlsSettings | None:
+    if broker.tls is None or not broker.config.security_protocol(listener).is_encrypted:
+        return None
+    return broker.tls.settings()
 
 
 def _new_membership(broker: Broker) -> Membership:

@@ -52,6 +52,7 @@ from storage.log_directory import LogDirectory
 from storage.meta_properties import read_cluster_id
 
 if TYPE_CHECKING:
+    from broker.authentication.tls import Tls
     from broker.tree.node_tree import NodeTree
     from storage.log_config import LogConfig
 
@@ -92,12 +93,15 @@ class Broker:
         decisions: Decisions,
         faults: Faults,
         wiring: Wiring,
+        tls: Tls | None = None,
     ) -> None:
+        """`tls` is None while no listener speaks it."""
         self.config = config
         self.environment = environment
         self.metrics = metrics
         self.decisions = decisions
         self.faults = faults
+        self.tls = tls
         self._wiring = wiring
         self.request_memory = MemoryBudget(config.request_size_max)
         self.unsent_answers = UnsentAnswers(UNSENT_BYTES_MAX)
@@ -239,7 +243,11 @@ class Broker:
         return BrokerInfo(
             broker_id=self.config.broker_id,
             endpoints={
-                name: Endpoint(host=address.host, port=address.port)
+                name: Endpoint(
+                    host=address.host,
+                    port=address.port,
+                    security_protocol=self.config.security_protocol(name),
+                )
                 for name, address in endpoints.items()
             },
             started_ms=self.environment.now_ms(),

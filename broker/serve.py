@@ -11,12 +11,13 @@ import asyncio
 import contextlib
 import logging
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from broker.config.loading import Config, ConfigError, load_config
-from broker.essential_task import ESSENTIAL_TASK, essential_task
+from broker.essential_task import ESSENTIAL_TASK, essential_task, reported_task
 from broker.garbage import freeze_all
 from broker.log_lines import configure_logs
 from broker.network.listeners import bind_listeners
@@ -28,6 +29,7 @@ from storage.file_system import StorageError
 
 if TYPE_CHECKING:
     from broker.admin.server import AdminServer
+    from broker.authentication.tls import Tls
     from broker.broker import Broker
     from broker.faults.rule import RuleText
 
@@ -67,6 +69,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         try:
             code = runner.run(_serve(config, rules, stop))
+        except ConfigError as error:
+            sys.stderr.write(f"echoless serve: {error}\n")
+            code = EXIT_BAD_CONFIGURATION
         except (ListenError, StorageError, CoordinationError, OutOfThreadsError) as error:
             logger.critical("cannot start: %s", error)
             code = EXIT_CANNOT_SERVE
@@ -112,8 +117,7 @@ async def _serve(config: Config, rules: Sequence[RuleText], stop: Stop) -> int:
 
 
 async def _start(config: Config, rules: Sequence[RuleText], broker: Broker) -> _Ports:
-    from broker.admin.server import AdminServer
-    from broker.assembly import new_servers
+    from broker.assembly import new_admin_server, new_servers
     from broker.records.record_thread import SWITCH_INTERVAL_S
 
     sys.setswitchinterval(SWITCH_INTERVAL_S)
@@ -121,7 +125,7 @@ async def _start(config: Config, rules: Sequence[RuleText], broker: Broker) -> _
     admin_socket = bind("admin_listen", config.admin_listen)
     if rules:
         broker.faults.add(rules)
-    admin = AdminServer(admin_socket, broker)
+    admin = new_admin_server(admin_socket, broker)
     admin.start()
     try:
         await broker.start({one.name: one.advertised for one in listeners})
@@ -131,6 +135,8 @@ async def _start(config: Config, rules: Sequence[RuleText], broker: Broker) -> _
     servers = new_servers(broker, listeners)
     for server in servers:
         await server.start()
+    if broker.tls is not None:
+        _follow_certificates(broker.tls)
     freeze_all()
     sys.stdout.write(
         f"ready broker_id={config.broker_id} "
@@ -139,6 +145,16 @@ async def _start(config: Config, rules: Sequence[RuleText], broker: Broker) -> _
     )
     sys.stdout.flush()
     return _Ports(servers, admin)
+
+
+def _follow_certificates(tls: Tls) -> None:
+    """Reads the files of TLS again when they change, and at once on SIGHUP."""
+    essential_task(tls.watch(), "watch for new certificates")
+
+    def reload() -> None:
+        reported_task(tls.reload(), "reading of new certificates")
+
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reload)
 
 
 async def _until_the_end(ports: _Ports, broker: Broker, stop: Stop) -> None:

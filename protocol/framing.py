@@ -31,7 +31,7 @@ _GROWTH: Final = 4
 _HUGE_GROWTH: Final = 2
 
 _FOREIGN_STARTS: Final = {
-    b"\x16\x03": "TLS, which is not supported",
+    b"\x16\x03": "TLS, which listener_security_protocol_map turns on",
     b"GET ": "HTTP",
     b"HEAD": "HTTP",
     b"POST": "HTTP",

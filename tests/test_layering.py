@@ -38,6 +38,7 @@ BROKER_FLOORS = (
     ("stop",),
     ("config",),
     ("log_lines", "network", "tree"),
+    ("authentication",),
     ("metadata",),
     ("controller", "partitions"),
     ("decisions", "replication"),

@@ -12,14 +12,14 @@ import socket
 from collections.abc import Iterable
 from http import HTTPStatus
 from itertools import islice
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
 from broker.admin.answer import answer_rows, encoded
 from broker.admin.body import BODY_BYTES_MAX, BODY_TIMEOUT_S
-from broker.admin.bounded_accept import BoundedAccept
+from broker.admin.bounded_accept import BoundedAccept, bounded_tls
 from broker.admin.decisions import LIST_MAX, DecisionPages
 from broker.admin.documents import (
     add_topics,
@@ -38,6 +38,9 @@ from broker.descriptors import descriptor_shares
 from broker.network.turns import work_in_turns
 from protocol.dedup import ProducerEntry
 
+if TYPE_CHECKING:
+    from broker.network.tls_acceptor import TlsAcceptor, TlsSettings
+
 _LIMIT_DEFAULT: Final = 1000
 _SHUTDOWN_TIMEOUT_S: Final = 1.0
 HEAD_TIMEOUT_S: Final = 20.0
@@ -46,7 +49,9 @@ HEAD_TIMEOUT_S: Final = 20.0
 _logger = logging.getLogger(__name__)
 
 
-async def serve(listener: socket.socket, broker: BrokerView) -> HttpServer:
+async def serve(
+    listener: socket.socket, broker: BrokerView, tls: TlsSettings | None = None
+) -> HttpServer:
     """Answers on `listener` until the returned server is stopped."""
     runner = web.AppRunner(
         application(broker),
@@ -55,7 +60,7 @@ async def serve(listener: socket.socket, broker: BrokerView) -> HttpServer:
     )
     try:
         await runner.setup()
-        return HttpServer(runner, await _listen(listener, runner))
+        return HttpServer(runner, await _listen(listener, runner, tls))
     except BaseException:
         await runner.cleanup()
         raise
@@ -64,7 +69,7 @@ async def serve(listener: socket.socket, broker: BrokerView) -> HttpServer:
 class HttpServer:
     """The running server on the port, until it is stopped."""
 
-    def __init__(self, runner: web.AppRunner, server: asyncio.Server) -> None:
+    def __init__(self, runner: web.AppRunner, server: asyncio.Server | TlsAcceptor) -> None:
         self._runner = runner
         self._server = server
 
@@ -74,7 +79,9 @@ class HttpServer:
         await self._runner.cleanup()
 
 
-async def _listen(listener: socket.socket, runner: web.AppRunner) -> asyncio.Server:
+async def _listen(
+    listener: socket.socket, runner: web.AppRunner, tls: TlsSettings | None
+) -> asyncio.Server | TlsAcceptor:
     assert runner.server is not None
     loop, server = asyncio.get_running_loop(), runner.server
     settings: dict[str, Any] = {
@@ -84,11 +91,12 @@ async def _listen(listener: socket.socket, runner: web.AppRunner) -> asyncio.Ser
         "lingering_time": BODY_TIMEOUT_S,
         "auto_decompress": False,  # nothing that can be compressed is accepted
     }
+    connections_max = descriptor_shares().admin_connections
     accept = BoundedAccept(
-        server,
-        lambda: HttpProtocol(server, loop=loop, **settings),
-        descriptor_shares().admin_connections,
+        server, lambda: HttpProtocol(server, loop=loop, **settings), connections_max
     )
+    if tls is not None:
+        return bounded_tls(listener, tls, accept, connections_max)
     return await loop.create_server(accept, sock=listener)
 
 

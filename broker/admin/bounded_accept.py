@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from aiohttp import web
 
 from broker.limited_log import LimitedLog
+
+if TYPE_CHECKING:
+    from broker.network.tls_acceptor import Handshake, TlsAcceptor, TlsSettings
 
 limited: Final = LimitedLog(logging.getLogger(__name__))
 
@@ -36,6 +40,29 @@ class BoundedAccept:
                 return _Refusal(len(connections))
             idle.force_close()
         return self._make()
+
+
+def bounded_tls(
+    listener: socket.socket, tls: TlsSettings, accept: BoundedAccept, handshakes_max: int
+) -> TlsAcceptor:
+    """Accepts by TLS, with as many handshakes at a time as there may be connections."""
+    from broker.network.tls_acceptor import TlsAcceptor
+
+    handshakes: dict[Handshake, None] = {}
+
+    def begin(handshake: Handshake) -> None:
+        if len(handshakes) >= handshakes_max:
+            next(iter(handshakes)).give_up("too many are in progress on the admin port")
+        handshakes[handshake] = None
+
+    return TlsAcceptor(
+        listener,
+        tls,
+        lambda _principal: accept(),
+        refusal_of=lambda _host, _port: None,
+        begun=begin,
+        ended=lambda handshake: handshakes.pop(handshake, None),
+    )
 
 
 def _is_idle(handler: web.RequestHandler) -> bool:

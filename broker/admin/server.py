@@ -19,6 +19,7 @@ from broker.threads import BESIDE_THE_LOOP
 
 if TYPE_CHECKING:
     from broker.admin.application import HttpServer
+    from broker.network.tls_acceptor import TlsSettings
 
 logger = logging.getLogger(__name__)
 
@@ -29,9 +30,12 @@ RETRY_S: Final = 5.0
 class AdminServer:
     """HTTP on one listening, non-blocking socket; owns it from here on."""
 
-    def __init__(self, listener: socket.socket, broker: BrokerView) -> None:
+    def __init__(
+        self, listener: socket.socket, broker: BrokerView, tls: TlsSettings | None = None
+    ) -> None:
         self._listener = listener
         self._broker = broker
+        self._tls = tls
         self._http: HttpServer | None = None
         self._starting: asyncio.Task[None] | None = None
 
@@ -67,5 +71,5 @@ class AdminServer:
     async def _application(self) -> HttpServer:
         load = partial(importlib.import_module, "broker.admin.application")
         application = await BESIDE_THE_LOOP.run(load)
-        server: HttpServer = await application.serve(self._listener, self._broker)
+        server: HttpServer = await application.serve(self._listener, self._broker, self._tls)
         return server

@@ -11,7 +11,8 @@ import enum
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from broker.config.names import Config, Setting, settings
+from broker.config.names import Config, settings
+from broker.config.setting import Setting
 from broker.config.topic import TopicSetting, topic_settings, validated
 from broker.config.values import ConfigType, canonical
 from protocol.errors import ErrorCode, KafkaError

@@ -14,6 +14,10 @@ EXTERNAL: Final = "EXTERNAL"
 """The second address of `--listen`, if there is one."""
 NATIVE: Final = "NATIVE"
 """The address of `--native-listen`: msgpack, also between brokers."""
+ADMIN: Final = "ADMIN"
+"""The address of `--admin-listen`: HTTP. Not registered, since no client looks for it."""
 
 KAFKA_LISTENERS: Final = (PLAINTEXT, EXTERNAL)
 """The Kafka listeners, in the order of the addresses in `--listen`."""
+LISTENERS: Final = (*KAFKA_LISTENERS, NATIVE, ADMIN)
+"""All names that `listener_security_protocol_map` takes."""

@@ -14,7 +14,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NoReturn
 
-from broker.config.names import Config, LogFlush, LogFormat, LogLevel, Setting, settings
+from broker.config.names import Config, LogFlush, LogFormat, LogLevel, settings
+from broker.config.setting import Setting
 from broker.config.values import Address, canonical
 
 __all__ = ["Address", "Config", "ConfigError", "LogFlush", "LogFormat", "LogLevel", "load_config"]
@@ -56,6 +57,11 @@ def _checked(config: Config) -> Config:
             f"not {config.message_max_bytes}"
         )
     _check_addresses(config.listen, config.advertise)
+    if config.listener_security_protocol_map:
+        from broker.config.security_checks import security_problem
+
+        if (problem := security_problem(config)) is not None:
+            raise ConfigError(problem)
     return config
 
 

@@ -12,15 +12,16 @@ from __future__ import annotations
 import enum
 import functools
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
-from typing import Any, NamedTuple, TypeVar
+from dataclasses import dataclass, fields
 
 from broker.config.listener_names import KAFKA_LISTENERS
+from broker.config.security import EndpointIdentification, SecurityConfig
+from broker.config.setting import Setting
+from broker.config.setting import setting as _setting
 from broker.config.values import (
     INT32_MAX,
     INT64_MAX,
     Address,
-    Kind,
     advertised_address,
     advertised_addresses,
     boolean,
@@ -40,8 +41,6 @@ from broker.config.values import (
 )
 from protocol.dedup import UnknownProducerId
 from protocol.leases import LEASE_MARGIN_MS
-
-Value = TypeVar("Value")
 
 
 class LogFlush(enum.StrEnum):
@@ -82,45 +81,8 @@ class TimestampType(enum.StrEnum):
     LOG_APPEND_TIME = "LogAppendTime"
 
 
-class EndpointIdentification(enum.StrEnum):
-    """How the name of a server is compared with its certificate (Kafka's `https`, or not at all)."""
-
-    HTTPS = "https"
-    NONE = "none"
-
-
-class Setting(NamedTuple):
-    """The metadata of one configuration name."""
-
-    name: str
-    default: Any
-    kind: Kind[Any]
-    doc: str
-    flag_metavar: str | None
-    """The metavar, for names that have a flag of their own."""
-    flag_alone: str | None
-    """The value of the flag when it is given without one; None if it needs one."""
-
-
-def _setting(
-    default: Value,
-    kind: Kind[Any],
-    doc: str,
-    flag_metavar: str | None = None,
-    flag_alone: str | None = None,
-) -> Value:
-    """A field of `Config`; typed as its default so that the class reads like any dataclass."""
-    metadata = {
-        "kind": kind,
-        "doc": doc,
-        "flag_metavar": flag_metavar,
-        "flag_alone": flag_alone,
-    }
-    return field(default=default, metadata=metadata, repr=not kind.is_secret)
-
-
 @dataclass(slots=True, frozen=True, kw_only=True)
-class Config:
+class Config(SecurityConfig):
     """One broker's configuration, complete and checked. Sizes are bytes, times milliseconds."""
 
     broker_id: int = _setting(1, integer(0), "id of this broker, unique in its cluster", "ID")
@@ -327,5 +289,7 @@ class Config:
 
 @functools.cache
 def settings() -> Mapping[str, Setting]:
-    """Every configuration name with its metadata, in the order of `Config`."""
-    return {f.name: Setting(f.name, f.default, **f.metadata) for f in fields(Config)}
+    """Every configuration name with its metadata, in the order of `Config`, those of security last."""
+    security = SecurityConfig.__dataclass_fields__
+    ordered = sorted(fields(Config), key=lambda f: f.name in security)
+    return {f.name: Setting(f.name, f.default, **f.metadata) for f in ordered}

@@ -224,7 +224,7 @@ def canonical(value: object) -> str:
     """A value as text that any client can parse: plain numbers, `true`, `false`, `a,b`; None is empty."""
     if isinstance(value, bool):
         return str(value).lower()
-    if isinstance(value, tuple) and not isinstance(value, Address):
+    if type(value) is tuple:
         return ",".join(map(canonical, value))
     return "" if value is None else str(value)
 

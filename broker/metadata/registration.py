@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from broker.config.listener_names import KAFKA_LISTENERS
 from broker.metadata.node_data import BROKERS, NodeDataError, broker_path
 from broker.tree.lost_replies import commit
 from broker.tree.node_tree import (
@@ -57,8 +58,8 @@ class BrokerInfo:
 
 
 def encode_broker(info: BrokerInfo) -> bytes:
-    """The data of `broker_path`. `host` and `port` repeat the plaintext listener, as with Kafka."""
-    plain = info.endpoints.get(_PLAINTEXT)
+    """The data of `broker_path`. `host` and `port` repeat a listener that speaks plaintext, as with Kafka."""
+    plain = next((one for name, one in info.endpoints.items() if _is_plain(name, one)), None)
     fields: dict[str, object] = {
         "version": 5,
         "host": plain.host if plain else None,
@@ -79,6 +80,11 @@ def encode_broker(info: BrokerInfo) -> bytes:
     if info.is_leaving:
         fields["leaving"] = True
     return json.dumps(fields, separators=(",", ":")).encode()
+
+
+def _is_plain(name: str, endpoint: Endpoint) -> bool:
+    """Whether Kafka's oldest clients can use it."""
+    return endpoint.security_protocol == _PLAINTEXT and name in KAFKA_LISTENERS
 
 
 def decode_broker(path: str, node: Node) -> BrokerInfo:

@@ -32,7 +32,13 @@ from broker.metrics import Metrics
 from broker.network.loop_turn import LOOP_TURN
 from broker.network.memory_budget import MemoryBudget, Reservation
 from broker.network.pieces import Pieces
-from broker.network.request import CloseConnectionError, NeedsFrameUntil, NeedsNoFrame, Peer
+from broker.network.request import (
+    ANONYMOUS,
+    CloseConnectionError,
+    NeedsFrameUntil,
+    NeedsNoFrame,
+    Peer,
+)
 from broker.network.unsent_answers import UnsentAnswers
 from protocol.errors import DecodeError
 from protocol.framing import Frame, FrameReceiver
@@ -81,6 +87,7 @@ class Connection(asyncio.BufferedProtocol):
         *,
         connection_id: int,
         listener_name: str = PLAINTEXT,
+        principal: str = ANONYMOUS,
         frame_size_max: int,
         budget: MemoryBudget,
         unsent: UnsentAnswers,
@@ -94,7 +101,7 @@ class Connection(asyncio.BufferedProtocol):
         self._unsent_answers = unsent
         self._connections = connections
         self._metrics = metrics
-        self._peer = Peer(connection_id, "?", listener=listener_name)
+        self._peer = Peer(connection_id, "?", principal=principal, listener=listener_name)
         self._transport: asyncio.Transport | None = None
         self._slots: deque[_Slot] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -215,8 +222,12 @@ class Connection(asyncio.BufferedProtocol):
         self._update_reading()
         if self._tasks:
             await asyncio.wait(self._tasks)
-        if was_active and self._transport is not None and not self._transport.is_closing():
-            self._transport.write_eof()
+        transport = self._transport
+        if was_active and transport is not None and not transport.is_closing():
+            if transport.can_write_eof():
+                transport.write_eof()
+            else:  # TLS: the end says goodbye and waits for the client's
+                self.close()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(GOODBYE_S):
                     await self._lost.wait()

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from itertools import islice
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final, Protocol, cast
 
 if TYPE_CHECKING:
     from broker.network.connection import Connection
@@ -22,20 +22,31 @@ _LOOKED_AT_MAX: Final = 1000
 """How many of the oldest connections are considered when one has to give way."""
 
 
+class Open(Protocol):
+    """A connection, or one whose TLS handshake is in progress."""
+
+    @property
+    def host(self) -> str: ...
+
+    def is_idle_since(self, moment: float) -> bool: ...
+
+    def give_up(self, reason: str) -> None: ...
+
+
 class OpenConnections:
     """All connections of one broker."""
 
     def __init__(self) -> None:
-        self._by_host: dict[str, dict[Connection, None]] = {}
+        self._by_host: dict[str, dict[Open, None]] = {}
 
     def count(self, host: str) -> int:
         """How many connections the address has."""
         return len(self._by_host.get(host, ()))
 
-    def add(self, connection: Connection) -> None:
+    def add(self, connection: Open) -> None:
         self._by_host.setdefault(connection.host, {})[connection] = None
 
-    def discard(self, connection: Connection) -> None:
+    def discard(self, connection: Open) -> None:
         connections = self._by_host.get(connection.host)
         if connections is not None:
             connections.pop(connection, None)

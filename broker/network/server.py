@@ -12,7 +12,7 @@ import logging
 import socket
 import time
 from collections.abc import Callable, Iterator
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from broker.config.listener_names import PLAINTEXT
 from broker.config.loading import Address, Config
@@ -24,7 +24,11 @@ from broker.metrics import Metrics
 from broker.network.connection import Connection, Dispatch
 from broker.network.memory_budget import MemoryBudget
 from broker.network.open_connections import OpenConnections, PortConnections
+from broker.network.request import ANONYMOUS
 from broker.network.unsent_answers import UnsentAnswers
+
+if TYPE_CHECKING:
+    from broker.network.tls_acceptor import Handshake, TlsAcceptor, TlsSettings
 
 limited: Final = LimitedLog(logging.getLogger(__name__))
 
@@ -82,6 +86,7 @@ class Server:
         metrics: Metrics,
         connection_ids: Iterator[int] | None = None,
         all_open: OpenConnections | None = None,
+        tls: TlsSettings | None = None,
     ) -> None:
         """`connection_ids` and `all_open` are shared by the ports of a broker.
 
@@ -101,7 +106,8 @@ class Server:
         """The open connections. Nothing may depend on their order."""
         self._connection_ids = itertools.count(1) if connection_ids is None else connection_ids
         self._connections_max = most_connections(config.connections_max)
-        self._server: asyncio.Server | None = None
+        self._tls = tls
+        self._server: asyncio.Server | TlsAcceptor | None = None
 
     async def start(self) -> None:
         """Starts accepting. Raises `ListenError` if another process took the address first."""
@@ -111,7 +117,31 @@ class Server:
         except OSError as error:
             address = bound_address(self._listener)
             raise ListenError(f"cannot listen on {address}: {error.strerror}") from error
-        self._server = await loop.create_server(self._accept, sock=self._listener, backlog=BACKLOG)
+        if self._tls is None:
+            make = self._accept
+            self._server = await loop.create_server(make, sock=self._listener, backlog=BACKLOG)
+        else:
+            self._server = self._tls_acceptor(self._tls)
+
+    def _tls_acceptor(self, tls: TlsSettings) -> TlsAcceptor:
+        from broker.network.tls_acceptor import TlsAcceptor
+
+        return TlsAcceptor(
+            self._listener,
+            tls,
+            self.make_connection,
+            refusal_of=self.logged_refusal_of,
+            begun=self._count_handshake,
+            ended=self._count_end_of_handshake,
+        )
+
+    def _count_handshake(self, handshake: Handshake) -> None:
+        self.metrics.connections_open += 1
+        self._all_open.add(handshake)
+
+    def _count_end_of_handshake(self, handshake: Handshake) -> None:
+        self.metrics.connections_open -= 1
+        self._all_open.discard(handshake)
 
     def _accept(self) -> asyncio.BaseProtocol:
         if self._is_full or self._config.connections_max_per_ip < INT32_MAX:
@@ -131,7 +161,16 @@ class Server:
             return f"{self._connections_max} are open"
         return None
 
-    def make_connection(self) -> Connection:
+    def logged_refusal_of(self, host: str, port: int) -> str | None:
+        """`refusal_of`, counted and logged."""
+        reason = self.refusal_of(host)
+        if reason is not None:
+            self.metrics.connections_refused_total += 1
+            message = "refusing a connection from %s:%s: %s"
+            limited.log(logging.WARNING, host, message, host, port, reason)
+        return reason
+
+    def make_connection(self, principal: str = ANONYMOUS) -> Connection:
         """The connection for a client that was accepted."""
         metrics = self.metrics
         metrics.connections_accepted_total += 1
@@ -139,6 +178,7 @@ class Server:
             self.dispatch,
             connection_id=next(self._connection_ids),
             listener_name=self._listener_name,
+            principal=principal,
             frame_size_max=self._config.request_size_max,
             budget=self._budget,
             unsent=self._unsent,
@@ -184,14 +224,10 @@ class _Newcomer(asyncio.Protocol):
         self._server = server
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        host, port, *_ = transport.get_extra_info("peername") or ("?", "?")  # it may be gone
-        reason = self._server.refusal_of(host)
-        if reason is None:
+        host, port, *_ = transport.get_extra_info("peername") or ("?", 0)  # it may be gone
+        if self._server.logged_refusal_of(host, port) is None:
             connection = self._server.make_connection()
             transport.set_protocol(connection)
             connection.connection_made(transport)
-            return
-        self._server.metrics.connections_refused_total += 1
-        message = "refusing a connection from %s:%s: %s"
-        limited.log(logging.WARNING, host, message, host, port, reason)
-        transport.close()
+        else:
+            transport.close()

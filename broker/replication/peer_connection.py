@@ -14,7 +14,7 @@ import itertools
 import socket
 from collections import deque
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from broker.config.values import Address
 from broker.essential_task import reported_task
@@ -25,6 +25,9 @@ from protocol.native.answers import Answer
 from protocol.native.codec import decode_message, encode_message
 from protocol.native.messages import VERSION_MAX
 from protocol.native.replication import read_error
+
+if TYPE_CHECKING:
+    from ssl import SSLContext
 
 UNREADABLE: Final = "error"
 """The type of the answer to a message that the peer, perhaps an older version, does not know."""
@@ -47,9 +50,17 @@ class PeerConnection(asyncio.BufferedProtocol):
     """A connection that is opening, open or closed for good."""
 
     def __init__(
-        self, broker_id: int, address: Address, answer_size_max: int, lookups: NameLookups
+        self,
+        broker_id: int,
+        address: Address,
+        answer_size_max: int,
+        lookups: NameLookups,
+        *,
+        context: SSLContext | None = None,
     ) -> None:
+        """`context` is None for a connection without TLS."""
         self.address = address
+        self._context = context
         self._lookups = lookups
         self.is_closed = False
         self._name = f"broker {broker_id} at {address}"
@@ -131,13 +142,18 @@ class PeerConnection(asyncio.BufferedProtocol):
 
     async def _connect(self) -> None:
         """Connects to the first of the host's addresses that accepts. Raises `OSError`."""
-        loop = asyncio.get_running_loop()
         *others, last = await self._lookups.addresses(self.address.host)
         for host in others:
             with contextlib.suppress(OSError):
-                await loop.create_connection(lambda: self, host, self.address.port)
+                await self._connect_to(host)
                 return
-        await loop.create_connection(lambda: self, last, self.address.port)
+        await self._connect_to(last)
+
+    async def _connect_to(self, host: str) -> None:
+        name = None if self._context is None else self.address.host
+        await asyncio.get_running_loop().create_connection(
+            lambda: self, host, self.address.port, ssl=self._context, server_hostname=name
+        )
 
     def _check_hello(self, answer: dict[str, Any]) -> None:
         """Raises `DecodeError` if another broker answered."""

@@ -9,12 +9,15 @@ Called by the fetchers and by topic creation. The simulator has peers of its own
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final, Protocol
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from broker.config.values import Address
 from broker.replication.name_lookups import NameLookups
 from broker.replication.peer_connection import PeerConnection, PeerError
+
+if TYPE_CHECKING:
+    from ssl import SSLContext
 
 __all__ = ["ANSWER_SIZE_MAX", "PeerError", "Peers", "TcpPeers"]
 
@@ -44,7 +47,14 @@ class Peers(Protocol):
 class TcpPeers:
     """Connections, opened when first needed, and reopened after they have ended."""
 
-    def __init__(self, answer_size_max: int = ANSWER_SIZE_MAX) -> None:
+    def __init__(
+        self,
+        client_context: Callable[[], SSLContext] | None = None,
+        *,
+        answer_size_max: int = ANSWER_SIZE_MAX,
+    ) -> None:
+        """`client_context`: for a connection that begins now, if brokers speak TLS among themselves."""
+        self._client_context = client_context
         self._answer_size_max = answer_size_max
         self._is_closed = False
         self._lookups = NameLookups()
@@ -61,7 +71,13 @@ class TcpPeers:
         if connection is None or connection.is_closed or connection.address != address:
             if connection is not None:
                 connection.close("the broker has moved")
-            connection = PeerConnection(broker_id, address, self._answer_size_max, self._lookups)
+            connection = PeerConnection(
+                broker_id,
+                address,
+                self._answer_size_max,
+                self._lookups,
+                context=None if self._client_context is None else self._client_context(),
+            )
             self._connections[key] = connection
         return await connection.call(message, timeout_s)
 

@@ -20,7 +20,7 @@ from kazoo.protocol.serialization import Connect
 from kazoo.protocol.states import Callback
 from kazoo.security import CREATOR_ALL_ACL
 
-from broker.config.names import EndpointIdentification
+from broker.config.security import EndpointIdentification
 
 if TYPE_CHECKING:
     from broker.config.loading import Config

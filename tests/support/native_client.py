@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 import struct
 from typing import Any
 
@@ -19,10 +20,10 @@ class NativeConnection:
         self._writer = writer
 
     @classmethod
-    async def open(cls, address: str) -> NativeConnection:
-        """`address` is `host:port`."""
+    async def open(cls, address: str, context: ssl.SSLContext | None = None) -> NativeConnection:
+        """`address` is `host:port`; with a context, by TLS."""
         host, _, port = address.rpartition(":")
-        return cls(*await asyncio.open_connection(host, int(port), limit=2**20))
+        return cls(*await asyncio.open_connection(host, int(port), limit=2**20, ssl=context))
 
     async def close(self) -> None:
         self._writer.close()

@@ -11,6 +11,7 @@ import datetime
 import functools
 import importlib
 import io
+import ssl
 import struct
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
@@ -57,10 +58,10 @@ class RawConnection:
         self._received = 0
 
     @classmethod
-    async def open(cls, address: str) -> RawConnection:
-        """`address` is `host:port`."""
+    async def open(cls, address: str, context: ssl.SSLContext | None = None) -> RawConnection:
+        """`address` is `host:port`; with a context, by TLS."""
         host, _, port = address.rpartition(":")
-        reader, writer = await asyncio.open_connection(host, int(port), limit=2**20)
+        reader, writer = await asyncio.open_connection(host, int(port), limit=2**20, ssl=context)
         return cls(reader, writer)
 
     async def close(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import uuid
 from dataclasses import replace
 
@@ -172,6 +173,28 @@ class TestData:
             is_leaving=is_leaving,
         )
         assert decode_broker("/brokers/ids/7", Node(encode_broker(told), 0)) == told
+
+    @pytest.mark.parametrize(
+        ("protocols", "expected"),
+        [
+            (["PLAINTEXT", "SSL", "SSL"], ("h0", 9092)),
+            (["SSL", "PLAINTEXT", "SSL"], ("h1", 9092)),
+            (["SSL", "SASL_SSL", "PLAINTEXT"], (None, -1)),  # NATIVE is not for Kafka's clients
+        ],
+    )
+    def test_the_oldest_fields_repeat_a_listener_that_speaks_plaintext(
+        self, protocols: list[str], expected: tuple[str | None, int]
+    ) -> None:
+        """Whatever its name is; null and -1 if there is none, as Kafka writes it."""
+        endpoints = {
+            name: Endpoint(host=f"h{number}", port=9092, security_protocol=protocols[number])
+            for number, name in enumerate(["PLAINTEXT", "EXTERNAL", "NATIVE"])
+        }
+        info = BrokerInfo(broker_id=7, endpoints=endpoints, started_ms=1)
+        fields = json.loads(encode_broker(info))
+        assert (fields["host"], fields["port"]) == expected
+        assert fields["listener_security_protocol_map"]["PLAINTEXT"] == protocols[0]
+        assert decode_broker("/brokers/ids/7", Node(encode_broker(info), 0)) == info
 
     def test_a_node_that_kafka_wrote_is_read(self) -> None:
         """Version 5: fields in another order, and ours is missing."""

@@ -29,7 +29,7 @@ class SlowLink(asyncio.Transport):
         self._pieces = pieces
         self._protocol: PeerConnection | None = None
 
-    async def connect(self, make: Callable[[], PeerConnection], *_: object) -> None:
+    async def connect(self, make: Callable[[], PeerConnection], *_: object, **_tls: object) -> None:
         self._protocol = make()
         self._protocol.connection_made(self)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from broker.config.loading import Config
-from broker.config.names import EndpointIdentification
+from broker.config.security import EndpointIdentification
 from broker.tree.kazoo_errors import AccessDeniedError
 from broker.tree.node_tree import (
     CoordinationError,

@@ -1,0 +1,199 @@
+"""Accepts the connections of a listener with TLS, and bounds what their handshakes may hold.
+
+The event loop's own servers tell no one of a handshake that fails or hangs, so connections are accepted
+here and given to the loop one by one. A handshake counts as an open connection of its address, gives way
+to others like an idle one, and ends after `handshake_timeout_s`. Each new one takes the context that is in
+use then. Imports no `ssl`: whoever has a context has it loaded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, cast
+
+from broker.essential_task import reported_task
+from broker.limited_log import LimitedLog
+
+if TYPE_CHECKING:
+    from ssl import SSLContext
+
+limited: Final = LimitedLog(logging.getLogger(__name__))
+
+GOODBYE_S: Final = 2.0
+"""How long a closed connection waits for the client's own goodbye."""
+_ACCEPTED_PER_TURN: Final = 32
+_PAUSE_S: Final = 1.0
+"""How long nothing is accepted after the system has refused a connection, for want of descriptors."""
+_PLAIN: Final = frozenset(
+    {"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "PACKET_LENGTH_TOO_LONG", "RECORD_LAYER_FAILURE"}
+)
+"""OpenSSL's reasons that mean that the first bytes were no handshake."""
+
+
+@dataclass(frozen=True, slots=True)
+class TlsSettings:
+    """How a listener speaks TLS."""
+
+    context: Callable[[], SSLContext]
+    """For a connection that begins now."""
+    principal_of: Callable[[asyncio.BaseTransport], str | None]
+    """The principal of a client after its handshake; None: it is not admitted."""
+    handshake_timeout_s: float
+
+
+class Handshake:
+    """A handshake in progress: a connection that is not one yet."""
+
+    def __init__(self, host: str) -> None:
+        self.host = host
+        self._began_at = time.monotonic()
+        self.task: asyncio.Task[None] | None = None
+
+    def is_idle_since(self, moment: float) -> bool:
+        """Whether it began before `moment` (monotonic seconds)."""
+        return self._began_at < moment
+
+    def give_up(self, reason: str) -> None:
+        """Ends it, because others need its place."""
+        message = "ending a TLS handshake with %s: %s"
+        limited.log(logging.WARNING, self.host, message, self.host, reason)
+        self.cancel()
+
+    def cancel(self) -> None:
+        """Ends it."""
+        if self.task is not None:
+            self.task.cancel()
+
+
+class TlsAcceptor:
+    """One listening socket; owns it from here on."""
+
+    def __init__(
+        self,
+        listener: socket.socket,
+        settings: TlsSettings,
+        make_protocol: Callable[[str], asyncio.BaseProtocol],
+        *,
+        refusal_of: Callable[[str, int], str | None],
+        begun: Callable[[Handshake], None],
+        ended: Callable[[Handshake], None],
+    ) -> None:
+        """`make_protocol` takes the client's principal; `refusal_of` says why a host and port is refused now.
+
+        `begun` and `ended` count the handshakes; `ended` is called before the protocol's
+        `connection_made`, or when there will be none.
+        """
+        self._listener = listener
+        self._settings = settings
+        self._make_protocol = make_protocol
+        self._refusal_of = refusal_of
+        self._begun = begun
+        self._ended = ended
+        self._handshakes: set[Handshake] = set()
+        self._loop = asyncio.get_running_loop()
+        self._resuming: asyncio.TimerHandle | None = None
+        self._resume()
+
+    def close(self) -> None:
+        """Closes the socket, and ends the handshakes in progress."""
+        if self._resuming is not None:
+            self._resuming.cancel()
+        self._loop.remove_reader(self._listener)
+        self._listener.close()
+        for handshake in list(self._handshakes):
+            handshake.cancel()
+
+    def _resume(self) -> None:
+        self._resuming = None
+        self._loop.add_reader(self._listener, self._accept)
+
+    def _accept(self) -> None:
+        for _ in range(_ACCEPTED_PER_TURN):
+            try:
+                accepted, address = self._listener.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                limited.log(logging.ERROR, "", "cannot accept a connection: %s", error)
+                self._loop.remove_reader(self._listener)
+                self._resuming = self._loop.call_later(_PAUSE_S, self._resume)
+                return
+            self._begin(accepted, *address[:2])
+
+    def _begin(self, accepted: socket.socket, host: str, port: int) -> None:
+        reason = self._refusal_of(host, port)
+        if reason is not None:
+            accepted.close()
+            return
+        accepted.setblocking(False)
+        accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        handshake = Handshake(host)
+        self._handshakes.add(handshake)
+        self._begun(handshake)
+        handshake.task = reported_task(
+            self._shake_hands(handshake, accepted, port), "a TLS handshake"
+        )
+        # Not in the task: one that is cancelled before its first step never reaches its `finally`.
+        handshake.task.add_done_callback(lambda _: self._end(handshake, accepted))
+
+    async def _shake_hands(self, handshake: Handshake, accepted: socket.socket, port: int) -> None:
+        settings = self._settings
+        try:
+            await self._loop.connect_accepted_socket(
+                lambda: _Newcomer(self, handshake),
+                accepted,
+                ssl=settings.context(),
+                ssl_handshake_timeout=settings.handshake_timeout_s,
+                ssl_shutdown_timeout=GOODBYE_S,
+            )
+        except (OSError, EOFError) as error:
+            host = handshake.host
+            level = logging.DEBUG if isinstance(error, ConnectionResetError) else logging.WARNING
+            message = "a TLS handshake with %s:%s failed: %s"
+            limited.log(level, host, message, host, port, _reason(error))
+
+    def _end(self, handshake: Handshake, accepted: socket.socket | None = None) -> None:
+        """Does nothing the second time."""
+        if handshake in self._handshakes:
+            self._handshakes.remove(handshake)
+            self._ended(handshake)
+            if accepted is not None:
+                with contextlib.suppress(OSError):
+                    accepted.close()
+
+    def admit(self, transport: asyncio.Transport, handshake: Handshake) -> None:
+        """Gives a connection whose handshake has succeeded its protocol."""
+        self._end(handshake)
+        principal = self._settings.principal_of(transport)
+        if principal is None:
+            message = "closing a connection from %s: no rule of ssl_principal_mapping_rules maps its certificate's name"
+            limited.log(logging.WARNING, handshake.host, message, handshake.host)
+            transport.abort()
+            return
+        protocol = self._make_protocol(principal)
+        transport.set_protocol(protocol)
+        protocol.connection_made(transport)
+
+
+class _Newcomer(asyncio.Protocol):
+    """The protocol of a connection until its handshake has succeeded."""
+
+    def __init__(self, acceptor: TlsAcceptor, handshake: Handshake) -> None:
+        self._acceptor = acceptor
+        self._handshake = handshake
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._acceptor.admit(cast("asyncio.Transport", transport), self._handshake)
+
+
+def _reason(error: Exception) -> str:
+    reason = getattr(error, "reason", None) or str(error) or type(error).__name__
+    if reason in _PLAIN:
+        return f"the client does not speak TLS ({reason}); set its security.protocol"
+    return str(reason)

@@ -1,0 +1,60 @@
+"""Names about security: what they take, and what does not fit together."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.config.loading import ConfigError, load_config
+from broker.config.security import SecurityProtocol
+
+KEY = "ssl_keystore_location=k.pem"
+
+
+def loaded(*names: str):
+    return load_config([part for name in names for part in ("--set", name)], {})
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        (["listener_security_protocol_map=PLAINTEXT:TLS"], "listener_security_protocol_map: takes"),
+        (["listener_security_protocol_map=OTHER:SSL"], "listener_security_protocol_map: takes"),
+        (["listener_security_protocol_map=NATIVE:SSL,NATIVE:SSL"], "map: takes LISTENER:PROTOCOL"),
+        ([KEY, "listener_security_protocol_map=EXTERNAL:SSL"], "EXTERNAL is not listened on"),
+        (
+            [KEY, "listener_security_protocol_map=ADMIN:SASL_SSL"],
+            "takes PLAINTEXT or SSL for ADMIN",
+        ),
+        (
+            ["listener_security_protocol_map=PLAINTEXT:SSL"],
+            "^ssl_keystore_location: takes the path",
+        ),
+        (
+            [KEY, "listener_security_protocol_map=NATIVE:SSL", "ssl_client_auth=required"],
+            "^ssl_truststore_location: takes the path",
+        ),
+        (["ssl_enabled_protocols=TLSv1.1"], "ssl_enabled_protocols: takes some of TLSv1.2"),
+        (["ssl_client_auth=maybe"], "ssl_client_auth: takes none or requested or required"),
+        (["ssl_principal_mapping_rules=RULE:x"], "ssl_principal_mapping_rules: takes DEFAULT, or"),
+    ],
+)
+def test_what_does_not_fit_is_one_line_that_names_the_option(names, said) -> None:
+    """`serve` prints it and exits with 2."""
+    with pytest.raises(ConfigError, match=said) as caught:
+        loaded(*names)
+    assert "\n" not in str(caught.value)
+
+
+def test_listeners_that_are_not_named_speak_plaintext() -> None:
+    """In any case, and with blanks between."""
+    config = loaded(KEY, "listener_security_protocol_map=plaintext:ssl , Admin:SSL")
+    assert config.security_protocol("PLAINTEXT") is SecurityProtocol.SSL
+    assert config.security_protocol("ADMIN") is SecurityProtocol.SSL
+    assert config.security_protocol("NATIVE") is SecurityProtocol.PLAINTEXT
+
+
+def test_the_password_is_shown_to_no_one() -> None:
+    """Neither in the configuration's text, nor in an error."""
+    config = loaded("ssl_keystore_password=hunter2")
+    assert config.ssl_keystore_password == "hunter2"
+    assert "hunter2" not in repr(config)
