@@ -1,7 +1,8 @@
 """One idempotent record, from connecting to the acknowledgement, as fast as a client can be.
 
 A raw connection, so that only the broker's time is measured: a new topic is requested until it has
-a leader, a producer id until there is one, and sequence 0 is sent with acks=all.
+a leader, a producer id until there is one, and sequence 0 is sent with acks=all. The versions are those that
+librdkafka and the Java client choose.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ def acknowledge_one(address: str) -> None:
 async def _acknowledge_one(address: str) -> None:
     connection = await RawConnection.open(address)
     try:
-        await connection.call("api_versions", 0)
+        await connection.call(
+            "api_versions", 3, client_software_name="first-record", client_software_version="1"
+        )
         await _until_led(connection)
         producer_id = await _producer_id(connection)
         batch = plain_batch([b"first"], producer_id=producer_id, producer_epoch=0, base_sequence=0)
@@ -37,14 +40,13 @@ async def _acknowledge_one(address: str) -> None:
 
 
 async def _until_led(connection: RawConnection) -> None:
-    wanted = nested("metadata", 9, "MetadataRequestTopic")(name=_TOPIC)
+    wanted = nested("metadata", 12, "MetadataRequestTopic")(topic_id=None, name=_TOPIC)
     while True:
         response = await connection.call(
             "metadata",
-            9,
+            12,
             topics=(wanted,),
             allow_auto_topic_creation=True,
-            include_cluster_authorized_operations=False,
             include_topic_authorized_operations=False,
         )
         partitions = response.topics[0].partitions
@@ -57,9 +59,11 @@ async def _producer_id(connection: RawConnection) -> int:
     while True:
         response = await connection.call(
             "init_producer_id",
-            2,
+            4,
             transactional_id=None,
             transaction_timeout=datetime.timedelta(milliseconds=2**31 - 1),
+            producer_id=-1,
+            producer_epoch=-1,
         )
         if response.error_code == 0:
             return int(response.producer_id)

@@ -9,55 +9,61 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from broker.handlers.refusals import Refusal
 from broker.handlers.served import Served
 from broker.network.request import Answer, Request
+from protocol.api_versions import (
+    ApiVersionsRequest,
+    ApiVersionsRow,
+    decode_api_versions_request,
+    encode_api_versions_response,
+)
 from protocol.errors import ErrorCode
 from protocol.registry import Api
-from protocol.typed_requests import typed
 
 if TYPE_CHECKING:
     from broker.services import Services
 
-API = Api(key=18, name="api_versions", version_min=0, version_max=4, flexible_from=3)
+API = Api(
+    key=18,
+    name="api_versions",
+    version_min=0,
+    version_max=4,
+    flexible_from=3,
+    read_request=decode_api_versions_request,
+)
 
 _SOFTWARE_NAME: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
-
-
-_UNNAMED: Final = "unnamed"
-
-
-class ApiVersionsRequest(NamedTuple):
-    client_software_name: str = _UNNAMED
-    client_software_version: str = _UNNAMED
 
 
 class ApiVersions:
     """Answers with the APIs that the dispatcher serves."""
 
     def __init__(self, served: Iterable[Api]) -> None:
-        self._api_keys = [
-            {
-                "api_key": api.key,
-                "min_version": api.version_min if api.listed_min is None else api.listed_min,
-                "max_version": api.version_max,
-            }
+        self._rows = [
+            ApiVersionsRow(
+                api.key,
+                api.version_min if api.listed_min is None else api.listed_min,
+                api.version_max,
+            )
             for api in sorted(served, key=lambda api: api.key)
         ]
 
     def handle(self, request: Request, _services: Services) -> Answer:
         """The list of APIs; INVALID_REQUEST for software names that Kafka rejects too."""
-        is_valid = all(map(_SOFTWARE_NAME.fullmatch, typed(ApiVersionsRequest, request.body)))
-        return self._answer(ErrorCode.NONE if is_valid else ErrorCode.INVALID_REQUEST)
+        body: ApiVersionsRequest = request.body
+        is_valid = all(map(_SOFTWARE_NAME.fullmatch, body))
+        return self._answer(request, ErrorCode.NONE if is_valid else ErrorCode.INVALID_REQUEST)
 
     def refuse(self, refusal: Refusal, _services: Services) -> Answer:
         """The error, and the list of APIs: it tells the client which versions to use instead."""
-        return self._answer(refusal.error.code)
+        return self._answer(refusal.request, refusal.error.code)
 
-    def _answer(self, error_code: ErrorCode) -> dict[str, Any]:
-        return {"error_code": error_code, "api_keys": self._api_keys}
+    def _answer(self, request: Request, error_code: ErrorCode) -> bytes:
+        version = request.version if API.serves(request.version) else 0
+        return encode_api_versions_response(version, error_code, self._rows)
 
 
 def served_with(others: Iterable[Served]) -> Served:

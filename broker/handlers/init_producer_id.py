@@ -10,40 +10,47 @@ Transactions are not supported: a transactional id is refused with an error that
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
 from broker.handlers.refusals import Refusal
 from broker.handlers.served import Served
 from broker.metadata.producer_ids import ProducerIdBlockError, ProducerIds
 from broker.network.request import Answer, Outcome, Request
 from protocol.errors import ErrorCode, KafkaError
+from protocol.init_producer_id import (
+    InitProducerIdRequest,
+    decode_init_producer_id_request,
+    encode_init_producer_id_response,
+)
 from protocol.registry import Api
 from protocol.sequence import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
-from protocol.typed_requests import typed
 
 if TYPE_CHECKING:
     from broker.services import Services
 
-API = Api(key=22, name="init_producer_id", version_min=0, version_max=5, flexible_from=2)
-
-
-class InitProducerIdRequest(NamedTuple):
-    transactional_id: str | None
-    producer_id: int = NO_PRODUCER_ID
-    producer_epoch: int = NO_PRODUCER_EPOCH
+API = Api(
+    key=22,
+    name="init_producer_id",
+    version_min=0,
+    version_max=5,
+    flexible_from=2,
+    read_request=decode_init_producer_id_request,
+)
 
 
 def handle(request: Request, services: Services) -> Outcome:
     """The next producer id; waits only while the next block is still being claimed."""
-    body = typed(InitProducerIdRequest, request.body)
+    body: InitProducerIdRequest = request.body
     if body.transactional_id:
-        return _answer(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        return _answer(request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     if body.transactional_id == "" or (body.producer_id == NO_PRODUCER_ID) != (
         body.producer_epoch == NO_PRODUCER_EPOCH
     ):
-        return _answer(ErrorCode.INVALID_REQUEST)
+        return _answer(request, ErrorCode.INVALID_REQUEST)
     issued = next_producer_id(services.producer_ids)
-    return _answer(ErrorCode.NONE, issued, 0) if isinstance(issued, int) else _answer_later(issued)
+    if isinstance(issued, int):
+        return _answer(request, ErrorCode.NONE, issued, 0)
+    return _answer_later(request, issued)
 
 
 def next_producer_id(producer_ids: ProducerIds) -> int | Awaitable[int]:
@@ -63,28 +70,27 @@ async def _wait_for_block(producer_ids: ProducerIds) -> int:
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from error
 
 
-async def _answer_later(issued: Awaitable[int]) -> Answer:
+async def _answer_later(request: Request, issued: Awaitable[int]) -> Answer:
     try:
-        return _answer(ErrorCode.NONE, await issued, 0)
+        return _answer(request, ErrorCode.NONE, await issued, 0)
     except KafkaError as error:
-        return _answer(error.code)
+        return _answer(request, error.code)
 
 
 def _answer(
+    request: Request,
     error_code: ErrorCode,
     producer_id: int = NO_PRODUCER_ID,
     producer_epoch: int = NO_PRODUCER_EPOCH,
-) -> dict[str, Any]:
-    return {
-        "error_code": error_code,
-        "producer_id": producer_id,
-        "producer_epoch": producer_epoch,
-    }
+) -> bytes:
+    return encode_init_producer_id_response(
+        request.version, error_code, producer_id, producer_epoch
+    )
 
 
 def refuse(refusal: Refusal, _services: Services) -> Answer:
     """The error, and no id."""
-    return _answer(refusal.error.code)
+    return _answer(refusal.request, refusal.error.code)
 
 
 SERVED = Served(API, handle, refuse)

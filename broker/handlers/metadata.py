@@ -23,6 +23,7 @@ from broker.metadata.topic_names import check_topic_name
 from broker.network.request import Answer, Outcome, Request
 from broker.network.turns import Described, Fields, in_turns
 from protocol.errors import ErrorCode, KafkaError
+from protocol.metadata_request import MetadataRequest, WantedTopic, decode_metadata_request
 from protocol.metadata_response import (
     BrokerRow,
     PartitionRow,
@@ -30,33 +31,23 @@ from protocol.metadata_response import (
     encode_topic,
 )
 from protocol.registry import Api
-from protocol.typed_requests import typed
 
 if TYPE_CHECKING:
     from broker.metadata.topic import Topic
     from broker.services import Services
 
-API = Api(key=3, name="metadata", version_min=0, version_max=12, flexible_from=9)
-
+API = Api(
+    key=3,
+    name="metadata",
+    version_min=0,
+    version_max=12,
+    flexible_from=9,
+    read_request=decode_metadata_request,
+)
 
 _TOPIC_IDS_FROM: Final = 12
 """The first version that may request topics by id. The schema has ids and null names from 10 on, but no answer
 could carry a null name before 12."""
-
-
-class WantedTopic(NamedTuple):
-    """A requested topic: by name, or by id if the name is None."""
-
-    name: str | None
-    topic_id: uuid.UUID | None = None
-
-
-class MetadataRequest(NamedTuple):
-    topics: tuple[Any, ...] | None
-    """None: all."""
-    allow_auto_topic_creation: bool = True
-    include_cluster_authorized_operations: bool = False
-    include_topic_authorized_operations: bool = False
 
 
 class MissingTopic(NamedTuple):
@@ -82,7 +73,7 @@ Found = list["Topic | MissingTopic"]
 def handle(request: Request, services: Services) -> Outcome:
     """Answers at once unless a topic has to be created or a lot has to be packed."""
     body = _read(request)
-    wanted = None if body.topics is None else [typed(WantedTopic, one) for one in body.topics]
+    wanted = body.topics
     asked = _Asked(
         version=request.version,
         listener=request.peer.listener,
@@ -101,7 +92,7 @@ def handle(request: Request, services: Services) -> Outcome:
 
 def _read(request: Request) -> MetadataRequest:
     """The request, in which None means all topics in version 0, too."""
-    body = typed(MetadataRequest, request.body)
+    body: MetadataRequest = request.body
     return body if request.version > 0 or body.topics else body._replace(topics=None)
 
 

@@ -1,7 +1,7 @@
 """The topics and partitions that a request names, and the request without some of them.
 
-Works on any decoded request: Produce and Fetch by hand, the rest by kio, whose classes name the same
-things differently in each API.
+Works on any decoded request, whether read by hand or by kio, whose classes name the same things differently
+in each API.
 """
 
 from __future__ import annotations

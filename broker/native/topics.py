@@ -9,6 +9,7 @@ from broker.handlers import create_topics, metadata
 from broker.metadata.topic import NewTopic
 from broker.network.request import Peer
 from broker.network.turns import Described
+from protocol.metadata_request import WantedTopic
 from protocol.native.messages import CreateTopic, Metadata
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 def handle_metadata(message: Metadata, _peer: Peer, services: Services) -> Described:
     """Brokers, topics, partitions, leaders; a topic's own error is in its row."""
     names = message.topics
-    wanted = None if names is None else [metadata.WantedTopic(name) for name in names]
+    wanted = None if names is None else [WantedTopic(name) for name in names]
     return metadata.describe(services, wanted, may_create=message.may_create, listener=NATIVE)
 
 

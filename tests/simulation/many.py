@@ -13,7 +13,7 @@ from typing import Final
 
 from tests.simulation.history import Result, play
 
-HISTORIES_BETWEEN_COLLECTIONS: Final = 10
+HISTORIES_BETWEEN_COLLECTIONS: Final = 100
 CHUNK: Final = 8
 FINDING_LENGTH_MAX: Final = 300
 

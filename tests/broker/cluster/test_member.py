@@ -20,6 +20,7 @@ from broker.metadata.registration import BrokerIdInUseError
 from broker.metadata.topic import NewTopic
 from broker.tree.node_tree import CoordinationError
 from protocol.errors import ErrorCode, KafkaError
+from protocol.metadata_request import WantedTopic
 from protocol.record_batch import read_header
 from storage.file_system import StorageError
 from tests.broker.cluster.one_member import Member
@@ -51,7 +52,7 @@ async def test_a_topic_that_needs_more_brokers_is_worth_asking_for_again() -> No
     """While a cluster starts, its brokers come one by one: a client shall wait, not give up."""
     member = Member(MemoryTree(), MemoryFileSystem(), default_replication_factor=3)
     await member.start()
-    wanted = [metadata.WantedTopic("orders")]
+    wanted = [WantedTopic("orders")]
     answer = metadata.describe(
         member.broker.services, wanted, may_create=True, listener="PLAINTEXT"
     )

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from broker import handlers
-from broker.handlers import find_coordinator, list_offsets, metadata
+from broker.handlers import find_coordinator, list_offsets
 from protocol.registry import Api
 from protocol.typed_requests import typed
 from tests.support.kio_requests import smallest_request
@@ -63,7 +63,6 @@ def test_rows_of_each_version_are_read() -> None:
         list_offsets.WantedOffset,
         [one.topics[0].partitions[0] for one in served(list_offsets.API)],
     )
-    check(metadata.WantedTopic, [one.topics[0] for one in served(metadata.API)])
 
 
 def test_a_field_that_a_version_lacks_needs_a_default() -> None:

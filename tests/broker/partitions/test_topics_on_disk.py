@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 
 from broker.environment import Environment, this_machine
-from broker.handlers.metadata import WantedTopic, describe
+from broker.handlers.metadata import describe
 from broker.metadata.node_data import PartitionState
 from broker.metadata.topic import NewTopic, StateChange
 from broker.partitions.partition import Partition
 from protocol.errors import ErrorCode, KafkaError
+from protocol.metadata_request import WantedTopic
 from protocol.record_batch import read_header
 from storage.file_system import StorageError
 from storage.os_file_system import OsFileSystem

@@ -1,0 +1,65 @@
+"""ApiVersions, read and packed by hand: every connection begins with it, and kio would cost the first one 20 ms.
+
+Layout by version: v1 adds the throttle time; v3 is flexible, and the client names its software; v4 is v3. The
+response has no tagged fields: there are no features to announce. `tests/protocol/test_first_requests.py` compares
+every version with kio. Pure.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from protocol.errors import ErrorCode
+from protocol.framing import Frame
+from protocol.headers import NO_TAGS, skip_tagged_fields, write_unsigned_varint
+from protocol.request_fields import refusing_cut_frames, string
+
+_ROW: Final = struct.Struct(">hhh")
+_INT16: Final = struct.Struct(">h")
+_INT32: Final = struct.Struct(">i")
+_THROTTLE_TIME: Final = _INT32.pack(0)
+_FLEXIBLE_FROM: Final = 3
+_UNNAMED: Final = "unnamed"
+
+
+class ApiVersionsRequest(NamedTuple):
+    client_software_name: str = _UNNAMED
+    client_software_version: str = _UNNAMED
+
+
+class ApiVersionsRow(NamedTuple):
+    """An API, and the versions to list. Inclusive."""
+
+    api_key: int
+    version_min: int
+    version_max: int
+
+
+def _decode(version: int, frame: Frame, position: int) -> ApiVersionsRequest:
+    if version < _FLEXIBLE_FROM:
+        return ApiVersionsRequest()
+    software_name, position = string(frame, position, flexible=True)
+    software_version, position = string(frame, position, flexible=True)
+    skip_tagged_fields(frame, position)
+    return ApiVersionsRequest(software_name, software_version)
+
+
+decode_api_versions_request: Final = refusing_cut_frames("api_versions", _decode)
+
+
+def encode_api_versions_response(
+    version: int, error_code: ErrorCode, rows: Sequence[ApiVersionsRow]
+) -> bytes:
+    """The body."""
+    flexible = version >= _FLEXIBLE_FROM
+    end = NO_TAGS if flexible else b""
+    count = write_unsigned_varint(len(rows) + 1) if flexible else _INT32.pack(len(rows))
+    parts = [_INT16.pack(error_code), count]
+    for row in rows:
+        parts += (_ROW.pack(*row), end)
+    if version >= 1:
+        parts.append(_THROTTLE_TIME)
+    parts.append(end)
+    return b"".join(parts)
