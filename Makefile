@@ -2,6 +2,9 @@
 VENV   := .venv
 PYTHON := $(VENV)/bin/python
 
+# Where this is set, each broker that a test starts would compile its modules again, and each worker all tests.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: serve check test proof test-containers format clean
 
 serve: $(VENV)/.installed
