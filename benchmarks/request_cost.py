@@ -69,8 +69,10 @@ async def _produce(
         await connection.close()
 
 
-async def _produce_native(addresses: Addresses, topic: str, requests: int) -> None:
-    """The same with ready-made batches of 1 KB on the native port."""
+async def _produce_native(
+    addresses: Addresses, topic: str, requests: int, *, batch_bytes: int
+) -> None:
+    """The same with ready-made batches on the native port."""
     kafka = await RawConnection.open(addresses.kafka)
     producer_id = await _producer_id(kafka)
     await kafka.close()
@@ -79,7 +81,7 @@ async def _produce_native(addresses: Addresses, topic: str, requests: int) -> No
         for number in range(requests):
             if number >= _IN_FLIGHT:
                 await _receive_native(native)
-            batch = _batch(1024, number, producer_id)
+            batch = _batch(batch_bytes, number, producer_id)
             native.send(type="produce", topic=topic, partition=0, batch=batch)
         for _ in range(min(requests, _IN_FLIGHT)):
             await _receive_native(native)
@@ -94,11 +96,32 @@ async def _fetch(addresses: Addresses, topic: str, requests: int, *, batch_bytes
         for number in range(requests):
             if number >= _IN_FLIGHT:
                 await _receive_fetched(connection, batch_bytes)
-            connection.send_request(_fetch_request(topic, number % _FETCHED, batch_bytes))
+            connection.send_request(
+                _fetch_request(topic, number % _FETCHED, batch_bytes, wait_ms=0)
+            )
         for _ in range(min(requests, _IN_FLIGHT)):
             await _receive_fetched(connection, batch_bytes)
     finally:
         await connection.close()
+
+
+_POLLING: Final = 20
+_POLL_MS: Final = 5
+
+
+async def _poll(addresses: Addresses, topic: str, requests: int) -> None:
+    """Requests for data that never comes: each is answered, empty, at the end of its wait."""
+    connections = [await RawConnection.open(addresses.kafka) for _ in range(_POLLING)]
+    try:
+        for _ in range(max(1, requests // _POLLING)):
+            for connection in connections:
+                connection.send_request(_fetch_request(topic, 0, 1024, wait_ms=_POLL_MS))
+            for connection in connections:
+                answer = await connection.receive()
+                assert len(answer) < 1024, len(answer)
+    finally:
+        for connection in connections:
+            await connection.close()
 
 
 _FETCHED: Final = 20
@@ -116,13 +139,16 @@ async def _fill(addresses: Addresses, topic: str, batch_bytes: int) -> None:
     await connection.close()
 
 
-def _fetch_request(topic: str, offset: int, batch_bytes: int) -> Any:
+def _fetch_request(topic: str, offset: int, batch_bytes: int, *, wait_ms: int) -> Any:
     row = nested("fetch", _FETCH_VERSION, "FetchPartition")(
         partition=0, fetch_offset=offset, partition_max_bytes=batch_bytes
     )
     topics = (nested("fetch", _FETCH_VERSION, "FetchTopic")(topic=topic, partitions=(row,)),)
     return message("fetch", _FETCH_VERSION, "Request")(
-        max_wait=datetime.timedelta(0), min_bytes=0, topics=topics, forgotten_topics_data=()
+        max_wait=datetime.timedelta(milliseconds=wait_ms),
+        min_bytes=min(wait_ms, 1),
+        topics=topics,
+        forgotten_topics_data=(),
     )
 
 
@@ -168,6 +194,13 @@ def _producing(batch_bytes: int, partitions: int = 1) -> Callable[..., Awaitable
     return run
 
 
+def _producing_native(batch_bytes: int) -> Callable[..., Awaitable[None]]:
+    async def run(addresses: Addresses, topic: str, requests: int) -> None:
+        await _produce_native(addresses, topic, requests, batch_bytes=batch_bytes)
+
+    return run
+
+
 def _fetching(batch_bytes: int) -> Callable[..., Awaitable[None]]:
     async def run(addresses: Addresses, topic: str, requests: int) -> None:
         await _fetch(addresses, topic, requests, batch_bytes=batch_bytes)
@@ -182,10 +215,15 @@ KINDS: Final = {
     "produce-1k": Kind(_producing(1024), 1, 4000),
     "produce-16k": Kind(_producing(16_384), 1, 2000),
     "produce-1k-of-4": Kind(_producing(1024, 4), 4, 2000),
-    "native-1k": Kind(_produce_native, 1, 4000),
+    "native-100": Kind(_producing_native(100), 1, 4000),
+    "native-1k": Kind(_producing_native(1024), 1, 4000),
+    "native-16k": Kind(_producing_native(16_384), 1, 2000),
     "fetch-1k": Kind(_fetching(FETCHES["fetch-1k"]), 1, 4000),
     "fetch-1m": Kind(_fetching(FETCHES["fetch-1m"]), 1, 200),
+    "fetch-idle": Kind(_poll, 1, 2000),
 }
+PRODUCES: Final = ("produce-100", "produce-1k", "produce-16k", "produce-1k-of-4")
+"""Kinds that are compared under every way of storing: by one broker, with followers, with syncs."""
 
 
 def request_cost_us(

@@ -26,7 +26,7 @@ from typing import Final
 
 from benchmarks.first_record import acknowledge_one
 from benchmarks.pairs import Pair, in_turn, print_pair
-from benchmarks.request_cost import KINDS, Addresses, processor_s, request_cost_us
+from benchmarks.request_cost import KINDS, PRODUCES, Addresses, processor_s, request_cost_us
 from benchmarks.versus_kafka import resident_mb
 from tests.support.cluster import Cluster
 from tests.support.echoless import REPOSITORY, Echoless
@@ -81,7 +81,8 @@ def requests(here: Path, there: Path, rounds: int) -> dict[str, Pair]:
     figures = {}
     with serving(here) as ours, serving(there) as theirs:
         for name in KINDS:
-            figures[name] = _compare(name, rounds, partial(_cost, ours), partial(_cost, theirs))
+            costs = partial(_cost, ours, name), partial(_cost, theirs, name)
+            figures[name] = _compare(name, rounds, *costs)
     return figures
 
 
@@ -89,23 +90,23 @@ def commit(here: Path, there: Path, rounds: int) -> dict[str, Pair]:
     """The event loop's part with `log_flush=commit`."""
     with serving(here, _COMMIT_SETTINGS) as ours, serving(there, _COMMIT_SETTINGS) as theirs:
         cost = partial(_cost, main_thread_only=True, requests=1000)
-        return {
-            f"log_flush=commit, the loop's part, {name}": _compare(
-                name, rounds, partial(cost, ours), partial(cost, theirs)
-            )
-            for name in ("produce-1k", "produce-16k")
-        }
+        figures = {}
+        for name in PRODUCES:
+            title = f"log_flush=commit, the loop's part, {name}"
+            costs = partial(cost, ours, name), partial(cost, theirs, name)
+            figures[title] = _compare(title, rounds, *costs)
+    return figures
 
 
 def cluster(here: Path, there: Path, rounds: int) -> dict[str, Pair]:
     """The leader of two followers, acks=all."""
     with _cluster(here) as ours, _cluster(there) as theirs:
-        return {
-            f"leader of two followers, {name}": _compare(
-                name, rounds, partial(_leader_cost, ours), partial(_leader_cost, theirs)
-            )
-            for name in ("produce-1k", "produce-16k")
-        }
+        figures = {}
+        for name in PRODUCES:
+            title = f"leader of two followers, {name}"
+            costs = partial(_leader_cost, ours, name), partial(_leader_cost, theirs, name)
+            figures[title] = _compare(title, rounds, *costs)
+    return figures
 
 
 def start(here: Path, there: Path, rounds: int) -> dict[str, Pair]:
@@ -144,8 +145,8 @@ def _cluster(tree: Path) -> Iterator[Cluster]:
 
 def _leader_cost(cluster: Cluster, name: str) -> dict[str, float]:
     topic = next(_TOPICS)
-    cluster.create_topic(topic, 1)
-    leader = cluster.brokers[cluster.leader(topic, 0)]
+    cluster.create_topic(topic, KINDS[name].partitions, leader=1)
+    leader = cluster.brokers[1]
     addresses = Addresses(leader.kafka_address, leader.native_address)
     return {"us": request_cost_us(leader.process.pid, addresses, name, topic, creates_topic=False)}
 
@@ -162,13 +163,13 @@ def _cost(
 
 
 def _compare(
-    name: str,
+    title: str,
     rounds: int,
-    here: Callable[[str], dict[str, float]],
-    there: Callable[[str], dict[str, float]],
+    here: Callable[[], dict[str, float]],
+    there: Callable[[], dict[str, float]],
 ) -> Pair:
-    pair = in_turn(rounds, partial(here, name), partial(there, name))["us"]
-    print_pair(f"{name}, us of processor time", pair, "here", "there")
+    pair = in_turn(rounds, here, there)["us"]
+    print_pair(f"{title}, us", pair, "here", "there")
     return pair
 
 

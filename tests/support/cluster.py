@@ -142,14 +142,27 @@ class Cluster:
         self.brokers[broker_id].process.resume()
 
     def create_topic(
-        self, name: str, partitions: int, *, replicas: int = 3, **configs: str | int
+        self,
+        name: str,
+        partitions: int,
+        *,
+        replicas: int = 3,
+        leader: int | None = None,
+        **configs: str | int,
     ) -> None:
-        """Creates it; returns when every partition has a leader and all its replicas."""
+        """Creates it; returns when every partition has a leader and all its replicas.
+
+        With `leader`, that broker is the preferred leader of all partitions, and each broker has a replica.
+        """
+        followers = [one for one in self.brokers if one != leader]
+        places: dict[str, Any] = {"replication_factor": replicas}
+        if leader is not None:
+            places = {"replica_assignment": [[leader, *followers]] * partitions}
         topic = NewTopic(
             name,
             num_partitions=partitions,
-            replication_factor=replicas,
             config={key.replace("_", "."): str(value) for key, value in configs.items()},
+            **places,
         )
         admin = self._admin()
         admin.create_topics([topic])[name].result(WAIT_S)
