@@ -1,4 +1,4 @@
-"""Two candidates measured in turn, several rounds, and the medians compared.
+"""Candidates measured in turn, several rounds, and the medians of two compared.
 
 The order alternates (A B, B A, A B ...), because this machine's speed drifts by more than most
 differences; the ratio is taken round by round before its median is.
@@ -10,7 +10,7 @@ import json
 import statistics
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 
@@ -42,15 +42,27 @@ def in_turn(
     rounds: int, first: Callable[[], Mapping[str, float]], second: Callable[[], Mapping[str, float]]
 ) -> dict[str, Pair]:
     """Runs both `rounds` times, alternating the order; returns one `Pair` per figure they report."""
-    firsts: list[Mapping[str, float]] = []
-    seconds: list[Mapping[str, float]] = []
-    for number in range(rounds):
-        if number % 2 == 0:
-            firsts.append(first())
-            seconds.append(second())
-        else:
-            seconds.append(second())
-            firsts.append(first())
+    firsts, seconds = several_in_turn(rounds, (first, second))
+    return pairs_of(firsts, seconds)
+
+
+def several_in_turn(
+    rounds: int, candidates: Sequence[Callable[[], Mapping[str, float]]]
+) -> list[list[Mapping[str, float]]]:
+    """Runs each `rounds` times, every second round backwards; returns what each reported."""
+    found: list[list[Mapping[str, float]]] = [[] for _ in candidates]
+    order = list(range(len(candidates)))
+    for _ in range(rounds):
+        for index in order:
+            found[index].append(candidates[index]())
+        order.reverse()
+    return found
+
+
+def pairs_of(
+    firsts: Sequence[Mapping[str, float]], seconds: Sequence[Mapping[str, float]]
+) -> dict[str, Pair]:
+    """One `Pair` per figure that both reported."""
     return {
         name: _pair([one[name] for one in firsts], [one[name] for one in seconds])
         for name in firsts[0]

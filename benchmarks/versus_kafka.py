@@ -1,9 +1,9 @@
-"""Echoless against a real Apache Kafka, in one run, with the same client.
+"""Echoless against real Apache Kafka, 3.9 and 4, in one run, with the same client.
 
     python -m benchmarks.versus_kafka [throughput|latency|start|memory ...] [--rounds N] [--seconds S]
 
-Kafka runs with the heap and collector of its own start script (1 GB, G1), on the same disk.
-Prints a table; `--json FILE` keeps the figures.
+All of it takes about twelve minutes. Kafka runs with the heap and collector of its own start script (1 GB, G1), on
+the same disk. Prints a line per figure, and at the end the table of `docs/benchmarks.md`.
 """
 
 from __future__ import annotations
@@ -11,149 +11,231 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
+import statistics
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
+from typing import Final
 
-from benchmarks.pairs import Pair, in_turn, print_pair, run_load
-from tests.support.apache_kafka import ApacheKafka
+from benchmarks.first_record import acknowledge_one
+from benchmarks.pairs import Pair, pairs_of, print_pair, run_load, several_in_turn
+from tests.support.apache_kafka import ApacheKafka, KafkaVersion
 from tests.support.echoless import Echoless
 
 KAFKA_JVM = (
     *("-Xmx1G", "-Xms1G", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20"),
     *("-XX:InitiatingHeapOccupancyPercent=35", "-XX:+ExplicitGCInvokesConcurrent"),
 )
-BATCH_BYTES = (100, 1_000, 16_000, 1_000_000)
+SIZES: Final = {"100 B": 100, "1 KB": 1_000, "16 KB": 16_000, "1 MB": 1_000_000}
+"""Bytes per batch, by the name in the table."""
+_RECORDS_PER_S: Final = {"1 MB": 40}
+"""The rate at which latency is measured, if it is not 200/s: far below what each broker can take."""
+_ECHOLESS: Final = {"message_max_bytes": "2000000", "log_retention_bytes": "1000000000"}
+_KAFKA: Final = {
+    "message.max.bytes": "2000000",
+    "log.segment.bytes": "134217728",
+    "log.retention.bytes": "1000000000",
+    "log.retention.check.interval.ms": "5000",
+}
+"""Logs of a gigabyte: the disk takes what the page cache holds."""
+_START_ROUNDS_MAX: Final = 5
+
+
+class Kafka(ApacheKafka):
+    """One with the Java options of its own start script."""
+
+    def __init__(self, directory: Path, version: KafkaVersion) -> None:
+        super().__init__(directory, _KAFKA, jvm=KAFKA_JVM, version=version)
+
+
+@dataclass(slots=True)
+class Row:
+    """One figure of Echoless beside that of each Kafka, by its version."""
+
+    what: str
+    beside: dict[str, Pair]
+    limit: float | None = None
+    """What the ratio has to reach, if there is a target; below 1 it is the most allowed, else the least."""
+
+    @property
+    def is_met(self) -> bool | None:
+        if self.limit is None:
+            return None
+        ratios = [pair.ratio for pair in self.beside.values()]
+        return max(ratios) <= self.limit if self.limit < 1 else min(ratios) >= self.limit
 
 
 @contextmanager
-def both() -> Iterator[tuple[Echoless, ApacheKafka]]:
-    """One broker of each kind, on fresh data."""
+def brokers(versions: list[KafkaVersion]) -> Iterator[tuple[Echoless | Kafka, ...]]:
+    """A broker of each kind on fresh data, Echoless first."""
     directory = Path(tempfile.mkdtemp(prefix="versus-kafka-"))
-    settings = {"message.max.bytes": "2000000"}
-    kafka = ApacheKafka(directory / "kafka", settings, jvm=KAFKA_JVM)
-    echoless = Echoless(directory / "echoless", {"message_max_bytes": "2000000"})
+    kafkas = [Kafka(directory / one.value, one) for one in versions]
+    found = (Echoless(directory / "echoless", _ECHOLESS), *kafkas)
     try:
-        kafka.start()
-        echoless.start()
-        yield echoless, kafka
+        for broker in found:
+            broker.start()
+        yield found
     finally:
-        echoless.process.kill()
-        kafka.process.kill()
+        for broker in found:
+            broker.kill()
         shutil.rmtree(directory)
 
 
-def throughput(rounds: int, seconds: float) -> dict[str, Pair]:
-    """Acknowledged MB/s and batches/s by batch size, acks=all, idempotent."""
-    figures = {}
-    with both() as (echoless, kafka):
-        for batch_bytes in BATCH_BYTES:
-            options = {"batch_bytes": batch_bytes, "seconds": seconds}
-            pairs = in_turn(
-                rounds,
-                lambda options=options: run_load(
-                    "throughput", echoless.kafka_address, "load", **options
-                ),
-                lambda options=options: run_load("throughput", kafka.address, "load", **options),
-            )
-            figures[f"throughput {batch_bytes} B batches, batches/s"] = pairs["batches_per_s"]
-            print_pair(f"throughput {batch_bytes} B, batches/s", pairs["batches_per_s"])
-    return figures
+def throughput(versions: list[KafkaVersion], rounds: int, seconds: float) -> list[Row]:
+    """Acknowledged batches/s by batch size, acks=all, idempotent."""
+    rows = []
+    with brokers(versions) as candidates:
+        for name, size in SIZES.items():
+            options = {"batch_bytes": size, "seconds": seconds, "warm_up": 1}
+            found = _loads("throughput", candidates, rounds, versions, options)
+            what = f"throughput, {name} batches, batches/s"
+            rows.append(_row(what, found, "batches_per_s", limit=None if size < 1000 else 1.0))
+    return rows
 
 
-def latency(rounds: int, seconds: float) -> dict[str, Pair]:
-    """Produce latency of single records at a low rate."""
-    figures = {}
-    with both() as (echoless, kafka):
-        for batch_bytes in (100, 1_000, 16_000):
-            options = {"batch_bytes": batch_bytes, "seconds": seconds}
-            pairs = in_turn(
-                rounds,
-                lambda options=options: run_load(
-                    "latency", echoless.kafka_address, "load", **options
-                ),
-                lambda options=options: run_load("latency", kafka.address, "load", **options),
-            )
-            for name in ("p50_ms", "p99_ms", "p999_ms"):
-                figures[f"latency {batch_bytes} B, {name}"] = pairs[name]
-                print_pair(f"latency {batch_bytes} B, {name}", pairs[name])
-    return figures
+def latency(versions: list[KafkaVersion], rounds: int, seconds: float) -> list[Row]:
+    """Milliseconds until a single record is acknowledged, at a low rate."""
+    rows = []
+    with brokers(versions) as candidates:
+        for name, size in SIZES.items():
+            rate = _RECORDS_PER_S.get(name, 200)
+            options = {"batch_bytes": size, "seconds": seconds, "warm_up": 1, "rate": rate}
+            found = _loads("latency", candidates, rounds, versions, options)
+            what = f"latency, {name} at {rate}/s, ms"
+            rows.append(_row(f"{what}: p50", found, "p50_ms"))
+            rows.append(_row(f"{what}: p99", found, "p99_ms", limit=0.5))
+    return rows
 
 
-def start(rounds: int, _seconds: float) -> dict[str, Pair]:
-    """From the command to the first acknowledged idempotent record, with a raw client."""
-    pairs = in_turn(rounds, lambda: {"ms": start_echoless()}, lambda: {"ms": start_kafka()})
-    print_pair("start to first acknowledged record, ms", pairs["ms"])
-    return {"start to first acknowledged record, ms": pairs["ms"]}
+def start(versions: list[KafkaVersion], rounds: int, _seconds: float) -> list[Row]:
+    """Milliseconds from the command to the first acknowledged idempotent record, with a raw client."""
+    measures = [_start_echoless, *(partial(_start_kafka, one) for one in versions)]
+    found = _measured(measures, min(rounds, _START_ROUNDS_MAX), versions)
+    return [_row("start to the first acknowledged record, ms", found, "ms", limit=0.05)]
 
 
-def start_echoless() -> float:
+def _start_echoless() -> Mapping[str, float]:
     with tempfile.TemporaryDirectory() as directory:
-        broker = Echoless(Path(directory))
-        return until_first_record(broker.start, lambda: broker.kafka_address, broker.process.kill)
+        return _until_first_record(Echoless(Path(directory)))
 
 
-def start_kafka() -> float:
+def _start_kafka(version: KafkaVersion) -> Mapping[str, float]:
     with tempfile.TemporaryDirectory() as directory:
-        broker = ApacheKafka(Path(directory), jvm=KAFKA_JVM)
-        broker.format()
-        return until_first_record(broker.start, lambda: broker.address, broker.process.kill)
+        kafka = Kafka(Path(directory), version)
+        kafka.format()
+        return _until_first_record(kafka)
 
 
-def until_first_record(start_broker, address, kill) -> float:
-    """Milliseconds from starting the process until one idempotent record is acknowledged."""
-    from benchmarks.first_record import acknowledge_one
-
+def _until_first_record(broker: Echoless | Kafka) -> Mapping[str, float]:
     begin = time.perf_counter()
-    start_broker()
     try:
-        acknowledge_one(address())
-        return 1000 * (time.perf_counter() - begin)
+        broker.start()
+        acknowledge_one(broker.kafka_address)
+        return {"ms": 1000 * (time.perf_counter() - begin)}
     finally:
-        kill()
+        broker.kill()
 
 
-def memory(rounds: int, _seconds: float) -> dict[str, Pair]:
+def memory(versions: list[KafkaVersion], rounds: int, _seconds: float) -> list[Row]:
     """Resident memory after the first record, then idle."""
-    from benchmarks.first_record import acknowledge_one
+    with brokers(versions) as candidates:
+        for broker in candidates:
+            acknowledge_one(broker.kafka_address)
+        measures = [partial(_resident, broker) for broker in candidates]
+        found = _measured(measures, rounds, versions)
+    return [_row("resident memory, idle, MB", found, "mb", limit=0.125)]
 
-    with both() as (echoless, kafka):
-        acknowledge_one(echoless.kafka_address)
-        acknowledge_one(kafka.address)
-        pairs = in_turn(
-            rounds,
-            lambda: {"mb": resident_mb(echoless.process.pid)},
-            lambda: {"mb": resident_mb(kafka.process.pid)},
-        )
-    print_pair("resident memory idle, MB", pairs["mb"])
-    return {"resident memory idle, MB": pairs["mb"]}
+
+def _resident(broker: Echoless | Kafka) -> Mapping[str, float]:
+    return {"mb": resident_mb(broker.process.pid)}
 
 
 def resident_mb(pid: int) -> float:
+    """Megabytes of memory that the process holds."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("VmRSS:"):
             return int(line.split()[1]) / 1024
     raise LookupError(pid)
 
 
-MEASUREMENTS = {"throughput": throughput, "latency": latency, "start": start, "memory": memory}
+def _loads(
+    kind: str,
+    candidates: tuple[Echoless | Kafka, ...],
+    rounds: int,
+    versions: list[KafkaVersion],
+    options: dict[str, float],
+) -> dict[str, dict[str, Pair]]:
+    topic = f"load-{options['batch_bytes']}"
+    measures = [partial(run_load, kind, one.kafka_address, topic, **options) for one in candidates]
+    return _measured(measures, rounds, versions)
+
+
+def _measured(
+    measures: list[Callable[[], Mapping[str, float]]], rounds: int, versions: list[KafkaVersion]
+) -> dict[str, dict[str, Pair]]:
+    """By version: each figure of Echoless, which is the first candidate, beside that Kafka's."""
+    ours, *theirs = several_in_turn(rounds, measures)
+    return {one.value: pairs_of(ours, found) for one, found in zip(versions, theirs, strict=True)}
+
+
+def _row(
+    what: str, found: dict[str, dict[str, Pair]], figure: str, *, limit: float | None = None
+) -> Row:
+    row = Row(what, {version: pairs[figure] for version, pairs in found.items()}, limit)
+    for version, pair in row.beside.items():
+        print_pair(what, pair, second=f"Kafka {version}")
+    return row
+
+
+def table(rows: list[Row], versions: list[KafkaVersion]) -> str:
+    """The rows as a table of Markdown."""
+    names = [f"Kafka {one.value} | ratio" for one in versions]
+    lines = [
+        f"| what | Echoless | {' | '.join(names)} | target | met |",
+        "|---" * (4 + 2 * len(versions)) + "|",
+    ]
+    return "\n".join([*lines, *map(_table_row, rows)])
+
+
+def _table_row(row: Row) -> str:
+    ours = statistics.median(pair.first for pair in row.beside.values())
+    cells = [row.what, _number(ours)]
+    for pair in row.beside.values():
+        low, high = pair.spread
+        cells += [_number(pair.second), f"{pair.ratio:.2f} [{low:.2f} .. {high:.2f}]"]
+    if row.limit is None:
+        return f"| {' | '.join([*cells, '-', ''])} |"
+    bound = f"at {'most' if row.limit < 1 else 'least'} {row.limit:g}"
+    return f"| {' | '.join([*cells, bound, 'yes' if row.is_met else '**no**'])} |"
+
+
+def _number(value: float) -> str:
+    return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
+
+
+MEASUREMENTS = {"start": start, "memory": memory, "latency": latency, "throughput": throughput}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("what", nargs="*", default=list(MEASUREMENTS))
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=5)
+    parser.add_argument("--seconds", type=float, default=3)
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
-    figures: dict[str, Pair] = {}
+    versions = [one for one in KafkaVersion if one.is_there]
+    for one in set(KafkaVersion) - set(versions):
+        print(f"left out: Kafka {one.value}, which `python -m tests.toolchain` gets")
+    rows: list[Row] = []
     for name in arguments.what:
-        figures |= MEASUREMENTS[name](arguments.rounds, arguments.seconds)
+        rows += MEASUREMENTS[name](versions, arguments.rounds, arguments.seconds)
+    print(table(rows, versions))
     if arguments.json:
-        arguments.json.write_text(json.dumps({k: asdict(v) for k, v in figures.items()}, indent=2))
+        arguments.json.write_text(json.dumps([asdict(one) for one in rows], indent=2))
 
 
 if __name__ == "__main__":
