@@ -245,7 +245,7 @@ def request_cost_us(
 
     async def run() -> float:
         if creates_topic:
-            await _create_topic(addresses, name, topic)
+            await prepare(addresses, name, topic)
         await kind.run(addresses, topic, count // 10)
         begun = processor_s(pid, main_thread_only=main_thread_only)
         await kind.run(addresses, topic, count)
@@ -254,7 +254,8 @@ def request_cost_us(
     return asyncio.run(run()) / count * 1e6
 
 
-async def _create_topic(addresses: Addresses, name: str, topic: str) -> None:
+async def prepare(addresses: Addresses, name: str, topic: str) -> None:
+    """Creates a topic for requests of this kind, with what they read."""
     if name in FETCHES:
         await _fill(addresses, topic, FETCHES[name])
         return

@@ -37,21 +37,31 @@ _TOPICS: Final = map("topic-{}".format, itertools.count())
 
 
 @contextmanager
-def tree_of(commit: str) -> Iterator[Path]:
-    """The broker's code as of `commit`, compiled as that of an installation is.
+def unpacked(commit: str) -> Iterator[Path]:
+    """The broker's code as of `commit`.
 
     Raises `LookupError` if this clone does not have the commit.
     """
-    archive = subprocess.run(
-        ["git", "archive", commit, *_ROOMS], cwd=REPOSITORY, capture_output=True, check=False
-    )
-    if archive.returncode:
-        raise LookupError(archive.stderr.decode().strip())
+    try:
+        archive = subprocess.run(
+            ["git", "archive", commit, *_ROOMS], cwd=REPOSITORY, capture_output=True, check=True
+        )
+    except FileNotFoundError:
+        raise LookupError("there is no git here") from None
+    except subprocess.CalledProcessError as error:
+        raise LookupError(error.stderr.decode().strip()) from None
     with tempfile.TemporaryDirectory(prefix="versus-") as directory:
         with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as files:
             files.extractall(directory, filter="data")
-        compileall.compile_dir(directory, quiet=1)
         yield Path(directory)
+
+
+@contextmanager
+def tree_of(commit: str) -> Iterator[Path]:
+    """Like `unpacked`, compiled as the code of an installation is."""
+    with unpacked(commit) as directory:
+        compileall.compile_dir(directory, quiet=1)
+        yield directory
 
 
 @contextmanager
@@ -65,15 +75,18 @@ def this_tree() -> Iterator[Path]:
 
 
 @contextmanager
-def serving(tree: Path, settings: Mapping[str, str] | None = None) -> Iterator[Echoless]:
-    """A broker of this tree, on fresh data."""
+def serving(
+    tree: Path, settings: Mapping[str, str] | None = None, *, starts: bool = True
+) -> Iterator[Echoless]:
+    """A broker of this tree, on fresh data; started, unless the caller does that."""
     with tempfile.TemporaryDirectory(prefix="versus-data-") as directory:
         broker = Echoless(Path(directory), settings, tree=tree)
-        broker.start()
         try:
+            if starts:
+                broker.start()
             yield broker
         finally:
-            broker.terminate()
+            broker.kill()
 
 
 def requests(here: Path, there: Path, rounds: int) -> dict[str, Pair]:

@@ -1,0 +1,89 @@
+"""`python -m benchmarks.request_calls`: how many calls the broker makes for one request.
+
+Calls of Python functions, and of C functions from them, in the broker's own files. They are most of what a request
+costs, and a machine that is slow or busy does not change their number. `tests/benchmarks/test_request_calls.py`
+fails if there are many more than last recorded here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+import sys
+import tempfile
+from collections.abc import Awaitable
+from pathlib import Path
+from types import FrameType
+from typing import Any, Final
+
+import uvloop
+
+from benchmarks.request_cost import KINDS, Addresses, prepare
+from tests.support.echoless import REPOSITORY
+from tests.support.in_process import in_process
+
+RECORDED: Final = {
+    "produce-1k": 224,
+    "produce-1k-of-4": 592,
+    "native-1k": 233,
+    "fetch-1k": 200,
+    "fetch-idle": 349,
+}
+"""At the last count. Put the new numbers here after a change that saves calls, so that they stay saved."""
+_ROOMS: Final = tuple(str(REPOSITORY / room) for room in ("broker", "storage", "protocol"))
+_SAMPLES: Final = 3
+_REQUESTS: Final = 20
+
+
+class _Calls:
+    """A profile function that counts."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __call__(self, frame: FrameType, event: str, _: Any) -> None:
+        if event in ("call", "c_call") and frame.f_code.co_filename.startswith(_ROOMS):
+            self.count += 1
+
+
+async def count_calls(directory: Path) -> dict[str, int]:
+    """Calls per request of each kind in `RECORDED`, five requests in flight, by a broker in this process."""
+    async with in_process(directory) as running:
+        addresses = Addresses(running.kafka_address, running.native_address)
+        found = {}
+        for name in RECORDED:
+            await prepare(addresses, name, name)
+            samples = [await _sample(name, addresses) for _ in range(_SAMPLES)]
+            found[name] = round(statistics.median(samples))
+        return found
+
+
+async def _sample(name: str, addresses: Addresses) -> float:
+    """The difference of a long run and a short one: what a connection costs drops out."""
+    run = KINDS[name].run
+    few = await _counted(run(addresses, name, _REQUESTS))
+    many = await _counted(run(addresses, name, 2 * _REQUESTS))
+    return (many - few) / _REQUESTS
+
+
+async def _counted(work: Awaitable[None]) -> int:
+    calls = _Calls()
+    sys.setprofile(calls)
+    try:
+        await work
+    finally:
+        sys.setprofile(None)
+    return calls.count
+
+
+def main() -> None:
+    with (
+        tempfile.TemporaryDirectory() as directory,
+        asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
+    ):
+        for name, count in runner.run(count_calls(Path(directory))).items():
+            print(f'    "{name}": {count},  # was {RECORDED[name]}')
+
+
+if __name__ == "__main__":
+    main()
