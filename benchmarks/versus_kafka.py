@@ -59,7 +59,7 @@ class Row:
     what: str
     beside: dict[str, Pair]
     limit: float | None = None
-    """What the ratio has to reach, if there is a target; below 1 it is the most allowed, else the least."""
+    """The target for the ratio, if there is one: below 1 the most allowed, else the least."""
 
     @property
     def is_met(self) -> bool | None:
