@@ -158,6 +158,7 @@ class Broker:
             now_ms=self.clock.steady_ms,
             wall_ms=self.environment.now_ms,
             on_failure=self.fail_storage,
+            run_all=self.environment.run_all,
         )
         self.topic_deletion = TopicDeletion(self.registry, self.replicas)
         self.replicas.set_strays_aside()

@@ -1,7 +1,8 @@
 """The three checkpoint files of a data directory: recovery points, high watermarks, log starts.
 
 They are written together from time to time, in any thread. If an offset has to come down because a log
-is about to be truncated, it is written at once, and a pending write of older offsets is dropped.
+is about to be truncated, it is written at once, and a pending write of older offsets is dropped. While a
+log is being changed in another thread, checkpoints leave its offsets on disk as they are (`hold`).
 
 Invariant: the recovery points on disk are never above what was synced, and no offset on disk is above
 a truncation.
@@ -80,6 +81,8 @@ class DirectoryCheckpoints:
         self._lock = threading.Lock()
         self._generation = object()
         """Replaced whenever a pending checkpoint becomes wrong."""
+        self._held: dict[Partition, KeptOffsets] = {}
+        """The logs that are being changed: their offsets on disk are not those of memory."""
         self._written_log_starts: Offsets = {}
         """The log starts that this process has written; replaced as a whole, so any thread may read them."""
 
@@ -122,9 +125,23 @@ class DirectoryCheckpoints:
         """Use `PendingCheckpoint.run`."""
         with self._lock:
             if generation is self._generation:
-                self._write_log_starts(pending.log_starts)
-                self._recovery_points.write(pending.recovery_points)
-                self._high_watermarks.write(pending.high_watermarks)
+                held = tuple(self._held)
+                self._write_log_starts(_kept(held, self._log_starts, pending.log_starts))
+                for checkpoint, offsets in (
+                    (self._recovery_points, pending.recovery_points),
+                    (self._high_watermarks, pending.high_watermarks),
+                ):
+                    checkpoint.write(_kept(held, checkpoint, offsets))
+
+    def hold(self, key: Partition, holder: KeptOffsets) -> None:
+        """Has checkpoints leave the offsets of a log on disk as they are until `release`."""
+        self._held[key] = holder
+
+    def release(self, key: Partition, holder: KeptOffsets) -> None:
+        """Ends `hold`; a pending checkpoint has the offsets of before, and is dropped."""
+        if self._held.get(key) is holder:
+            del self._held[key]
+            self._generation = object()
 
     def _write_log_starts(self, offsets: Offsets) -> None:
         self._log_starts.write(offsets)
@@ -179,6 +196,15 @@ class DirectoryCheckpoints:
                     checkpoint.write(left)
 
 
+def _kept(held: Collection[Partition], checkpoint: OffsetCheckpoint, offsets: Offsets) -> Offsets:
+    """`offsets`, with those of the held partitions as they are on disk."""
+    if not held:
+        return offsets
+    others = {key: offset for key, offset in offsets.items() if key not in held}
+    on_disk = checkpoint.read()
+    return others | {key: on_disk[key] for key in held if key in on_disk}
+
+
 class _PartitionOffsetsOnDisk(KeptOffsets):
     """One partition's part of the three files."""
 
@@ -197,3 +223,9 @@ class _PartitionOffsetsOnDisk(KeptOffsets):
 
     def put_log_start(self, offset: int) -> None:
         self._checkpoints.put_log_start(self._key, offset)
+
+    def hold(self) -> None:
+        self._checkpoints.hold(self._key, self)
+
+    def release(self) -> None:
+        self._checkpoints.release(self._key, self)

@@ -25,7 +25,6 @@ class Durability:
         "_fs",
         "_has_new_files",
         "_leader_epochs",
-        "_lower_on_disk",
         "_make_name_durable",
         "_pending",
         "_snapshots",
@@ -40,7 +39,6 @@ class Durability:
         recovery_point: int,
         snapshots: dict[int, Snapshot],
         leader_epochs: LeaderEpochs,
-        lower_on_disk: Callable[[int], None],
         make_name_durable: Callable[[], None] | None,
     ) -> None:
         self._fs = fs
@@ -49,7 +47,6 @@ class Durability:
         self._snapshots = snapshots
         """Producer snapshots by offset, not yet written by a flush."""
         self._leader_epochs = leader_epochs
-        self._lower_on_disk = lower_on_disk
         self._make_name_durable = make_name_durable
         """Set while a power failure would take the directory itself."""
         self._has_new_files = True
@@ -68,14 +65,22 @@ class Durability:
         """Adds the producer state as of `offset` to what the next flush encodes and writes."""
         self._snapshots[offset] = snapshot
 
+    @property
+    def make_name_durable(self) -> Callable[[], None] | None:
+        """Makes the directory's name durable, in any one thread; None if it is."""
+        return self._make_name_durable
+
     def begin_at(self, offset: int) -> None:
         """Starts over: the log has been replaced by an empty one at `offset`, which is on disk."""
         self._snapshots.clear()
+        self._make_name_durable = None
         self.recovery_point = offset
 
-    def drop_snapshots_above(self, offset: int) -> None:
+    def end_at(self, offset: int) -> None:
+        """Drops what is above `offset`: the log has been cut there, durably."""
         for above in [o for o in self._snapshots if o > offset]:
             del self._snapshots[above]
+        self.recovery_point = min(self.recovery_point, offset)
 
     def start_flush(self, segments: Segments, end_offset: int) -> PendingFlush:
         """Returns the work that makes everything below `end_offset` safe; `finish_flush` is next."""
@@ -140,30 +145,27 @@ class Durability:
             segment.indexes.is_unsaved = False
             segment.indexes.release()
 
-    def make_name_durable(self) -> None:
-        """Makes the directory's name durable without a flush; waits for the disk."""
-        if self._make_name_durable is not None:
-            self._make_name_durable()
-            self._make_name_durable = None
-
     def cancel_flush(self) -> None:
         """Returns when no flush is running; what a finished one did counts."""
         if self._pending is not None:
             self._pending.cancel()
             self.finish_flush(self._pending)
 
+    def disown_flush(self) -> PendingFlush | None:
+        """Returns the flush that may be running, if any: the log is about to be changed.
+
+        The caller cancels it, in any one thread, before it touches a file. It does not count any more:
+        what it does is done again by the next flush.
+        """
+        if self._pending is not None and self._pending.is_done:
+            self.finish_flush(self._pending)
+        pending, self._pending = self._pending, None
+        if pending is not None:
+            self._has_new_files |= pending.has_new_files
+        return pending
+
     def abandon_flush(self) -> None:
         """Returns when no flush is running; `finish_flush` is still to be called. From any thread."""
         pending = self._pending
         if pending is not None:
             pending.cancel()
-
-    def lower_to(self, offset: int, log_start_offset: int) -> None:
-        """Lowers every offset on disk and in memory to `offset` at most: the log will end there.
-
-        `log_start_offset` is the log start that may be on disk.
-        """
-        self.cancel_flush()
-        if offset < max(self.recovery_point, log_start_offset):
-            self._lower_on_disk(offset)
-            self.recovery_point = min(self.recovery_point, offset)

@@ -24,3 +24,12 @@ class KeptOffsets:
 
     def put_log_start(self, offset: int) -> None:
         """Sets the log start on disk to `offset`, durably, where the first segment begins."""
+
+    def hold(self) -> None:
+        """Has checkpoints leave the offsets on disk as they are, until `release`.
+
+        Only `lower` and `put_log_start` change them meanwhile.
+        """
+
+    def release(self) -> None:
+        """Lets checkpoints write the log's offsets again, those from now on."""

@@ -10,12 +10,12 @@ Times are the data directory's own clock (`clock_checkpoint.py`), which no one s
 of the wall clock makes a producer idle. The wall-clock time only stamps and deletes records.
 
 Single owner: every method is called from one thread, except where its docstring says otherwise;
-`PendingFlush.run` and `PendingSegmentRemoval.run` may run in another.
+`PendingFlush.run`, `PendingSegmentRemoval.run` and `PendingChange.run` may run in another.
 
 `Log` is the room's face to the broker, so it has a method for each thing that a broker does with a
 log. It holds the offsets and the producer state, and does the appending itself; the other parts are
 next door: opening (`recovery.py`), what is on disk (`durability.py`), cutting (`truncation.py`),
-beginning anew (`replacement.py`), deleting (`old_segments.py`).
+beginning anew (`replacement.py`), both through `pending_change.py`, and deleting (`old_segments.py`).
 
 Called by the broker's partitions and `log_directory.py`. Knows nothing of leaders and followers, and of
 the high watermark only what it is passed.
@@ -23,10 +23,8 @@ the high watermark only what it is passed.
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
 from functools import partial
-from typing import Final
+from typing import Any, Final, TypeVar
 
 from protocol.dedup import Append as AppendDecision
 from protocol.dedup import Duplicate, PartitionRules, Reject, commit, decide, decide_epoch
@@ -40,7 +38,7 @@ from protocol.record_batch import (
     read_header,
     with_log_append_time,
 )
-from storage import paths, replacement, retention
+from storage import paths, retention
 from storage.append_origin import AppendOrigin, LeaderOrigin
 from storage.appended import Appended, ReplicatedAppend
 from storage.durability import Durability
@@ -48,17 +46,22 @@ from storage.file_system import StorageError
 from storage.log_config import LogConfig
 from storage.old_segments import OldSegments
 from storage.opening import Opening, Recovered
+from storage.pending_change import PendingChange
 from storage.pending_flush import PendingFlush
 from storage.pending_segment_removal import PendingSegmentRemoval
-from storage.producers.replay import is_remembered, rebuild, remove_snapshots, replay_batch
+from storage.producers.replay import is_remembered, remove_snapshots, replay_batch
 from storage.producers.snapshot import encode_snapshot
 from storage.producers.snapshot_chunk import SnapshotChunk, read_chunk, starting_snapshot
+from storage.producers.state import ProducerStates
 from storage.recovery import recover
+from storage.replacement import NewLog, Replacement
 from storage.replicated_batches import check_batches, count_run
 from storage.scrub import ClosedSegment
 from storage.segment import Segment
 from storage.time_lookup import LookUp, find_max_timestamp, find_timestamp
-from storage.truncation import cut_files
+from storage.truncation import Truncation
+
+_Result = TypeVar("_Result")
 
 EXPIRED_AT_ONCE_MAX: Final = 10_000
 _CLIENT: Final = AppendOrigin.CLIENT
@@ -78,7 +81,11 @@ class Log:
         self.log_start_offset = recovered.log_start_offset
         self.log_end_offset = recovered.segments.active.next_offset
         self.failure: StorageError | None = None
-        """The error of a procedure that could not be finished; the log accepts no more batches then."""
+        """The error of a change that could not be finished; the log accepts no more batches then."""
+        self._change: PendingChange[Any] | None = None
+        """The change that is under way; the log accepts no batches meanwhile."""
+        self._is_writable = True
+        """Whether there is neither a failure nor a change."""
         self._fs = opening.fs
         self._segments = recovered.segments
         self._durability = Durability(
@@ -87,7 +94,6 @@ class Log:
             recovery_point=recovered.recovery_point,
             snapshots=recovered.snapshots,
             leader_epochs=recovered.leader_epochs,
-            lower_on_disk=opening.kept.lower,
             make_name_durable=opening.make_name_durable,
         )
         self._kept = opening.kept
@@ -133,6 +139,11 @@ class Log:
     @property
     def segment_count(self) -> int:
         return len(self._segments)
+
+    @property
+    def is_changing(self) -> bool:
+        """Whether the log is being cut or replaced; only `finish_change` may be called then."""
+        return self._change is not None
 
     def _set_rules(self) -> None:
         self._rules = PartitionRules(self.log_end_offset > 0, self.config.unknown_producer_id)
@@ -224,8 +235,8 @@ class Log:
         self, header: BatchHeader, last_offset: int, leader_epoch: int, now_ms: int
     ) -> Segment:
         """The segment for the batch, after rolling and noting the leader epoch if necessary."""
-        if self.failure is not None:
-            raise self.failure
+        if not self._is_writable:
+            self._check_writable()
         latest_epoch = self.leader_epochs.latest_epoch
         if leader_epoch != latest_epoch:
             assert leader_epoch > latest_epoch, f"leader epoch {leader_epoch} after {latest_epoch}"
@@ -236,6 +247,12 @@ class Log:
         ):
             return self._roll(now_ms)
         return segment  # even if it should be rolled, while there is no descriptor for the next
+
+    def _check_writable(self) -> None:
+        """Raises the `failure`; fails if the log is being changed."""
+        if self.failure is not None:
+            raise self.failure
+        assert self._change is None, f"{self.name} is being cut or replaced"
 
     def roll(self, now_ms: int | None = None) -> None:
         """Closes the active segment and begins the next; does nothing while it is empty.
@@ -335,8 +352,7 @@ class Log:
 
         One at a time: `finish_flush` comes before the next, even if `run` failed.
         """
-        if self.failure is not None:
-            raise self.failure
+        self._check_writable()
         return self._durability.start_flush(self._segments, self.log_end_offset)
 
     def finish_flush(self, pending: PendingFlush) -> None:
@@ -346,29 +362,51 @@ class Log:
     # Cutting
 
     def truncate_to(self, offset: int) -> None:
-        """Cuts off the batch that holds `offset`, or the next one, and all after it, durably.
+        """Cuts off the batch that holds `offset`, or the next one, and all after it, durably."""
+        change = self.start_truncation(offset)
+        if change is not None:
+            self._complete(change)
+
+    def start_truncation(self, offset: int) -> PendingChange[ProducerStates] | None:
+        """Returns the work that `truncate_to` does; None if there was no batch to cut, and it is done.
 
         Not below `first_offset`: the producer state as of any earlier offset is not known, so only
-        `start_anew_at` can go there. `truncation.py` has the steps.
+        `start_anew_at` can go there. `truncation.py` has the steps, `pending_change.py` the rest.
         """
         assert offset >= self.first_offset, (
             f"cut at {offset}, the log begins at {self.first_offset}"
         )
-        with self._must_finish():
-            if offset < self.log_end_offset:
-                # A log never ends inside a batch, nor in a hole: a restart would find it shorter.
-                self._cut(self._segments.holding(offset).end_below(offset))
+        self._check_writable()
+        if offset >= self.log_end_offset:
             # Even without a cut: a leader that appended nothing in its epoch leaves an epoch to drop.
             self.leader_epochs.truncate_from_end(self.log_end_offset)
+            return None
+        # A log never ends inside a batch, nor in a hole: a restart would find it shorter.
+        end = self._segments.holding(offset).end_below(offset)
+        flush = self._durability.disown_flush()
+        is_above = end < max(self.recovery_point, self.log_start_offset)
+        truncation = Truncation(
+            directory=self.directory,
+            offset=end,
+            segments=self._segments,
+            doomed=self._segments.pop_above(end),
+            flush=flush,
+            removal=self._old_segments.pending,
+            lowered=self._kept if is_above else None,
+            producers=self._no_producers(),
+            now_ms=self._latest_ms,
+            fs=self._fs,
+        )
+        return self._start(
+            PendingChange(truncation.carry_out, partial(self._end_at, end), _nothing)
+        )
 
-    def _cut(self, offset: int) -> None:
-        self._old_segments.complete_removal()
-        segments, directory = self._segments, self.directory
-        cut_files(self._fs, directory, segments, self._durability, offset, self.log_start_offset)
+    def _end_at(self, offset: int, producers: ProducerStates) -> None:
         self.log_end_offset = offset
         self.log_start_offset = min(self.log_start_offset, offset)
-        self._set_rules()
-        rebuild(self.producers, self._fs, directory, segments, offset, self._latest_ms)
+        self._durability.end_at(offset)
+        self.leader_epochs.truncate_from_end(offset)
+        self._replace_producers(producers)
 
     def start_anew_at(
         self, offset: int, snapshot: Buffer, *, clock_ahead_ms: int, now_ms: int
@@ -381,36 +419,89 @@ class Log:
 
         `replacement.py` has the steps. A crash leaves the old log or the new one.
         """
-        begun = replacement.snapshot_at(offset, snapshot, clock_ahead_ms)
-        with self._must_finish():
-            self._old_segments.complete_removal()
-            self._durability.cancel_flush()
-            self._durability.make_name_durable()
-            replacement.decide(self._fs, self.directory, begun.data)
-            segment = replacement.carry_out(
-                self._fs, self.directory, offset, self.config, now_ms, self._kept
-            )
+        self._complete(
+            self.start_replacement(offset, snapshot, clock_ahead_ms=clock_ahead_ms, now_ms=now_ms)
+        )
+
+    def start_replacement(
+        self, offset: int, snapshot: Buffer, *, clock_ahead_ms: int, now_ms: int
+    ) -> PendingChange[NewLog]:
+        """Returns the work that `start_anew_at` does; see `pending_change.py`."""
+        self._check_writable()
+        replacement = Replacement(
+            directory=self.directory,
+            offset=offset,
+            snapshot=snapshot,
+            clock_ahead_ms=clock_ahead_ms,
+            flush=self._durability.disown_flush(),
+            removal=self._old_segments.pending,
+            make_name_durable=self._durability.make_name_durable,
+            kept=self._kept,
+            config=self.config,
+            producers=self._no_producers(),
+            now_ms=now_ms,
+            fs=self._fs,
+        )
+        begin = partial(self._begin_at, offset, now_ms)
+        return self._start(
+            PendingChange(replacement.carry_out, begin, lambda new: new.segment.close())
+        )
+
+    def _begin_at(self, offset: int, now_ms: int, new: NewLog) -> None:
         for replaced in self._segments:
             replaced.close()
-        self._segments.begin_with(segment)
+        self._segments.begin_with(new.segment)
         self._old_segments.forget_reasons()
         self._durability.begin_at(offset)
         self.leader_epochs.clear()
-        begun.state.load_into(self.producers)
         self.log_start_offset = self.log_end_offset = offset
         self._latest_ms = max(self._latest_ms, now_ms)
-        self._set_rules()
+        self._replace_producers(new.producers)
 
-    @contextlib.contextmanager
-    def _must_finish(self) -> Iterator[None]:
-        """Disables the log if a procedure fails half-way: memory and disk may disagree then."""
-        if self.failure is not None:
-            raise self.failure
+    def _start(self, change: PendingChange[_Result]) -> PendingChange[_Result]:
+        self._kept.hold()
+        self._change, self._is_writable = change, False
+        return change
+
+    def _complete(self, change: PendingChange[Any]) -> None:
         try:
-            yield
-        except StorageError as error:
-            self.failure = error
-            raise
+            change.run()
+        finally:
+            self.finish_change(change)
+
+    def finish_change(self, change: PendingChange[Any]) -> None:
+        """Publishes what `change.run` did, if it has ended well.
+
+        After a `StorageError` the log is disabled, since memory and disk may disagree.
+        """
+        if change is not self._change:
+            return
+        removal = self._old_segments.pending
+        if removal is not None:
+            self._old_segments.finish_removal(removal)
+        change.publish()
+        self._change = None
+        if isinstance(change.error, StorageError):
+            self.failure = change.error
+            return
+        self._kept.release()
+        self._is_writable = True
+
+    def _no_producers(self) -> ProducerStates:
+        """An empty state, for the producers of the log as it will be."""
+        config = self.config
+        return ProducerStates(
+            config.window,
+            config.producer_id_expiration_ms,
+            config.producers_max,
+            config.leased_producer_expiration_ms,
+        )
+
+    def _replace_producers(self, producers: ProducerStates) -> None:
+        producers.expired_total += self.producers.expired_total
+        producers.evicted_total += self.producers.evicted_total
+        self.producers = producers
+        self.reconfigure(self.config)  # it may have changed meanwhile
 
     # Deleting
 
@@ -444,8 +535,10 @@ class Log:
         goes only if it is flushed and below `high_watermark` (unless None), and only if the producer
         snapshot at its end is on disk. If the active segment has expired, it is rolled, and goes the
         next time. The files go with `start_removal`, once the new log start is on disk: a start
-        refuses a log whose segments above that are missing.
+        refuses a log whose segments above that are missing. Nothing goes while the log is changing.
         """
+        if self._change is not None:
+            return
         reasons = retention.find_expired(
             self._fs, self._segments, self.log_start_offset, self.config, now_ms
         )
@@ -458,9 +551,11 @@ class Log:
     def start_removal(self, high_watermark: int | None = None) -> PendingSegmentRemoval | None:
         """Takes the segments below the log start on disk out of the log; `run` removes their files.
 
-        None if there is nothing to remove. `finish_removal` comes next; a removal that failed for want
+        None if there is nothing to remove, or the log is changing. `finish_removal` comes next; a removal that failed for want
         of descriptors is returned again. See `pending_segment_removal.py`.
         """
+        if self._change is not None:
+            return None
         if self.failure is not None:
             return self._old_segments.pending
         return self._old_segments.start_removal(self.log_start_offset, high_watermark)
@@ -472,8 +567,10 @@ class Log:
     def expire_producers(self, now_ms: int) -> int:
         """Forgets producers that have appended nothing for too long; returns how many.
 
-        At most `EXPIRED_AT_ONCE_MAX`, about 30 ms; 0 if none is left.
+        At most `EXPIRED_AT_ONCE_MAX`, about 30 ms; 0 if none is left, or the log is changing.
         """
+        if self._change is not None:
+            return 0
         return self.producers.expire(now_ms, EXPIRED_AT_ONCE_MAX)
 
     def reconfigure(self, config: LogConfig) -> None:
@@ -502,8 +599,10 @@ class Log:
     def start_close(self) -> PendingFlush | None:
         """Returns the last flush, to be run in any thread; `finish_close` is next, even if it failed.
 
-        None if nothing has happened since a clean opening.
+        None if nothing has happened since a clean opening. A change that is under way is completed first.
         """
+        if self._change is not None:
+            self._complete(self._change)
         self._durability.cancel_flush()
         self._old_segments.cancel_removal()
         end, loaded = self.log_end_offset, self.recovery.snapshot_offset
@@ -528,10 +627,17 @@ class Log:
 
     def abandon(self) -> None:
         """Closes the files without a flush: the log is about to be removed. From any thread."""
+        change = self._change
+        if change is not None:
+            change.cancel()
         self._durability.abandon_flush()
         self._old_segments.cancel_removal()
         for segment in self._segments:
             segment.close()
+
+
+def _nothing(_result: object) -> None:
+    """Discards a result that has nothing to close."""
 
 
 def _too_large(header: BatchHeader, config: LogConfig) -> KafkaError:

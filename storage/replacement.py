@@ -4,6 +4,8 @@ A replica whose log has nothing in common with its leader's starts over where th
 Only a snapshot knows the producers whose batches are deleted there, so the empty log must never exist
 without it:
 
+0. Check the snapshot, wait until no flush is running, remove the old segments that were given up, and
+   make the directory's name durable. Crash: the old log.
 1. Write the snapshot as `replacement.snapshot`, atomically and durably. Crash before: the old log.
    From here on the replacement is decided, and opening the log carries out the rest.
 2. Remove segments, indexes, snapshots and leader epochs. Crash: done again from step 2.
@@ -15,11 +17,14 @@ without it:
 
 Invariant: there is never an empty log that begins at an offset without the producer state below it.
 
-Called by `log.py` and `recovery.py`. Knows nothing of what a snapshot means.
+Called by `log.py`, in any one thread (`pending_change.py`), and by `recovery.py`. Knows nothing of what a
+snapshot means.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from protocol.record_batch import Buffer
@@ -27,6 +32,8 @@ from storage import paths
 from storage.file_system import CorruptLogError, FileSystem
 from storage.kept_offsets import KeptOffsets
 from storage.log_config import LogConfig
+from storage.pending_flush import PendingFlush
+from storage.pending_segment_removal import PendingSegmentRemoval
 from storage.producers.snapshot import (
     Snapshot,
     SnapshotError,
@@ -34,7 +41,9 @@ from storage.producers.snapshot import (
     read_snapshot,
     shift_times,
 )
+from storage.producers.state import ProducerStates
 from storage.segment import Segment
+from storage.truncation import end_other_work
 
 
 class NewBeginning(NamedTuple):
@@ -56,9 +65,43 @@ def snapshot_at(offset: int, snapshot: Buffer, clock_ahead_ms: int) -> NewBeginn
     return NewBeginning(data, state)
 
 
-def decide(fs: FileSystem, directory: str, snapshot: Buffer) -> None:
-    """Step 1; `snapshot` has been checked. Raises `StorageError`."""
-    fs.write_atomic(paths.join(directory, paths.REPLACEMENT), snapshot)
+class NewLog(NamedTuple):
+    """An empty log on disk, and the producers below it."""
+
+    segment: Segment
+    producers: ProducerStates
+
+
+@dataclass(slots=True, kw_only=True)
+class Replacement:
+    """One replacement, with everything in it that the owner leaves alone until it is finished."""
+
+    directory: str
+    offset: int
+    snapshot: Buffer
+    clock_ahead_ms: int
+    flush: PendingFlush | None
+    removal: PendingSegmentRemoval | None
+    make_name_durable: Callable[[], None] | None
+    kept: KeptOffsets
+    config: LogConfig
+    producers: ProducerStates
+    """Empty; becomes the leader's state."""
+    now_ms: int
+    fs: FileSystem
+
+    def carry_out(self) -> NewLog:
+        """Does the steps. Raises `SnapshotError`, with nothing changed; `StorageError`, half done."""
+        begun = snapshot_at(self.offset, self.snapshot, self.clock_ahead_ms)
+        end_other_work(self.flush, self.removal)
+        if self.make_name_durable is not None:
+            self.make_name_durable()
+        self.fs.write_atomic(paths.join(self.directory, paths.REPLACEMENT), begun.data)
+        segment = carry_out(
+            self.fs, self.directory, self.offset, self.config, self.now_ms, self.kept
+        )
+        begun.state.load_into(self.producers)
+        return NewLog(segment, self.producers)
 
 
 def carry_out(  # noqa: PLR0917 - what a log is made of, as in `Segment.create`

@@ -93,6 +93,13 @@ class Segments:
         self.active = self._segments[-1]
         return self._forget(segment)
 
+    def pop_above(self, offset: int) -> list[Segment]:
+        """Removes the segments that begin above `offset`, newest first."""
+        popped = []
+        while self.active.base_offset > offset:
+            popped.append(self.pop_last())
+        return popped
+
     def begin_with(self, segment: Segment) -> None:
         """Replaces all segments by this one."""
         self._segments = [segment]

@@ -1,45 +1,75 @@
 """Truncating a log, durably, as a follower does whose log diverges from its leader's.
 
-1. Lower the recovery point and the log start on disk. Crash: more is scanned than needed.
-2. Remove the snapshots above the cut, durably. Crash: an older one is loaded, and more replayed.
-3. Remove the segments above the cut, newest first. Crash: the log ends between two of them.
-4. Cut the segment that holds the cut, and sync it. Crash: the log ends before the cut or after it.
+1. Wait until no flush is running, and remove the old segments that were given up.
+2. Lower the recovery point and the log start on disk. Crash: more is scanned than needed.
+3. Remove the snapshots above the cut, durably. Crash: an older one is loaded, and more replayed.
+4. Remove the segments above the cut, newest first. Crash: the log ends between two of them.
+5. Cut the segment that holds the cut, and sync it. Crash: the log ends before the cut or after it.
+6. Rebuild the producer state, in memory.
 
-The leader epochs are cut in memory by the caller. Crash: opening the log cuts them to its recovery
+The leader epochs are cut in memory by the owner. Crash: opening the log cuts them to its recovery
 point, and reads the rest from the batches.
 
-Called by `log.py`. Knows nothing of what the producers did.
+Called by `log.py`, in any one thread (`pending_change.py`). Knows nothing of what the producers did.
 """
 
 from __future__ import annotations
 
-from storage.durability import Durability
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 from storage.file_system import FileSystem
-from storage.producers.replay import remove_snapshots, snapshot_offsets
+from storage.kept_offsets import KeptOffsets
+from storage.pending_flush import PendingFlush
+from storage.pending_segment_removal import PendingSegmentRemoval
+from storage.producers.replay import rebuild, remove_snapshots, snapshot_offsets
+from storage.producers.state import ProducerStates
+from storage.segment import Segment
 from storage.segments import Segments
 
 
-def cut_files(  # noqa: PLR0917 - what a log is made of, as in `Segment.create`
-    fs: FileSystem,
-    directory: str,
-    segments: Segments,
-    durability: Durability,
-    offset: int,
-    log_start_offset: int,
-) -> None:
-    """Does the steps; the last batch to keep ends at `offset`. Raises `StorageError`, half done."""
-    durability.lower_to(offset, log_start_offset)
-    _remove_snapshots_above(fs, directory, durability, offset)
-    while segments.active.base_offset > offset:
-        segments.pop_last().remove()
-    segments.active.truncate_to(offset)
-    fs.sync_directory(directory)
+@dataclass(slots=True, kw_only=True)
+class Truncation:
+    """One cut, with everything in it that the owner leaves alone until it is finished."""
+
+    directory: str
+    offset: int
+    """The last batch to keep ends here."""
+    segments: Segments
+    """The segments that stay; the last of them holds the cut."""
+    doomed: Sequence[Segment]
+    """The segments above the cut, newest first."""
+    flush: PendingFlush | None
+    removal: PendingSegmentRemoval | None
+    lowered: KeptOffsets | None
+    """The offsets on disk, if any of them is above the cut."""
+    producers: ProducerStates
+    """Empty; becomes the state as of `offset`."""
+    now_ms: int
+    fs: FileSystem
+
+    def carry_out(self) -> ProducerStates:
+        """Does the steps. Raises `StorageError`, half done."""
+        end_other_work(self.flush, self.removal)
+        if self.lowered is not None:
+            self.lowered.lower(self.offset)
+        self._remove_snapshots_above()
+        for segment in self.doomed:
+            segment.remove()
+        self.segments.active.truncate_to(self.offset)
+        self.fs.sync_directory(self.directory)
+        rebuild(self.producers, self.fs, self.directory, self.segments, self.offset, self.now_ms)
+        return self.producers
+
+    def _remove_snapshots_above(self) -> None:
+        above = [o for o in snapshot_offsets(self.fs, self.directory) if o > self.offset]
+        remove_snapshots(self.fs, self.directory, reversed(above))
+        self.fs.sync_directory(self.directory)
 
 
-def _remove_snapshots_above(
-    fs: FileSystem, directory: str, durability: Durability, offset: int
-) -> None:
-    durability.drop_snapshots_above(offset)
-    above = [o for o in snapshot_offsets(fs, directory) if o > offset]
-    remove_snapshots(fs, directory, reversed(above))
-    fs.sync_directory(directory)
+def end_other_work(flush: PendingFlush | None, removal: PendingSegmentRemoval | None) -> None:
+    """Returns when no flush is running and no removal is left. Raises `StorageError`."""
+    if removal is not None:
+        removal.run()
+    if flush is not None:
+        flush.cancel()

@@ -92,6 +92,7 @@ class ClusterMember:
                 broker_epoch=lambda: joining.broker_epoch,
                 address_of=view.native_address,
                 peers=self._peers,
+                log_changes=partitions.log_changes,
                 now_ms=steady_ms,
                 metrics=metrics,
                 on_failure=callbacks.storage_failed,

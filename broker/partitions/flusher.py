@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import islice
 from typing import Final
@@ -87,8 +87,12 @@ class Flusher:
         while self._in_flush:
             await self._flush(list(islice(self._in_flush, FLUSHED_AT_ONCE)))
 
-    async def _flush(self, partitions: Iterable[Partition]) -> None:
-        pending = [(partition, partition.log.start_flush()) for partition in partitions]
+    async def _flush(self, partitions: Sequence[Partition]) -> None:
+        pending = [
+            (partition, partition.log.start_flush())
+            for partition in partitions
+            if not partition.log.is_changing  # it is marked dirty again when that is finished
+        ]
         work = [flush.run for _, flush in pending]
         try:
             await DISK.run(partial(self._run_all, work))
@@ -96,7 +100,7 @@ class Flusher:
             _finish(pending)
             raise
         _finish(pending)
-        for partition, _ in pending:
+        for partition in partitions:
             self._in_flush.pop(partition, None)
 
 

@@ -4,7 +4,8 @@ Listens to the topic registry. A partition is held if the assignment names this 
 deleted or a replica moved while the broker runs, its log is removed (`removal.py`); logs that do not
 belong here at the start are set aside (`stray_logs.py`).
 
-Roles change at once, in the step in which the registry announces them. Directories are made and removed
+Roles change at once, in the step in which the registry announces them, unless the log is being changed
+(`log_changes.py`). Directories are made and removed
 off the event loop, in the order of the events (`opening.py`, `removal.py`); a job leaves whatever changed
 before it ran to the job that the change has queued.
 """
@@ -25,6 +26,7 @@ from broker.partitions.assigned import Assigned, Key
 from broker.partitions.disk_queue import DiskQueue
 from broker.partitions.fencing import Fencing
 from broker.partitions.flusher import Flusher
+from broker.partitions.log_changes import LogChanges
 from broker.partitions.opening import Opening
 from broker.partitions.partition import Partition
 from broker.partitions.produce_rules import ProduceRules
@@ -32,6 +34,7 @@ from broker.partitions.removal import Removal
 from broker.partitions.roles import RoleListener
 from broker.partitions.stray_logs import finish_deletions, set_strays_aside
 from protocol.errors import ErrorCode, KafkaError
+from storage.disk_work import RunAll, one_by_one
 from storage.file_system import OutOfDescriptorsError, StorageError
 from storage.log_config import LogConfig
 from storage.log_directory import LogDirectory
@@ -50,6 +53,7 @@ class Partitions:
         now_ms: Callable[[], int],
         wall_ms: Callable[[], int],
         on_failure: Callable[[StorageError], None],
+        run_all: RunAll = one_by_one,
     ) -> None:
         self.held: dict[Key, Partition] = {}
         self._config = config
@@ -64,6 +68,7 @@ class Partitions:
         """Whether a partition could not be opened for lack of file descriptors."""
         self._assigned = Assigned(registry, config.broker_id)
         self._disk = DiskQueue("partitions on disk", self._on_disk_failure)
+        self.log_changes = LogChanges(run_all=run_all, update=self._update, on_failure=on_failure)
         self._removal = Removal(
             logs,
             self._assigned,
@@ -205,6 +210,7 @@ class Partitions:
 
     async def close(self) -> None:
         """Returns when no thread works in the data directory; what is left waits for the next start."""
+        await self.log_changes.close()
         await self._disk.close()
         await self._removal.close()
 
@@ -273,7 +279,7 @@ class Partitions:
     def _update(
         self, partition: Partition, state: PartitionState | None, replicas: tuple[int, ...]
     ) -> None:
-        if state is None:
+        if state is None or self.log_changes.defers(partition, state, replicas):
             return
         before = partition.leader_id, partition.leader_epoch
         partition.update(state, replicas)
@@ -281,6 +287,7 @@ class Partitions:
             self._announce_role(partition)
 
     def _resign(self, partition: Partition) -> None:
+        self.log_changes.resigned(partition)
         partition.resign()
         self._announce_role(partition)
 
@@ -328,6 +335,7 @@ class Partitions:
             on_dirty=self._flusher.mark_dirty,
         )
         self.held[key] = partition
+        self.log_changes.held(partition)
         self._update(partition, topic.states.get(index), topic.assignment[index])
 
     def _give_up(self, key: Key, topic_id: uuid.UUID) -> None:
@@ -335,6 +343,7 @@ class Partitions:
         partition = self.held.get(key)
         if partition is not None and partition.topic_id == topic_id:
             del self.held[key]
+            self.log_changes.given_up(partition)
             self._resign(partition)
             self._flusher.forget(partition)
 

@@ -267,16 +267,18 @@ class Partition:
         """Applies the leader's high watermark on a follower; not beyond what this replica has."""
         self.high_watermark = max(self.high_watermark, min(offset, self.log.log_end_offset))
 
-    def forget_above(self, offset: int) -> None:
-        """Follows a truncation of the follower's log: nothing above `offset` is committed."""
-        if self.high_watermark > offset:
+    def follow_log(self) -> None:
+        """Follows a cut or a replacement of the follower's log: nothing above its end is committed."""
+        end_offset = self.log.log_end_offset
+        if self.high_watermark > end_offset:
             logger.error(
                 "%s: cut at %d, below its high watermark %d: acknowledged records may be lost",
                 self.name,
-                offset,
+                end_offset,
                 self.high_watermark,
             )
-            self.high_watermark = offset
+            self.high_watermark = end_offset
+        self.learn_high_watermark(self.log.log_start_offset)
 
     @property
     def knows_high_watermark(self) -> bool:

@@ -19,6 +19,7 @@ from typing import Final
 
 from broker.config.loading import Address
 from broker.metrics import Metrics
+from broker.partitions.log_changes import LogChange, LogChanges
 from broker.partitions.partition import Partition
 from broker.replication.follower import Follower
 from broker.replication.peers import PeerError, Peers
@@ -54,6 +55,7 @@ class FetcherContext:
     address_of: Callable[[int], Address | None]
     """Returns the address of a broker's native port; None while it is not registered."""
     peers: Peers
+    log_changes: LogChanges
     now_ms: Callable[[], int]
     """The data directory's clock, by which idle producers expire."""
     metrics: Metrics
@@ -126,6 +128,15 @@ class Fetcher:
     def _current(self) -> Iterator[Follower]:
         return (follower for follower in self._followers.values() if follower.is_current)
 
+    async def _change(self, changes: Sequence[tuple[Follower, LogChange]]) -> None:
+        """Has the logs changed, together: a new leader may have many cut. Raises `StorageError`."""
+        if not changes:
+            return
+        await self._context.log_changes.make([change for _, change in changes])
+        for follower, change in changes:
+            with self._backing_off_if_refused(follower):
+                change.check()
+
     def _due_s(self, follower: Follower) -> float:
         return self._backs_off_until_s.get(follower.partition.name, 0.0)
 
@@ -171,10 +182,16 @@ class Fetcher:
             fetched = read_replica_fetch_answer(answer, wanted)
         except (KafkaError, DecodeError) as error:
             raise PeerError(f"it answered: {error}") from error
-        for follower, one in zip(followers, fetched, strict=True):
-            if follower.is_current:
-                with self._backing_off_if_refused(follower):
-                    follower.take(one, context.now_ms())
+        changes: list[tuple[Follower, LogChange]] = []
+        try:
+            for follower, one in zip(followers, fetched, strict=True):
+                if follower.is_current:
+                    with self._backing_off_if_refused(follower):
+                        change = follower.take(one, context.now_ms())
+                        if change is not None:
+                            changes.append((follower, change))
+        finally:
+            await self._change(changes)  # whatever became of the others: their logs wait for it
 
     async def _fetch_snapshot_piece(self, follower: Follower) -> None:
         bootstrap = follower.bootstrap
@@ -182,8 +199,12 @@ class Fetcher:
         wanted = bootstrap.wanted(self._context.broker_id, SNAPSHOT_BYTES_MAX)
         answer = await self._call(wanted.to_message())
         if follower.is_current and follower.bootstrap is bootstrap:
+            change = None
             with self._backing_off_if_refused(follower):
-                bootstrap.take(read_replica_snapshot_answer(answer, wanted), self._context.now_ms())
+                piece = read_replica_snapshot_answer(answer, wanted)
+                change = bootstrap.take(piece, self._context.now_ms())
+            if change is not None:
+                await self._change([(follower, change)])
 
     async def _call(self, message: dict[str, object]) -> dict[str, object]:
         address = self._context.address_of(self.leader_id)

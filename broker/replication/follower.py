@@ -8,15 +8,19 @@ its own: the first answer without a divergence is the proof that the logs agree.
 Bootstrapping: the leader's producer state comes first, in pieces, then an empty log begins at the
 offset of the snapshot. A follower never has a log without the producer state below it.
 
+Both change the log in a thread: they return a `LogChange`, and the next request waits for it.
+
 One object per partition and leader epoch. Knows nothing of connections (`fetcher.py`).
 """
 
 from __future__ import annotations
 
 import logging
+from functools import partial
 
 from broker.metrics import Metrics
 from broker.partitions.core.divergence import Divergence, cut_offset
+from broker.partitions.log_changes import LogChange
 from broker.partitions.partition import Partition
 from protocol.errors import DecodeError, ErrorCode, KafkaError
 from protocol.native.replication import (
@@ -26,7 +30,6 @@ from protocol.native.replication import (
     ReplicaWanted,
     SnapshotPiece,
 )
-from storage.producers.snapshot import SnapshotError
 
 logger = logging.getLogger(__name__)
 
@@ -71,8 +74,8 @@ class Follower:
             log.leader_epochs.latest_epoch,
         )
 
-    def take(self, fetched: ReplicaFetched, now_ms: int) -> None:
-        """Applies the leader's answer.
+    def take(self, fetched: ReplicaFetched, now_ms: int) -> LogChange | None:
+        """Applies the leader's answer; returns the change of the log that has to be made for it.
 
         Raises `KafkaError` if the leader refuses, `DecodeError` if it sends what cannot follow this
         log (which then is unchanged), `StorageError`.
@@ -82,9 +85,10 @@ class Follower:
         elif fetched.error is not ErrorCode.NONE:
             raise KafkaError(fetched.error)
         elif fetched.diverging is not None:
-            self._cut(Divergence(*fetched.diverging))
+            return self._cut(Divergence(*fetched.diverging))
         else:
             self._append(fetched, now_ms)
+        return None
 
     def _append(self, fetched: ReplicaFetched, now_ms: int) -> None:
         partition, log = self.partition, self.partition.log
@@ -111,26 +115,30 @@ class Follower:
         if log_start_offset > log.log_start_offset:
             log.advance_log_start(log_start_offset)
 
-    def _cut(self, divergence: Divergence) -> None:
+    def _cut(self, divergence: Divergence) -> LogChange | None:
         partition, log = self.partition, self.partition.log
         end, epochs = log.log_end_offset, log.leader_epochs
         offset = cut_offset(epochs, end, divergence)
         if offset < log.first_offset:
             # Nothing of it is left in the leader's log, so its producer state is void too.
             self.restart_bootstrap()
-            return
+            return None
         self.metrics.log_cuts_total += 1
         latest_epoch = epochs.latest_epoch
-        log.truncate_to(offset)
-        epochs.truncate_from_end(log.log_end_offset)
-        partition.forget_above(log.log_end_offset)
-        if log.log_end_offset == end and epochs.latest_epoch == latest_epoch:
+        pending = log.start_truncation(offset)
+        if pending is not None:
+            return LogChange(partition, pending, partial(self._was_cut, end, divergence))
+        if epochs.latest_epoch == latest_epoch:
             raise DecodeError(f"the leader sees a divergence where there is none: {divergence}")
+        self._was_cut(end, divergence)
+        return None
+
+    def _was_cut(self, end: int, divergence: Divergence) -> None:
         logger.info(
             "%s: cut from offset %d to %d, where leader epoch %d ended at %d on broker %d",
-            partition.name,
+            self.partition.name,
             end,
-            log.log_end_offset,
+            self.partition.log.log_end_offset,
             divergence.epoch,
             divergence.end_offset,
             self.leader_id,
@@ -159,33 +167,26 @@ class Bootstrap:
             bytes_max=bytes_max,
         )
 
-    def take(self, piece: SnapshotPiece, now_ms: int) -> None:
-        """Keeps the piece; with the last one the log starts afresh at the snapshot's offset.
-
-        Raises `DecodeError` if the whole is damaged, `StorageError`.
-        """
+    def take(self, piece: SnapshotPiece, now_ms: int) -> LogChange | None:
+        """Keeps the piece; with the last one the log is to start afresh at the snapshot's offset."""
         self._offset = piece.offset
         self._data += piece.data
         if len(self._data) < piece.size:
-            return
-        follower, data = self._follower, bytes(self._data)
-        partition = follower.partition
-        try:
-            partition.log.start_anew_at(
-                piece.offset, data, clock_ahead_ms=now_ms - piece.now_ms, now_ms=now_ms
-            )
-        except SnapshotError as error:
-            raise DecodeError(
-                f"the producer state of broker {follower.leader_id}: {error}"
-            ) from error
-        partition.forget_above(piece.offset)
-        partition.learn_high_watermark(piece.offset)
+            return None
+        partition = self._follower.partition
+        pending = partition.log.start_replacement(
+            piece.offset, bytes(self._data), clock_ahead_ms=now_ms - piece.now_ms, now_ms=now_ms
+        )
+        return LogChange(partition, pending, self._has_begun)
+
+    def _has_begun(self) -> None:
+        follower, partition = self._follower, self._follower.partition
         follower.bootstrap = None
         follower.metrics.bootstraps_total += 1
         logger.info(
             "%s: started anew at offset %d with %d producers of broker %d",
             partition.name,
-            piece.offset,
+            self._offset,
             len(partition.log.producers),
             follower.leader_id,
         )

@@ -73,13 +73,13 @@ def _followers_cut_to_high_watermark() -> Patches:
 
 def _no_state_transfer() -> Patches:
     """A replica that starts from scratch begins without producers."""
-    start_anew_at = Log.start_anew_at
+    begin_at = Log._begin_at
 
-    def start_without(self: Log, offset: int, snapshot: bytes, **times: int) -> None:
-        start_anew_at(self, offset, snapshot, **times)
+    def begin_without(self: Log, *arguments: Any) -> None:
+        begin_at(self, *arguments)
         self.producers.clear()
 
-    return [patch.object(Log, "start_anew_at", start_without)]
+    return [patch.object(Log, "_begin_at", begin_without)]
 
 
 def _no_session_fence() -> Patches:

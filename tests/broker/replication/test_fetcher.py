@@ -14,6 +14,7 @@ from broker.config.loading import Address, Config, LogFlush
 from broker.config.topic import TopicConfig
 from broker.metadata.node_data import PartitionState
 from broker.metrics import Metrics
+from broker.partitions.log_changes import LogChanges
 from broker.partitions.partition import Partition
 from broker.partitions.produce_rules import ProduceRules
 from broker.replication.fetcher import Fetcher, FetcherContext
@@ -22,6 +23,7 @@ from broker.replication.follower import Follower
 from broker.replication.peers import PeerError
 from protocol.errors import ErrorCode, KafkaError
 from protocol.record_batch import read_header
+from storage.disk_work import one_by_one
 from storage.producers.snapshot import encode_snapshot
 from storage.producers.state import ProducerStates
 from tests.broker.partitions.fake_fencing import FakeFencing
@@ -102,6 +104,9 @@ class Following:
             broker_epoch=lambda: 5,
             address_of=lambda _: Address("two", 1),
             peers=self.leader,
+            log_changes=LogChanges(
+                run_all=one_by_one, update=Partition.update, on_failure=lambda _: None
+            ),
             now_ms=lambda: NOW_MS,
             metrics=Metrics(),
             on_failure=lambda _: None,
