@@ -5,8 +5,7 @@ again under the same name is gone before it comes back. A job is a coroutine: wh
 disk it does `in_thread`, and it yields between slices of everything else. A `StorageError` takes
 the log directory offline; the jobs after it see that for themselves.
 
-Invariant: nothing syncs on the event loop while requests are served, except a follower that
-truncates its log or starts it afresh.
+Invariant: nothing syncs on the event loop while requests are served.
 
 Called by `held.py`. Knows nothing of partitions.
 """

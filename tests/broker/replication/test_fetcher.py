@@ -22,14 +22,17 @@ from broker.replication.fetchers import Fetchers
 from broker.replication.follower import Follower
 from broker.replication.peers import PeerError
 from protocol.errors import ErrorCode, KafkaError
+from protocol.native.replication import SnapshotPiece
 from protocol.record_batch import read_header
 from storage.disk_work import one_by_one
+from storage.log import Log
 from storage.producers.snapshot import encode_snapshot
 from storage.producers.state import ProducerStates
 from tests.broker.partitions.fake_fencing import FakeFencing
 from tests.fakes.memory_node_tree import turns
-from tests.storage.log_workload import make_batch
+from tests.storage.log_workload import make_batch, new_file_system
 from tests.storage.one_log import NOW_MS, OneLog
+from tests.support.sync_guard import SyncGuard
 
 
 class Leader:
@@ -75,17 +78,22 @@ def one_batch() -> bytes:
 
 
 class Following:
-    """A partition of broker 1 that follows broker 2, with `log_flush=commit`."""
+    """A partition of broker 1 that follows broker 2."""
 
-    def __init__(self) -> None:
-        config = Config(log_flush=LogFlush.COMMIT)
+    def __init__(
+        self,
+        leader: Leader | None = None,
+        log: Log | None = None,
+        log_flush: LogFlush = LogFlush.COMMIT,
+    ) -> None:
+        config = Config(log_flush=log_flush)
         self.dirty: list[Partition] = []
-        self.leader = Leader()
+        self.leader = leader or Leader()
         self.partition = Partition(
             "orders",
             0,
             uuid.UUID(int=7),
-            OneLog().log,
+            log or OneLog().log,
             config=config,
             rules=ProduceRules.of(TopicConfig.of(config, {})),
             high_watermark=0,
@@ -167,6 +175,50 @@ def test_an_empty_log_begins_with_the_leaders_producers(
     )
     follower = Follower(partition, Metrics())  # type: ignore[arg-type]
     assert (follower.bootstrap is not None) is begins_anew
+
+
+class DivergingLeader(Leader):
+    """Answers the first fetch with a batch, the second with a divergence, and then a fresh start."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.has_begun = asyncio.Event()
+        """Set when the follower asks for what comes after the fresh start."""
+
+    async def call(
+        self, broker_id: int, address: Address, message: Mapping[str, Any], *, timeout_s: float
+    ) -> dict[str, Any]:
+        del broker_id, address, timeout_s
+        if message["type"] == "replica_snapshot":
+            data = encode_snapshot(100, ProducerStates())
+            piece = SnapshotPiece(100, len(data), 0, data, 100, NOW_MS)
+            return {**piece.to_answer(), "error": {"code": 0}}
+        (wanted,) = message["partitions"]
+        self.offsets.append(wanted["offset"])
+        answers = [
+            fetched(one_batch()),
+            {**fetched(b""), "diverging": [-1, 0]},
+            {"error": int(ErrorCode.OFFSET_OUT_OF_RANGE)},
+        ]
+        if len(self.offsets) > len(answers):
+            self.has_begun.set()
+            await asyncio.Event().wait()
+        return {"partitions": [answers[len(self.offsets) - 1]], "error": {"code": 0}}
+
+
+async def test_a_cut_and_a_fresh_start_wait_for_no_disk_on_the_event_loop() -> None:
+    """The next fetch begins where the log ends then, and no earlier."""
+    guard = SyncGuard(new_file_system())
+    leader = DivergingLeader()
+    following = Following(leader, OneLog(fs=guard).log, LogFlush.OS)
+    guard.watch()
+    log = following.partition.log
+    await asyncio.wait_for(leader.has_begun.wait(), 60)
+    assert following.leader.offsets == [0, 1, 0, 100]
+    assert (log.log_start_offset, log.log_end_offset, log.is_changing) == (100, 100, False)
+    assert following.partition.high_watermark == 100
+    guard.check()
+    await following.end()
 
 
 async def test_what_is_lost_to_another_leader_is_fetched_from_it() -> None:
