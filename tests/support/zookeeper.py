@@ -25,9 +25,11 @@ TICK_MS: Final = 200
 _DATA: Final = "zookeeper-data"
 _CACHE: Final = Path(__file__).parents[2] / ".cache"
 # The first is logged by its constructor, which `ZooKeeperServerMain` calls once the server runs; the
-# second by each server of an ensemble when it knows the leader, a moment before it serves clients.
+# second by each server of an ensemble when it has all that its leader has, and serves clients. One that
+# is killed before that, while it takes the leader's snapshot, may refuse its next start for ever ("The
+# current epoch, 0, is older than the last zxid").
 _READY: Final = re.compile(r"ContainerManager.*Using checkIntervalMs")
-_ELECTED: Final = re.compile(r"(LEADING|FOLLOWING) - LEADER ELECTION TOOK")
+_IN_ENSEMBLE: Final = re.compile(r"Peer state changed: (leading|following) - broadcast")
 _LOG4J: Final = """\
 log4j.rootLogger=INFO, console
 log4j.appender.console=org.apache.log4j.ConsoleAppender
@@ -147,7 +149,7 @@ class _Member(ZooKeeper):
     """One server of an ensemble."""
 
     _main_class = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
-    _ready = _ELECTED
+    _ready = _IN_ENSEMBLE
 
 
 class ZooKeeperEnsemble:
@@ -156,7 +158,8 @@ class ZooKeeperEnsemble:
     def __init__(self, directory: Path) -> None:
         ids = range(1, 4)
         settings = {f"server.{n}": f"127.0.0.1:{free_port()}:{free_port()}" for n in ids}
-        settings |= {"initLimit": "50", "syncLimit": "10"}
+        # Long, because a busy machine must not make them elect again; a killed server is noticed at once.
+        settings |= {"initLimit": "150", "syncLimit": "150"}
         self.members: list[ZooKeeper] = []
         for n in ids:
             data = directory / str(n) / _DATA
@@ -169,7 +172,7 @@ class ZooKeeperEnsemble:
         return ",".join(member.address for member in self.members) + chroot
 
     def start(self) -> None:
-        """Returns when they have elected a leader; each waits for another one to do so."""
+        """Returns when all serve clients; each waits for another one to do so."""
         with ThreadPoolExecutor(len(self.members)) as threads:
             list(threads.map(lambda member: member.start(), self.members))
 
