@@ -1,11 +1,13 @@
 """Changes of followers' logs, made in threads: cuts, and replacements by an empty log.
 
-While a log is being changed nothing else touches it (`storage/pending_change.py`). So a role that the
-cluster gives to its partition meanwhile takes effect when the change is finished; resigning takes
-effect at once. The flusher, retention and expiry leave the log out; its removal, and a stop, wait.
+A role that the cluster gives to the partition meanwhile takes effect when the change is finished;
+resigning takes effect at once. `storage/pending_change.py` has the steps of a change. The flusher, retention and expiry leave the log out; its removal, and a stop, wait.
 
 A change that has begun is finished, whatever becomes of the fetcher that asked for it. A
 `StorageError` takes the log directory offline.
+
+Invariant: while a thread changes a log, nothing else touches it, and this broker does not lead its
+partition.
 
 Called by `held.py` and the fetchers.
 """

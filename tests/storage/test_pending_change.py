@@ -34,7 +34,7 @@ from tests.storage.test_replacement import (
 Start = Callable[[Log], PendingChange[Any]]
 Check = Callable[[MemoryFileSystem, dict[int, Facts]], None]
 FLUSHED = 15
-"""Where the flushed part of the log of `prepared` ends."""
+"""The end of the flushed part of the log of `prepared`."""
 
 
 def cut_at(offset: int) -> Start:
