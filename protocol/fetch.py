@@ -18,15 +18,25 @@ from protocol.headers import NO_TAGS, write_unsigned_varint
 
 _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
-_PARTITION_V4: Final = struct.Struct(">ihqq")
-_PARTITION_V5: Final = struct.Struct(">ihqqq")
-_SESSION: Final = struct.Struct(">hi")
+_HEAD_V4: Final = struct.Struct(">4xi")
+"""Throttle time, count of topics."""
+_HEAD_V7: Final = struct.Struct(">4xhii")
+"""Throttle time, error, session, count of topics."""
+_HEAD_V12: Final = struct.Struct(">4xhi")
+_PARTITION_V4: Final = struct.Struct(">ihqq4xi")
+"""Index, error, two offsets, count of aborted transactions (there are none), bytes of records."""
+_PARTITION_V5: Final = struct.Struct(">ihqqq4xi")
+_PARTITION_V11: Final = struct.Struct(">ihqqq4xii")
+_PARTITION_V12: Final = struct.Struct(">ihqqqbi")
+"""Index, error, three offsets, no aborted transactions, the preferred replica."""
 _EPOCH_END: Final = struct.Struct(">iq")
-_NO_THROTTLE: Final = _INT32.pack(0)
-_NO_PREFERRED_REPLICA: Final = _INT32.pack(-1)
+_EMPTY: Final = 1
+"""A compact array without elements."""
+_NO_PREFERRED_REPLICA: Final = -1
 _FLEXIBLE_FROM: Final = 12
 _TOPIC_IDS_FROM: Final = 13
 
+READ_UNCOMMITTED: Final = 0
 READ_COMMITTED: Final = 1
 """The isolation level that reads up to the last stable offset; any other reads up to the high watermark."""
 NO_SESSION: Final = 0
@@ -54,48 +64,51 @@ def encode_fetch_response(
     version: int, error_code: ErrorCode, topics: Sequence[TopicFetched]
 ) -> list[bytes]:
     """Buffers of the body (without the response header) for versions 4 to 17."""
-    flexible = version >= _FLEXIBLE_FROM
-    out = [_NO_THROTTLE]
+    if version >= _FLEXIBLE_FROM:
+        return _flexible(version, error_code, topics)
     if version >= 7:
-        out.append(_SESSION.pack(error_code, NO_SESSION))
-    out.append(_array_length(len(topics), flexible=flexible))
-    for topic in topics:
-        out.append(_topic(version, topic.topic))
-        out.append(_array_length(len(topic.partitions), flexible=flexible))
-        for partition in topic.partitions:
-            _add_partition(out, version, partition)
-        if flexible:
-            out.append(NO_TAGS)
-    if flexible:
-        out.append(NO_TAGS)
+        out = [_HEAD_V7.pack(error_code, NO_SESSION, len(topics))]
+    else:
+        out = [_HEAD_V4.pack(len(topics))]
+    for topic, partitions in topics:
+        name = str(topic).encode()
+        out.append(_INT16.pack(len(name)) + name + _INT32.pack(len(partitions)))
+        for index, error, high_watermark, stable, start, records, _ in partitions:
+            size = len(records)
+            if version >= 11:
+                head = _PARTITION_V11.pack(
+                    index, error, high_watermark, stable, start, _NO_PREFERRED_REPLICA, size
+                )
+            elif version >= 5:
+                head = _PARTITION_V5.pack(index, error, high_watermark, stable, start, size)
+            else:
+                head = _PARTITION_V4.pack(index, error, high_watermark, stable, size)
+            out.append(head)
+            if size:
+                out.append(records)
     return out
 
 
-def _add_partition(out: list[bytes], version: int, partition: PartitionFetched) -> None:
-    flexible = version >= _FLEXIBLE_FROM
-    if version < 5:
-        out.append(_PARTITION_V4.pack(*partition[:4]))
-    else:
-        out.append(_PARTITION_V5.pack(*partition[:5]))
-    out.append(_array_length(0, flexible=flexible))  # aborted transactions: there are none
-    if version >= 11:
-        out.append(_NO_PREFERRED_REPLICA)
-    size = len(partition.records)
-    out.append(write_unsigned_varint(size + 1) if flexible else _INT32.pack(size))
-    out.append(partition.records)
-    if flexible:
-        out.append(_partition_tags(partition))
+def _flexible(version: int, error_code: ErrorCode, topics: Sequence[TopicFetched]) -> list[bytes]:
+    count = write_unsigned_varint(len(topics) + 1)
+    out = [_HEAD_V12.pack(error_code, NO_SESSION) + count]
+    for topic, partitions in topics:
+        out.append(_topic(version, topic) + write_unsigned_varint(len(partitions) + 1))
+        for index, error, high_watermark, stable, start, records, diverging in partitions:
+            fields = (index, error, high_watermark, stable, start, _EMPTY, _NO_PREFERRED_REPLICA)
+            size = len(records)
+            out.append(_PARTITION_V12.pack(*fields) + write_unsigned_varint(size + 1))
+            if size:
+                out.append(records)
+            out.append(NO_TAGS if diverging is None else _diverging(diverging))
+        out.append(NO_TAGS)
+    out.append(NO_TAGS)
+    return out
 
 
-def _partition_tags(partition: PartitionFetched) -> bytes:
-    if partition.diverging_epoch is None:
-        return NO_TAGS
+def _diverging(diverging: tuple[int, int]) -> bytes:
     # one tagged field: tag 0, 13 bytes: epoch, end offset, no tags of its own
-    return b"\x01\x00\x0d" + _EPOCH_END.pack(*partition.diverging_epoch) + NO_TAGS
-
-
-def _array_length(count: int, *, flexible: bool) -> bytes:
-    return write_unsigned_varint(count + 1) if flexible else _INT32.pack(count)
+    return b"\x01\x00\x0d" + _EPOCH_END.pack(*diverging) + NO_TAGS
 
 
 def _topic(version: int, topic: str | uuid.UUID) -> bytes:
@@ -103,6 +116,4 @@ def _topic(version: int, topic: str | uuid.UUID) -> bytes:
         assert isinstance(topic, uuid.UUID)
         return topic.bytes
     name = str(topic).encode()
-    if version >= _FLEXIBLE_FROM:
-        return write_unsigned_varint(len(name) + 1) + name
-    return _INT16.pack(len(name)) + name
+    return write_unsigned_varint(len(name) + 1) + name

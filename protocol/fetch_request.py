@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import struct
 import uuid
-from collections.abc import Callable
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from protocol.errors import DecodeError
@@ -21,8 +21,8 @@ from protocol.request_fields import ELEMENTS_MAX, add_elements, compact_size, fi
 
 _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
-_UUID_SIZE: Final = 16
-_RACK_FROM, _FLEXIBLE_FROM, _TOPIC_IDS_FROM = 11, 12, 13
+_UUID: Final = struct.Struct("16s")
+_SESSIONS_FROM, _LEADER_EPOCHS_FROM, _RACK_FROM, _FLEXIBLE_FROM, _TOPIC_IDS_FROM = 7, 9, 11, 12, 13
 NO_EPOCH: Final = -1
 """The leader epoch of a client that does not give one: any is accepted."""
 NO_SESSION_EPOCH: Final = -1
@@ -57,43 +57,51 @@ class FetchRequest(NamedTuple):
 
 
 class _Layout(NamedTuple):
-    """The fields of fixed size in one version."""
+    """The fields of fixed size in one version before 12."""
 
     head: struct.Struct
-    """From the maximum wait to the session epoch."""
+    """From the maximum wait to the session epoch, if there is one, and the count of topics."""
     partition: struct.Struct
-    make: Callable[..., FetchPartition]
-    """Takes the fields of `partition`."""
+    has_leader_epoch: bool
+    usual_end: bytes
+    """The end of a request in which a session forgets no topic and no rack is named."""
 
 
 def _layout(version: int) -> _Layout:
-    head = ">" + ("4x" if version < 15 else "") + ("iiib4xi" if version >= 7 else "iiib")
-    if version >= 12:
-        return _Layout(struct.Struct(head), struct.Struct(">iiqi8xi"), _since_12)
-    if version >= 9:
-        return _Layout(struct.Struct(head), struct.Struct(">iiq8xi"), _since_9)
-    return _Layout(
-        struct.Struct(head), struct.Struct(">iq8xi" if version >= 5 else ">iqi"), FetchPartition
-    )
+    head = struct.Struct(">4xiiib4xii" if version >= _SESSIONS_FROM else ">4xiiibi")
+    end = bytes(6 if version >= _RACK_FROM else 4)
+    if version >= _LEADER_EPOCHS_FROM:
+        return _Layout(head, struct.Struct(">iiq8xi"), has_leader_epoch=True, usual_end=end)
+    partition = struct.Struct(">iq8xi" if version >= 5 else ">iqi")
+    return _Layout(head, partition, has_leader_epoch=False, usual_end=end)
 
 
-def _since_9(partition: int, leader_epoch: int, offset: int, bytes_max: int) -> FetchPartition:
-    return FetchPartition(partition, offset, bytes_max, leader_epoch)
+_LAYOUTS: Final = {version: _layout(version) for version in range(4, _FLEXIBLE_FROM)}
+_FLEXIBLE_HEADS: Final = {
+    version: struct.Struct((">" if version >= 15 else ">4x") + "iiib4xiB")
+    for version in range(_FLEXIBLE_FROM, 18)
+}
+"""To the first byte of the count of topics."""
+_FLEXIBLE_PARTITION: Final = struct.Struct(">iiqi8xi")
+_FLEXIBLE_END: Final = b"\1\1\0"
+_ONE: Final = 2
+"""The size of a compact array of one element."""
+_new: Final = tuple.__new__
+"""Makes a named tuple of its fields: a call of its class takes three times as long."""
 
 
-def _since_12(
-    partition: int, leader_epoch: int, offset: int, last_fetched_epoch: int, bytes_max: int
-) -> FetchPartition:
-    return FetchPartition(partition, offset, bytes_max, leader_epoch, last_fetched_epoch)
-
-
-_LAYOUTS: Final = {version: _layout(version) for version in range(4, 18)}
+@lru_cache(maxsize=1024)
+def _topic_id(data: bytes) -> uuid.UUID:
+    """The id of a topic: consumers repeat theirs in every request, and a `UUID` is slow to make."""
+    return uuid.UUID(bytes=data)
 
 
 def decode_fetch_request(version: int, frame: Frame, position: int) -> FetchRequest:
     """The request whose body starts at `position`. Raises `DecodeError`."""
     try:
-        return _decode(version, frame, position)
+        if version >= _FLEXIBLE_FROM:
+            return _flexible(version, frame, position)
+        return _fixed(version, frame, position)
     except (struct.error, IndexError) as error:
         raise DecodeError(
             f"the fetch request ends after {len(frame)} bytes, in mid field"
@@ -102,31 +110,92 @@ def decode_fetch_request(version: int, frame: Frame, position: int) -> FetchRequ
         raise DecodeError(f"a name in the fetch request is not UTF-8: {error}") from error
 
 
-def _decode(version: int, frame: Frame, position: int) -> FetchRequest:
-    head, partition, make = _LAYOUTS[version]
-    is_flexible = version >= _FLEXIBLE_FROM
-    head_fields = head.unpack_from(frame, position)
-    topic_count, position = _size(frame, position + head.size, is_flexible)
-    elements = add_elements(frame, position, topic_count, 0, ELEMENTS_MAX)
+def _fixed(version: int, frame: Frame, position: int) -> FetchRequest:
+    """A request of versions 4 to 11."""
+    head, partition, has_leader_epoch, usual_end = _LAYOUTS[version]
+    fields = head.unpack_from(frame, position)
+    if version >= _SESSIONS_FROM:
+        max_wait_ms, min_bytes, bytes_max, isolation_level, session_epoch, topic_count = fields
+    else:
+        max_wait_ms, min_bytes, bytes_max, isolation_level, topic_count = fields
+        session_epoch = NO_SESSION_EPOCH
+    position += head.size
+    elements = 1
+    if topic_count != 1:
+        elements = add_elements(frame, position, topic_count, 0, ELEMENTS_MAX)
     topics = []
+    unpack, size = partition.unpack_from, partition.size
+    leader_epoch = NO_EPOCH
     for _ in range(topic_count):
-        topic, position = _topic(version, frame, position)
-        partition_count, position = _size(frame, position, is_flexible)
-        elements = add_elements(frame, position, partition_count, elements, ELEMENTS_MAX)
-        partitions = []
-        for _ in range(partition_count):
-            partitions.append(make(*partition.unpack_from(frame, position)))
-            position += partition.size
-            if is_flexible:
-                position = skip_tagged_fields(frame, position)
-        if is_flexible:
-            position = skip_tagged_fields(frame, position)
-        topics.append(FetchTopic(topic, partitions))
-    max_wait_ms, min_bytes, bytes_max, isolation_level, *session = head_fields
-    if session:
+        (name_size,) = _INT16.unpack_from(frame, position)
+        position += 2
+        end = position + name_size
+        # A name that the frame cuts short is noticed at the count that follows it.
+        name = frame[position:end] if name_size >= 0 else field_bytes(frame, position, name_size)
+        (count,) = _INT32.unpack_from(frame, end)
+        position = end + 4
+        if count == 1 and elements < ELEMENTS_MAX:
+            elements += 1
+        else:
+            elements = add_elements(frame, position, count, elements, ELEMENTS_MAX)
+        rows = []
+        for _ in range(count):
+            if has_leader_epoch:
+                index, leader_epoch, offset, row_bytes_max = unpack(frame, position)
+            else:
+                index, offset, row_bytes_max = unpack(frame, position)
+            row = (index, offset, row_bytes_max, leader_epoch, NO_EPOCH)
+            rows.append(_new(FetchPartition, row))
+            position += size
+        topics.append(_new(FetchTopic, (str(name, "utf-8"), rows)))
+    if version >= _SESSIONS_FROM and frame[position:] != usual_end:
         _skip_end(version, frame, position, elements)
-    (session_epoch,) = session or (NO_SESSION_EPOCH,)
-    return FetchRequest(max_wait_ms, min_bytes, bytes_max, isolation_level, session_epoch, topics)
+    return _new(
+        FetchRequest, (max_wait_ms, min_bytes, bytes_max, isolation_level, session_epoch, topics)
+    )
+
+
+def _flexible(version: int, frame: Frame, position: int) -> FetchRequest:
+    """A request of versions 12 to 17."""
+    head = _FLEXIBLE_HEADS[version]
+    max_wait_ms, min_bytes, bytes_max, isolation_level, session_epoch, byte = head.unpack_from(
+        frame, position
+    )
+    position += head.size
+    topic_count = elements = 1
+    if byte != _ONE:
+        topic_count, position = compact_size(frame, position - 1)
+        elements = add_elements(frame, position, topic_count, 0, ELEMENTS_MAX)
+    topics = []
+    unpack, size = _FLEXIBLE_PARTITION.unpack_from, _FLEXIBLE_PARTITION.size
+    for _ in range(topic_count):
+        topic: str | uuid.UUID
+        if version >= _TOPIC_IDS_FROM:
+            topic = _topic_id(*_UUID.unpack_from(frame, position))
+            position += _UUID.size
+        else:
+            name_size, position = compact_size(frame, position)
+            topic = str(field_bytes(frame, position, name_size), "utf-8")
+            position += name_size
+        if frame[position] == _ONE and elements < ELEMENTS_MAX:
+            count, position, elements = 1, position + 1, elements + 1
+        else:
+            count, position = compact_size(frame, position)
+            elements = add_elements(frame, position, count, elements, ELEMENTS_MAX)
+        rows = []
+        for _ in range(count):
+            index, leader_epoch, offset, last_epoch, row_bytes_max = unpack(frame, position)
+            row = (index, offset, row_bytes_max, leader_epoch, last_epoch)
+            rows.append(_new(FetchPartition, row))
+            position += size
+            position = skip_tagged_fields(frame, position) if frame[position] else position + 1
+        position = skip_tagged_fields(frame, position) if frame[position] else position + 1
+        topics.append(_new(FetchTopic, (topic, rows)))
+    if frame[position:] != _FLEXIBLE_END:
+        _skip_end(version, frame, position, elements)
+    return _new(
+        FetchRequest, (max_wait_ms, min_bytes, bytes_max, isolation_level, session_epoch, topics)
+    )
 
 
 def _skip_end(version: int, frame: Frame, position: int, elements: int) -> None:
@@ -135,7 +204,7 @@ def _skip_end(version: int, frame: Frame, position: int, elements: int) -> None:
     topic_count, position = _size(frame, position, is_flexible)
     elements = add_elements(frame, position, topic_count, elements, ELEMENTS_MAX)
     for _ in range(topic_count):
-        _, position = _topic(version, frame, position)
+        position = _skip_topic(version, frame, position)
         count, position = _size(frame, position, is_flexible)
         elements = add_elements(frame, position, count, elements, ELEMENTS_MAX)
         field_bytes(frame, position, count * _INT32.size)
@@ -148,11 +217,11 @@ def _skip_end(version: int, frame: Frame, position: int, elements: int) -> None:
         skip_tagged_fields(frame, position)
 
 
-def _topic(version: int, frame: Frame, position: int) -> tuple[str | uuid.UUID, int]:
-    if version < _TOPIC_IDS_FROM:
-        return _string(frame, position, version >= _FLEXIBLE_FROM)
-    topic_id = uuid.UUID(bytes=bytes(field_bytes(frame, position, _UUID_SIZE)))
-    return topic_id, position + _UUID_SIZE
+def _skip_topic(version: int, frame: Frame, position: int) -> int:
+    if version >= _TOPIC_IDS_FROM:
+        field_bytes(frame, position, _UUID.size)
+        return position + _UUID.size
+    return _string(frame, position, version >= _FLEXIBLE_FROM)[1]
 
 
 def _string(frame: Frame, position: int, is_flexible: bool) -> tuple[str, int]:

@@ -18,6 +18,7 @@ _RESPONSE_PREFIX: Final = struct.Struct(">ii")
 _CORRELATION_ID_SIZE: Final = 4
 NO_TAGS: Final = b"\x00"
 _TAGGED_FIELDS_MAX: Final = 64
+_ONE_BYTE: Final = [bytes((value,)) for value in range(0x80)]
 
 
 class RequestHeader(NamedTuple):
@@ -85,6 +86,10 @@ def read_unsigned_varint(frame: Frame, position: int) -> tuple[int, int]:
 
 def write_unsigned_varint(value: int) -> bytes:
     """The bytes of `value` (>= 0) as an unsigned varint."""
+    if value < 0x80:  # nearly every size takes one byte or two
+        return _ONE_BYTE[value]
+    if value < 0x4000:
+        return bytes((value & 0x7F | 0x80, value >> 7))
     out = bytearray()
     while value >= 0x80:
         out.append(value & 0x7F | 0x80)

@@ -6,6 +6,7 @@ Headers are parsed in place in large reads; the records are never decoded. Calle
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
@@ -26,6 +27,8 @@ LOOK_UP_BYTES: Final = 8 * 1024
 """One read of a look-up: an index interval and a little more."""
 REPLAY_BYTES: Final = 256 * 1024
 _SCAN_BYTES: Final = 4 * 1024 * 1024
+_PLACE: Final = struct.Struct(">qi4xb6xi")
+"""The fields of a batch header that say where the batch ends: base offset, length, magic, last delta."""
 
 
 class PlacedHeader(NamedTuple):
@@ -45,6 +48,43 @@ class PlacedBatch(NamedTuple):
     position: int
     header: BatchHeader
     batch: memoryview
+
+
+def locate(chunk: bytes, offset: int) -> tuple[int, int, int] | None:
+    """Start, end and next offset of the first batch in `chunk` that holds `offset` or a later one.
+
+    None if it begins after the end of `chunk`, or follows what cannot be a batch; `read_headers` finds out
+    which. The end may lie after that of `chunk`.
+    """
+    start, last_start = 0, len(chunk) - _PLACE.size
+    while start <= last_start:
+        base_offset, batch_length, magic, last_delta = _PLACE.unpack_from(chunk, start)
+        if magic != MAGIC or batch_length < BATCH_LENGTH_MIN:
+            return None
+        end = start + batch_length + LOG_OVERHEAD
+        if base_offset + last_delta >= offset:
+            return start, end, base_offset + last_delta + 1
+        start = end
+    return None
+
+
+def last_end(chunk: bytes, position: int, limit: int, file_end: int, end_offset: int) -> int | None:
+    """The last end of a batch, from `position` on, that is within `limit` and `end_offset`.
+
+    None if a batch cannot be one; `read_headers` says why. All positions count from the beginning of
+    `chunk`, which reaches to `limit` or to the end of the file.
+    """
+    while position < file_end and position + HEADER_SIZE <= limit:
+        if position + HEADER_SIZE > len(chunk):
+            return None
+        base_offset, batch_length, magic, last_delta = _PLACE.unpack_from(chunk, position)
+        end = position + batch_length + LOG_OVERHEAD
+        if magic != MAGIC or batch_length < BATCH_LENGTH_MIN or end > file_end:
+            return None
+        if end > limit or base_offset + last_delta >= end_offset:
+            break
+        position = end
+    return position
 
 
 def read_headers(file: File, position: int, chunk_bytes: int) -> Iterator[PlacedHeader]:

@@ -301,9 +301,12 @@ class Log:
                 ErrorCode.OFFSET_OUT_OF_RANGE,
                 f"offset {offset} of {self.name} is not in {start_offset}..{self.log_end_offset}",
             )
-        if offset >= min(end_offset, self.log_end_offset):
+        if offset >= end_offset or offset == self.log_end_offset:
             return b""
-        return self._segments.for_reading(offset).read(offset, bytes_max, end_offset)
+        segment = self._segments.active
+        if offset < segment.base_offset:
+            segment = self._segments.for_reading(offset)
+        return segment.read(offset, bytes_max, end_offset)
 
     def producer_snapshot_chunk(
         self, offset: int | None, position: int, bytes_max: int

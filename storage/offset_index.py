@@ -46,8 +46,9 @@ class OffsetIndex:
 
     def position_before(self, offset: int) -> int:
         """Start of a batch at or before the one that holds `offset`; 0 without an entry."""
-        place = bisect_left(self._relative_offsets, offset - self._base_offset)
-        if place < len(self) and self._relative_offsets[place] == offset - self._base_offset:
+        relative, offsets = offset - self._base_offset, self._relative_offsets
+        place = bisect_left(offsets, relative)
+        if place < len(offsets) and offsets[place] == relative:
             return self._positions[place]
         return self._positions[place - 1] if place else 0
 

@@ -30,6 +30,8 @@ from storage.batch_reader import (
     REPLAY_BYTES,
     PlacedBatch,
     PlacedHeader,
+    last_end,
+    locate,
     read_batches,
     read_headers,
 )
@@ -40,6 +42,8 @@ from storage.segment_indexes import SegmentIndexes
 
 _CHECKED_BYTES_MAX: Final = 1024 * 1024
 """A larger last batch is not checked at a start, which would take too long."""
+_AHEAD_BYTES: Final = 64 * 1024
+"""How much a read may take at once without knowing where its batches are."""
 _SIZE_MAX: Final = 2**31 - 1
 """Index entries keep positions as i32."""
 
@@ -234,20 +238,46 @@ class Segment:
     def read(self, offset: int, bytes_max: int, end_offset: int) -> bytes:
         """Reads whole batches from the one that holds `offset`, all below `end_offset`.
 
-        At most `bytes_max` bytes, but at least one batch if there is one.
+        At most `bytes_max` bytes, but at least one batch if there is one. A small answer takes one
+        read, whose beginning is where the index points.
         """
-        first = next(self.headers_from(offset), None)
-        if first is None or first.header.next_offset > end_offset:
-            return b""
-        limit = max(first.position + bytes_max, first.end_position)
-        if self.size <= limit and self.next_offset <= end_offset:
-            end = self.size
+        file, size = self.file, self.file.size
+        start = self.indexes.offsets.position_before(offset)
+        ahead = bytes_max + LOOK_UP_BYTES
+        if ahead > _AHEAD_BYTES:
+            ahead = _AHEAD_BYTES if size - start <= _AHEAD_BYTES else LOOK_UP_BYTES
+        chunk = file.read(start, ahead)
+        found = locate(chunk, offset)
+        if found is None or start + found[1] > size:
+            first = next(self.headers_from(offset), None)
+            if first is None:
+                return b""
+            begin, end, next_offset = first.position, first.end_position, first.header.next_offset
         else:
-            end = self._boundary(first.end_position, limit, end_offset)
-        return self.file.read(first.position, end - first.position)
+            begin, end, next_offset = start + found[0], start + found[1], found[2]
+        if next_offset > end_offset:
+            return b""
+        limit = max(begin + bytes_max, end)
+        if size <= limit and self.next_offset <= end_offset:
+            end = size
+        elif limit - end >= HEADER_SIZE:
+            end = self._boundary(end, limit, end_offset, chunk, start)
+        if end - start <= len(chunk) and begin >= start:
+            return chunk[begin - start : end - start]
+        return file.read(begin, end - begin)
 
-    def _boundary(self, position: int, limit: int, end_offset: int) -> int:
-        """The last end of a batch, from `position` on, that is within `limit` and `end_offset`."""
+    def _boundary(
+        self, position: int, limit: int, end_offset: int, chunk: bytes, start: int
+    ) -> int:
+        """The last end of a batch, from `position` on, that is within `limit` and `end_offset`.
+
+        `chunk` is what was read from `start` on: no more has to be read if it goes far enough.
+        """
+        if position >= start and start + len(chunk) >= min(limit, self.size):
+            size = self.size
+            place = last_end(chunk, position - start, limit - start, size - start, end_offset)
+            if place is not None:
+                return start + place
         position = max(position, self.indexes.offsets.boundary_before(limit, end_offset))
         for placed in read_headers(self.file, position, LOOK_UP_BYTES):
             if placed.end_position > limit or placed.header.next_offset > end_offset:

@@ -19,10 +19,9 @@ from broker.handlers.merged_responses import Rows
 from broker.handlers.refusals import Refusal
 from broker.handlers.served import Names, Served
 from broker.network.request import Answer, Outcome, Request
-from broker.records.fetch import Fetch, fetch
+from broker.records.fetch import fetch
 from protocol.errors import ErrorCode
 from protocol.fetch import (
-    READ_COMMITTED,
     PartitionFetched,
     TopicFetched,
     encode_fetch_response,
@@ -42,6 +41,7 @@ API = Api(
     read_request=decode_fetch_request,
 )
 
+_NONE: Final = ErrorCode.NONE
 _WHOLE_FETCHES: Final = frozenset({0, NO_SESSION_EPOCH})
 """Session epochs of requests that name all their partitions: those opening a session, or using none."""
 
@@ -52,18 +52,14 @@ def handle(request: Request, services: Services) -> Outcome:
     if body.session_epoch not in _WHOLE_FETCHES:
         code = ErrorCode.FETCH_SESSION_ID_NOT_FOUND
         return encode_fetch_response(request.version, code, [])
-    read_committed = body.isolation_level == READ_COMMITTED
-    wanted = Fetch(
-        body.topics, body.min_bytes, body.bytes_max, body.max_wait_ms / 1000, read_committed
-    )
-    topics = fetch(services.fetch, wanted, request.peer)
+    topics = fetch(services.fetch, body, request.peer)
     if isinstance(topics, list):
-        return encode_fetch_response(request.version, ErrorCode.NONE, topics)
+        return encode_fetch_response(request.header.api_version, _NONE, topics)
     return _answer_later(request, topics)
 
 
 async def _answer_later(request: Request, topics: Awaitable[list[TopicFetched]]) -> Answer:
-    return encode_fetch_response(request.version, ErrorCode.NONE, await topics)
+    return encode_fetch_response(request.version, _NONE, await topics)
 
 
 def refuse(refusal: Refusal, _services: Services) -> Answer:
@@ -72,7 +68,7 @@ def refuse(refusal: Refusal, _services: Services) -> Answer:
         TopicFetched(key, [PartitionFetched(index, refusal.error.code) for index in indexes])
         for key, indexes in refusal.rows
     ]
-    return encode_fetch_response(refusal.request.version, ErrorCode.NONE, topics)
+    return encode_fetch_response(refusal.request.version, _NONE, topics)
 
 
 SERVED = Served(API, handle, refuse, Names.PARTITIONS, Rows("responses", "partitions"))

@@ -13,8 +13,13 @@ from broker.native.failure import failure
 from broker.network.request import Peer
 from broker.records import fetch
 from protocol.errors import DecodeError, ErrorCode, KafkaError
-from protocol.fetch import PartitionFetched, TopicFetched
-from protocol.fetch_request import FetchPartition
+from protocol.fetch import READ_UNCOMMITTED, PartitionFetched, TopicFetched
+from protocol.fetch_request import (
+    NO_SESSION_EPOCH,
+    FetchPartition,
+    FetchRequest,
+    FetchTopic,
+)
 from protocol.native.messages import Fetch
 from protocol.native.records import to_entries
 from protocol.record_batch import BatchHeader, walk
@@ -36,17 +41,16 @@ def handle(
     message: Fetch, peer: Peer, services: Services
 ) -> dict[str, Any] | Awaitable[dict[str, Any]]:
     """The available records, at once or after a wait."""
-    wanted = FetchPartition(message.partition, message.offset, message.bytes_max)
-    fetched = fetch.fetch(
-        services.fetch,
-        fetch.Fetch(
-            topics=[(message.topic, [wanted])],
-            min_bytes=message.min_bytes,
-            bytes_max=message.bytes_max,
-            max_wait_s=message.max_wait_ms / 1000,
-        ),
-        peer,
+    rows = [FetchPartition(message.partition, message.offset, message.bytes_max)]
+    wanted = FetchRequest(
+        max_wait_ms=message.max_wait_ms,
+        min_bytes=message.min_bytes,
+        bytes_max=message.bytes_max,
+        isolation_level=READ_UNCOMMITTED,
+        session_epoch=NO_SESSION_EPOCH,
+        topics=[FetchTopic(message.topic, rows)],
     )
+    fetched = fetch.fetch(services.fetch, wanted, peer)
     if isinstance(fetched, list):
         return _answer(message, fetched, peer.host, services)
     return _later(message, fetched, peer.host, services)

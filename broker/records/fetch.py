@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
 
 from broker.metrics import Metrics
 from broker.network.request import Peer
@@ -22,9 +22,10 @@ from broker.network.unsent_answers import UnsentAnswers
 from broker.partitions.core.divergence import Divergence, find_divergence
 from broker.partitions.partition import Partition
 from protocol.errors import ErrorCode, KafkaError
-from protocol.fetch import PartitionFetched, TopicFetched
-from protocol.fetch_request import FetchPartition
+from protocol.fetch import READ_COMMITTED, PartitionFetched, TopicFetched
+from protocol.fetch_request import FetchPartition, FetchRequest
 from storage.file_system import StorageError
+from storage.log import Log
 from storage.log_directory import LogDirectory
 
 BYTES_MAX: Final = 8 * 1024 * 1024
@@ -33,17 +34,10 @@ copying that much into memory holds the event loop for up to 100 ms."""
 MIN_BYTES_MAX: Final = BYTES_MAX // 2
 """Enough for an answer, even if the client wants to wait for more: batches are returned whole, so an
 answer may end well below `BYTES_MAX`."""
-
-
-class Fetch(NamedTuple):
-    """A fetch from either port."""
-
-    topics: Sequence[tuple[str | uuid.UUID, Sequence[FetchPartition]]]
-    min_bytes: int
-    bytes_max: int
-    max_wait_s: float
-    read_committed: bool = False
-    """Whether to read only up to the last stable offset."""
+_NONE: Final = ErrorCode.NONE
+"""Read once, because reading an enum's member takes longer than a name."""
+_new: Final = tuple.__new__
+"""Makes a named tuple of its fields: a call of its class takes three times as long."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,58 +53,121 @@ class FetchParts:
     stopping: asyncio.Event
 
 
+class _Wait:
+    """The wait of one request: it ends with the next event of a partition, or at the deadline."""
+
+    __slots__ = ("arrived", "is_over")
+
+    def __init__(self) -> None:
+        self.arrived: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Done when anything has reached a partition since it was read."""
+        self.is_over = False
+
+    def renew(self) -> None:
+        """Begins to wait for the next event."""
+        self.arrived = asyncio.get_running_loop().create_future()
+
+    def expire(self) -> None:
+        """Ends the wait for good."""
+        self.is_over = True
+        if not self.arrived.done():
+            self.arrived.set_result(None)
+
+
 class _Pass:
     """One pass over the partitions of the request, a partition at a time."""
+
+    __slots__ = (
+        "_appended_before",
+        "_bytes_max",
+        "_is_read_committed",
+        "_parts",
+        "_wait",
+        "_wanted",
+        "has_error",
+        "partitions",
+        "size",
+        "topics",
+    )
 
     def __init__(
         self,
         parts: FetchParts,
-        wanted: Fetch,
+        wanted: FetchRequest,
         peer: Peer,
-        arrived: asyncio.Future[None] | None = None,
+        wait: _Wait | None = None,
     ) -> None:
-        """`arrived` is set by anything that reaches a partition after it was read."""
+        """With `wait`, each partition is watched from the moment it is read."""
         self.topics: list[TopicFetched] = []
         self.size = 0
         """Bytes of records."""
         self.has_error = False
-        self.partitions: list[Partition] = []
-        """The partitions whose next data may complete the request."""
-        self._epochs: list[int] = []
-        """The leader epoch of each partition when it was read."""
+        self.partitions: list[tuple[Partition, int]] = []
+        """The partitions whose next data may complete the request, with the epochs they were read in."""
         self._appended_before = parts.metrics.bytes_appended_total
         self._parts = parts
         self._wanted = wanted
-        self._bytes_max = min(wanted.bytes_max, BYTES_MAX, parts.unsent_answers.room(peer.host))
-        self._arrived = arrived
+        self._is_read_committed = wanted.isolation_level == READ_COMMITTED
+        self._wait = wait
+        self._bytes_max = min(wanted.bytes_max, BYTES_MAX)
+        unsent = parts.unsent_answers
+        if (
+            self._bytes_max > unsent.bytes_max // 2 - unsent.total
+        ):  # else there is room for any host
+            self._bytes_max = min(self._bytes_max, unsent.room(peer.host))
 
     def steps(self) -> Iterator[None]:
         """Reads one partition per step."""
         for topic, wanted_partitions in self._wanted.topics:
             fetched: list[PartitionFetched] = []
-            self.topics.append(TopicFetched(topic, fetched))
+            self.topics.append(_new(TopicFetched, (topic, fetched)))
             for wanted in wanted_partitions:
                 fetched.append(self._read(topic, wanted))
                 yield
 
     def _read(self, topic: str | uuid.UUID, wanted: FetchPartition) -> PartitionFetched:
-        left = self._bytes_max - self.size
-        one, partition = _read_partition(
-            self._parts,
-            topic,
-            wanted,
-            left,
-            is_first=self.size == 0,
-            read_committed=self._wanted.read_committed,
-        )
-        self.size += len(one.records)
-        self.has_error |= one.error_code != ErrorCode.NONE or one.diverging_epoch is not None
-        if partition is not None:
-            self.partitions.append(partition)
-            self._epochs.append(partition.leader_epoch)
-            if self._arrived is not None:
-                partition.waiters.data.add(self._arrived)
-        return one
+        index, offset, bytes_max, leader_epoch, last_epoch = wanted
+        try:
+            partition = self._parts.find(topic, index)
+            partition.check_leader(leader_epoch)
+            stable = partition.last_stable_offset
+            diverging = None
+            if last_epoch >= 0:
+                diverging = _diverging_epoch(partition, offset, last_epoch)
+            records = b""
+            if diverging is None:
+                end = stable if self._is_read_committed else partition.high_watermark
+                records = self._records(partition.log, offset, end, bytes_max)
+                self.size += len(records)
+            else:
+                self.has_error = True
+        except KafkaError as error:
+            self.has_error = True
+            return PartitionFetched(index, error.code)
+        except StorageError as error:
+            self._parts.fail_storage(error)
+            self.has_error = True
+            return PartitionFetched(index, ErrorCode.KAFKA_STORAGE_ERROR)
+        self.partitions.append((partition, partition.leader_epoch))
+        if self._wait is not None:
+            partition.waiters.data.add(self._wait.arrived)
+        high_watermark, start_offset = partition.high_watermark, partition.log.log_start_offset
+        fields = (index, _NONE, high_watermark, stable, start_offset, records, diverging)
+        return _new(PartitionFetched, fields)
+
+    def _records(self, log: Log, offset: int, end: int, bytes_max: int) -> bytes:
+        """Whole batches below `end`, within the limits; the first of the answer may exceed them."""
+        if end <= offset and log.log_start_offset <= offset:
+            if offset > log.log_end_offset:
+                raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
+            return b""
+        limit = min(bytes_max, self._bytes_max - self.size)
+        if not self.size:
+            return log.read(offset, max(limit, 0), end)
+        if limit <= 0:
+            return b""
+        records = log.read(offset, limit, end)
+        return records if len(records) <= limit else b""
 
     @property
     def is_enough(self) -> bool:
@@ -118,36 +175,40 @@ class _Pass:
         least = min(self._wanted.min_bytes, MIN_BYTES_MAX)
         return self.size >= least or self.has_error or not self.partitions
 
-    async def until_worth_another(self, deadline: float) -> None:
-        """Returns when another pass may find enough, or when the event loop's time reaches `deadline`.
+    def watch(self, wait: _Wait) -> None:
+        """Watches the partitions from now on: nothing has reached them since they were read."""
+        self._wait = wait
+        for partition, _ in self.partitions:
+            partition.waiters.data.add(wait.arrived)
+
+    async def until_worth_another(self) -> None:
+        """Returns when another pass may find enough, or when the wait is over.
 
         Before that, as many bytes as are missing have to be appended, to any partition. Otherwise a
         fetch that waits for a lot would read everything again with every batch, and a hundred such
         fetches a hundred times as much.
         """
-        loop = asyncio.get_running_loop()
+        wait, parts = self._wait, self._parts
+        assert wait is not None
         enough_at = self._appended_before + self._missing_bytes()
-        while self._arrived is not None:
-            await asyncio.wait((self._arrived,), timeout=max(0, deadline - loop.time()))
+        while True:
+            await wait.arrived
             if (
-                not self._arrived.done()
-                or self._parts.stopping.is_set()
-                or self._parts.metrics.bytes_appended_total >= enough_at
+                wait.is_over
+                or parts.stopping.is_set()
+                or parts.metrics.bytes_appended_total >= enough_at
                 or self._has_moved()
             ):
                 return
-            self._arrived = loop.create_future()
-            for partition in self.partitions:
-                partition.waiters.data.add(self._arrived)
+            wait.renew()
+            self.watch(wait)
 
     def _missing_bytes(self) -> int:
         """The bytes still missing; 0 if records already stored may yet be committed."""
-        committed = self._wanted.read_committed
-        if any(
-            one.visible_end(read_committed=committed) < one.log.log_end_offset
-            for one in self.partitions
-        ):
-            return 0
+        committed = self._is_read_committed
+        for partition, _ in self.partitions:
+            if partition.visible_end(read_committed=committed) < partition.log.log_end_offset:
+                return 0
         return min(self._wanted.min_bytes, MIN_BYTES_MAX) - self.size
 
     def _has_moved(self) -> bool:
@@ -155,7 +216,7 @@ class _Pass:
         if self._parts.logs.failure is not None:
             return True
         try:
-            for partition, epoch in zip(self.partitions, self._epochs, strict=True):
+            for partition, epoch in self.partitions:
                 partition.check_leader(epoch)
         except KafkaError:
             return True
@@ -163,22 +224,28 @@ class _Pass:
 
     def forget(self) -> None:
         """Stops waiting for events of the partitions."""
-        assert self._arrived is not None
-        for partition in self.partitions:
-            partition.waiters.data.remove(self._arrived)
+        assert self._wait is not None
+        for partition, _ in self.partitions:
+            partition.waiters.data.remove(self._wait.arrived)
 
 
 def fetch(
-    parts: FetchParts, wanted: Fetch, peer: Peer
+    parts: FetchParts, wanted: FetchRequest, peer: Peer
 ) -> list[TopicFetched] | Awaitable[list[TopicFetched]]:
     """The available records, at once or after a wait."""
-    if sum(len(partitions) for _, partitions in wanted.topics) <= ROWS_PER_TURN:
-        one_pass = _Pass(parts, wanted, peer)
-        for _ in one_pass.steps():
-            pass
-        if one_pass.is_enough or wanted.max_wait_s <= 0 or parts.stopping.is_set():
-            return _taken(parts, one_pass)
-    return _wait_for_data(parts, wanted, peer)
+    rows = 0
+    for topic in wanted.topics:
+        rows += len(topic[1])
+    if rows > ROWS_PER_TURN:
+        return _wait_for_data(parts, wanted, peer, _Wait(), None)
+    one_pass = _Pass(parts, wanted, peer)
+    for _ in one_pass.steps():
+        pass
+    if one_pass.is_enough or wanted.max_wait_ms <= 0 or parts.stopping.is_set():
+        return _taken(parts, one_pass)
+    wait = _Wait()
+    one_pass.watch(wait)
+    return _wait_for_data(parts, wanted, peer, wait, one_pass)
 
 
 def _taken(parts: FetchParts, one_pass: _Pass) -> list[TopicFetched]:
@@ -186,89 +253,41 @@ def _taken(parts: FetchParts, one_pass: _Pass) -> list[TopicFetched]:
     return one_pass.topics
 
 
-async def _wait_for_data(parts: FetchParts, wanted: Fetch, peer: Peer) -> list[TopicFetched]:
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + wanted.max_wait_s
-    while True:
-        # Read again before each wait, even the first: data may have arrived before this task started.
-        arrived = loop.create_future()
-        one_pass = _Pass(parts, wanted, peer, arrived)
-        try:
-            await work_in_turns(one_pass.steps())
-            timeout_s = deadline - loop.time()
-            if one_pass.is_enough or timeout_s <= 0 or parts.stopping.is_set():
-                return _taken(parts, one_pass)
-            one_pass.topics = []  # holds their records: a wait must not keep them in memory
-            await one_pass.until_worth_another(deadline)
-        finally:
-            one_pass.forget()
-
-
-def _read_partition(
-    parts: FetchParts,
-    topic: str | uuid.UUID,
-    wanted: FetchPartition,
-    left: int,
-    *,
-    is_first: bool,
-    read_committed: bool,
-) -> tuple[PartitionFetched, Partition | None]:
-    """One partition's answer, and the partition itself unless the answer is an error."""
-    index = wanted.partition
+async def _wait_for_data(
+    parts: FetchParts, wanted: FetchRequest, peer: Peer, wait: _Wait, watched: _Pass | None
+) -> list[TopicFetched]:
+    """Reads until it is enough; `watched` is a first pass that was not, and watches its partitions."""
+    wait_s = max(wanted.max_wait_ms, 0) / 1000
+    timer = asyncio.get_running_loop().call_later(wait_s, wait.expire)
     try:
-        partition = parts.find(topic, index)
-        partition.check_leader(wanted.leader_epoch)
-        diverging = _diverging_epoch(partition, wanted)
-        records = b""
-        if diverging is None:
-            end = partition.visible_end(read_committed=read_committed)
-            records = _records(partition, end, wanted, left, is_first=is_first)
-    except KafkaError as error:
-        return PartitionFetched(index, error.code), None
-    except StorageError as error:
-        parts.fail_storage(error)
-        return PartitionFetched(index, ErrorCode.KAFKA_STORAGE_ERROR), None
-    fetched = PartitionFetched(
-        index,
-        ErrorCode.NONE,
-        partition.high_watermark,
-        partition.last_stable_offset,
-        partition.log.log_start_offset,
-        records,
-        diverging,
-    )
-    return fetched, partition
+        while True:
+            one_pass = watched or _Pass(parts, wanted, peer, wait)
+            try:
+                if one_pass is not watched:
+                    await work_in_turns(one_pass.steps())
+                    if one_pass.is_enough or wait.is_over or not wait_s or parts.stopping.is_set():
+                        return _taken(parts, one_pass)
+                one_pass.topics = []  # holds their records: a wait must not keep them in memory
+                await one_pass.until_worth_another()
+            finally:
+                one_pass.forget()
+            watched = None
+            wait.renew()
+    finally:
+        timer.cancel()
 
 
-def _records(
-    partition: Partition, end: int, wanted: FetchPartition, left: int, *, is_first: bool
-) -> bytes:
-    """Whole batches below `end`, within the limits; the first of the answer may exceed them."""
-    limit = min(wanted.bytes_max, left)
-    offset = wanted.offset
-    if partition.log.log_start_offset <= offset and end <= offset:
-        if offset > partition.log.log_end_offset:
-            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
-        return b""
-    if limit <= 0 and not is_first:
-        return b""
-    records = partition.log.read(offset, max(limit, 0), end)
-    return records if is_first or len(records) <= limit else b""
-
-
-def _diverging_epoch(partition: Partition, wanted: FetchPartition) -> Divergence | None:
+def _diverging_epoch(partition: Partition, offset: int, last_epoch: int) -> Divergence | None:
     """The point where the fetcher's log diverges from ours, by its last fetched epoch (KIP-595).
 
     Raises `KafkaError` OFFSET_OUT_OF_RANGE for an epoch newer than any in this log: there is no end
     offset that the fetcher could truncate to.
     """
-    log, last_epoch = partition.log, wanted.last_fetched_epoch
-    if last_epoch < 0:
-        return None
+    log = partition.log
     if last_epoch > log.leader_epochs.latest_epoch:
         raise KafkaError(
             ErrorCode.OFFSET_OUT_OF_RANGE,
             f"{partition.name} has no leader epoch {last_epoch}, only up to "
             f"{log.leader_epochs.latest_epoch}",
         )
-    return find_divergence(log.leader_epochs, log.log_end_offset, wanted.offset, last_epoch)
+    return find_divergence(log.leader_epochs, log.log_end_offset, offset, last_epoch)

@@ -245,12 +245,12 @@ async def test_a_fetch_that_waits_for_much_does_not_read_with_every_batch(
     rows = {"t": [wanted_partition(0)]}
     asking = asyncio.ensure_future(fetch(kafka, rows, min_bytes=13 * size, max_wait_ms=600_000))
     async with asyncio.timeout(10):
-        while len(reads) < 2:  # noqa: ASYNC110 - the broker's looks: at once, and before its wait
+        while not reads:  # noqa: ASYNC110 - the broker's look before its wait
             await asyncio.sleep(0)
     writer = await RawConnection.open(running.kafka_address)
     await produce(writer, 0, *[b"one"] * 10)
     assert counts(await asking) == [13]
-    assert len(reads) == 3
+    assert len(reads) == 2
     await writer.close()
 
 
