@@ -17,7 +17,7 @@ import contextlib
 import logging
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from broker.clock import Clock
 from broker.cluster.agreed_cluster_id import agreed_cluster_id
@@ -47,6 +47,7 @@ from broker.records.record_thread import RecordThread
 from broker.services import Services
 from broker.tree.node_tree import CoordinationError
 from protocol.errors import ErrorCode, KafkaError
+from protocol.lean_named_tuple import NamedTuple
 from storage.file_system import OutOfDescriptorsError, StorageError
 from storage.log_directory import LogDirectory
 from storage.meta_properties import read_cluster_id

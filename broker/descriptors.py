@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import resource
-from typing import Final, NamedTuple
+from typing import Final
+
+from protocol.lean_named_tuple import NamedTuple
 
 SPARES: Final = 16
 """Held in reserve so that file operations under way can complete; see `storage/spare_descriptors.py`."""

@@ -9,12 +9,12 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from functools import cache
 from random import Random
 from typing import TYPE_CHECKING, Final
 
 from broker.descriptors import SPARES, descriptor_shares
+from protocol.lean_dataclass import dataclass
 from storage.disk_work import RunAll, in_threads, one_by_one
 from storage.file_system import FileSystem
 from storage.os_file_system import OsFileSystem

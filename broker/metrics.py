@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from protocol.lean_dataclass import dataclass
 from protocol.record_batch import BatchHeader
 from storage.opening import RecoveryReport
 

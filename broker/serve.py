@@ -14,7 +14,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from broker.config.loading import Config, ConfigError, load_config
 from broker.essential_task import ESSENTIAL_TASK, essential_task, reported_task
@@ -25,6 +25,7 @@ from broker.network.server import DRAIN_S, ListenError, Server, bind, bound_addr
 from broker.stop import Stop
 from broker.threads import OutOfThreadsError, start_workers
 from broker.tree.node_tree import CoordinationError
+from protocol.lean_named_tuple import NamedTuple
 from storage.file_system import StorageError
 
 if TYPE_CHECKING:

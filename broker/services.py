@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from broker.clock import Clock
 from broker.cluster.membership import Membership
@@ -25,6 +24,7 @@ from broker.records.fetch import FetchParts
 from broker.records.produce import ProduceParts
 from broker.records.record_thread import RecordThread
 from broker.tree.node_tree import NodeTree
+from protocol.lean_dataclass import dataclass
 from storage.file_system import StorageError
 
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from protocol.errors import ErrorCode
 from protocol.framing import Frame
 from protocol.headers import NO_TAGS, skip_tagged_fields, write_unsigned_varint
+from protocol.lean_named_tuple import NamedTuple
 from protocol.request_fields import refusing_cut_frames, string
 
 _ROW: Final = struct.Struct(">hhh")

@@ -27,10 +27,10 @@ a count that nothing backs would move the log's end by up to 2**31. Knows nothin
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from protocol.errors import ErrorCode, KafkaError
+from protocol.lean_dataclass import dataclass
 from protocol.record_batch import (
     BATCH_HEADER,
     BATCH_LENGTH_MIN,

@@ -35,10 +35,11 @@ Knows nothing of files, clocks and maps: times are passed in.
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
 
 from protocol.errors import ErrorCode
+from protocol.lean_dataclass import dataclass
+from protocol.lean_named_tuple import NamedTuple
 from protocol.record_batch import BatchHeader
 from protocol.sequence import (
     DISTANCE_MAX,
@@ -94,6 +95,19 @@ class ProducerEntry:
     """When this broker appended the newest batch, by its own clock. Expiry counts from here."""
     batches: tuple[BatchMetadata, ...]
     """The window, oldest first."""
+
+    def __init__(
+        self,
+        producer_epoch: int,
+        run_start: int,
+        last_append_ms: int,
+        batches: tuple[BatchMetadata, ...],
+    ) -> None:
+        """Written out, because there is one for every batch (`protocol/lean_dataclass.py`)."""
+        self.producer_epoch = producer_epoch
+        self.run_start = run_start
+        self.last_append_ms = last_append_ms
+        self.batches = batches
 
     @property
     def last_sequence(self) -> int:

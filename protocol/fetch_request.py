@@ -12,11 +12,12 @@ from __future__ import annotations
 import struct
 import uuid
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Final
 
 from protocol.errors import DecodeError
 from protocol.framing import Frame
 from protocol.headers import skip_tagged_fields
+from protocol.lean_named_tuple import NamedTuple
 from protocol.request_fields import ELEMENTS_MAX, add_elements, compact_size, field_bytes
 
 _INT16: Final = struct.Struct(">h")

@@ -8,10 +8,11 @@ ApiVersions always answers with v0 (KIP-511), so that any client can read the do
 from __future__ import annotations
 
 import struct
-from typing import Final, NamedTuple
+from typing import Final
 
 from protocol.errors import DecodeError
 from protocol.framing import Frame
+from protocol.lean_named_tuple import NamedTuple
 
 _FIXED: Final = struct.Struct(">hhih")
 _RESPONSE_PREFIX: Final = struct.Struct(">ii")

@@ -8,11 +8,12 @@ every version with kio. Pure.
 from __future__ import annotations
 
 import struct
-from typing import Final, NamedTuple
+from typing import Final
 
 from protocol.errors import ErrorCode
 from protocol.framing import Frame
 from protocol.headers import NO_TAGS, skip_tagged_fields
+from protocol.lean_named_tuple import NamedTuple
 from protocol.request_fields import nullable_string, refusing_cut_frames
 from protocol.sequence import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 

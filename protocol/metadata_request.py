@@ -8,10 +8,11 @@ be null. `tests/protocol/test_first_requests.py` compares every version with kio
 from __future__ import annotations
 
 import uuid
-from typing import Final, NamedTuple
+from typing import Final
 
 from protocol.framing import Frame
 from protocol.headers import skip_tagged_fields
+from protocol.lean_named_tuple import NamedTuple
 from protocol.request_fields import (
     ELEMENTS_MAX,
     add_elements,

@@ -13,10 +13,11 @@ from __future__ import annotations
 import struct
 import uuid
 from collections.abc import Iterable, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from protocol.errors import ErrorCode
 from protocol.headers import NO_TAGS, write_unsigned_varint
+from protocol.lean_named_tuple import NamedTuple
 
 _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")

@@ -11,10 +11,11 @@ from __future__ import annotations
 import struct
 import uuid
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from protocol.errors import ErrorCode
 from protocol.headers import NO_TAGS, write_unsigned_varint
+from protocol.lean_named_tuple import NamedTuple
 
 _PARTITION_V3: Final = struct.Struct(">ihqq")
 _PARTITION_V5: Final = struct.Struct(">ihqqq")

@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import struct
 import uuid
-from typing import Final, NamedTuple
+from typing import Final
 
 from protocol.errors import DecodeError
 from protocol.framing import Frame
 from protocol.headers import skip_tagged_fields
+from protocol.lean_named_tuple import NamedTuple
 from protocol.request_fields import add_elements, compact_size, field_bytes
 
 _ACKS_TIMEOUT: Final = struct.Struct(">hi")

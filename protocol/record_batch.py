@@ -18,10 +18,11 @@ from __future__ import annotations
 import enum
 import struct
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
 from protocol.checksum import crc32c
 from protocol.errors import DecodeError
+from protocol.lean_named_tuple import NamedTuple
 from protocol.sequence import NO_SEQUENCE, increment
 
 Buffer = bytes | bytearray | memoryview

@@ -19,11 +19,11 @@ thread. Called for client batches that passed `batch_validation`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
 from protocol.compression import DECOMPRESSED_BYTES_MAX, ExpansionError, decompress
 from protocol.errors import DecodeError, ErrorCode, KafkaError
+from protocol.lean_dataclass import dataclass
 from protocol.record_batch import (
     HEADER_SIZE,
     RECORD_BYTES_MIN,
@@ -63,6 +63,21 @@ class Opening:
     decompressed_bytes: int = DECOMPRESSED_BYTES_MAX
     """The total, at once and later; a request that would expand further is refused."""
     compressed_records: int = RECORDS_MAX
+
+    def __init__(
+        self,
+        framed_at_once: int = FRAMED_AT_ONCE_MAX,
+        fields_at_once: int = FIELDS_AT_ONCE_BYTES,
+        decompressed_at_once: int = DECOMPRESSED_AT_ONCE_BYTES,
+        decompressed_bytes: int = DECOMPRESSED_BYTES_MAX,
+        compressed_records: int = RECORDS_MAX,
+    ) -> None:
+        """Written out, because there is one for every request (`protocol/lean_dataclass.py`)."""
+        self.framed_at_once = framed_at_once
+        self.fields_at_once = fields_at_once
+        self.decompressed_at_once = decompressed_at_once
+        self.decompressed_bytes = decompressed_bytes
+        self.compressed_records = compressed_records
 
 
 def is_quickly_opened(header: BatchHeader) -> bool:

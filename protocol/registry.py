@@ -14,11 +14,11 @@ import importlib
 import io
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from protocol.errors import DecodeError
 from protocol.framing import Frame
+from protocol.lean_dataclass import dataclass
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
 from protocol.errors import DecodeError
+from protocol.lean_named_tuple import NamedTuple
 from protocol.record_batch import (
     BATCH_LENGTH_MIN,
     HEADER_SIZE,

@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
+from protocol.lean_named_tuple import NamedTuple
 from storage import paths
 from storage.file_system import FileSystem
 from storage.producers.record import read_append_ms

@@ -14,9 +14,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Collection
-from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
 
+from protocol.lean_dataclass import dataclass
+from protocol.lean_named_tuple import NamedTuple
 from storage import paths
 from storage.checkpoints import CheckpointError, OffsetCheckpoint
 from storage.file_system import FileSystem

@@ -18,8 +18,9 @@ Called by the log. Knows nothing of batches and replicas.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from typing import Final, NamedTuple
+from typing import Final
 
+from protocol.lean_named_tuple import NamedTuple
 from storage.checkpoints import CheckpointError, parse_number, read_lines, split_line, write_lines
 from storage.file_system import FileSystem
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from protocol.dedup import WINDOW_DEFAULT, UnknownProducerId
+from protocol.lean_dataclass import dataclass
 from protocol.leases import lease_retention_ms
 
 _WEEK_MS = 7 * 24 * 60 * 60 * 1000

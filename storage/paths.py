@@ -19,7 +19,9 @@ from __future__ import annotations
 
 import datetime
 import re
-from typing import Final, NamedTuple
+from typing import Final
+
+from protocol.lean_named_tuple import NamedTuple
 
 LOCK: Final = ".lock"
 CLEAN_SHUTDOWN: Final = ".clean-shutdown"

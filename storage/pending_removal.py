@@ -19,8 +19,9 @@ import logging
 import uuid
 from collections import deque
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from protocol.lean_dataclass import dataclass
 from storage import paths
 from storage.directory_checkpoints import DirectoryCheckpoints
 from storage.file_system import FileSystem

@@ -24,9 +24,9 @@ snapshot means.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import NamedTuple
 
+from protocol.lean_dataclass import dataclass
+from protocol.lean_named_tuple import NamedTuple
 from protocol.record_batch import Buffer
 from storage import paths
 from storage.file_system import CorruptLogError, FileSystem

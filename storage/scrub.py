@@ -7,8 +7,8 @@ a piece at a time, through a file of its own, in any one thread. Called by the b
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
+from protocol.lean_named_tuple import NamedTuple
 from storage.batch_reader import PlacedBatch, read_batches
 from storage.file_system import CorruptLogError, FileSystem
 from storage.offset_order import check_order

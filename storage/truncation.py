@@ -16,8 +16,8 @@ Called by `log.py`, in any one thread (`pending_change.py`). Knows nothing of wh
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from protocol.lean_dataclass import dataclass
 from storage.file_system import FileSystem
 from storage.kept_offsets import KeptOffsets
 from storage.pending_flush import PendingFlush

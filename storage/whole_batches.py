@@ -8,9 +8,9 @@ nothing of what may be cut.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
+from protocol.lean_dataclass import dataclass
 from protocol.record_batch import (
     BATCH_LENGTH_MIN,
     HEADER_SIZE,

@@ -1,4 +1,3 @@
-# ruff: noqa: RUF009 - `_setting` is `dataclasses.field`, typed as its default
 """Every configuration name of the broker: its type, default and purpose.
 
 The table is the dataclass itself: each field carries its kind and its description, so help,
@@ -12,7 +11,7 @@ from __future__ import annotations
 import enum
 import functools
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 
 from broker.config.listener_names import KAFKA_LISTENERS
 from broker.config.security import EndpointIdentification, SecurityConfig
@@ -40,6 +39,7 @@ from broker.config.values import (
     size,
 )
 from protocol.dedup import UnknownProducerId
+from protocol.lean_dataclass import dataclass
 from protocol.leases import LEASE_MARGIN_MS
 
 

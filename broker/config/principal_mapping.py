@@ -8,7 +8,9 @@ Pure.
 from __future__ import annotations
 
 import re
-from typing import Final, NamedTuple
+from typing import Final
+
+from protocol.lean_named_tuple import NamedTuple
 
 _PART: Final = r"((?:\\.|[^\\/])*)"
 _RULE: Final = re.compile(rf"\s*(?:(DEFAULT)|RULE:{_PART}/{_PART}/([LU]?))\s*(?:,|\Z)")

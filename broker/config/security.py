@@ -1,4 +1,3 @@
-# ruff: noqa: RUF009 - `setting` is `dataclasses.field`, typed as its default
 """The configuration names about who may connect and how: protocols of the listeners, TLS.
 
 `broker/config/names.py` adds all others. What involves several names is checked in `security_checks.py`.
@@ -8,7 +7,6 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
 from broker.config.listener_names import LISTENERS
@@ -23,6 +21,7 @@ from broker.config.values import (
     optional_path,
     password,
 )
+from protocol.lean_dataclass import dataclass
 
 
 class EndpointIdentification(enum.StrEnum):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import field
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from broker.config.values import Kind
+from protocol.lean_named_tuple import NamedTuple
 
 Value = TypeVar("Value")
 

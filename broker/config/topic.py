@@ -1,4 +1,3 @@
-# ruff: noqa: RUF009 - `_overriding` and `_fixed` are `dataclasses.field`, for short
 """Topic overrides: settings of one topic, by Kafka's dotted names (`segment.bytes`, `retention.ms`).
 
 A topic stores only what was set; `TopicConfig.of` applies that on top of the broker's configuration.
@@ -12,12 +11,14 @@ Kafka names that mean nothing here are refused with a reason rather than accepte
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
-from typing import Any, Final, NamedTuple
+from dataclasses import field, fields
+from typing import Any, Final
 
 from broker.config.names import Config, TimestampType, settings
 from broker.config.values import ConfigType, Kind, canonical, only
 from protocol.errors import ErrorCode, KafkaError
+from protocol.lean_dataclass import dataclass
+from protocol.lean_named_tuple import NamedTuple
 from protocol.leases import lease_retention_ms
 from storage.log_config import LogConfig
 

@@ -11,8 +11,10 @@ import enum
 import os
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Final, Generic, NamedTuple, TypeVar
+from typing import Final, Generic, TypeVar
+
+from protocol.lean_dataclass import dataclass
+from protocol.lean_named_tuple import NamedTuple
 
 INT32_MAX: Final = 2**31 - 1
 INT64_MAX: Final = 2**63 - 1

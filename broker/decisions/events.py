@@ -6,9 +6,10 @@ Values only. `decisions.py` keeps them, `stream.py` passes them on.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from protocol.errors import ErrorCode
+from protocol.lean_named_tuple import NamedTuple
 from protocol.record_batch import BatchHeader
 
 APPEND: Final = "append"

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from broker.decisions.events import Event, Subject
+from protocol.lean_named_tuple import NamedTuple
 
 CAPACITY_DEFAULT: Final = 10_000
 

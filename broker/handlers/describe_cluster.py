@@ -6,7 +6,7 @@ whether it expects a broker (1) or a controller (2); there are no controller por
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from broker.cluster.addresses import client_addresses
 from broker.handlers.authorized_operations import cluster_operations
@@ -14,6 +14,7 @@ from broker.handlers.refusals import Refusal
 from broker.handlers.served import Served
 from broker.network.request import Answer, Request
 from protocol.errors import ErrorCode, KafkaError
+from protocol.lean_named_tuple import NamedTuple
 from protocol.registry import Api
 from protocol.typed_requests import typed
 

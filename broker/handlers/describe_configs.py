@@ -12,7 +12,7 @@ Skipped: broker loggers, client metrics, groups (INVALID_REQUEST).
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from broker.config.description import ConfigEntry, describe_broker, describe_topic
 from broker.handlers.config_resource import (
@@ -28,6 +28,7 @@ from broker.handlers.served import Served
 from broker.network.request import Answer, Outcome, Request
 from broker.network.turns import in_turns
 from protocol.errors import ErrorCode, KafkaError
+from protocol.lean_named_tuple import NamedTuple
 from protocol.registry import Api
 from protocol.typed_requests import typed
 

@@ -16,7 +16,7 @@ import asyncio
 import datetime
 from collections import defaultdict
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from broker.handlers.refusals import Refusal
 from broker.handlers.served import Names, Served
@@ -24,6 +24,7 @@ from broker.metadata.node_data import NO_LEADER, PartitionState
 from broker.network.request import Answer, Request
 from broker.tree.node_tree import CoordinationError
 from protocol.errors import ErrorCode, KafkaError
+from protocol.lean_named_tuple import NamedTuple
 from protocol.registry import Api
 from protocol.typed_requests import typed
 

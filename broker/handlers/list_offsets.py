@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from broker.handlers.merged_responses import Rows
 from broker.handlers.refusals import Refusal, refused_partitions
@@ -22,6 +22,7 @@ from broker.network.request import Answer, Outcome, Request
 from broker.partitions.partition import Partition
 from protocol.errors import DecodeError, ErrorCode, KafkaError
 from protocol.fetch import READ_COMMITTED
+from protocol.lean_named_tuple import NamedTuple
 from protocol.record_batch import read_header
 from protocol.record_check import is_quickly_opened
 from protocol.registry import Api

@@ -10,9 +10,10 @@ import functools
 import importlib
 import io
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 from broker.handlers.request_topics import topic_key
+from protocol.lean_named_tuple import NamedTuple
 from protocol.registry import Api
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Awaitable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from broker.cluster.addresses import client_addresses
 from broker.cluster.metadata_rows import PACKED_AT_ONCE, partition_rows
@@ -23,6 +23,7 @@ from broker.metadata.topic_names import check_topic_name
 from broker.network.request import Answer, Outcome, Request
 from broker.network.turns import Described, Fields, in_turns
 from protocol.errors import ErrorCode, KafkaError
+from protocol.lean_named_tuple import NamedTuple
 from protocol.metadata_request import MetadataRequest, WantedTopic, decode_metadata_request
 from protocol.metadata_response import (
     BrokerRow,

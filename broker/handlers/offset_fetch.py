@@ -10,12 +10,13 @@ v10, which add the requesting member, and nothing else that concerns us.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from broker.handlers.refusals import Refusal, refused_partitions
 from broker.handlers.served import Names, Served
 from broker.network.request import Answer, Request
 from protocol.errors import ErrorCode
+from protocol.lean_named_tuple import NamedTuple
 from protocol.registry import Api
 from protocol.typed_requests import typed
 

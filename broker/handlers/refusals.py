@@ -7,13 +7,13 @@ error that is not the handler's own: fault rules, unsupported versions, and what
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from broker.handlers.request_topics import topics_of
 from broker.network.judge import IsRefused, everything
 from broker.network.request import Request
 from protocol.errors import KafkaError
+from protocol.lean_dataclass import dataclass
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from broker.handlers.merged_responses import Rows, merge
 from broker.handlers.refusals import Refusal
 from broker.handlers.request_topics import without
 from broker.handlers.throttle_time import with_throttle_time
 from broker.network.request import Answer, NoResponse, Outcome, Request
+from protocol.lean_named_tuple import NamedTuple
 from protocol.registry import Api
 
 if TYPE_CHECKING:

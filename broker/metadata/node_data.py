@@ -14,10 +14,11 @@ import base64
 import json
 import uuid
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from broker.tree.node_tree import CoordinationError, Node
+from protocol.lean_dataclass import dataclass
+from protocol.lean_named_tuple import NamedTuple
 
 BROKERS: Final = "/brokers/ids"
 TOPICS: Final = "/brokers/topics"

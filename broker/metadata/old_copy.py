@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from broker.metadata.node_data import PartitionState
 from broker.metadata.topic import Topic
 from broker.tree.node_tree import CoordinationError
+from protocol.lean_named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from broker.metadata.topic_registry import TopicRegistry

@@ -21,7 +21,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Final, NamedTuple
+from typing import Final
 
 from broker.metadata.old_copy import REMEDY
 from broker.tree.node_tree import (
@@ -34,6 +34,7 @@ from broker.tree.node_tree import (
     NoNodeError,
 )
 from protocol.errors import ErrorCode, KafkaError
+from protocol.lean_named_tuple import NamedTuple
 from protocol.leases import LEASED_ID_END, LEASED_ID_MIN
 
 PATH: Final = "/latest_producer_id_block"

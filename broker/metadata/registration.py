@@ -10,7 +10,7 @@ import asyncio
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 from broker.config.listener_names import KAFKA_LISTENERS
@@ -25,6 +25,7 @@ from broker.tree.node_tree import (
     Write,
     ensure_paths,
 )
+from protocol.lean_dataclass import dataclass
 
 _PLAINTEXT: Final = "PLAINTEXT"
 _ENDPOINT: Final = re.compile(r"([^:/]+)://(?:\[([^\]]*)\]|([^:]*)):(-?\d+)")

@@ -7,11 +7,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from broker.network.request import Peer
 from protocol.errors import KafkaError
+from protocol.lean_dataclass import dataclass
 
 IsRefused = Callable[[Any, int], bool]
 """Whether a partition is refused; takes the topic as the request names it, and the partition."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import socket
-from typing import NamedTuple
 
 from broker.config.listener_names import KAFKA_LISTENERS, NATIVE
 from broker.config.loading import Address, Config
 from broker.network.server import bind, bound_address
+from protocol.lean_named_tuple import NamedTuple
 
 
 class Listener(NamedTuple):

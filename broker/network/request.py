@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Coroutine, Generator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from broker.config.listener_names import PLAINTEXT
 from protocol.headers import RequestHeader
+from protocol.lean_dataclass import dataclass
 
 ANONYMOUS: Final = "User:ANONYMOUS"
 """The principal of a client that has not authenticated, as Kafka names it."""
@@ -44,8 +44,14 @@ class Request:
 
     header: RequestHeader
     body: Any
-    """The kio entity of the request's API and version."""
+    """The kio entity of the request's API and version, or what `Api.read_request` makes."""
     peer: Peer
+
+    def __init__(self, header: RequestHeader, body: Any, peer: Peer) -> None:
+        """Written out, because there is one for every request (`protocol/lean_dataclass.py`)."""
+        self.header = header
+        self.body = body
+        self.peer = peer
 
     @property
     def version(self) -> int:

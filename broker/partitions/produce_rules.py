@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from broker.config.names import TimestampType
 from broker.config.topic import TopicConfig
 from protocol.batch_validation import ANY_TIMESTAMP, TimestampRules
+from protocol.lean_dataclass import dataclass
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)

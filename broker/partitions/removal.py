@@ -14,7 +14,6 @@ import contextlib
 import logging
 import uuid
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -23,6 +22,7 @@ from broker.metadata.topic import Topic
 from broker.partitions.assigned import Assigned, Key
 from broker.partitions.disk_queue import DiskQueue, in_thread
 from broker.partitions.slices import slices
+from protocol.lean_dataclass import dataclass
 from storage.file_system import OutOfDescriptorsError, StorageError
 from storage.log_directory import LogDirectory
 from storage.pending_removal import PendingRemoval

@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from broker.metrics import Metrics
@@ -24,6 +23,7 @@ from broker.partitions.partition import Partition
 from protocol.errors import ErrorCode, KafkaError
 from protocol.fetch import READ_COMMITTED, PartitionFetched, TopicFetched
 from protocol.fetch_request import FetchPartition, FetchRequest
+from protocol.lean_dataclass import dataclass
 from storage.file_system import StorageError
 from storage.log import Log
 from storage.log_directory import LogDirectory

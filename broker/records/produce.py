@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
 
 from broker.clock import Clock
 from broker.decisions.decisions import Decisions, window_of
@@ -24,6 +23,8 @@ from broker.records.record_thread import RecordThread
 from protocol.batch_validation import check_batch, check_container
 from protocol.dedup import Duplicate, Reject
 from protocol.errors import ErrorCode, KafkaError
+from protocol.lean_dataclass import dataclass
+from protocol.lean_named_tuple import NamedTuple
 from protocol.produce import PartitionProduced
 from protocol.record_batch import (
     ATTRIBUTES_LOW_POSITION,

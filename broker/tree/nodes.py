@@ -13,8 +13,8 @@ the in-memory one of the tests.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from dataclasses import field
+from typing import Final
 
 from broker.tree.node_tree import (
     ANY_VERSION,
@@ -36,6 +36,8 @@ from broker.tree.node_tree import (
     check_path,
     parent_of,
 )
+from protocol.lean_dataclass import dataclass
+from protocol.lean_named_tuple import NamedTuple
 
 SEQUENCE_DIGITS: Final = 10
 """Digits at the end of a sequential node's name, as in ZooKeeper."""

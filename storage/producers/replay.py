@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from protocol.dedup import commit
+from protocol.lean_named_tuple import NamedTuple
 from protocol.record_batch import BatchHeader
 from storage import paths
 from storage.file_system import FileSystem

@@ -18,13 +18,13 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any, Final
 
 import msgpack
 
 from protocol.checksum import crc32c
 from protocol.dedup import ProducerEntry
+from protocol.lean_dataclass import dataclass
 from protocol.record_batch import Buffer
 from storage.file_system import FileSystem
 from storage.producers.record import (

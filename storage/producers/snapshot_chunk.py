@@ -8,9 +8,8 @@ Called by `log.py`, which knows the offsets that a snapshot may have.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from protocol.errors import ErrorCode, KafkaError
+from protocol.lean_named_tuple import NamedTuple
 from storage import paths
 from storage.file_system import FileSystem
 from storage.log_config import LogConfig

@@ -7,8 +7,7 @@ there and fetches again, until the two agree. Pure.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
+from protocol.lean_named_tuple import NamedTuple
 from storage.leader_epochs import NO_EPOCH, LeaderEpochs
 
 

@@ -12,8 +12,9 @@ times are seconds of the caller's clock, and only differences count.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 from typing import Final
+
+from protocol.lean_dataclass import dataclass
 
 UNKNOWN_OFFSET: Final = -1
 
