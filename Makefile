@@ -14,7 +14,7 @@ check: $(VENV)/.installed-dev
 	$(PYTHON) -m ruff check .
 	$(PYTHON) -m ruff format --check .
 	$(PYTHON) -m mypy
-	$(PYTHON) -m pytest -q -n 2 -m "not slow and not kafka and not clients and not crash and not cluster and not spark and not browser"
+	$(PYTHON) -m pytest -q -n 2 --hypothesis-profile=quick -m "not slow and not kafka and not clients and not crash and not cluster and not spark and not browser"
 
 test: $(VENV)/.installed-dev
 	$(PYTHON) -m tests.toolchain

@@ -22,6 +22,8 @@ from tests.toolchain import require
 
 # A deadline per example measures how busy the machine is, not whether the code is right.
 hypothesis.settings.register_profile("echoless", deadline=None)
+hypothesis.settings.register_profile("quick", deadline=None, max_examples=20)
+"""`make check` runs with this one; `make test` with the other, and its 100 examples."""
 hypothesis.settings.load_profile("echoless")
 
 _HEAVY = ("spark", "cluster", "crash", "kafka", "clients", "browser")

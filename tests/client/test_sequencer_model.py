@@ -379,7 +379,7 @@ def test_no_record_twice_none_lost_in_order(machine):
     run(
         machine,
         settings=settings(
-            max_examples=50,
+            max_examples=settings.default.max_examples // 2,
             stateful_step_count=60,
             derandomize=True,
             suppress_health_check=list(HealthCheck),

@@ -19,13 +19,15 @@ from typing import Final
 _PORTS: Final = range(20_000, 32_000)
 """Below Linux's ephemeral range, so no outgoing connection takes a port between two starts."""
 _TRIES: Final = 1000
+_RANDOM: Final = random.SystemRandom()
 _given: Final[set[int]] = set()
 """The ports of this process, which its own locks do not keep from it."""
 
 
 def free_port() -> int:
     """A free TCP port of 127.0.0.1 that no test has been given, here or in another process."""
-    for port in random.SystemRandom().sample(_PORTS, _TRIES):
+    for _ in range(_TRIES):
+        port = _RANDOM.choice(_PORTS)
         if port not in _given and _claim(port):
             _given.add(port)
             if is_free(port):

@@ -40,7 +40,8 @@ def clocks_differ_by_hours() -> list[str]:
 
     It was away, starts from the leader's state, and leads: no one is forgotten early.
     """
-    with Stage(brokers=2, log_segment_bytes=200, producer_id_expiration_ms=3_600_000) as stage:
+    settings = {"producer_id_expiration_ms": 3_600_000, "zookeeper_session_timeout_ms": 30_000}
+    with Stage(brokers=2, log_segment_bytes=200, **settings) as stage:
         producer, other = stage.producer(), stage.producer("other")
         leader, (follower,) = stage.leader, stage.followers
         stage.kill(follower)
