@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import sys
 
-from broker.serve import main
+from broker.garbage import begin_start
 
 if __name__ == "__main__":
+    begin_start()
+
+    from broker.serve import main
+
     sys.exit(main())

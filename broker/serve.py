@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from broker.config.loading import Config, ConfigError, load_config
 from broker.essential_task import ESSENTIAL_TASK, essential_task, reported_task
-from broker.garbage import freeze_all
+from broker.garbage import end_start
 from broker.log_lines import configure_logs
 from broker.network.listeners import bind_listeners
 from broker.network.server import DRAIN_S, ListenError, Server, bind, bound_address
@@ -138,7 +138,7 @@ async def _start(config: Config, rules: Sequence[RuleText], broker: Broker) -> _
         await server.start()
     if broker.tls is not None:
         _follow_certificates(broker.tls)
-    freeze_all()
+    end_start()
     sys.stdout.write(
         f"ready broker_id={config.broker_id} "
         f"listen={','.join(str(one.address) for one in listeners[:-1])} "

@@ -17,6 +17,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command; returns its exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     if arguments[:1] == ["serve"]:
+        from broker.garbage import begin_start
+
+        begin_start()
+
         from broker.serve import main as serve
 
         return serve(arguments[1:])

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import gc
+import subprocess
+import sys
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from broker.garbage import FROZEN_FROM, Freezer
+from broker.garbage import FROZEN_FROM, START_THRESHOLD, THRESHOLDS, Freezer, end_start
 from broker.metadata.topic import NewTopic
 from tests.support.in_process import in_process
 
@@ -48,3 +50,41 @@ async def test_a_deleted_partition_is_freed_without_a_collection(tmp_path: Path)
         topic = await topics.delete("t")
         await partitions.until_removed(topic)
         assert (len(alive), len(logs)) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        "import runpy; runpy.run_module('broker', run_name='__main__')",
+        "from cli.main import main; main(['serve', *sys.argv[1:]])",
+    ],
+    ids=["python -m broker", "echoless serve"],
+)
+def test_a_start_puts_collections_off(start: str) -> None:
+    """They would go over the same modules again and again; here the start ends at a wrong option."""
+    script = f"""
+import atexit, gc, sys
+loaded = []
+gc.callbacks.append(lambda *_: loaded.append("broker.serve" in sys.modules))
+atexit.register(lambda: print(gc.get_threshold()[0], any(loaded)))
+{start}
+"""
+    ran = subprocess.run(
+        [sys.executable, "-c", script, "--broker-id", "x"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.stdout.split() == [str(START_THRESHOLD), "False"], ran.stderr
+
+
+@pytest.mark.usefixtures("without_collections")
+def test_the_end_of_a_start_freezes_what_it_has_made() -> None:
+    """From then on there are collections, which leave it out."""
+    before = gc.get_threshold()
+    try:
+        end_start()
+        assert gc.get_threshold() == THRESHOLDS
+        assert gc.get_freeze_count() > 0
+    finally:
+        gc.set_threshold(*before)
