@@ -39,7 +39,7 @@ BROKER_FLOORS = (
     ("config",),
     ("log_lines", "network", "tree"),
     ("authentication",),
-    ("metadata",),
+    ("authorization", "metadata"),
     ("controller", "partitions"),
     ("decisions", "replication"),
     ("environment", "records"),

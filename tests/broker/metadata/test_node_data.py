@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from broker.authorization.acl_nodes import acl_path, change_prefix, encode_change, encode_entries
 from broker.controller.election_requests import decode_requests, encode_requests
 from broker.controller.elections import ElectionType
 from broker.metadata.node_data import (
@@ -43,9 +44,11 @@ from broker.metadata.node_data import (
 from broker.metadata.producer_ids import PATH, ProducerIdBlock
 from broker.metadata.registration import BrokerInfo, Endpoint, decode_broker, encode_broker
 from broker.tree.node_tree import Node
+from protocol.acl import AclOperation, Entry, Pattern, PatternType, Permission, ResourceType
 
 PAGE = Path(__file__).parents[3] / "docs/formats/coordination-nodes.md"
 TOPIC_ID = uuid.UUID(bytes=bytes(range(16)))
+OF_A_PREFIX = Pattern(ResourceType.TRANSACTIONAL_ID, PatternType.PREFIXED, "app-")
 
 EXAMPLES: dict[str, bytes] = {
     CLUSTER_ID: encode_cluster_id(encode_uuid(TOPIC_ID)),
@@ -75,6 +78,15 @@ EXAMPLES: dict[str, bytes] = {
     CONTROLLER: encode_controller(1, 1_700_000_000_000),
     CONTROLLER_EPOCH: encode_controller_epoch(4),
     PATH: ProducerIdBlock(35, 4000, 4999).encode(),
+    acl_path(Pattern(ResourceType.TOPIC, PatternType.LITERAL, "orders")): encode_entries(
+        frozenset(
+            {
+                Entry("User:*", "10.0.0.1", AclOperation.ALL, Permission.DENY),
+                Entry("User:alice", "*", AclOperation.DESCRIBE_CONFIGS, Permission.ALLOW),
+            }
+        )
+    ),
+    f"{change_prefix(OF_A_PREFIX)}0000000000": encode_change(OF_A_PREFIX),
 }
 
 
