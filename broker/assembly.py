@@ -178,6 +178,7 @@ def _new_services(broker: Broker) -> Services:
         clock=broker.clock,
         record_thread=broker.record_thread,
         tree=broker.tree,
+        access=broker.access,
         fail_storage=broker.fail_storage,
         stopping=broker.stopping,
     )

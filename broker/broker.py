@@ -23,6 +23,7 @@ from broker.clock import Clock
 from broker.cluster.agreed_cluster_id import agreed_cluster_id
 from broker.cluster.membership import Membership
 from broker.config.loading import Address, Config, LogFlush
+from broker.config.names import Authorizer
 from broker.config.topic import to_log_config
 from broker.decisions.decisions import Decisions
 from broker.environment import Environment
@@ -54,6 +55,7 @@ from storage.meta_properties import read_cluster_id
 
 if TYPE_CHECKING:
     from broker.authentication.tls import Tls
+    from broker.authorization.access import Access
     from broker.tree.node_tree import NodeTree
     from storage.log_config import LogConfig
 
@@ -115,6 +117,8 @@ class Broker:
         self.stopping = asyncio.Event()
         """Set when requests that wait for data are to wait no longer."""
         self.record_thread = RecordThread()
+        self.access: Access | None = None
+        """Decides what each client may do; None: everything."""
         self.is_new_directory = False
         """Whether this is the first start on the data directory of a cluster's member."""
         self._tasks: list[asyncio.Task[None]] = []
@@ -184,6 +188,11 @@ class Broker:
         ]
         if self.config.log_scrub_bytes_per_second:
             self._tasks.append(essential_task(self._scrubber().run(), "scrubber"))
+        if self.config.authorizer is Authorizer.ACL:
+            from broker.authorization.access import Access
+
+            self.access = Access(self.config, self.tree, self.environment.rng)
+            await self.access.start()
         self.services = self._wiring.new_services(self)
         self.starting = None
 
@@ -315,6 +324,8 @@ class Broker:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self.record_thread.stop()
+        if self.access is not None:
+            await self.access.close()
         if self._has("membership"):
             await self.membership.leave()
         if self._has("producer_ids"):

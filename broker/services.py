@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from broker.clock import Clock
 from broker.cluster.membership import Membership
@@ -18,7 +19,6 @@ from broker.config.loading import Config
 from broker.metadata.producer_ids import ProducerIds
 from broker.metadata.topic_registry import TopicRegistry
 from broker.metrics import Metrics
-from broker.network.judge import Judge
 from broker.partitions.held import Partitions
 from broker.records.fetch import FetchParts
 from broker.records.produce import ProduceParts
@@ -26,6 +26,9 @@ from broker.records.record_thread import RecordThread
 from broker.tree.node_tree import NodeTree
 from protocol.lean_dataclass import dataclass
 from storage.file_system import StorageError
+
+if TYPE_CHECKING:
+    from broker.authorization.access import Access
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +54,7 @@ class Services:
     """Opens records when there are too many to open on the event loop."""
     tree: NodeTree
     """For requests to the controller."""
-    judge: Judge | None = None
+    access: Access | None = None
     """Decides what each client may do; None: everything."""
     fail_storage: Callable[[StorageError], None]
     """To be called with every `StorageError`: the log directory goes offline."""

@@ -13,8 +13,11 @@ import enum
 import ipaddress
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from dataclasses import field
+from typing import Final
+
+from protocol.lean_dataclass import dataclass
+from protocol.lean_named_tuple import NamedTuple
 
 
 class ResourceType(enum.IntEnum):

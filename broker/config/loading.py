@@ -14,7 +14,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NoReturn
 
-from broker.config.names import Config, LogFlush, LogFormat, LogLevel, settings
+from broker.config.names import Authorizer, Config, LogFlush, LogFormat, LogLevel, settings
 from broker.config.setting import Setting
 from broker.config.values import Address, canonical
 
@@ -62,7 +62,18 @@ def _checked(config: Config) -> Config:
 
         if (problem := security_problem(config)) is not None:
             raise ConfigError(problem)
+    _check_authorizer(config)
     return config
+
+
+def _check_authorizer(config: Config) -> None:
+    """Refuses settings of an authorizer that is not there: the operator believes that it is."""
+    if config.authorizer is Authorizer.NONE:
+        for name in ("super_users", "allow_everyone_if_no_acl_found", "idempotent_write_acl"):
+            if getattr(config, name) != settings()[name].default:
+                raise ConfigError(
+                    f"{name}: takes effect with authorizer=acl only, which is not set"
+                )
 
 
 def _check_addresses(listen: Sequence[Address], advertise: Sequence[Address]) -> None:

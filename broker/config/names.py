@@ -21,6 +21,7 @@ from broker.config.values import (
     INT32_MAX,
     INT64_MAX,
     Address,
+    Principals,
     advertised_address,
     advertised_addresses,
     boolean,
@@ -36,6 +37,7 @@ from broker.config.values import (
     optional_path,
     password,
     path,
+    principals,
     size,
 )
 from protocol.dedup import UnknownProducerId
@@ -56,6 +58,20 @@ class AllowFaults(enum.StrEnum):
     AUTO = "auto"
     TRUE = "true"
     FALSE = "false"
+
+
+class Authorizer(enum.StrEnum):
+    """Who decides what a client may do: no one, or the access control lists of the cluster."""
+
+    NONE = "none"
+    ACL = "acl"
+
+
+class IdempotentWriteAcl(enum.StrEnum):
+    """The right that an idempotent producer needs: Write on any topic, or IdempotentWrite as before Kafka 2.8."""
+
+    ANY_TOPIC = "any_topic"
+    CLUSTER = "cluster"
 
 
 class LogFormat(enum.StrEnum):
@@ -145,7 +161,7 @@ class Config(SecurityConfig):
     allow_faults: AllowFaults = _setting(
         AllowFaults.AUTO,
         choice(AllowFaults),
-        "whether rules for faults may be set; auto: only if all listeners are on loopback",
+        "whether rules for faults may be set; auto: only if all listeners are on loopback and authorizer is none",
         "true|false|auto",
         "true",
     )
@@ -278,6 +294,24 @@ class Config(SecurityConfig):
         0,
         integer(0),
         "producers remembered per partition, least recently used go first, leased never; 0: no limit",
+    )
+
+    authorizer: Authorizer = _setting(
+        Authorizer.NONE,
+        choice(Authorizer),
+        "acl: clients may do what ACLs allow; none: everything",
+    )
+    super_users: Principals = _setting(
+        Principals(), principals(), "principals that may do everything, whatever ACLs say"
+    )
+    allow_everyone_if_no_acl_found: bool = _setting(
+        False, boolean(), "whether a resource that no ACL is about is open to everyone"
+    )
+    idempotent_write_acl: IdempotentWriteAcl = _setting(
+        IdempotentWriteAcl.ANY_TOPIC,
+        choice(IdempotentWriteAcl),
+        "what an idempotent producer needs, besides Write on its topics: Write on any topic, or "
+        "IdempotentWrite on the cluster",
     )
 
     @property

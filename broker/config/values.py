@@ -59,6 +59,15 @@ class Address(NamedTuple):
             return False
 
 
+class Principals(tuple[str, ...]):
+    """Principals, each `TYPE:NAME`."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return ";".join(self)
+
+
 class ConfigType(enum.IntEnum):
     """The type of a value in DescribeConfigs (Kafka's `ConfigEntry.ConfigType` ids)."""
 
@@ -191,6 +200,11 @@ def names() -> Kind[tuple[str, ...]]:
     return Kind("names with commas between", _parse_names, ConfigType.LIST)
 
 
+def principals() -> Kind[Principals]:
+    """Principals, separated by semicolons since distinguished names have commas; empty means none."""
+    return Kind("TYPE:NAME[;TYPE:NAME...], as User:alice", _parse_principals, ConfigType.LIST)
+
+
 def credentials() -> Kind[str | None]:
     """`USER:PASSWORD`, a secret; empty means none."""
     return Kind("USER:PASSWORD", lambda text: _parse_credentials(text) or None, ConfigType.PASSWORD)
@@ -290,6 +304,15 @@ def _parse_names(text: str) -> tuple[str, ...]:
     for name in found:
         if not _HOST_NAME.fullmatch(name) or len(name) > NAME_MAX:
             raise ValueError("not a host name")
+    return found
+
+
+def _parse_principals(text: str) -> Principals:
+    found = Principals(one.strip() for one in text.split(";") if one.strip())
+    for principal in found:
+        kind, _, name = principal.partition(":")
+        if not kind or not name:
+            raise ValueError("not a principal")
     return found
 
 

@@ -1,12 +1,13 @@
 """Whether rules for faults may be set on this broker: `allow_faults`.
 
 A rule can lose acknowledgements and kill the broker, and the admin port asks for no password. So
-unless the operator says otherwise, rules are only for a broker that only its own machine can reach.
+unless the operator says otherwise, rules are only for a broker that only its own machine can reach and
+that does not restrict its clients.
 """
 
 from __future__ import annotations
 
-from broker.config.names import AllowFaults, Config
+from broker.config.names import AllowFaults, Authorizer, Config
 
 _REMEDY = "start the broker with --allow-faults (allow_faults=true) if it is there to be broken"
 
@@ -17,6 +18,8 @@ def refusal(config: Config) -> str | None:
         return None
     if config.allow_faults is AllowFaults.FALSE:
         return f"faults are not allowed on this broker (allow_faults=false); {_REMEDY}"
+    if config.authorizer is not Authorizer.NONE:
+        return f"faults are not allowed on this broker: clients may do what ACLs allow; {_REMEDY}"
     reachable = [
         f"{name} {address}"
         for name, addresses in (

@@ -11,16 +11,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from broker.config.topic import validated
+from broker.handlers import permits
 from broker.handlers.config_resource import (
     alter_each,
     check_alterable,
+    check_permitted,
     check_values,
     find_topic,
     refused_resources,
 )
+from broker.handlers.permits import rights_of
 from broker.handlers.refusals import Refusal
 from broker.handlers.served import Served
 from broker.network.request import Answer, Request
+from protocol.acl import AclOperation
 from protocol.registry import Api
 
 if TYPE_CHECKING:
@@ -33,7 +37,10 @@ async def handle(request: Request, services: Services) -> Answer:
     """One row per resource, in the order of the request."""
     body = request.body
 
+    rights = rights_of(request, services)
+
     async def alter(resource: Any) -> None:
+        check_permitted(rights, AclOperation.ALTER_CONFIGS, resource)
         check_alterable(resource.resource_type)
         check_values(resource.configs)
         topic = find_topic(services, resource.resource_name)
@@ -49,4 +56,4 @@ def refuse(refusal: Refusal, _services: Services) -> Answer:
     return {"responses": refused_resources(refusal)}
 
 
-SERVED = Served(API, handle, refuse)
+SERVED = Served(API, handle, refuse, permit=permits.asked_by_handler)

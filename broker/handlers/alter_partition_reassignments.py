@@ -11,11 +11,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from broker.handlers import permits
 from broker.handlers.merged_responses import Rows
 from broker.handlers.refusals import Refusal, refused_partitions
 from broker.handlers.served import Names, Served
+from broker.network.denial import everything
 from broker.network.request import Answer, Request
 from broker.tree.node_tree import ConnectionLostError, MultiFailedError
+from protocol.acl import AclOperation
 from protocol.errors import ErrorCode, KafkaError
 from protocol.registry import Api
 
@@ -117,12 +120,17 @@ def _invalid(message: str) -> KafkaError:
 
 
 def refuse(refusal: Refusal, _services: Services) -> Answer:
-    """The error in the row of each refused partition."""
-    return {
-        "error_code": ErrorCode.NONE,
-        "error_message": None,
-        "responses": refused_partitions(refusal),
-    }
+    """The error in the row of each refused partition; of a whole request, as in Kafka, also on top."""
+    is_whole = refusal.is_refused is everything
+    row = refusal.row if is_whole else {"error_code": ErrorCode.NONE, "error_message": None}
+    return {**row, "responses": refused_partitions(refusal)}
 
 
-SERVED = Served(API, handle, refuse, Names.PARTITIONS, Rows("responses", "partitions"))
+SERVED = Served(
+    API,
+    handle,
+    refuse,
+    Names.PARTITIONS,
+    Rows("responses", "partitions"),
+    permit=permits.cluster(AclOperation.ALTER),
+)

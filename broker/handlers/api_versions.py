@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
+from broker.handlers import permits
 from broker.handlers.refusals import Refusal
 from broker.handlers.served import Served
 from broker.network.request import Answer, Request
@@ -69,4 +70,4 @@ class ApiVersions:
 def served_with(others: Iterable[Served]) -> Served:
     """This API, which lists itself and the others."""
     versions = ApiVersions([API, *(other.api for other in others)])
-    return Served(API, versions.handle, versions.refuse)
+    return Served(API, versions.handle, versions.refuse, permit=permits.everyone)

@@ -1,58 +1,44 @@
 """Authorized operations: the bits by which Metadata and others show what a client may do.
 
 Bit n is Kafka's `AclOperation` n. Without an authorizer, every operation that a resource supports
-is allowed and reported, as in Kafka. Pure.
+is allowed and reported, as in Kafka.
 """
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Iterable
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+from protocol.acl import CLUSTER_NAME, SUPPORTED, AclOperation, ResourceType
+
+if TYPE_CHECKING:
+    from broker.authorization.access import Rights
 
 NOT_ASKED: Final = -(2**31)
 """The value if the client did not ask, or there is no such resource."""
-
-
-class AclOperation(enum.IntEnum):
-    """Kafka's numbers for operations."""
-
-    READ = 3
-    WRITE = 4
-    CREATE = 5
-    DELETE = 6
-    ALTER = 7
-    DESCRIBE = 8
-    CLUSTER_ACTION = 9
-    DESCRIBE_CONFIGS = 10
-    ALTER_CONFIGS = 11
-    IDEMPOTENT_WRITE = 12
-
-
-_ON_TOPICS: Final = frozenset(AclOperation) - {
-    AclOperation.CLUSTER_ACTION,
-    AclOperation.IDEMPOTENT_WRITE,
-}
-_ON_THE_CLUSTER: Final = frozenset(AclOperation) - {
-    AclOperation.READ,
-    AclOperation.WRITE,
-    AclOperation.DELETE,
-}
 
 
 def _bits(operations: Iterable[AclOperation]) -> int:
     return sum(1 << operation for operation in operations)
 
 
-_TOPIC_BITS: Final = _bits(_ON_TOPICS)
-_CLUSTER_BITS: Final = _bits(_ON_THE_CLUSTER)
+_TOPIC_BITS: Final = _bits(SUPPORTED[ResourceType.TOPIC])
+_CLUSTER_BITS: Final = _bits(SUPPORTED[ResourceType.CLUSTER])
 
 
-def topic_operations(*, asked: bool) -> int:
-    """The operations allowed on any topic."""
-    return _TOPIC_BITS if asked else NOT_ASKED
+def topic_operations(rights: Rights | None, name: str | None, *, asked: bool) -> int:
+    """The operations that the client may do with a topic; without a name there is none."""
+    if not asked or not name:
+        return NOT_ASKED
+    return _TOPIC_BITS if rights is None else rights.operations(ResourceType.TOPIC, name)
 
 
-def cluster_operations(*, asked: bool) -> int:
-    """The operations allowed on the cluster."""
-    return _CLUSTER_BITS if asked else NOT_ASKED
+def cluster_operations(rights: Rights | None, *, asked: bool) -> int:
+    """The operations that the client may do with the cluster; none are told to one that may not describe it."""
+    if not asked:
+        return NOT_ASKED
+    if rights is None:
+        return _CLUSTER_BITS
+    if not rights.may_with_cluster(AclOperation.DESCRIBE):
+        return 0
+    return rights.operations(ResourceType.CLUSTER, CLUSTER_NAME)

@@ -10,13 +10,17 @@ import enum
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from broker.handlers.permits import check, check_cluster
 from broker.handlers.refusals import Refusal
 from broker.handlers.repetition import repeated
 from broker.metadata.topic import Topic
 from broker.metadata.topic_names import check_topic_name
+from protocol.acl import AclOperation
+from protocol.acl import ResourceType as AclResourceType
 from protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
+    from broker.authorization.access import Rights
     from broker.services import Services
 
 
@@ -38,6 +42,14 @@ def check_type(resource_type: int, served: set[ResourceType]) -> None:
             ErrorCode.INVALID_REQUEST,
             f"Unsupported resource type: {known.get(resource_type, resource_type)}",
         )
+
+
+def check_permitted(rights: Rights | None, operation: AclOperation, resource: Any) -> None:
+    """Raises `KafkaError` if the client may not do this with the configuration of the resource."""
+    if resource.resource_type == ResourceType.TOPIC:
+        check(rights, operation, AclResourceType.TOPIC, resource.resource_name)
+    elif resource.resource_type in {ResourceType.BROKER, ResourceType.BROKER_LOGGER}:
+        check_cluster(rights, operation)
 
 
 def find_topic(services: Services, name: str) -> Topic:

@@ -11,11 +11,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from broker.handlers import permits
 from broker.handlers.merged_responses import Rows
 from broker.handlers.refusals import Refusal
 from broker.handlers.repetition import repeated
 from broker.handlers.served import Names, Served
 from broker.network.request import Answer, Request
+from protocol.acl import AclOperation
 from protocol.errors import ErrorCode, KafkaError
 from protocol.registry import Api
 
@@ -72,4 +74,6 @@ def refuse(refusal: Refusal, _services: Services) -> Answer:
     return {"results": [_row(name, refusal.error) for name in dict.fromkeys(names)]}
 
 
-SERVED = Served(API, handle, refuse, Names.TOPICS, Rows("results"))
+SERVED = Served(
+    API, handle, refuse, Names.TOPICS, Rows("results"), permit=permits.topics(AclOperation.ALTER)
+)

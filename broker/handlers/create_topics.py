@@ -19,12 +19,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from broker.config.description import describe_topic
 from broker.config.topic import validated
+from broker.handlers import permits
 from broker.handlers.merged_responses import Rows
 from broker.handlers.refusals import Refusal
 from broker.handlers.repetition import repeated
 from broker.handlers.served import Names, Served
 from broker.metadata.topic import NewTopic, Topic
 from broker.network.request import Answer, Request
+from protocol.acl import AclOperation, ResourceType
 from protocol.errors import ErrorCode, KafkaError
 from protocol.registry import Api
 
@@ -33,6 +35,8 @@ if TYPE_CHECKING:
 
 API = Api(key=19, name="create_topics", version_min=2, version_max=7, flexible_from=5)
 
+_NOT_SHOWN: Final = {"num_partitions": -1, "replication_factor": -1, "configs": ()}
+"""Fields for clients that may not describe the configuration."""
 DEFAULT: Final = -1
 """The number of partitions or replicas when the client leaves it to the broker."""
 
@@ -40,6 +44,7 @@ DEFAULT: Final = -1
 async def handle(request: Request, services: Services) -> Answer:
     """One row per name, in the order of the request."""
     body = request.body
+    rights = permits.rights_of(request, services)
     twice = repeated(topic.name for topic in body.topics)
     rows = {}
     for wanted in body.topics:
@@ -47,7 +52,14 @@ async def handle(request: Request, services: Services) -> Answer:
             error = KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
             rows[wanted.name] = _failure(wanted.name, error)
         else:
-            rows[wanted.name] = await _row(services, wanted, body.validate_only)
+            rows[wanted.name] = await _row(
+                services,
+                wanted,
+                validate_only=body.validate_only,
+                shows_config=permits.may(
+                    rights, AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, wanted.name
+                ),
+            )
     return {"topics": list(rows.values())}
 
 
@@ -68,7 +80,9 @@ async def create(services: Services, wanted: NewTopic, *, validate_only: bool) -
     return await services.topics.create(new, validate_only=validate_only)
 
 
-async def _row(services: Services, wanted: Any, validate_only: bool) -> dict[str, Any]:
+async def _row(
+    services: Services, wanted: Any, *, validate_only: bool, shows_config: bool
+) -> dict[str, Any]:
     try:
         new = NewTopic(
             name=wanted.name,
@@ -80,7 +94,7 @@ async def _row(services: Services, wanted: Any, validate_only: bool) -> dict[str
         topic = await create(services, new, validate_only=validate_only)
     except KafkaError as error:
         return _failure(wanted.name, error)
-    return _success(services, topic)
+    return _success(services, topic, shows_config=shows_config)
 
 
 def _assignment(wanted: Any) -> Mapping[int, tuple[int, ...]] | None:
@@ -117,12 +131,18 @@ def _config(configs: Sequence[Any]) -> dict[str, str]:
     return {one.name: one.value for one in configs}
 
 
-def _success(services: Services, topic: Topic) -> dict[str, Any]:
-    return {
+def _success(services: Services, topic: Topic, *, shows_config: bool) -> dict[str, Any]:
+    created = {
         "name": topic.name,
         "topic_id": topic.topic_id,
         "error_code": ErrorCode.NONE,
         "error_message": None,
+    }
+    if not shows_config:
+        code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        return {**created, "topic_config_error_code": code, **_NOT_SHOWN}
+    return {
+        **created,
         "num_partitions": topic.partition_count,
         "replication_factor": topic.replication_factor,
         "configs": [
@@ -154,4 +174,11 @@ def refuse(refusal: Refusal, _services: Services) -> Answer:
     return {"topics": [_failure(name, refusal.error) for name in dict.fromkeys(names)]}
 
 
-SERVED = Served(API, handle, refuse, Names.TOPICS, Rows("topics"))
+SERVED = Served(
+    API,
+    handle,
+    refuse,
+    Names.TOPICS,
+    Rows("topics"),
+    permit=permits.topics(AclOperation.CREATE, or_cluster=AclOperation.CREATE),
+)

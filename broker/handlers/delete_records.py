@@ -13,11 +13,13 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from broker.handlers import permits
 from broker.handlers.merged_responses import Rows
 from broker.handlers.refusals import Refusal, refused_partitions
 from broker.handlers.served import Names, Served
 from broker.handlers.topic_rows import partition_rows
 from broker.network.request import Answer, Outcome, Request
+from protocol.acl import AclOperation
 from protocol.errors import ErrorCode, KafkaError
 from protocol.registry import Api
 from storage.file_system import StorageError
@@ -61,4 +63,11 @@ def refuse(refusal: Refusal, _services: Services) -> Answer:
     return {"topics": refused_partitions(refusal, low_watermark=_NO_LOW_WATERMARK)}
 
 
-SERVED = Served(API, handle, refuse, Names.PARTITIONS, Rows("topics", "partitions"))
+SERVED = Served(
+    API,
+    handle,
+    refuse,
+    Names.PARTITIONS,
+    Rows("topics", "partitions"),
+    permit=permits.topics(AclOperation.DELETE),
+)

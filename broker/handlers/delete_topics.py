@@ -13,16 +13,22 @@ from __future__ import annotations
 import uuid
 from typing import TYPE_CHECKING, Any
 
+from broker.handlers.merged_responses import Rows
+from broker.handlers.permits import DENIED_TOPIC, denied_topics, name_of, rights_of
 from broker.handlers.refusals import Refusal
 from broker.handlers.repetition import repeated
+from broker.handlers.request_topics import topics_of
 from broker.handlers.served import Names, Served
+from broker.network.denial import Denial
 from broker.network.request import Answer, Request
+from protocol.acl import AclOperation, ResourceType
 from protocol.errors import ErrorCode, KafkaError
 from protocol.lean_named_tuple import NamedTuple
 from protocol.registry import Api
 from protocol.typed_requests import typed
 
 if TYPE_CHECKING:
+    from broker.authorization.access import Rights
     from broker.services import Services
 
 API = Api(key=20, name="delete_topics", version_min=1, version_max=6, flexible_from=4)
@@ -89,13 +95,13 @@ def _checked(wanted: _Wanted, name: str | None, twice: set[str | _Wanted]) -> st
     raise KafkaError(ErrorCode.INVALID_REQUEST, reason)
 
 
-def refuse(refusal: Refusal, _services: Services) -> Answer:
-    """The error in the row of each topic."""
-    keys = dict.fromkeys(key for key, _ in refusal.rows)
+def refuse(refusal: Refusal, services: Services) -> Answer:
+    """The error in the row of each refused topic; those named by id have a name if the client may know it."""
+    keys = dict.fromkeys(key for key, _ in refusal.rows if refusal.is_refused(key, -1))
     return {
         "responses": [
             {
-                "name": key if isinstance(key, str) else None,
+                "name": key if isinstance(key, str) else _shown_name(refusal, key, services),
                 "topic_id": None if isinstance(key, str) else key,
                 **refusal.row,
             }
@@ -104,4 +110,27 @@ def refuse(refusal: Refusal, _services: Services) -> Answer:
     }
 
 
-SERVED = Served(API, handle, refuse, Names.TOPICS)
+def _shown_name(refusal: Refusal, topic_id: uuid.UUID, services: Services) -> str | None:
+    rights, name = rights_of(refusal.request, services), name_of(topic_id, services)
+    if rights is None or name is None:
+        return None
+    return name if rights.may(AclOperation.DESCRIBE, ResourceType.TOPIC, name) else None
+
+
+def permit(request: Request, rights: Rights, services: Services) -> Denial | None:
+    """Needs Delete; on a topic that is named by its id also Describe, since the answer has its name."""
+    keys = [key for key, _, _ in topics_of(request.body)]
+    ids = [key for key in keys if not isinstance(key, str)]
+    denials = [
+        denied_topics(operation, named, rights, services)
+        for operation, named in ((AclOperation.DELETE, keys), (AclOperation.DESCRIBE, ids))
+    ]
+    refusing = [denial.is_refused for denial in denials if denial is not None]
+    if not refusing:
+        return None
+    error = DENIED_TOPIC[AclOperation.DELETE]
+    refused = {key for key in keys if any(is_refused(key, -1) for is_refused in refusing)}
+    return Denial(error, lambda key, _: key in refused)
+
+
+SERVED = Served(API, handle, refuse, Names.TOPICS, Rows("responses"), permit=permit)

@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from broker.cluster.addresses import client_addresses
-from broker.handlers.authorized_operations import cluster_operations
+from broker.handlers import permits
+from broker.handlers.authorized_operations import NOT_ASKED, cluster_operations
 from broker.handlers.refusals import Refusal
 from broker.handlers.served import Served
 from broker.network.request import Answer, Request
@@ -43,7 +44,9 @@ def handle(request: Request, services: Services) -> Answer:
     asked = body.include_cluster_authorized_operations
     return {
         **_cluster(services),
-        "cluster_authorized_operations": cluster_operations(asked=asked),
+        "cluster_authorized_operations": cluster_operations(
+            permits.rights_of(request, services), asked=asked
+        ),
         "error_code": ErrorCode.NONE,
         "error_message": None,
         "brokers": [
@@ -56,7 +59,7 @@ def handle(request: Request, services: Services) -> Answer:
 def _failure(error: KafkaError, services: Services) -> dict[str, Any]:
     return {
         **_cluster(services),
-        "cluster_authorized_operations": cluster_operations(asked=False),
+        "cluster_authorized_operations": NOT_ASKED,
         "error_code": error.code,
         "error_message": error.message,
         "brokers": (),
@@ -89,4 +92,4 @@ def refuse(refusal: Refusal, services: Services) -> Answer:
     return _failure(refusal.error, services)
 
 
-SERVED = Served(API, handle, refuse)
+SERVED = Served(API, handle, refuse, permit=permits.asked_by_handler)

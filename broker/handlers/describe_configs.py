@@ -15,24 +15,29 @@ from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Any
 
 from broker.config.description import ConfigEntry, describe_broker, describe_topic
+from broker.handlers import permits
 from broker.handlers.config_resource import (
     ResourceType,
     check_once,
+    check_permitted,
     check_type,
     find_topic,
     listed_twice,
     refused_resources,
 )
+from broker.handlers.permits import rights_of
 from broker.handlers.refusals import Refusal
 from broker.handlers.served import Served
 from broker.network.request import Answer, Outcome, Request
 from broker.network.turns import in_turns
+from protocol.acl import AclOperation
 from protocol.errors import ErrorCode, KafkaError
 from protocol.lean_named_tuple import NamedTuple
 from protocol.registry import Api
 from protocol.typed_requests import typed
 
 if TYPE_CHECKING:
+    from broker.authorization.access import Rights
     from broker.services import Services
 
 API = Api(key=32, name="describe_configs", version_min=1, version_max=4, flexible_from=4)
@@ -48,7 +53,8 @@ def handle(request: Request, services: Services) -> Outcome:
     """One row per resource, in the order of the request."""
     body = typed(DescribeConfigsRequest, request.body)
     twice = listed_twice(body.resources)
-    rows = (_row(body, services, resource, twice) for resource in body.resources)
+    rights = rights_of(request, services)
+    rows = (_row(body, services, resource, twice, rights) for resource in body.resources)
     return in_turns(rows, lambda found: {"results": found})
 
 
@@ -57,11 +63,13 @@ def _row(
     services: Services,
     resource: Any,
     twice: Collection[tuple[int, str]],
+    rights: Rights | None,
 ) -> dict[str, Any]:
     wanted = resource.configuration_keys
     entries: Iterable[ConfigEntry] = ()
     code, message = ErrorCode.NONE, ""
     try:
+        check_permitted(rights, AclOperation.DESCRIBE_CONFIGS, resource)
         check_once(resource, twice)
         entries = _entries(services, resource)
     except KafkaError as error:
@@ -116,4 +124,4 @@ def refuse(refusal: Refusal, _services: Services) -> Answer:
     return {"results": [{**row, "configs": ()} for row in refused_resources(refusal)]}
 
 
-SERVED = Served(API, handle, refuse)
+SERVED = Served(API, handle, refuse, permit=permits.asked_by_handler)

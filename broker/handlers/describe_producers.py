@@ -15,6 +15,7 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
+from broker.handlers import permits
 from broker.handlers.merged_responses import Rows
 from broker.handlers.refusals import Refusal
 from broker.handlers.served import Names, Served
@@ -22,6 +23,7 @@ from broker.metadata.topic_names import check_topic_name
 from broker.network.request import Answer, Outcome, Request
 from broker.network.turns import ROWS_PER_TURN, in_thread, work_in_turns
 from broker.partitions.partition import Partition
+from protocol.acl import AclOperation
 from protocol.describe_producers import (
     PartitionDescribed,
     TopicDescribed,
@@ -135,4 +137,11 @@ def refuse(refusal: Refusal, _services: Services) -> Answer:
     return encode_describe_producers_response(topics)
 
 
-SERVED = Served(API, handle, refuse, Names.PARTITIONS, Rows("topics", "partitions"))
+SERVED = Served(
+    API,
+    handle,
+    refuse,
+    Names.PARTITIONS,
+    Rows("topics", "partitions"),
+    permit=permits.topics(AclOperation.READ),
+)

@@ -18,11 +18,13 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from broker.handlers import permits
 from broker.handlers.refusals import Refusal
 from broker.handlers.served import Names, Served
 from broker.metadata.node_data import NO_LEADER, PartitionState
 from broker.network.request import Answer, Request
 from broker.tree.node_tree import CoordinationError
+from protocol.acl import AclOperation
 from protocol.errors import ErrorCode, KafkaError
 from protocol.lean_named_tuple import NamedTuple
 from protocol.registry import Api
@@ -179,4 +181,4 @@ def refuse(refusal: Refusal, _services: Services) -> Answer:
     return _answer(refusal.error.code, dict.fromkeys(keys, refusal.error))
 
 
-SERVED = Served(API, handle, refuse, Names.PARTITIONS)
+SERVED = Served(API, handle, refuse, Names.PARTITIONS, permit=permits.cluster(AclOperation.ALTER))

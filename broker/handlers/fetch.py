@@ -16,10 +16,13 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Final
 
 from broker.handlers.merged_responses import Rows
+from broker.handlers.permits import denied_topics
 from broker.handlers.refusals import Refusal
 from broker.handlers.served import Names, Served
+from broker.network.denial import Denial
 from broker.network.request import Answer, Outcome, Request
 from broker.records.fetch import fetch
+from protocol.acl import AclOperation
 from protocol.errors import ErrorCode
 from protocol.fetch import (
     PartitionFetched,
@@ -30,6 +33,7 @@ from protocol.fetch_request import NO_SESSION_EPOCH, FetchRequest, decode_fetch_
 from protocol.registry import Api
 
 if TYPE_CHECKING:
+    from broker.authorization.access import Rights
     from broker.services import Services
 
 API = Api(
@@ -71,4 +75,12 @@ def refuse(refusal: Refusal, _services: Services) -> Answer:
     return encode_fetch_response(refusal.request.version, _NONE, topics)
 
 
-SERVED = Served(API, handle, refuse, Names.PARTITIONS, Rows("responses", "partitions"))
+def permit(request: Request, rights: Rights, services: Services) -> Denial | None:
+    """Needs Read on each topic."""
+    body: FetchRequest = request.body
+    return denied_topics(AclOperation.READ, (one.topic for one in body.topics), rights, services)
+
+
+SERVED = Served(
+    API, handle, refuse, Names.PARTITIONS, Rows("responses", "partitions"), permit=permit
+)

@@ -13,10 +13,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from broker.cluster.addresses import client_addresses
+from broker.handlers import permits
+from broker.handlers.permits import denied, rights_of
 from broker.handlers.refusals import Refusal
 from broker.handlers.served import Served
 from broker.network.request import Answer, Request
-from protocol.errors import ErrorCode
+from protocol.acl import AclOperation, ResourceType
+from protocol.errors import ErrorCode, KafkaError
 from protocol.lean_named_tuple import NamedTuple
 from protocol.registry import Api
 from protocol.typed_requests import typed
@@ -33,20 +36,39 @@ _REFUSED = {
         "transactions are not served; use an idempotent producer without a transactional id",
     ),
 }
+_RESOURCE_TYPES = {_GROUP: ResourceType.GROUP, _TRANSACTION: ResourceType.TRANSACTIONAL_ID}
 _UNKNOWN = ErrorCode.INVALID_REQUEST, "this kind of coordinator is not known"
 
 
 class FindCoordinatorRequest(NamedTuple):
+    key: str = ""
+    """The only key before v4; it does not appear in the answer."""
     key_type: int = _GROUP
     coordinator_keys: tuple[str, ...] = ()
-    """The keys from v4 on; the single one of earlier versions does not appear in their answer."""
+    """The keys from v4 on."""
 
 
 def handle(request: Request, services: Services) -> Answer:
     """The same answer for every key: this broker, or the reason why not."""
     body = typed(FindCoordinatorRequest, request.body)
     found = coordinator(body.key_type, services, request.peer.listener)
-    return {"coordinators": [{"key": key, **found} for key in body.coordinator_keys], **found}
+    rights, resource_type = rights_of(request, services), _RESOURCE_TYPES.get(body.key_type)
+    if rights is None or resource_type is None:
+        return {"coordinators": [{"key": key, **found} for key in body.coordinator_keys], **found}
+    allowed = rights.allowed(AclOperation.DESCRIBE, resource_type)
+    refused = _refused(denied(AclOperation.DESCRIBE, resource_type))
+    rows = [{"key": key, **(found if allowed[key] else refused)} for key in body.coordinator_keys]
+    return {"coordinators": rows, **(found if rows or allowed[body.key] else refused)}
+
+
+def _refused(error: KafkaError) -> dict[str, Any]:
+    return {
+        "error_code": error.code,
+        "error_message": error.message or None,
+        "node_id": -1,
+        "host": "",
+        "port": -1,
+    }
 
 
 def coordinator(key_type: int, services: Services, listener: str) -> dict[str, Any]:
@@ -68,9 +90,9 @@ def coordinator(key_type: int, services: Services, listener: str) -> dict[str, A
 
 def refuse(refusal: Refusal, _services: Services) -> Answer:
     """The error for each key."""
-    no_node = {**refusal.row, "node_id": -1, "host": "", "port": -1}
+    no_node = _refused(refusal.error)
     keys = typed(FindCoordinatorRequest, refusal.request.body).coordinator_keys
     return {"coordinators": [{"key": key, **no_node} for key in keys], **no_node}
 
 
-SERVED = Served(API, handle, refuse)
+SERVED = Served(API, handle, refuse, permit=permits.asked_by_handler)

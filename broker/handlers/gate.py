@@ -1,8 +1,8 @@
 """The gate that every request of the Kafka port passes between decoding and handling.
 
-Here the request is counted and `Services.judge` is asked about it; what the judge denies is answered with
-the error, and the rest of the request is processed.
-The native port has its own gate (`native/exchange.py`), with the same judge.
+Here the request is counted and, if the broker has an authorizer, what the client may not do is answered with
+the error, and the rest of the request is processed. What each API needs is said beside it
+(`handlers/permits.py`). The native port has its own gate (`native/exchange.py`), with the same authorizer.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker.handlers.refusals import Refusal
-from broker.network.judge import everything
+from broker.network.denial import everything
 from broker.network.request import Outcome, Request
 
 if TYPE_CHECKING:
@@ -22,9 +22,9 @@ def admit(served: Served, request: Request, services: Services) -> Outcome:
     """Handles the request, as far as it is permitted."""
     api = served.api
     services.metrics.requests[api.name] += 1
-    judge = services.judge
-    if judge is not None:
-        denial = judge(request.peer, api.name, request.body)
+    access = services.access
+    if access is not None:
+        denial = served.permit(request, access.rights(request.peer), services)
         if denial is not None:
             refusal = Refusal(request=request, error=denial.error, is_refused=denial.is_refused)
             if denial.is_refused is everything:

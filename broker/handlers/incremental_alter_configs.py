@@ -15,15 +15,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from broker.config.description import Alteration, AlterOperation, altered
+from broker.handlers import permits
 from broker.handlers.config_resource import (
     alter_each,
     check_alterable,
+    check_permitted,
     find_topic,
     refused_resources,
 )
+from broker.handlers.permits import rights_of
 from broker.handlers.refusals import Refusal
 from broker.handlers.served import Served
 from broker.network.request import Answer, Request
+from protocol.acl import AclOperation
 from protocol.errors import ErrorCode, KafkaError
 from protocol.registry import Api
 
@@ -47,7 +51,10 @@ async def handle(request: Request, services: Services) -> Answer:
     """One row per resource, in the order of the request."""
     body = request.body
 
+    rights = rights_of(request, services)
+
     async def alter(resource: Any) -> None:
+        check_permitted(rights, AclOperation.ALTER_CONFIGS, resource)
         changes = [
             change
             for change in map(_alteration, resource.configs)
@@ -85,4 +92,4 @@ def refuse(refusal: Refusal, _services: Services) -> Answer:
     return {"responses": refused_resources(refusal)}
 
 
-SERVED = Served(API, handle, refuse)
+SERVED = Served(API, handle, refuse, permit=permits.asked_by_handler)

@@ -12,10 +12,14 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
+from broker.config.names import IdempotentWriteAcl
+from broker.handlers.permits import denied
 from broker.handlers.refusals import Refusal
 from broker.handlers.served import Served
 from broker.metadata.producer_ids import ProducerIdBlockError, ProducerIds
+from broker.network.denial import Denial
 from broker.network.request import Answer, Outcome, Request
+from protocol.acl import AclOperation, ResourceType
 from protocol.errors import ErrorCode, KafkaError
 from protocol.init_producer_id import (
     InitProducerIdRequest,
@@ -26,6 +30,7 @@ from protocol.registry import Api
 from protocol.sequence import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 if TYPE_CHECKING:
+    from broker.authorization.access import Rights
     from broker.services import Services
 
 API = Api(
@@ -93,4 +98,26 @@ def refuse(refusal: Refusal, _services: Services) -> Answer:
     return _answer(refusal.request, refusal.error.code)
 
 
-SERVED = Served(API, handle, refuse)
+def permit(request: Request, rights: Rights, services: Services) -> Denial | None:
+    """Needs Write on the transactional id; without one, IdempotentWrite or, by default, Write on any topic."""
+    transactional_id = request.body.transactional_id
+    if transactional_id is None:
+        return (
+            None
+            if may_be_idempotent(rights, services)
+            else Denial(denied(AclOperation.IDEMPOTENT_WRITE, ResourceType.CLUSTER))
+        )
+    may = rights.may(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id)
+    return None if may else Denial(denied(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID))
+
+
+def may_be_idempotent(rights: Rights, services: Services) -> bool:
+    """Whether the client may have a producer id, on either port."""
+    if rights.may_with_cluster(AclOperation.IDEMPOTENT_WRITE):
+        return True
+    if services.config.idempotent_write_acl is IdempotentWriteAcl.CLUSTER:
+        return False
+    return rights.may_with_any(AclOperation.WRITE, ResourceType.TOPIC)
+
+
+SERVED = Served(API, handle, refuse, permit=permit)

@@ -14,12 +14,14 @@ from collections import Counter
 from collections.abc import Awaitable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from broker.handlers import permits
 from broker.handlers.merged_responses import Rows
 from broker.handlers.refusals import Refusal, refused_partitions
 from broker.handlers.served import Names, Served
 from broker.handlers.topic_rows import partition_rows
 from broker.network.request import Answer, Outcome, Request
 from broker.partitions.partition import Partition
+from protocol.acl import AclOperation
 from protocol.errors import DecodeError, ErrorCode, KafkaError
 from protocol.fetch import READ_COMMITTED
 from protocol.lean_named_tuple import NamedTuple
@@ -240,4 +242,11 @@ def refuse(refusal: Refusal, _services: Services) -> Answer:
     return {"topics": refused_partitions(refusal)}
 
 
-SERVED = Served(API, handle, refuse, Names.PARTITIONS, Rows("topics", "partitions"))
+SERVED = Served(
+    API,
+    handle,
+    refuse,
+    Names.PARTITIONS,
+    Rows("topics", "partitions"),
+    permit=permits.topics(AclOperation.DESCRIBE),
+)

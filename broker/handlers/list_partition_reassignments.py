@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from broker.handlers import permits
 from broker.handlers.refusals import Refusal
 from broker.handlers.served import Names, Served
 from broker.network.request import Answer, Request
+from protocol.acl import AclOperation
 from protocol.errors import ErrorCode
 from protocol.registry import Api
 
@@ -63,4 +65,6 @@ def refuse(refusal: Refusal, _services: Services) -> Answer:
     return {**refusal.row, "topics": ()}
 
 
-SERVED = Served(API, handle, refuse, Names.PARTITIONS)
+SERVED = Served(
+    API, handle, refuse, Names.PARTITIONS, permit=permits.cluster(AclOperation.DESCRIBE)
+)

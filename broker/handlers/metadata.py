@@ -15,13 +15,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 from broker.cluster.addresses import client_addresses
 from broker.cluster.metadata_rows import PACKED_AT_ONCE, partition_rows
+from broker.handlers import permits
 from broker.handlers.authorized_operations import cluster_operations, topic_operations
 from broker.handlers.merged_responses import Rows
+from broker.handlers.permits import DENIED_TOPIC, name_of, rights_of
 from broker.handlers.refusals import Refusal
 from broker.handlers.served import Names, Served
 from broker.metadata.topic_names import check_topic_name
 from broker.network.request import Answer, Outcome, Request
 from broker.network.turns import Described, Fields, in_turns
+from protocol.acl import AclOperation, ResourceType
 from protocol.errors import ErrorCode, KafkaError
 from protocol.lean_named_tuple import NamedTuple
 from protocol.metadata_request import MetadataRequest, WantedTopic, decode_metadata_request
@@ -34,6 +37,7 @@ from protocol.metadata_response import (
 from protocol.registry import Api
 
 if TYPE_CHECKING:
+    from broker.authorization.access import Rights
     from broker.metadata.topic import Topic
     from broker.services import Services
 
@@ -66,9 +70,11 @@ class _Asked(NamedTuple):
     listener: str
     of_cluster: bool
     of_topics: bool
+    rights: Rights | None
 
 
 Found = list["Topic | MissingTopic"]
+Failures = dict[WantedTopic, KafkaError]
 
 
 def handle(request: Request, services: Services) -> Outcome:
@@ -80,10 +86,13 @@ def handle(request: Request, services: Services) -> Outcome:
         listener=request.peer.listener,
         of_cluster=body.include_cluster_authorized_operations,
         of_topics=body.include_topic_authorized_operations,
+        rights=rights_of(request, services),
     )
     if not _may_request(request.version, wanted or ()):
         return _packed(services, _refused(wanted or ()), asked)
-    found = _find_all(services, wanted, may_create=body.allow_auto_topic_creation)
+    found = _find_all(
+        services, wanted, may_create=body.allow_auto_topic_creation, rights=asked.rights
+    )
     if not isinstance(found, list):
         return _packed_later(services, found, asked)
     if services.metadata_rows.count_missing(_topics(found), asked.version) <= PACKED_AT_ONCE:
@@ -143,12 +152,18 @@ def _packed(services: Services, found: Found, asked: _Asked) -> bytes:
         topics=[
             (
                 _packed_topic(services, one, asked.version),
-                topic_operations(asked=asked.of_topics and bool(one.name)),
+                topic_operations(
+                    asked.rights, one.name, asked=asked.of_topics and not _is_denied(one)
+                ),
             )
             for one in found
         ],
-        cluster_operations=cluster_operations(asked=asked.of_cluster),
+        cluster_operations=cluster_operations(asked.rights, asked=asked.of_cluster),
     )
+
+
+def _is_denied(one: Topic | MissingTopic) -> bool:
+    return isinstance(one, MissingTopic) and one.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
 def _packed_topic(services: Services, topic: Topic | MissingTopic, version: int) -> bytes:
@@ -165,10 +180,15 @@ def _packed_topic(services: Services, topic: Topic | MissingTopic, version: int)
 
 
 def describe(
-    services: Services, wanted: Sequence[WantedTopic] | None, *, may_create: bool, listener: str
+    services: Services,
+    wanted: Sequence[WantedTopic] | None,
+    *,
+    may_create: bool,
+    listener: str,
+    rights: Rights | None,
 ) -> Described:
     """The answer as plain values; None means all topics. Addresses are those of `listener`."""
-    found = _find_all(services, wanted, may_create=may_create)
+    found = _find_all(services, wanted, may_create=may_create, rights=rights)
     if isinstance(found, list):
         return _described(services, listener, found)
     return _described_later(services, listener, found)
@@ -188,31 +208,71 @@ def _described(services: Services, listener: str, found: Found) -> Described:
 
 
 def _find_all(
-    services: Services, wanted: Sequence[WantedTopic] | None, *, may_create: bool
+    services: Services,
+    wanted: Sequence[WantedTopic] | None,
+    *,
+    may_create: bool,
+    rights: Rights | None,
 ) -> Found | Awaitable[Found]:
-    """The requested topics; None means all."""
+    """The requested topics; None means all that the client may describe."""
     if wanted is None:
-        topics = services.registry.topics.values()
-        return [topic for topic in topics if not services.partitions.is_coming(topic)]
+        topics = [
+            topic
+            for topic in services.registry.topics.values()
+            if not services.partitions.is_coming(topic)
+        ]
+        return list(topics) if rights is None else _described_to(rights, topics)
     # Each once: thousands of mentions must not become thousands of rows.
     wanted = list(dict.fromkeys(map(_id_first, wanted)))
+    failures = {} if rights is None else _denied(rights, wanted, services)
     missing = [
-        topic.name for topic in wanted if topic.name is not None and _find(services, topic) is None
+        topic.name
+        for topic in wanted
+        if topic.name is not None and topic not in failures and _find(services, topic) is None
     ]
     if missing and may_create and services.config.auto_create_topics_enable:
-        return _create_and_find(services, wanted, missing)
-    return [_find_or_say_why(services, topic, {}) for topic in wanted]
+        if rights is not None:
+            failures |= _denied_creation(rights, missing)
+            missing = [name for name in missing if WantedTopic(name) not in failures]
+        return _create_and_find(services, wanted, missing, failures)
+    return [_find_or_say_why(services, topic, failures) for topic in wanted]
+
+
+def _described_to(rights: Rights, topics: list[Topic]) -> Found:
+    allowed = rights.allowed(AclOperation.DESCRIBE, ResourceType.TOPIC)
+    return [topic for topic in topics if allowed[topic.name]]
+
+
+def _denied(rights: Rights, wanted: Sequence[WantedTopic], services: Services) -> Failures:
+    """The error of those that the client may not describe, whether they exist or not."""
+    allowed = rights.allowed(AclOperation.DESCRIBE, ResourceType.TOPIC)
+    names = ((one, one.name or _name_of(one, services)) for one in wanted)
+    error = DENIED_TOPIC[AclOperation.DESCRIBE]
+    return {one: error for one, name in names if name is not None and not allowed[name]}
+
+
+def _name_of(wanted: WantedTopic, services: Services) -> str | None:
+    """The name of a topic that is requested by its id; None if there is no such topic."""
+    return None if wanted.topic_id is None else name_of(wanted.topic_id, services)
+
+
+def _denied_creation(rights: Rights, missing: list[str]) -> Failures:
+    """The error of those that the client may describe, but not create."""
+    if rights.may_with_cluster(AclOperation.CREATE):
+        return {}
+    allowed = rights.allowed(AclOperation.CREATE, ResourceType.TOPIC)
+    error = DENIED_TOPIC[AclOperation.CREATE]
+    return {WantedTopic(name): error for name in missing if not allowed[name]}
 
 
 async def _create_and_find(
-    services: Services, wanted: Sequence[WantedTopic], missing: list[str]
+    services: Services, wanted: Sequence[WantedTopic], missing: list[str], failures: Failures
 ) -> Found:
-    failures: dict[str, KafkaError] = {}
     for name in dict.fromkeys(missing):
         try:
             await services.topics.auto_create(name)
         except KafkaError as error:
-            failures[name] = _for_clients(services, error)
+            failures[WantedTopic(name)] = _for_clients(services, error)
     return [_find_or_say_why(services, topic, failures) for topic in wanted]
 
 
@@ -241,15 +301,17 @@ def _find(services: Services, wanted: WantedTopic) -> Topic | None:
 
 
 def _find_or_say_why(
-    services: Services, wanted: WantedTopic, failures: dict[str, KafkaError]
+    services: Services, wanted: WantedTopic, failures: Failures
 ) -> Topic | MissingTopic:
-    topic, name = _find(services, wanted), wanted.name
+    name = wanted.name
+    if wanted in failures:
+        return MissingTopic(name, wanted.topic_id, failures[wanted].code)
+    topic = _find(services, wanted)
     if topic is not None:
         return topic
     if name is None:
         return MissingTopic(None, wanted.topic_id, ErrorCode.UNKNOWN_TOPIC_ID)
-    code = failures[name].code if name in failures else _missing_code(name)
-    return MissingTopic(name, None, code)
+    return MissingTopic(name, None, _missing_code(name))
 
 
 def _missing_code(name: str) -> ErrorCode:
@@ -329,4 +391,4 @@ def _name_and_id(key: str | uuid.UUID, services: Services) -> tuple[str, uuid.UU
     return "" if topic is None else topic.name, key
 
 
-SERVED = Served(API, handle, refuse, Names.TOPICS, Rows("topics"))
+SERVED = Served(API, handle, refuse, Names.TOPICS, Rows("topics"), permit=permits.asked_by_handler)

@@ -9,40 +9,70 @@ v10, which add the requesting member, and nothing else that concerns us.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Final
 
+from broker.handlers import permits
+from broker.handlers.permits import may, rights_of
 from broker.handlers.refusals import Refusal, refused_partitions
 from broker.handlers.served import Names, Served
 from broker.network.request import Answer, Request
+from protocol.acl import AclOperation, ResourceType
 from protocol.errors import ErrorCode
 from protocol.lean_named_tuple import NamedTuple
 from protocol.registry import Api
 from protocol.typed_requests import typed
 
 if TYPE_CHECKING:
+    from broker.authorization.access import Rights
     from broker.services import Services
 
 API = Api(key=9, name="offset_fetch", version_min=1, version_max=8, flexible_from=6)
 
 
+_GROUPS_FROM: Final = 8
+"""The first version that may ask for several groups."""
+
+
 class OffsetFetchRequest(NamedTuple):
+    group_id: str = ""
+    """The only group, before v8."""
     topics: tuple[Any, ...] | None = ()
-    """The topics of the only group, before v8; None: all."""
+    """Its topics; None: all."""
     groups: tuple[Any, ...] = ()
 
 
-def handle(request: Request, _services: Services) -> Answer:
+def handle(request: Request, services: Services) -> Answer:
     """Offset -1, "none", for every partition named."""
     body = typed(OffsetFetchRequest, request.body)
+    rights = rights_of(request, services)
     groups = [
-        {"group_id": group.group_id, "topics": _nothing_committed(group.topics or ())}
+        {"group_id": group.group_id, **_row(rights, group.group_id, group.topics)}
         for group in body.groups
     ]
-    return {"topics": _nothing_committed(body.topics or ()), "groups": groups}
+    if request.version >= _GROUPS_FROM:
+        return {"groups": groups}
+    row = _row(rights, body.group_id, body.topics)
+    if row["error_code"]:  # version 1 has it in the rows of partitions alone
+        row["topics"] = _nothing_committed(body.topics or (), lambda _: row["error_code"])
+    return row
 
 
-def _nothing_committed(topics: Iterable[Any]) -> list[dict[str, Any]]:
+def _row(rights: Rights | None, group_id: str, topics: Iterable[Any] | None) -> dict[str, Any]:
+    """The answer for one group. Topics are denied one by one; "all topics" leaves out those denied."""
+    if not may(rights, AclOperation.DESCRIBE, ResourceType.GROUP, group_id):
+        return {"error_code": ErrorCode.GROUP_AUTHORIZATION_FAILED, "topics": ()}
+
+    def code(topic: str) -> ErrorCode:
+        is_allowed = may(rights, AclOperation.DESCRIBE, ResourceType.TOPIC, topic)
+        return ErrorCode.NONE if is_allowed else ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+    return {"error_code": ErrorCode.NONE, "topics": _nothing_committed(topics or (), code)}
+
+
+def _nothing_committed(
+    topics: Iterable[Any], code: Callable[[str], ErrorCode]
+) -> list[dict[str, Any]]:
     return [
         {
             "name": topic.name,
@@ -51,7 +81,7 @@ def _nothing_committed(topics: Iterable[Any]) -> list[dict[str, Any]]:
                     "partition_index": index,
                     "committed_offset": -1,
                     "metadata": "",
-                    "error_code": ErrorCode.NONE,
+                    "error_code": code(topic.name),
                 }
                 for index in topic.partition_indexes
             ],
@@ -71,4 +101,4 @@ def refuse(refusal: Refusal, _services: Services) -> Answer:
     return {"error_code": code, "topics": topics, "groups": groups}
 
 
-SERVED = Served(API, handle, refuse, Names.PARTITIONS)
+SERVED = Served(API, handle, refuse, Names.PARTITIONS, permit=permits.asked_by_handler)

@@ -15,9 +15,12 @@ import uuid
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any
 
+from broker.config.names import IdempotentWriteAcl
 from broker.handlers.merged_responses import Rows
+from broker.handlers.permits import denied, denied_topics
 from broker.handlers.refusals import Refusal
 from broker.handlers.served import Names, Served
+from broker.network.denial import Denial
 from broker.network.request import (
     NO_RESPONSE,
     Answer,
@@ -34,11 +37,13 @@ from broker.records.produce import (
     Stored,
     Unopened,
     Write,
+    has_producer_id,
     is_transactional,
     open_and_append,
     produce_batch,
 )
 from broker.records.produce_turn import in_turn
+from protocol.acl import AclOperation, ResourceType
 from protocol.errors import ErrorCode
 from protocol.produce import PartitionProduced, TopicProduced, encode_produce_response
 from protocol.produce_request import ProduceRequest, TopicRecords, decode_produce_request
@@ -46,6 +51,7 @@ from protocol.record_check import Opening
 from protocol.registry import Api
 
 if TYPE_CHECKING:
+    from broker.authorization.access import Rights
     from broker.services import Services
 
 API = Api(
@@ -204,4 +210,32 @@ def refuse(refusal: Refusal, _services: Services) -> Answer:
     return encode_produce_response(refusal.request.version, topics)
 
 
-SERVED = Served(API, handle, refuse, Names.PARTITIONS, Rows("responses", "partition_responses"))
+def permit(request: Request, rights: Rights, services: Services) -> Denial | None:
+    """Needs Write on each topic and on the transactional id; IdempotentWrite if that is configured.
+
+    Transactional batches are refused as a whole, with the same code, by the handler.
+    """
+    body: ProduceRequest = request.body
+    write = AclOperation.WRITE
+    if body.transactional_id is not None and not rights.may(
+        write, ResourceType.TRANSACTIONAL_ID, body.transactional_id
+    ):
+        return Denial(denied(write, ResourceType.TRANSACTIONAL_ID))
+    if (
+        services.config.idempotent_write_acl is IdempotentWriteAcl.CLUSTER
+        and not rights.may_with_cluster(AclOperation.IDEMPOTENT_WRITE)
+        and any(has_producer_id(one.records) for _, rows in body.topics for one in rows)
+    ):
+        return Denial(denied(AclOperation.IDEMPOTENT_WRITE, ResourceType.CLUSTER))
+    denial = denied_topics(write, (one.topic for one in body.topics), rights, services)
+    return denial if denial is None or _refuse_transactions(body) is None else None
+
+
+SERVED = Served(
+    API,
+    handle,
+    refuse,
+    Names.PARTITIONS,
+    Rows("responses", "partition_responses"),
+    permit=permit,
+)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from broker.handlers.request_topics import topics_of
-from broker.network.judge import IsRefused, everything
+from broker.network.denial import IsRefused, everything
 from broker.network.request import Request
 from protocol.errors import KafkaError
 from protocol.lean_dataclass import dataclass

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Final
 
-from broker.network.judge import IsRefused
+from broker.network.denial import IsRefused
 from protocol.fetch_request import FetchRequest
 from protocol.produce_request import ProduceRequest
+
+_TOPIC_FIELDS: Final = ("topics", "topic_names", "topic_partitions")
 
 
 def topics_of(body: Any) -> Iterator[tuple[Any, list[int], list[Any]]]:
@@ -29,8 +31,13 @@ def topics_of(body: Any) -> Iterator[tuple[Any, list[int], list[Any]]]:
         yield topic_key(topic), indexes, [None] * len(indexes)
 
 
+def listed_topics_field(body: Any) -> str | None:
+    """The field that names the topics; None if the request names none, or all of them."""
+    return next((name for name in _TOPIC_FIELDS if getattr(body, name, None)), None)
+
+
 def _listed_topics(body: Any) -> Sequence[Any]:
-    for name in ("topics", "topic_names", "topic_partitions"):
+    for name in _TOPIC_FIELDS:
         found = getattr(body, name, None)
         if found is not None:
             return tuple(found)
@@ -47,6 +54,8 @@ def _listed_partitions(topic: Any) -> Sequence[Any]:
 
 def topic_key(topic: Any) -> Any:
     """The name or the id by which a row of a request or a response names its topic."""
+    if isinstance(topic, str):
+        return topic
     for name in ("name", "topic", "topic_id"):
         found = getattr(topic, name, None)
         if found is not None:
@@ -63,10 +72,11 @@ def _index(partition: Any) -> int:
 
 def without(body: Any, is_refused: IsRefused) -> Any:
     """The request without the refused parts; if it is one that waits for data, it no longer waits."""
-    if not body.topics:  # all of them: refused rows take the place of those that are processed
+    field = listed_topics_field(body)
+    if field is None:  # all of them: refused rows take the place of those that are processed
         return body
-    kept = filter(None, (_without(topic, is_refused) for topic in body.topics))
-    rest = _replaced(body, topics=tuple(kept))
+    kept = filter(None, (_without(topic, is_refused) for topic in getattr(body, field)))
+    rest = _replaced(body, **{field: tuple(kept)})
     return rest._replace(max_wait_ms=0) if isinstance(rest, FetchRequest) else rest
 
 

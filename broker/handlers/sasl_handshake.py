@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker.handlers import permits
 from broker.handlers.refusals import Refusal
 from broker.handlers.served import Served
 from broker.network.request import Answer, Request
@@ -26,4 +27,4 @@ def refuse(refusal: Refusal, _services: Services) -> Answer:
     return {"error_code": refusal.error.code, "mechanisms": ()}
 
 
-SERVED = Served(API, handle, refuse)
+SERVED = Served(API, handle, refuse, permit=permits.everyone)

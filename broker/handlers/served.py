@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 from broker.handlers.merged_responses import Rows, merge
+from broker.handlers.permits import Permit, closed
 from broker.handlers.refusals import Refusal
-from broker.handlers.request_topics import without
+from broker.handlers.request_topics import listed_topics_field, without
 from broker.handlers.throttle_time import with_throttle_time
-from broker.network.request import Answer, NoResponse, Outcome, Request
+from broker.network.request import Answer, NoResponse, Outcome, Request, needing_as_much
+from broker.network.turns import in_thread
 from protocol.lean_named_tuple import NamedTuple
 from protocol.registry import Api
 
@@ -43,40 +46,48 @@ class Served(NamedTuple):
     names: Names = Names.NOTHING
     rows: Rows | None = None
     """The position of the rows in the response; None: a request cannot be refused in part."""
+    permit: Permit = closed
+    """The rights that its requests need, if the broker has an authorizer; by default no one may send them."""
 
     def refuse_parts(self, refusal: Refusal, services: Services, handle: Handler) -> Outcome:
         """Answers the refused parts with the error and has the others handled.
 
         Without `rows`, the whole request is refused.
         """
-        refused = self.refuse(refusal, services)
-        if self.rows is None:
-            return refused
         request = refusal.request
+        if self.rows is None:
+            return self.refuse(refusal, services)
+        field = listed_topics_field(request.body)
         rest = without(request.body, refusal.is_refused)
-        if request.body.topics and not rest.topics:
-            return refused  # an empty list may mean all topics
+        if field is not None and not getattr(rest, field):
+            return self.refuse(refusal, services)  # an empty list may mean all topics
         outcome = handle(Request(request.header, rest, request.peer), services)
-        return self._merged(request.version, outcome, refused)
+        return self._merged(outcome, refusal, services)
 
     def replace_parts(self, outcome: Outcome, refusal: Refusal, services: Services) -> Outcome:
         """Puts the error in place of what the handler has answered for the refused parts."""
-        refused = self.refuse(refusal, services)
-        return self._merged(refusal.request.version, outcome, refused)
+        return self._merged(outcome, refusal, services)
 
-    def _merged(self, version: int, outcome: Outcome, refused: Answer) -> Outcome:
+    def _merged(self, outcome: Outcome, refusal: Refusal, services: Services) -> Outcome:
         if not isinstance(outcome, bytes) and isinstance(outcome, Awaitable):
-            return self._merged_later(version, outcome, refused)
-        return self._merge(version, outcome, refused)
-
-    async def _merged_later(
-        self, version: int, outcome: Awaitable[Answer], refused: Answer
-    ) -> Answer:
-        return self._merge(version, await outcome, refused)
-
-    def _merge(self, version: int, answer: Answer, refused: Answer) -> Answer:
+            return needing_as_much(outcome, self._merged_later(outcome, refusal, services))
+        refused = self.refuse(refusal, services)
         if self.rows is None:
             return refused
+        return in_thread(partial(self._merge, refusal.request.version, outcome, refused))
+
+    async def _merged_later(
+        self, outcome: Awaitable[Answer], refusal: Refusal, services: Services
+    ) -> Answer:
+        answer = await outcome
+        refused = self.refuse(refusal, services)
+        if self.rows is None:
+            return refused
+        return await in_thread(partial(self._merge, refusal.request.version, answer, refused))
+
+    def _merge(self, version: int, answer: Answer, refused: Answer) -> Answer:
+        """The rows of both: kio reads and writes all of them, which takes a while."""
+        assert self.rows is not None
         answered, error = self.encode(version, answer), self.encode(version, refused)
         return merge(self.api, self.rows, version, answered, error)
 

@@ -27,18 +27,16 @@ from broker.native import (
     topics,
 )
 from broker.native.failure import SUCCESS, failure
+from broker.native.permits import check_permitted
 from broker.native.replica_fetch import ReplicaFetches
 from broker.network.connection import Buffers, Dispatched
-from broker.network.judge import Judge
 from broker.network.request import (
-    CloseConnectionError,
     NeedsFrameUntil,
     NoResponse,
     Peer,
     needing_as_much,
 )
 from broker.network.turns import in_thread
-from broker.records.produce import ACKS_NONE
 from protocol.errors import DecodeError, ErrorCode, KafkaError
 from protocol.framing import Frame, frame_length
 from protocol.native import messages, replication
@@ -97,8 +95,8 @@ class Exchange:
             if head["type"] in _MANY_ROWS and len(frame) > READ_AT_ONCE_BYTES:
                 return self._answer_large(head, fields, peer)
             message = read(fields)
-            if self._services.judge is not None:
-                self._check(self._services.judge, peer, head["type"], message)
+            if self._services.access is not None:
+                check_permitted(self._services, peer, head["type"], message)
             outcome = handle(message, peer, self._services)
         except KafkaError as error:
             return framed(head, failure(error))
@@ -119,21 +117,13 @@ class Exchange:
     ) -> Buffers | None:
         try:
             message = await read
-            if self._services.judge is not None:
-                self._check(self._services.judge, peer, head["type"], message)
+            if self._services.access is not None:
+                check_permitted(self._services, peer, head["type"], message)
             outcome = handle(message, peer, self._services)
             answer = await outcome if isinstance(outcome, Awaitable) else outcome
         except KafkaError as error:
             return framed(head, failure(error))
         return await in_thread(partial(framed, head, answer))
-
-    def _check(self, judge: Judge, peer: Peer, name: str, message: Any) -> None:
-        """Raises `KafkaError` if the client may not do this; `CloseConnectionError` if it expects no answer."""
-        denial = judge(peer, KAFKA_NAMES.get(name, name), message)
-        if denial is not None:
-            if getattr(message, "acks", None) == ACKS_NONE:
-                raise CloseConnectionError(str(denial.error))
-            raise denial.error
 
 
 def _look_at(read: asyncio.Future[Any]) -> None:

@@ -12,15 +12,18 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from broker.handlers.init_producer_id import next_producer_id
+from broker.handlers.permits import check
 from broker.metadata.topic_names import check_topic_name
 from broker.native.failure import SUCCESS, failure
 from broker.network.request import Peer
+from protocol.acl import AclOperation, ResourceType
 from protocol.errors import ErrorCode, KafkaError
 from protocol.leases import LEASED_ID_MIN, lease_retention_ms, leased_id
 from protocol.native.messages import LeasePid, LeaseWanted
 from protocol.sequence import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
 
 if TYPE_CHECKING:
+    from broker.authorization.access import Rights
     from broker.services import Services
 
 _NO_LEASE: Final[Mapping[str, Any]] = {
@@ -31,31 +34,33 @@ _NO_LEASE: Final[Mapping[str, Any]] = {
 }
 
 
-async def handle(message: LeasePid, _peer: Peer, services: Services) -> dict[str, Any]:
+async def handle(message: LeasePid, peer: Peer, services: Services) -> dict[str, Any]:
     """The one lease, or one row for each partition in the order of the message."""
+    rights = None if services.access is None else services.access.rights(peer)
     lease_ms = services.config.producer_lease_ms
     times = {"lease_ms": lease_ms, "retention_ms": lease_retention_ms(lease_ms)}
     if message.is_single:
-        return {**times, **await _lease(services, message.partitions[0])}
+        return {**times, **await _lease(services, message.partitions[0], rights)}
     rows = [
         {
             **wanted._asdict(),
-            **await _row(services, wanted),
+            **await _row(services, wanted, rights),
         }  # one after the other, so that the ids are in order
         for wanted in message.partitions
     ]
     return {**times, "partitions": rows}
 
 
-async def _row(services: Services, wanted: LeaseWanted) -> dict[str, Any]:
+async def _row(services: Services, wanted: LeaseWanted, rights: Rights | None) -> dict[str, Any]:
     try:
-        return {**SUCCESS, **await _lease(services, wanted)}
+        return {**SUCCESS, **await _lease(services, wanted, rights)}
     except KafkaError as error:
         return {**failure(error), **_NO_LEASE}
 
 
-async def _lease(services: Services, wanted: LeaseWanted) -> dict[str, Any]:
-    """Raises `KafkaError` if there is no such partition, or as InitProducerId does."""
+async def _lease(services: Services, wanted: LeaseWanted, rights: Rights | None) -> dict[str, Any]:
+    """Raises `KafkaError` if there is no such partition, the client may not write to it, or as InitProducerId."""
+    check(rights, AclOperation.WRITE, ResourceType.TOPIC, wanted.topic)
     _check_partition(services, wanted)
     issued = next_producer_id(services.producer_ids)
     number = issued if isinstance(issued, int) else await issued

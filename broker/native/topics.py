@@ -16,11 +16,17 @@ if TYPE_CHECKING:
     from broker.services import Services
 
 
-def handle_metadata(message: Metadata, _peer: Peer, services: Services) -> Described:
+def handle_metadata(message: Metadata, peer: Peer, services: Services) -> Described:
     """Brokers, topics, partitions, leaders; a topic's own error is in its row."""
     names = message.topics
     wanted = None if names is None else [WantedTopic(name) for name in names]
-    return metadata.describe(services, wanted, may_create=message.may_create, listener=NATIVE)
+    return metadata.describe(
+        services,
+        wanted,
+        may_create=message.may_create,
+        listener=NATIVE,
+        rights=None if services.access is None else services.access.rights(peer),
+    )
 
 
 async def handle_create_topic(

@@ -25,6 +25,8 @@ class Peer:
     """The client id from a hello on the native port; on the Kafka port every request carries it."""
     principal: str = ANONYMOUS
     """Who the client is."""
+    rights: Any = None
+    """The rights of the principal (`broker/authorization/access.py`), once they were needed."""
     listener: str = PLAINTEXT
     """The name of the listener it connected to: answers give it that listener's addresses."""
     importing: int = 0

@@ -34,6 +34,7 @@ from protocol.record_batch import (
     TRANSACTIONAL_BIT,
     BatchHeader,
     Buffer,
+    read_header,
 )
 from protocol.record_check import Opening, check_all, check_at_once
 from storage.file_system import StorageError
@@ -218,6 +219,16 @@ def _other_leader(partition: Partition) -> tuple[int, int] | None:
     if partition.leader_id == NO_LEADER or partition.is_leader:
         return None
     return partition.leader_id, partition.leader_epoch
+
+
+def has_producer_id(records: Buffer | None) -> bool:
+    """Whether the batch names a producer; False if it is not a batch at all."""
+    return (
+        records is not None
+        and len(records) >= HEADER_SIZE
+        and records[MAGIC_POSITION] == MAGIC
+        and read_header(records).has_producer_id
+    )
 
 
 def is_transactional(records: Buffer | None) -> bool:

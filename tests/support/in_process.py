@@ -16,7 +16,6 @@ from broker.assembly import new_broker, new_servers
 from broker.broker import Broker
 from broker.config.loading import Address, Config
 from broker.environment import Environment, this_machine
-from broker.network.judge import Judge
 from broker.network.listeners import bind_listeners
 from tests.support.sync_guard import SyncGuard
 
@@ -40,10 +39,12 @@ async def in_process(
     directory: Path,
     *,
     environment: Environment | None = None,
-    judge: Judge | None = None,
+    access: Any = None,
     **settings: Any,
 ) -> AsyncIterator[Running]:
     """Starts a broker on free ports, and stops it as SIGTERM would. `settings`: names of `Config`.
+
+    `access`: takes the place of the authorizer.
 
     Fails if it syncs on the event loop while it serves.
     """
@@ -60,7 +61,8 @@ async def in_process(
             one.socket.close()
         await broker.stop()  # gives the lock back at once, not when garbage is collected
         raise
-    broker.services = replace(broker.services, judge=judge)
+    if access is not None:
+        broker.services = replace(broker.services, access=access)
     servers = new_servers(broker, listeners)
     for server in servers:
         await server.start()

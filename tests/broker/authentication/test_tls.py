@@ -22,11 +22,12 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 
 from broker.authentication.tls import Tls
+from broker.authorization.access import Rights
 from broker.config.loading import Config, ConfigError, load_config
 from broker.config.values import parse_address
-from broker.network.judge import Denial, Judge
 from broker.network.request import Peer
 from broker.replication.peers import PeerError, TcpPeers
+from protocol.acl import Acls, Rule
 from tests.support.certificates import Authority
 from tests.support.echoless import Echoless
 from tests.support.in_process import Running, in_process
@@ -50,11 +51,11 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 @asynccontextmanager
 async def serving(
-    directory: Path, settings: Mapping[str, str], *, judge: Judge | None = None
+    directory: Path, settings: Mapping[str, str], *, access: Principals | None = None
 ) -> AsyncIterator[Running]:
     config = config_of(settings)
     chosen = {name: getattr(config, name) for name in settings}
-    async with in_process(directory, judge=judge, **chosen) as running:
+    async with in_process(directory, access=access, **chosen) as running:
         yield running
 
 
@@ -65,14 +66,18 @@ def config_of(settings: Mapping[str, str]) -> Config:
 
 
 class Principals:
-    """A judge that allows everything and notes who asked."""
+    """An authorizer that allows everything and notes the principal of each connection."""
 
     def __init__(self) -> None:
         self.seen: list[str] = []
 
-    def __call__(self, peer: Peer, _name: str, _body: object) -> Denial | None:
-        self.seen.append(peer.principal)
-        return None
+    def rights(self, peer: Peer) -> Rights:
+        if peer.rights is None:
+            self.seen.append(peer.principal)
+            everything = Rule(Acls(), super_users=frozenset({peer.principal}))
+            peer.rights = Rights(everything, peer.principal, peer.host)
+        rights: Rights = peer.rights
+        return rights
 
 
 async def refused(connection: RawConnection) -> None:
@@ -89,7 +94,7 @@ async def metadata(connection: RawConnection) -> Any:
 async def test_both_ports_answer_by_tls(tmp_path: Path, authority: Authority) -> None:
     """Frames larger than a TLS record too, in both directions; the client is anonymous."""
     principals, context = Principals(), authority.client_context()
-    async with serving(tmp_path, authority.settings(BOTH), judge=principals) as running:
+    async with serving(tmp_path, authority.settings(BOTH), access=principals) as running:
         kafka = await RawConnection.open(running.kafka_address, context)
         await create_topic(kafka, "t", 1)
         native = await NativeConnection.open(running.native_address, context)
@@ -117,7 +122,7 @@ async def test_the_certificate_names_the_client(tmp_path: Path, authority: Autho
     whole = r"User:CN=Alice,OU=Ops,O=Acme\, Inc"
     for number, (settings, expected) in enumerate([(everyone, whole), (ruled, "User:alice")]):
         principals = Principals()
-        async with serving(tmp_path / str(number), settings, judge=principals) as running:
+        async with serving(tmp_path / str(number), settings, access=principals) as running:
             context = authority.client_context(alice)
             connection = await RawConnection.open(running.kafka_address, context)
             await metadata(connection)
@@ -160,7 +165,7 @@ async def test_a_certificate_that_is_only_requested_may_be_missing(
     """The client is anonymous then."""
     principals = Principals()
     settings = authority.settings("PLAINTEXT:SSL", ssl_client_auth="requested")
-    async with serving(tmp_path, settings, judge=principals) as running:
+    async with serving(tmp_path, settings, access=principals) as running:
         for certificate in (None, authority.issue("bob")):
             context = authority.client_context(certificate)
             connection = await RawConnection.open(running.kafka_address, context)
@@ -326,7 +331,7 @@ async def test_brokers_call_each_other_by_tls(tmp_path: Path, authority: Authori
     """They show their own certificate, and check the other's and its host."""
     principals = Principals()
     settings = authority.settings("NATIVE:SSL", ssl_client_auth="required")
-    async with serving(tmp_path, settings, judge=principals) as running:
+    async with serving(tmp_path, settings, access=principals) as running:
         assert running.broker.tls is not None
         address = parse_address(running.native_address)
         peers = TcpPeers(running.broker.tls.client_context)

@@ -1,59 +1,57 @@
-"""The gate of both ports: what a judge denies is refused, and nothing else is."""
+"""The gate of both ports: what ACLs do not allow is refused, and nothing else is; no API forgets to ask."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from broker.authorization.access import Rights
+from broker.config.names import AllowFaults, Authorizer
 from broker.faults.rule import read_rules
+from broker.handlers.dispatch import SERVED_BY_KEY
+from broker.handlers.permits import closed
 from broker.metadata.topic import NewTopic
-from broker.network.judge import Denial
-from broker.network.request import ANONYMOUS, Peer
-from protocol.errors import ErrorCode, KafkaError
+from broker.native.exchange import HANDLERS
+from broker.native.permits import PERMITS
+from protocol.acl import AclOperation
+from protocol.errors import ErrorCode
+from tests.support.acls import AclEditor
 from tests.support.in_process import Running, in_process
+from tests.support.kio_requests import smallest_request
 from tests.support.native_client import NativeConnection
 from tests.support.raw_batches import plain_batch
 from tests.support.raw_client import ConnectionEndedError, RawConnection, list_offset, nested
 from tests.support.raw_produce import PartitionData
 
 OPEN, SECRET = "open", "secret"
-DENIED = KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "not for you")
+DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 BATCH = plain_batch([b"value"]).encode()
 LATEST = -1
-
-
-class Guard:
-    """Denies the APIs in `closed`, and of all others the topic SECRET."""
-
-    def __init__(self, *closed: str) -> None:
-        self.closed = closed
-        self.secret_apis: tuple[str, ...] = ()
-        """APIs in which the secret topic may be named without its name."""
-        self.asked: list[tuple[str, str]] = []
-
-    def __call__(self, peer: Peer, name: str, body: Any) -> Denial | None:
-        self.asked.append((peer.principal, name))
-        if name in self.closed:
-            return Denial(KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "closed"))
-        if SECRET in str(body) or name in self.secret_apis:
-            return Denial(DENIED, lambda topic, _partition: topic == SECRET)
-        return None
+ABOUT_SOMETHING: dict[str, Any] = {
+    "resource_type": 2,
+    "coordinator_keys": ("group",),
+    "include_cluster_authorized_operations": True,
+}
+"""Fields whose smallest value leaves nothing to ask about."""
+ASK_NOTHING = {"api_versions", "sasl_handshake", "sasl_authenticate"}
+"""APIs for everyone: clients send them before they have authenticated."""
 
 
 @pytest.fixture
-def guard() -> Guard:
-    return Guard("describe_cluster")
-
-
-@pytest.fixture
-async def running(tmp_path: Path, guard: Guard) -> AsyncIterator[Running]:
+async def running(tmp_path: Path) -> AsyncIterator[Running]:
     """A broker with two topics, of which one is secret."""
-    async with in_process(tmp_path, judge=guard) as running:
+    settings = {"authorizer": Authorizer.ACL, "allow_faults": AllowFaults.TRUE}
+    async with in_process(tmp_path, **settings) as running:
         for name in (OPEN, SECRET):
             await running.broker.services.topics.create(NewTopic(name=name))
+        acls = AclEditor(running.broker.access)
+        await acls.allow(AclOperation.ALL, "*")
+        await acls.allow(AclOperation.DESCRIBE)
+        await acls.deny(AclOperation.ALL, SECRET)
         yield running
 
 
@@ -62,14 +60,13 @@ def end_of(running: Running, topic: str) -> int:
 
 
 async def test_a_denied_topic_is_refused_and_the_other_is_served(
-    kafka: RawConnection, running: Running, guard: Guard
+    kafka: RawConnection, running: Running
 ) -> None:
     """One response has the rows of both."""
     rows = [PartitionData(OPEN, 0, BATCH), PartitionData(SECRET, 0, BATCH)]
     answers = await kafka.produce(9, -1, rows)
-    assert {one.topic: one.error for one in answers} == {OPEN: 0, SECRET: DENIED.code}
+    assert {one.topic: one.error for one in answers} == {OPEN: 0, SECRET: DENIED}
     assert (end_of(running, OPEN), end_of(running, SECRET)) == (1, 0)
-    assert guard.asked == [(ANONYMOUS, "produce")]
     assert await list_offset(kafka, OPEN, 0, LATEST) == 1
 
 
@@ -80,28 +77,25 @@ async def test_nothing_is_left_of_a_request_for_what_is_denied(
     """Metadata without its only topic: in version 0 an empty list would ask for all of them."""
     topic = nested("metadata", version, "MetadataRequestTopic")(name=SECRET)
     response = await kafka.call("metadata", version, topics=(topic,))
-    assert [(one.name, one.error_code.value) for one in response.topics] == [(SECRET, DENIED.code)]
+    assert [(one.name, one.error_code.value) for one in response.topics] == [(SECRET, DENIED)]
 
 
-async def test_all_topics_are_listed_and_the_denied_one_with_its_error(
-    kafka: RawConnection, guard: Guard
-) -> None:
+async def test_all_topics_are_listed_without_the_denied_one(kafka: RawConnection) -> None:
     """An empty list of version 0, and none in version 1."""
-    guard.secret_apis = ("metadata",)
     for version, topics in ((0, ()), (1, None)):
         response = await kafka.call("metadata", version, topics=topics)
-        rows = {one.name: one.error_code.value for one in response.topics}
-        assert rows == {OPEN: 0, SECRET: DENIED.code}
+        assert {one.name: one.error_code.value for one in response.topics} == {OPEN: 0}
 
 
-async def test_a_denied_request_is_not_handled(kafka: RawConnection, guard: Guard) -> None:
-    """Its response carries the error, and nothing that the handler would have said."""
-    fields = {"include_cluster_authorized_operations": False}
-    response = await kafka.call("describe_cluster", 0, **fields)
-    assert response.error_code.value == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-    assert response.brokers == ()
-    guard.closed = ()
-    assert (await kafka.call("describe_cluster", 0, **fields)).brokers != ()
+async def test_a_denied_request_is_not_handled(kafka: RawConnection, running: Running) -> None:
+    """Its response carries the error, and nothing that the handler would have done."""
+    topic = nested("create_topics", 2, "CreatableTopic")
+    new = topic(name=SECRET, num_partitions=1, replication_factor=1, assignments=(), configs=())
+    await running.broker.services.topics.delete(SECRET)
+    request: dict[str, Any] = {"topics": (new,), "validate_only": False}
+    response = await kafka.call("create_topics", 2, **request)
+    assert [one.error_code.value for one in response.topics] == [DENIED]
+    assert SECRET not in running.broker.registry.topics
 
 
 async def test_a_denied_produce_without_an_answer_ends_the_connection(
@@ -118,31 +112,69 @@ async def test_a_denied_produce_without_an_answer_ends_the_connection(
 
 
 async def test_the_native_port_passes_the_same_gate(
-    native: NativeConnection, running: Running, guard: Guard
+    native: NativeConnection, running: Running
 ) -> None:
-    """Messages have the names of the APIs that they stand for."""
+    """A message needs what the API needs that it stands for."""
     denied = await native.call("produce", topic=SECRET, partition=0, batch=BATCH)
-    assert denied["error"]["code"] == DENIED.code
+    assert denied["error"]["code"] == DENIED
     served = await native.call("produce", topic=OPEN, partition=0, batch=BATCH)
     assert served["error"]["code"] == 0
-    guard.closed = ("create_topics",)
+    await AclEditor(running.broker.access).deny(AclOperation.CREATE, "more")
     refused = await native.call("create_topic", topic="more")
-    assert refused["error"]["code"] == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    assert refused["error"]["code"] == DENIED
     assert (end_of(running, OPEN), end_of(running, SECRET)) == (1, 0)
     assert set(running.broker.registry.topics) == {OPEN, SECRET}
-    asked = [(ANONYMOUS, name) for name in ("produce", "produce", "create_topics")]
-    assert guard.asked[-3:] == asked
 
 
 async def test_what_a_fault_rule_leaves_passes_the_gate(
     kafka: RawConnection, running: Running
 ) -> None:
-    """A rule that refuses one partition lets no client past the judge with another."""
+    """A rule that refuses one partition lets no client past the ACLs with another."""
     await running.broker.services.topics.create(NewTopic(name="faulty"))
     rule = {"action": {"type": "error", "code": 7}, "match": {"api": "produce", "topic": "faulty"}}
     running.broker.faults.add(read_rules(rule))
     names = (OPEN, SECRET, "faulty")
     answers = await kafka.produce(9, -1, [PartitionData(name, 0, BATCH) for name in names])
     codes = {one.topic: one.error for one in answers}
-    assert codes == {OPEN: 0, SECRET: DENIED.code, "faulty": 7}
+    assert codes == {OPEN: 0, SECRET: DENIED, "faulty": 7}
     assert [end_of(running, name) for name in names] == [1, 0, 0]
+
+
+@pytest.mark.parametrize("name", sorted(one.api.name for one in SERVED_BY_KEY.values()))
+async def test_every_api_asks(
+    kafka: RawConnection, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """An API without a rule is closed to everyone; one whose rule or handler asks nothing fails here."""
+    (served,) = (one for one in SERVED_BY_KEY.values() if one.api.name == name)
+    assert served.permit is not closed, f"{name} needs a permit (broker/handlers/permits.py)"
+    asked: list[str] = []
+    for method in ("allowed", "may_with_any"):
+        monkeypatch.setattr(Rights, method, _recording(asked, getattr(Rights, method)))
+    kafka.send_request(_filled(smallest_request(name, served.api.version_max, elements=1)))
+    await kafka.receive()
+    assert bool(asked) is (name not in ASK_NOTHING)
+
+
+def _filled(entity: Any) -> Any:
+    """The request, about something that ACLs can be about."""
+    changes: dict[str, Any] = {}
+    for field in dataclasses.fields(entity):
+        value = getattr(entity, field.name)
+        if field.name in ABOUT_SOMETHING:
+            changes[field.name] = ABOUT_SOMETHING[field.name]
+        elif isinstance(value, tuple) and value and dataclasses.is_dataclass(value[0]):
+            changes[field.name] = tuple(map(_filled, value))
+    return dataclasses.replace(entity, **changes)
+
+
+def _recording(asked: list[str], method: Any) -> Any:
+    def record(self: Rights, *args: Any) -> Any:
+        asked.append(method.__name__)
+        return method(self, *args)
+
+    return record
+
+
+def test_every_native_message_has_a_permit() -> None:
+    """One that is forgotten would fail at its first request."""
+    assert PERMITS.keys() == {*HANDLERS, "replica_fetch"}

@@ -58,7 +58,7 @@ async def test_the_native_port_describes_a_large_topic_in_several_turns(running:
     """Other requests come in between."""
     services, count = running.broker.services, 3 * ROWS_PER_TURN + 1
     await services.topics.create(NewTopic(name="t", partitions=count))
-    answer = describe(services, None, may_create=False, listener=NATIVE)
+    answer = describe(services, None, may_create=False, listener=NATIVE, rights=None)
     assert isinstance(answer, Awaitable)
     described, turns = asyncio.ensure_future(answer), 0
     while not described.done():

@@ -1,7 +1,7 @@
-"""The judge of a request before it is handled, on either port.
+"""The denial of a request, or of parts of it, before it is handled.
 
-`Services.judge` is one; without one, every client may do everything. `handlers/gate.py` and
-`native/exchange.py` ask it.
+`handlers/gate.py` asks what each API says about a request (`Served.permit`), if the broker has an
+authorizer (`Services.access`).
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from broker.network.request import Peer
 from protocol.errors import KafkaError
 from protocol.lean_dataclass import dataclass
 
@@ -28,8 +27,4 @@ class Denial:
 
     error: KafkaError
     is_refused: IsRefused = everything
-    """The partitions to which the error applies. A message of the native port is always refused as a whole."""
-
-
-Judge = Callable[[Peer, str, Any], Denial | None]
-"""Takes the client (`Peer.principal`), the name of the API or message, and the decoded body."""
+    """The partitions to which the error applies."""

@@ -1,0 +1,166 @@
+"""Access: what each client may do, by the cluster's ACLs.
+
+`Services.access` is one if `authorizer=acl`; without one, everyone may do everything, and nothing here is
+imported. `Access.rights` are those of a connection; connections of one principal and host share them.
+Answers are remembered by name, so that a request costs one look-up per topic, and forgotten at each
+change of an ACL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+from weakref import WeakValueDictionary
+
+from broker.authorization.acl_store import AclStore
+from broker.config.names import IdempotentWriteAcl
+from protocol.acl import (
+    CLUSTER_NAME,
+    SUPPORTED,
+    AclOperation,
+    Acls,
+    Entries,
+    Pattern,
+    ResourceType,
+    Rule,
+    java_host,
+)
+
+if TYPE_CHECKING:
+    from random import Random
+
+    from broker.config.loading import Config
+    from broker.network.request import Peer
+    from broker.tree.node_tree import NodeTree
+
+REMEMBERED_MAX: Final = 10_000
+"""How many names each client's rights are remembered for, per operation."""
+_NAME_LENGTH_MAX: Final = 1000
+"""Longer names are of nothing that exists, and not worth remembering."""
+
+
+class Allowed(dict[str, bool]):
+    """Whether a client may do one thing with a resource, by name; decided when it is first asked."""
+
+    def __init__(
+        self, rights: Rights, operation: AclOperation, resource_type: ResourceType
+    ) -> None:
+        super().__init__()
+        self._question = rights, operation, resource_type
+
+    def __missing__(self, name: str) -> bool:
+        rights, operation, resource_type = self._question
+        is_allowed = rights.decide(operation, resource_type, name)
+        if len(name) <= _NAME_LENGTH_MAX:
+            if len(self) >= REMEMBERED_MAX:
+                self.clear()
+            self[name] = is_allowed
+        return is_allowed
+
+
+class Rights:
+    """The rights of one principal, connected from one host."""
+
+    def __init__(self, rule: Rule, principal: str, host: str) -> None:
+        self.principal = principal
+        self._rule = rule
+        self._host = host
+        self._allowed: dict[tuple[int, int], Allowed] = {}
+        self._any: dict[tuple[int, int], bool] = {}
+
+    def allowed(self, operation: AclOperation, resource_type: ResourceType) -> Mapping[str, bool]:
+        """The answers for resources of a type, by name. Not to be kept: the next request asks again."""
+        allowed = self._allowed.get((operation, resource_type))
+        if allowed is None:
+            allowed = self._allowed[operation, resource_type] = Allowed(
+                self, operation, resource_type
+            )
+        return allowed
+
+    def may(self, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
+        """Whether the client may do this with the resource."""
+        return self.allowed(operation, resource_type)[name]
+
+    def may_with_cluster(self, operation: AclOperation) -> bool:
+        """Whether the client may do this with the cluster."""
+        return self.allowed(operation, ResourceType.CLUSTER)[CLUSTER_NAME]
+
+    def may_with_any(self, operation: AclOperation, resource_type: ResourceType) -> bool:
+        """Whether the client may do this with some resource of the type, whether it exists or not."""
+        key = operation, resource_type
+        if key not in self._any:
+            self._any[key] = self._rule.allows_any(
+                self.principal, self._host, operation, resource_type
+            )
+        return self._any[key]
+
+    def operations(self, resource_type: ResourceType, name: str) -> int:
+        """The bits of the operations that the client may do with the resource."""
+        return sum(
+            1 << operation
+            for operation in SUPPORTED[resource_type]
+            if self.may(operation, resource_type, name)
+        )
+
+    def decide(self, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
+        """The answer by the ACLs as they are now, not by memory."""
+        return self._rule.allows(self.principal, self._host, operation, resource_type, name)
+
+    def forget(self) -> None:
+        """Forgets all answers: the ACLs have changed."""
+        self._allowed.clear()
+        self._any.clear()
+
+
+class Access:
+    """The authorizer of one broker."""
+
+    def __init__(self, config: Config, tree: NodeTree, rng: Random) -> None:
+        self.needs_idempotent_write = config.idempotent_write_acl is IdempotentWriteAcl.CLUSTER
+        """Whether idempotent producers need IdempotentWrite on the cluster, as before Kafka 2.8."""
+        self._store = AclStore(tree, rng, self._forget)
+        self._rule = Rule(
+            self._store.acls,
+            frozenset(config.super_users),
+            config.allow_everyone_if_no_acl_found,
+        )
+        self._rights: WeakValueDictionary[tuple[str, str], Rights] = WeakValueDictionary()
+        """The rights of all open connections, which hold them."""
+
+    async def start(self) -> None:
+        """Reads the ACLs, and follows them. Raises `CoordinationError`."""
+        await self._store.start()
+
+    async def close(self) -> None:
+        """Follows them no longer."""
+        await self._store.close()
+
+    def rights(self, peer: Peer) -> Rights:
+        """The rights of the client of a connection."""
+        known: Rights | None = peer.rights
+        if known is not None and known.principal == peer.principal:
+            return known
+        key = peer.principal, java_host(peer.host)
+        rights = self._rights.get(key)
+        if rights is None:
+            rights = self._rights[key] = Rights(self._rule, *key)
+        peer.rights = rights
+        return rights
+
+    @property
+    def acls(self) -> Acls:
+        """All ACLs."""
+        return self._store.acls
+
+    async def add(self, pattern: Pattern, entries: Entries) -> None:
+        """Adds entries to a pattern; those that it has stay. Raises `AclChangeError`."""
+        await self._store.update(pattern, lambda before: before | entries)
+
+    async def remove(self, pattern: Pattern, entries: Entries) -> Entries:
+        """Removes entries of a pattern; returns those that were there. Raises `AclChangeError`."""
+        before, after = await self._store.update(pattern, lambda before: before - entries)
+        return before - after
+
+    def _forget(self) -> None:
+        for rights in list(self._rights.values()):
+            rights.forget()

@@ -1,0 +1,109 @@
+"""DeleteAcls (31), versions 1-3: removes the ACLs that filters match, and returns them (KIP-140).
+
+An ACL that several filters match is returned for each of them. v1 (KIP-290): pattern types. v2:
+flexible. v3 (KIP-373): users as resources. Not served: v0.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any
+
+from broker.authorization.acl_nodes import AclChangeError
+from broker.handlers import permits
+from broker.handlers.acl_binding import entry_fields, find_access, pattern_fields, read_filter
+from broker.handlers.refusals import Refusal
+from broker.handlers.served import Served
+from broker.network.request import Answer, Request
+from broker.network.turns import work_in_turns
+from protocol.acl import AclOperation, Binding, BindingFilter, Entries, Entry, Pattern
+from protocol.errors import ErrorCode, KafkaError
+from protocol.registry import Api
+
+if TYPE_CHECKING:
+    from broker.authorization.access import Access
+    from broker.services import Services
+
+API = Api(key=31, name="delete_acls", version_min=1, version_max=3, flexible_from=2)
+
+
+async def handle(request: Request, services: Services) -> Answer:
+    """One row per filter, in the order of the request."""
+    try:
+        access = find_access(services)
+    except KafkaError as error:
+        return {"filter_results": [_failure(error) for _ in request.body.filters]}
+    matches = [await _matches(access, wanted) for wanted in request.body.filters]
+    removed, failures = await _remove(access, matches)
+    return {"filter_results": [_row(one, removed, failures) for one in matches]}
+
+
+async def _matches(access: Access, wanted: Any) -> list[Binding] | KafkaError:
+    """The ACLs that a filter matches."""
+    try:
+        one = read_filter(wanted)
+    except KafkaError as error:
+        return error
+    found: list[Binding] = []
+    await work_in_turns(
+        map(found.extend, (_of_pattern(access, one, p) for p in access.acls.patterns()))
+    )
+    return found
+
+
+def _of_pattern(access: Access, wanted: BindingFilter, pattern: Pattern) -> list[Binding]:
+    if not wanted.matches_pattern(pattern):
+        return []
+    entries = access.acls.get(pattern)
+    return [Binding(pattern, one) for one in sorted(entries) if wanted.matches_entry(one)]
+
+
+async def _remove(
+    access: Access, matches: list[list[Binding] | KafkaError]
+) -> tuple[dict[Pattern, Entries], dict[Pattern, KafkaError]]:
+    """Removes the ACLs of each pattern in one go; returns those that were there, and the errors."""
+    by_pattern: defaultdict[Pattern, set[Entry]] = defaultdict(set)
+    for found in matches:
+        for pattern, entry in () if isinstance(found, KafkaError) else found:
+            by_pattern[pattern].add(entry)
+    removed: dict[Pattern, Entries] = {}
+    failures: dict[Pattern, KafkaError] = {}
+    for pattern, entries in by_pattern.items():
+        try:
+            removed[pattern] = await access.remove(pattern, frozenset(entries))
+        except AclChangeError as error:
+            failures[pattern] = KafkaError(ErrorCode.REQUEST_TIMED_OUT, str(error))
+    return removed, failures
+
+
+def _row(
+    matches: list[Binding] | KafkaError,
+    removed: dict[Pattern, Entries],
+    failures: dict[Pattern, KafkaError],
+) -> dict[str, Any]:
+    if isinstance(matches, KafkaError):
+        return _failure(matches)
+    acls = [
+        {**_codes(failures.get(pattern)), **pattern_fields(pattern), **entry_fields(entry)}
+        for pattern, entry in matches
+        if pattern in failures or entry in removed[pattern]
+    ]
+    return {**_codes(None), "matching_acls": acls}
+
+
+def _codes(error: KafkaError | None) -> dict[str, Any]:
+    if error is None:
+        return {"error_code": ErrorCode.NONE, "error_message": None}
+    return {"error_code": error.code, "error_message": error.message or None}
+
+
+def _failure(error: KafkaError) -> dict[str, Any]:
+    return {**_codes(error), "matching_acls": ()}
+
+
+def refuse(refusal: Refusal, _services: Services) -> Answer:
+    """The error in the row of each filter."""
+    return {"filter_results": [_failure(refusal.error) for _ in refusal.request.body.filters]}
+
+
+SERVED = Served(API, handle, refuse, permit=permits.cluster(AclOperation.ALTER))

@@ -1,0 +1,135 @@
+"""Permits: what the requests of each API need, by which the gate denies them or parts of them.
+
+Each API's file has a permit, which it gives to `Served`; only a broker with an authorizer asks it. It
+is asked before anything is looked up, so that answers do not tell what exists. An API whose answer leaves
+things out, or whose rows are denied with different codes, asks in its handler (`rights_of`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Final
+
+from broker.handlers.request_topics import topics_of
+from broker.network.denial import Denial
+from broker.network.request import Request
+from protocol.acl import CLUSTER_NAME, AclOperation, ResourceType
+from protocol.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    import uuid
+
+    from broker.authorization.access import Rights
+    from broker.services import Services
+
+Permit = Callable[[Request, "Rights", "Services"], Denial | None]
+"""Returns the part of the request that the client may not do; None if it may do all of it."""
+
+_CODES: Final = {
+    ResourceType.TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    ResourceType.GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
+    ResourceType.CLUSTER: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+    ResourceType.TRANSACTIONAL_ID: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+}
+
+
+def denied(operation: AclOperation, resource_type: ResourceType) -> KafkaError:
+    """The error for what ACLs do not allow."""
+    what = resource_type.name.lower().replace("_", " ")
+    need = f"ACLs do not allow {operation.name.lower()} on this {what}"
+    return KafkaError(_CODES[resource_type], need)
+
+
+DENIED_TOPIC: Final = {one: denied(one, ResourceType.TOPIC) for one in AclOperation}
+"""The error for a topic, by what was asked."""
+
+
+def closed(_request: Request, _rights: Rights, _services: Services) -> Denial:
+    """Denies every request: of an API that says nothing about what it needs."""
+    return Denial(denied(AclOperation.ALL, ResourceType.CLUSTER))
+
+
+def everyone(_request: Request, _rights: Rights, _services: Services) -> None:
+    """Denies nothing: everyone may send the request."""
+
+
+asked_by_handler = everyone
+"""The permit of an API whose handler asks."""
+
+
+def cluster(operation: AclOperation) -> Permit:
+    """Needs this on the cluster."""
+    denial = Denial(denied(operation, ResourceType.CLUSTER))
+
+    def permit(_request: Request, rights: Rights, _services: Services) -> Denial | None:
+        return None if rights.may_with_cluster(operation) else denial
+
+    return permit
+
+
+def topics(operation: AclOperation, *, or_cluster: AclOperation | None = None) -> Permit:
+    """Needs this on each topic that the request names; or `or_cluster` on the cluster, for all of them."""
+
+    def permit(request: Request, rights: Rights, services: Services) -> Denial | None:
+        if or_cluster is not None and rights.may_with_cluster(or_cluster):
+            return None
+        keys = [key for key, _, _ in topics_of(request.body)]
+        return denied_topics(operation, keys, rights, services)
+
+    return permit
+
+
+def denied_topics(
+    operation: AclOperation, keys: Iterable[Any], rights: Rights, services: Services
+) -> Denial | None:
+    """The denial of those topics on which the client may not do this; `keys` are their names or ids.
+
+    An unknown id is not denied: the handler says that it is unknown.
+    """
+    allowed = rights.allowed(operation, ResourceType.TOPIC)
+    refused: set[Any] | None = None
+    is_any_allowed = False
+    for key in keys:
+        name = key if isinstance(key, str) else name_of(key, services)
+        if name is None or allowed[name]:
+            is_any_allowed = True
+        else:
+            refused = refused or set()
+            refused.add(key)
+    if refused is None:
+        return None
+    if not is_any_allowed:
+        return Denial(DENIED_TOPIC[operation])
+    return Denial(DENIED_TOPIC[operation], lambda topic, _: topic in refused)
+
+
+def name_of(topic_id: uuid.UUID, services: Services) -> str | None:
+    """The name of a topic; None for an unknown id."""
+    topic = services.registry.topics_by_id.get(topic_id)
+    return None if topic is None else topic.name
+
+
+def rights_of(request: Request, services: Services) -> Rights | None:
+    """The rights of the client; None if everyone may do everything."""
+    access = services.access
+    return None if access is None else access.rights(request.peer)
+
+
+def check_cluster(rights: Rights | None, operation: AclOperation) -> None:
+    """Raises `KafkaError` if the client may not do this with the cluster."""
+    check(rights, operation, ResourceType.CLUSTER, CLUSTER_NAME)
+
+
+def check(
+    rights: Rights | None, operation: AclOperation, resource_type: ResourceType, name: str
+) -> None:
+    """Raises `KafkaError` if the client may not do this."""
+    if rights is not None and not rights.may(operation, resource_type, name):
+        raise denied(operation, resource_type)
+
+
+def may(
+    rights: Rights | None, operation: AclOperation, resource_type: ResourceType, name: str
+) -> bool:
+    """Whether the client may do this."""
+    return rights is None or rights.may(operation, resource_type, name)

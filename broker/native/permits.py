@@ -1,0 +1,93 @@
+"""Permits of the native port: its messages need what their twins of the Kafka port need.
+
+A message is denied as a whole; those with rows ask for each row in their handler.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from broker.config.names import IdempotentWriteAcl
+from broker.config.values import INT64_MAX
+from broker.handlers.init_producer_id import may_be_idempotent
+from broker.handlers.permits import check, check_cluster, denied
+from broker.network.request import CloseConnectionError, Peer
+from broker.records.produce import ACKS_NONE, has_producer_id
+from protocol.acl import AclOperation, ResourceType
+from protocol.errors import KafkaError
+from protocol.native.messages import CreateTopic, Fetch, Produce, ProducerState
+from protocol.sequence import NO_PRODUCER_ID
+
+if TYPE_CHECKING:
+    from broker.authorization.access import Rights
+    from broker.services import Services
+
+Permit = Callable[[Any, "Rights", "Services"], None]
+"""Raises `KafkaError` for what the client may not do."""
+
+
+def check_permitted(services: Services, peer: Peer, name: str, message: Any) -> None:
+    """Raises `KafkaError` if the client may not do this; `CloseConnectionError` if it expects no answer."""
+    assert services.access is not None
+    rights = services.access.rights(peer)
+    try:
+        PERMITS[name](message, rights, services)
+    except KafkaError as error:
+        if getattr(message, "acks", None) == ACKS_NONE:
+            raise CloseConnectionError(str(error)) from error
+        raise
+
+
+def _everyone(_message: Any, _rights: Rights, _services: Services) -> None:
+    """Needs nothing, or the handler asks."""
+
+
+def _between_brokers(_message: Any, rights: Rights, _services: Services) -> None:
+    check_cluster(rights, AclOperation.CLUSTER_ACTION)
+
+
+def _init_producer_id(_message: Any, rights: Rights, services: Services) -> None:
+    if not may_be_idempotent(rights, services):
+        raise denied(AclOperation.IDEMPOTENT_WRITE, ResourceType.CLUSTER)
+
+
+def _produce(message: Produce, rights: Rights, services: Services) -> None:
+    if services.config.idempotent_write_acl is IdempotentWriteAcl.CLUSTER and _is_idempotent(
+        message
+    ):
+        check_cluster(rights, AclOperation.IDEMPOTENT_WRITE)
+    check(rights, AclOperation.WRITE, ResourceType.TOPIC, message.topic)
+
+
+def _is_idempotent(message: Produce) -> bool:
+    if message.unbuilt is None:
+        return has_producer_id(message.batch)
+    producer_id = message.unbuilt.integer(
+        "producer_id", NO_PRODUCER_ID, least=-INT64_MAX - 1, most=INT64_MAX
+    )
+    return producer_id != NO_PRODUCER_ID
+
+
+def _read(message: Fetch | ProducerState, rights: Rights, _services: Services) -> None:
+    check(rights, AclOperation.READ, ResourceType.TOPIC, message.topic)
+
+
+def _create_topic(message: CreateTopic, rights: Rights, _services: Services) -> None:
+    if not rights.may_with_cluster(AclOperation.CREATE):
+        check(rights, AclOperation.CREATE, ResourceType.TOPIC, message.topic)
+
+
+PERMITS: Final[Mapping[str, Permit]] = {
+    "hello": _everyone,
+    "init_producer_id": _init_producer_id,
+    "lease_pid": _everyone,
+    "produce": _produce,
+    "fetch": _read,
+    "producer_state": _read,
+    "metadata": _everyone,
+    "create_topic": _create_topic,
+    "replica_snapshot": _between_brokers,
+    "await_topic": _between_brokers,
+    "replica_fetch": _between_brokers,
+}
