@@ -1,7 +1,7 @@
 """The Fetch response, packed by hand, so that record bytes go out as they came from the log.
 
-The encoder returns a list of buffers: small packed pieces with the records between them, for one
-gathering write. Versions 4 to 17: v5 adds log_start_offset, v7 the error code and session id, v11
+The encoder returns large answers as a list of buffers: small packed pieces with the records between them,
+for one gathering write. Versions 4 to 17: v5 adds log_start_offset, v7 the error code and session id, v11
 preferred_read_replica, v12 is flexible (with the tagged diverging_epoch), v13 names topics by id.
 `tests/protocol/test_fetch.py` decodes every version with kio.
 """
@@ -37,6 +37,9 @@ _NO_PREFERRED_REPLICA: Final = -1
 _FLEXIBLE_FROM: Final = 12
 _TOPIC_IDS_FROM: Final = 13
 
+_JOINED_BYTES_MAX: Final = 16 * 1024
+"""Up to this many bytes of records, a copy costs less than handling several buffers."""
+
 READ_UNCOMMITTED: Final = 0
 READ_COMMITTED: Final = 1
 """The isolation level that reads up to the last stable offset; any other reads up to the high watermark."""
@@ -63,10 +66,18 @@ class TopicFetched(NamedTuple):
 
 def encode_fetch_response(
     version: int, error_code: ErrorCode, topics: Sequence[TopicFetched]
-) -> list[bytes]:
-    """Buffers of the body (without the response header) for versions 4 to 17."""
-    if version >= _FLEXIBLE_FROM:
-        return _flexible(version, error_code, topics)
+) -> bytes | list[bytes]:
+    """The body (without the response header) for versions 4 to 17; in buffers if it is large."""
+    encode = _flexible if version >= _FLEXIBLE_FROM else _fixed
+    out, size = encode(version, error_code, topics)
+    return out if size > _JOINED_BYTES_MAX else b"".join(out)
+
+
+def _fixed(
+    version: int, error_code: ErrorCode, topics: Sequence[TopicFetched]
+) -> tuple[list[bytes], int]:
+    """The buffers of versions 4 to 11, and the bytes of records in them."""
+    total = 0
     if version >= 7:
         out = [_HEAD_V7.pack(error_code, NO_SESSION, len(topics))]
     else:
@@ -86,11 +97,16 @@ def encode_fetch_response(
                 head = _PARTITION_V4.pack(index, error, high_watermark, stable, size)
             out.append(head)
             if size:
+                total += size
                 out.append(records)
-    return out
+    return out, total
 
 
-def _flexible(version: int, error_code: ErrorCode, topics: Sequence[TopicFetched]) -> list[bytes]:
+def _flexible(
+    version: int, error_code: ErrorCode, topics: Sequence[TopicFetched]
+) -> tuple[list[bytes], int]:
+    """The buffers of versions 12 to 17, and the bytes of records in them."""
+    total = 0
     count = write_unsigned_varint(len(topics) + 1)
     out = [_HEAD_V12.pack(error_code, NO_SESSION) + count]
     for topic, partitions in topics:
@@ -100,11 +116,12 @@ def _flexible(version: int, error_code: ErrorCode, topics: Sequence[TopicFetched
             size = len(records)
             out.append(_PARTITION_V12.pack(*fields) + write_unsigned_varint(size + 1))
             if size:
+                total += size
                 out.append(records)
             out.append(NO_TAGS if diverging is None else _diverging(diverging))
         out.append(NO_TAGS)
     out.append(NO_TAGS)
-    return out
+    return out, total
 
 
 def _diverging(diverging: tuple[int, int]) -> bytes:
