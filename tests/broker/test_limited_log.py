@@ -61,7 +61,7 @@ async def test_what_is_left_out_is_counted(clock, limited, caplog):
 async def test_any_number_of_addresses_takes_bounded_memory(clock, limited, caplog):
     """Those beyond the bound share one allowance; the quiet ones make room."""
     caplog.set_level(logging.WARNING, logger="limited")
-    count = 20_000
+    count = 10 * ADDRESSES_MAX
     for number in range(count):
         limited.log(logging.WARNING, f"10.0.{number >> 8}.{number & 255}", MESSAGE, number)
     addresses = limited._kinds[MESSAGE]
