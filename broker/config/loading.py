@@ -4,23 +4,28 @@ Precedence: flag, environment (`ECHOLESS_<NAME>`), configuration file (TOML), de
 NAME=VALUE` is a flag for the names that have none of their own. An unknown name or an invalid value is
 a `ConfigError` of one line, which `serve` prints before it exits with 2.
 
-Runs before the ready line, so nothing slow is imported here.
+Runs before the ready line, so nothing slow is imported here: arguments are read without argparse, which takes
+8 ms, and only writes the help.
 """
 
 from __future__ import annotations
 
-import argparse
 import re
+import sys
+from collections import deque
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 from broker.config.names import Authorizer, Config, LogFlush, LogFormat, LogLevel, settings
 from broker.config.setting import Setting
 from broker.config.values import Address, canonical
+from protocol.lean_named_tuple import NamedTuple
 
 __all__ = ["Address", "Config", "ConfigError", "LogFlush", "LogFormat", "LogLevel", "load_config"]
 
 ENVIRONMENT_PREFIX: Final = "ECHOLESS_"
+_OPTION: Final = re.compile(r"-\D")
+"""The beginning of an option: `-1` is a value."""
 _NOT_OPTIONS = re.compile(r"CONFIG|BOOTSTRAP_SERVER|ADMIN|(\w+_)?(SERVICE_(HOST|PORT)|PORT)(_\w+)?")
 """Variables with our prefix that are not options: the command line's own, and those that Kubernetes
 sets for a service named echoless (`ECHOLESS_SERVICE_HOST`, `ECHOLESS_PORT_9092_TCP`)."""
@@ -36,17 +41,56 @@ def load_config(argv: Sequence[str], environ: Mapping[str, str]) -> Config:
     Raises `ConfigError`. Prints help and raises `SystemExit(0)` on `--help`.
     """
     known = settings()
-    arguments, unknown = _parser(known).parse_known_args(argv)
-    if unknown:
-        raise ConfigError(f"{unknown[0]}: there is no such option; serve --help lists them")
+    arguments = _arguments(argv, known)
     values: dict[str, Any] = {}
     config_path = arguments.config or environ.get(f"{ENVIRONMENT_PREFIX}CONFIG")
     if config_path:
         values |= _from_file(config_path, known)
     values |= _from_environment(environ, known)
-    values |= _from_set(arguments.set, known)
-    values |= _from_flags(vars(arguments), known)
+    values |= _from_set(arguments.pairs, known)
+    values |= _from_flags(arguments.flags, known)
     return _checked(Config(**values))
+
+
+class _Arguments(NamedTuple):
+    """The arguments of `serve`, as texts."""
+
+    config: str | None
+    pairs: list[str]
+    """Values of `--set`."""
+    flags: dict[str, str]
+    """Values of options with a flag of their own, by the name of the option."""
+
+
+def _arguments(argv: Sequence[str], known: Mapping[str, Setting]) -> _Arguments:
+    """Reads `--option VALUE` and `--option=VALUE`; of repeated options the last one counts, except `--set`."""
+    flags = {_flag(one.name): one for one in known.values() if one.flag_metavar is not None}
+    config, pairs, values = None, [], {}
+    rest = deque(argv)
+    while rest:
+        argument = rest.popleft()
+        option, separator, text = argument.partition("=")
+        if argument in {"-h", "--help"}:
+            _print_help(known)
+            raise SystemExit(0)
+        setting = flags.get(option)
+        if setting is None and option not in {"--config", "--set"}:
+            raise ConfigError(f"{argument}: there is no such option; serve --help lists them")
+        alone = None if setting is None else setting.flag_alone
+        if not separator:
+            if rest and not _OPTION.match(rest[0]):
+                text = rest.popleft()
+            elif alone is None:
+                raise ConfigError(f"{option}: expected one argument")
+            else:
+                text = alone
+        if setting is not None:
+            values[setting.name] = text
+        elif option == "--set":
+            pairs.append(text)
+        else:
+            config = text
+    return _Arguments(config, pairs, values)
 
 
 def _checked(config: Config) -> Config:
@@ -118,12 +162,8 @@ def _from_environment(environ: Mapping[str, str], known: Mapping[str, Setting]) 
     return values
 
 
-def _from_flags(arguments: Mapping[str, Any], known: Mapping[str, Setting]) -> dict[str, Any]:
-    return {
-        name: _read(known, name, text, source=_flag(name))
-        for name, text in arguments.items()
-        if name in known and text is not None
-    }
+def _from_flags(flags: Mapping[str, str], known: Mapping[str, Setting]) -> dict[str, Any]:
+    return {name: _read(known, name, text, source=_flag(name)) for name, text in flags.items()}
 
 
 def _from_set(pairs: Sequence[str], known: Mapping[str, Setting]) -> dict[str, Any]:
@@ -152,17 +192,6 @@ def _from_file(config_path: str, known: Mapping[str, Setting]) -> dict[str, Any]
     }
 
 
-class _Parser(argparse.ArgumentParser):
-    """A parser that raises errors as one line; argparse prints its own in two lines and exits."""
-
-    def error(self, message: str) -> NoReturn:
-        raise ConfigError(message.removeprefix("argument "))
-
-    def format_help(self) -> str:
-        lines = [f"  {_described(s)}" for s in settings().values() if s.flag_metavar is None]
-        return super().format_help() + "\n".join(["", _NAMES_TITLE, *lines, ""])
-
-
 _NAMES_TITLE = (
     "every option may also stand in the environment (ECHOLESS_BROKER_ID) or in the configuration\n"
     "file (broker_id = 1); so may these names, which --set takes (--set log_segment_bytes=1GiB):"
@@ -177,11 +206,12 @@ def _flag(name: str) -> str:
     return "--" + name.replace("_", "-")
 
 
-def _parser(known: Mapping[str, Setting]) -> _Parser:
-    parser = _Parser(
+def _print_help(known: Mapping[str, Setting]) -> None:
+    import argparse
+
+    parser = argparse.ArgumentParser(
         prog="echoless serve",
         description="Run one broker until SIGTERM or SIGINT.",
-        allow_abbrev=False,
     )
     parser.add_argument("--config", metavar="FILE.toml", help="configuration file: NAME = value")
     for setting in known.values():
@@ -194,7 +224,6 @@ def _parser(known: Mapping[str, Setting]) -> _Parser:
                 help=setting.doc
                 + (f" (default {default})" if (default := canonical(setting.default)) else ""),
             )
-    parser.add_argument(
-        "--set", metavar="NAME=VALUE", action="append", default=[], help="set any name below"
-    )
-    return parser
+    parser.add_argument("--set", metavar="NAME=VALUE", action="append", help="set any name below")
+    names = [f"  {_described(one)}" for one in known.values() if one.flag_metavar is None]
+    sys.stdout.write(parser.format_help() + "\n".join(["", _NAMES_TITLE, *names, ""]))

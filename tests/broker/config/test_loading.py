@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from broker.config.loading import Address, Config, ConfigError, LogFlush, load_config
-from broker.config.names import settings
+from broker.config.names import AllowFaults, settings
 from broker.config.values import canonical
 from protocol.dedup import UnknownProducerId
 
@@ -45,6 +45,17 @@ def test_set_is_a_flag_and_hides_the_environment() -> None:
     """`--set` gives any name a value, before what the environment says."""
     config = load_config(["--set", "log_roll_ms=7d"], {"ECHOLESS_LOG_ROLL_MS": "1h"})
     assert config.log_roll_ms == 7 * 86_400_000
+
+
+def test_an_option_may_be_joined_to_its_value_and_be_repeated() -> None:
+    """The last one counts; `--set` adds up. A negative number is a value, `--option` never is."""
+    arguments = ["--broker-id=3", "--broker-id", "4", "--data-dir=a=b", "--allow-faults"]
+    sets = ["--set", "log_retention_bytes=1", "--set=log_retention_bytes=-1", "--set=log_flush=os"]
+    config = load_config([*arguments, *sets], {})
+    assert (config.broker_id, config.data_dir, config.log_retention_bytes) == (4, "a=b", -1)
+    assert config.allow_faults is AllowFaults.TRUE
+    with pytest.raises(ConfigError, match=r"--broker-id: .*, not '-1'"):
+        load_config(["--broker-id", "-1"], {})
 
 
 def test_environment_names_the_file(tmp_path: Path) -> None:
@@ -111,6 +122,9 @@ def test_zookeeper_hosts_are_what_kazoo_takes() -> None:
     [
         (["--broker-id", "x"], "--broker-id: takes an integer, at least 0, not 'x'"),
         (["--broker-id"], "--broker-id: expected one argument"),
+        (["--broker-id", "--listen", "9092"], "--broker-id: expected one argument"),
+        (["serve"], "serve: there is no such option; serve --help lists them"),
+        (["--brok", "1"], "--brok: there is no such option; serve --help lists them"),
         (["--bogus"], "--bogus: there is no such option; serve --help lists them"),
         (["--brok", "1"], "--brok: there is no such option; serve --help lists them"),
         (["--set", "broker_id"], "--set: takes NAME=VALUE, not 'broker_id'"),
