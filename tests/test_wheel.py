@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 import subprocess
@@ -42,6 +43,15 @@ class Installation:
         run(sys.executable, "-m", "venv", str(self.directory / "venv"))
         (wheel,) = wheels.glob("echoless-*.whl")
         run(self.program("python"), "-m", "pip", "install", "-q", f"{wheel}[spark]")
+
+    def uncompiled(self, package: str) -> list[Path]:
+        """The modules of an installed package that every start would compile, if its files are read-only."""
+        (directory,) = self.directory.glob(f"venv/lib/python*/site-packages/{package}")
+        return [
+            path
+            for path in directory.rglob("*.py")
+            if not Path(importlib.util.cache_from_source(str(path))).exists()
+        ]
 
     def program(self, name: str) -> str:
         return str(self.directory / "venv" / "bin" / name)
@@ -84,6 +94,12 @@ def test_the_installed_command_knows_its_version(installation: Installation) -> 
     assert printed[0] == "echoless"
     changes = (REPOSITORY / "CHANGELOG.md").read_text(encoding="utf-8")
     assert f"\n## {printed[1]} " in changes
+
+
+@pytest.mark.parametrize("package", ["broker", "cli", "protocol", "storage"])
+def test_every_module_is_compiled(installation: Installation, package: str) -> None:
+    """A server whose user may not write there would compile them at each start."""
+    assert installation.uncompiled(package) == []
 
 
 def test_the_demo_runs_from_the_wheel(installation: Installation) -> None:

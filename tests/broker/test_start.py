@@ -1,0 +1,58 @@
+"""A start loads what it needs up to a producer's first acknowledged record, and nothing heavy besides."""
+
+from __future__ import annotations
+
+import re
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from benchmarks.first_record import acknowledge_one
+from tests.support.echoless import Echoless
+
+LATER = {
+    "aiohttp": "the first connection to the admin port",
+    "argparse": "serve --help",
+    "broker.admin.application": "the first connection to the admin port",
+    "broker.cluster.member": "a cluster",
+    "broker.controller": "a cluster",
+    "broker.faults.rule": "the first fault rule",
+    "broker.native.exchange": "the first message on the native port",
+    "broker.replication": "a cluster",
+    "broker.tree.zookeeper": "a cluster",
+    "cli": "another command",
+    "client": "another command",
+    "cramjam": "the first compressed batch",
+    "difflib": "a misspelt option",
+    "hypothesis": "nothing",
+    "importlib.metadata": "nothing",
+    "kazoo": "a cluster",
+    "kio": "the first request that is read by it",
+    "prometheus_client": "/metrics",
+    "protocol.entities": "the first response that kio writes",
+    "protocol.native": "the first message on the native port",
+    "rich": "another command",
+    "tomllib": "a configuration file",
+    "typer": "another command",
+}
+"""Modules and packages, and what they are for."""
+_IMPORTED = re.compile(r"^import time: +\d+ \| +\d+ \| +([\w.]+)$", re.MULTILINE)
+
+
+def test_nothing_heavy_is_loaded_before_the_first_acknowledged_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every module costs the start; a request's answer must not wait for kio's classes either."""
+    monkeypatch.setenv("PYTHONPROFILEIMPORTTIME", "1")
+    broker = Echoless(tmp_path)
+    broker.start()
+    try:
+        acknowledge_one(broker.kafka_address)
+    finally:
+        broker.kill()
+    assert all(find_spec(one) for one in LATER), "a name that does not exist proves nothing"
+    loaded = set(_IMPORTED.findall(broker.process.log_path.read_text()))
+    assert {"asyncio", "uvloop", "broker.handlers.produce"} <= loaded
+    early = {one for one in LATER if any(f"{name}.".startswith(f"{one}.") for name in loaded)}
+    assert {one: LATER[one] for one in sorted(early)} == {}
