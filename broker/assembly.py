@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -21,12 +21,14 @@ from broker.cluster.stand_alone import StandAlone
 from broker.cluster.topics import Topics
 from broker.config.listener_names import ADMIN, NATIVE
 from broker.config.loading import Config, LogFlush
+from broker.config.security import SecurityProtocol
 from broker.decisions.decisions import Decisions
 from broker.environment import Environment
 from broker.faults.faults import Faults
 from broker.handlers.dispatch import KafkaDispatcher
 from broker.metrics import Metrics
 from broker.native.dispatch import NativeDispatcher
+from broker.network.connection import Connection, Dispatch
 from broker.network.listeners import Listener
 from broker.network.open_connections import OpenConnections
 from broker.network.server import Server
@@ -36,8 +38,10 @@ from broker.services import Services
 
 if TYPE_CHECKING:
     from broker.admin.server import AdminServer
+    from broker.authentication.session import Logins
     from broker.authentication.tls import Tls
     from broker.network.tls_acceptor import TlsSettings
+    from broker.replication.peers import Peers
 
 
 def new_broker(
@@ -48,10 +52,8 @@ def new_broker(
     Raises `ConfigError` if a listener speaks TLS and its files cannot be used.
     """
     tls = _new_tls(config)
-    if tls is not None and config.security_protocol(NATIVE).is_encrypted:
-        from broker.replication.peers import TcpPeers
-
-        environment = replace(environment, open_peers=partial(TcpPeers, tls.client_context))
+    if config.security_protocol(NATIVE) is not SecurityProtocol.PLAINTEXT:
+        environment = replace(environment, open_peers=partial(_open_peers, config, tls))
     metrics = Metrics()
     decisions = Decisions(metrics)
     faults = faults_class(config, environment, decisions)
@@ -64,6 +66,7 @@ def new_broker(
         faults=faults,
         wiring=wiring,
         tls=tls,
+        logins=_new_logins(config, metrics),
     )
 
 
@@ -74,7 +77,7 @@ def new_servers(broker: Broker, listeners: Sequence[Listener]) -> list[Server]:
     servers = [
         Server(
             one.socket,
-            native if one.name == NATIVE else kafka,
+            native if one.name == NATIVE else _guarded(kafka, broker.config, one.name),
             listener_name=one.name,
             config=broker.config,
             budget=broker.request_memory,
@@ -83,6 +86,7 @@ def new_servers(broker: Broker, listeners: Sequence[Listener]) -> list[Server]:
             connection_ids=connection_ids,
             all_open=all_open,
             tls=_tls_settings(broker, one.name),
+            require_login=_required_login(broker, one.name),
         )
         for one in listeners
     ]
@@ -103,6 +107,41 @@ def _new_tls(config: Config) -> Tls | None:
     from broker.authentication.tls import Tls
 
     return Tls(config)
+
+
+def _new_logins(config: Config, metrics: Metrics) -> Logins | None:
+    if not any(one.protocol.is_sasl for one in config.listener_security_protocol_map):
+        return None
+    from broker.authentication.session import Logins
+
+    return Logins(config, metrics)
+
+
+def _required_login(broker: Broker, listener: str) -> Callable[[Connection], None] | None:
+    if broker.logins is None or not broker.config.security_protocol(listener).is_sasl:
+        return None
+    return broker.logins.require
+
+
+def _guarded(dispatch: KafkaDispatcher, config: Config, listener: str) -> Dispatch:
+    """The dispatcher itself, or what stands before it on a listener with SASL."""
+    if not config.security_protocol(listener).is_sasl:
+        return dispatch
+    from broker.handlers.sasl_gate import SaslGate
+
+    return SaslGate(dispatch)
+
+
+def _open_peers(config: Config, tls: Tls | None) -> Peers:
+    """Connections to the native ports of other brokers, which speak what this one's does."""
+    from broker.replication.peer_login import PeerLogin
+    from broker.replication.peers import TcpPeers
+
+    protocol = config.security_protocol(NATIVE)
+    return TcpPeers(
+        None if tls is None or not protocol.is_encrypted else tls.client_context,
+        PeerLogin.of(config) if protocol.is_sasl else None,
+    )
 
 
 def _tls_settings(broker: Broker, listener: str) -> TlsSettings | None:

@@ -54,6 +54,7 @@ from storage.log_directory import LogDirectory
 from storage.meta_properties import read_cluster_id
 
 if TYPE_CHECKING:
+    from broker.authentication.session import Logins
     from broker.authentication.tls import Tls
     from broker.authorization.access import Access
     from broker.tree.node_tree import NodeTree
@@ -97,14 +98,16 @@ class Broker:
         faults: Faults,
         wiring: Wiring,
         tls: Tls | None = None,
+        logins: Logins | None = None,
     ) -> None:
-        """`tls` is None while no listener speaks it."""
+        """`tls` and `logins` are None while no listener asks for them."""
         self.config = config
         self.environment = environment
         self.metrics = metrics
         self.decisions = decisions
         self.faults = faults
         self.tls = tls
+        self.logins = logins
         self._wiring = wiring
         self.request_memory = MemoryBudget(config.request_size_max)
         self.unsent_answers = UnsentAnswers(UNSENT_BYTES_MAX)
@@ -174,6 +177,8 @@ class Broker:
             self.logs.vouch_for_tail()  # no partition state relies any more on what a power failure took
         await self.replicas.take_up(self.membership)
         await self.producer_ids.start()
+        if self.logins is not None:
+            await self.logins.start(self.tree)
         self.housekeeping = Housekeeping(
             self.logs,
             self.replicas,
@@ -326,6 +331,8 @@ class Broker:
         self.record_thread.stop()
         if self.access is not None:
             await self.access.close()
+        if self.logins is not None:
+            await self.logins.close()
         if self._has("membership"):
             await self.membership.leave()
         if self._has("producer_ids"):

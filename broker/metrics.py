@@ -25,6 +25,10 @@ class Metrics:
     connections_refused_total: int = 0
     """Connections refused because `connections_max` were open."""
     connections_idle_closed_total: int = 0
+    logins_total: int = 0
+    logins_failed_total: int = 0
+    sessions_expired_total: int = 0
+    """Connections closed because their client should have logged in again."""
 
     descriptors_lacked_total: int = 0
     """Times that a file operation found no free descriptor."""

@@ -98,6 +98,10 @@ class FrameReceiver:
         else:
             self._end += count
 
+    def limit(self, frame_size_max: int) -> None:
+        """Changes the limit for frames whose length has not been read yet."""
+        self._frame_size_max = frame_size_max
+
     def next_frame(self) -> Frame | None:
         """The next complete frame without its length, or None until more bytes arrive.
 

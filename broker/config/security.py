@@ -18,10 +18,13 @@ from broker.config.values import (
     Kind,
     choice,
     duration,
+    optional_name,
     optional_path,
     password,
+    size,
 )
 from protocol.lean_dataclass import dataclass
+from protocol.sasl.mechanism import Mechanism
 
 
 class EndpointIdentification(enum.StrEnum):
@@ -145,6 +148,34 @@ class SecurityConfig:
     )
     ssl_handshake_timeout_ms: int = setting(
         10_000, duration(1, INT32_MAX), "how long a client may take for its TLS handshake"
+    )
+
+    sasl_enabled_mechanisms: tuple[str, ...] = setting(
+        (Mechanism.SCRAM_SHA_256, Mechanism.SCRAM_SHA_512),
+        _some_of(tuple(Mechanism), lambda text: Mechanism(text.upper())),
+        "mechanisms by which clients may log in to listeners with SASL",
+    )
+    sasl_mechanism_inter_broker_protocol: Mechanism = setting(
+        Mechanism.SCRAM_SHA_256,
+        choice(Mechanism),
+        "mechanism by which brokers log in to each other, if NATIVE has SASL",
+    )
+    sasl_inter_broker_username: str | None = setting(
+        None, optional_name(), "user by which this broker logs in to others, if NATIVE has SASL"
+    )
+    sasl_inter_broker_password: str | None = setting(
+        None, password(), "password of sasl_inter_broker_username"
+    )
+    sasl_server_max_receive_size: int = setting(
+        524_288, size(1024, INT32_MAX), "largest request of a client that has not logged in"
+    )
+    connections_max_reauth_ms: int = setting(
+        0,
+        duration(0, INT32_MAX),
+        "a client has to log in again, on the same connection, after this time; 0: never",
+    )
+    connection_failed_authentication_delay_ms: int = setting(
+        100, duration(0, 60_000), "how long the answer to a failed log-in is held back"
     )
 
     def security_protocol(self, listener: str) -> SecurityProtocol:

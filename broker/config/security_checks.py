@@ -6,9 +6,11 @@ Reads no files: whether keys and certificates can be used is found out where TLS
 
 from __future__ import annotations
 
-from broker.config.listener_names import EXTERNAL
+from broker.config.listener_names import ADMIN, EXTERNAL, KAFKA_LISTENERS, NATIVE
 from broker.config.names import Config
-from broker.config.security import ClientAuth
+from broker.config.security import ClientAuth, SecurityProtocol
+from broker.config.values import Address
+from protocol.sasl.mechanism import Mechanism
 
 _MAP = "listener_security_protocol_map"
 
@@ -18,12 +20,42 @@ def security_problem(config: Config) -> str | None:
     mapped = {one.listener: one.protocol for one in config.listener_security_protocol_map}
     if EXTERNAL in mapped and len(config.listen) == 1:
         return f"{_MAP}: {EXTERNAL} is not listened on: --listen has one address"
-    sasl = sorted(name for name, protocol in mapped.items() if protocol.is_sasl)
-    if sasl:
-        return f"{_MAP}: takes PLAINTEXT or SSL for {sasl[0]}, not {mapped[sasl[0]]}"
+    if ADMIN in mapped and mapped[ADMIN].is_sasl:
+        return f"{_MAP}: takes PLAINTEXT or SSL for {ADMIN}, not {mapped[ADMIN]}"
+    problem = None
     if any(protocol.is_encrypted for protocol in mapped.values()):
-        return _tls_problem(config)
+        problem = _tls_problem(config)
+    if problem is None and any(protocol.is_sasl for protocol in mapped.values()):
+        problem = _sasl_problem(config)
+    return problem
+
+
+def _sasl_problem(config: Config) -> str | None:
+    if Mechanism.PLAIN in config.sasl_enabled_mechanisms:
+        for name, address in _addresses(config).items():
+            is_plain = config.security_protocol(name) is SecurityProtocol.SASL_PLAINTEXT
+            if is_plain and not address.is_loopback:
+                return (
+                    f"sasl_enabled_mechanisms: {Mechanism.PLAIN} sends passwords as they are, and "
+                    f"{name} on {address} is {SecurityProtocol.SASL_PLAINTEXT}; "
+                    f"it takes {SecurityProtocol.SASL_SSL}, or a loopback address"
+                )
+    if not config.security_protocol(NATIVE).is_sasl or config.zookeeper_hosts is None:
+        return None
+    if config.sasl_mechanism_inter_broker_protocol not in config.sasl_enabled_mechanisms:
+        return (
+            "sasl_mechanism_inter_broker_protocol: takes one of sasl_enabled_mechanisms, "
+            f"not {config.sasl_mechanism_inter_broker_protocol}"
+        )
+    for option in ("sasl_inter_broker_username", "sasl_inter_broker_password"):
+        if getattr(config, option) is None:
+            return f"{option}: it is needed because NATIVE, between brokers, has SASL"
     return None
+
+
+def _addresses(config: Config) -> dict[str, Address]:
+    """The listeners on which clients log in, and where they listen."""
+    return {**dict(zip(KAFKA_LISTENERS, config.listen, strict=False)), NATIVE: config.native_listen}
 
 
 def _tls_problem(config: Config) -> str | None:

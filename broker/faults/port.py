@@ -90,19 +90,22 @@ class FaultyPort:
 
     # --- one request ---
 
-    def takes_long(self, frame: Frame) -> bool:
+    def takes_long(self, frame: Frame, peer: Peer) -> bool:
         """Whether reading the request would hold the event loop."""
-        return self._requests.takes_long(frame)
+        return _is_admitted(peer) and self._requests.takes_long(frame)
 
     async def plan_later(self, frame: Frame, peer: Peer) -> Plan:
         """Like `plan`, for a request that may have to be read in a thread."""
         read = partial(self._requests.read, frame, peer)
-        request = await in_thread(read) if self.takes_long(frame) else read()
+        if not _is_admitted(peer):
+            return self._plan(None, frame, peer)
+        request = await in_thread(read) if self.takes_long(frame, peer) else read()
         return self._plan(request, frame, peer)
 
     def plan(self, frame: Frame, peer: Peer) -> Plan:
         """The rules' plan for a request."""
-        return self._plan(self._requests.read(frame, peer), frame, peer)
+        request = self._requests.read(frame, peer) if _is_admitted(peer) else None
+        return self._plan(request, frame, peer)
 
     def _plan(self, request: ReadRequest | None, frame: Frame, peer: Peer) -> Plan:
         hit = None if request is None else self._hit(request)
@@ -154,7 +157,7 @@ class FaultyDispatcher:
 
     def __call__(self, frame: Frame, peer: Peer) -> Dispatched:
         """Raises as the port's own dispatcher does."""
-        if self._last is not None or self._port.takes_long(frame):
+        if self._last is not None or self._port.takes_long(frame, peer):
             return self._late(lambda: self._port.plan_later(frame, peer))
         plan = self._port.plan(frame, peer)
         return plan.process() if plan.wait is None else self._late(lambda: _made(plan))
@@ -185,6 +188,11 @@ class FaultyDispatcher:
                 self._last = None
                 self._port.settle(self._connection)
         return await finished(dispatched)
+
+
+def _is_admitted(peer: Peer) -> bool:
+    """Whether rules look at its requests: what comes before a log-in is left to those who decide about that."""
+    return peer.login is None or peer.login.is_open
 
 
 async def _made(plan: Plan) -> Plan:

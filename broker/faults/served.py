@@ -21,6 +21,7 @@ _NATIVE_NAMES: Final = {
     "replica_snapshot": Names.PARTITIONS,
     "await_topic": Names.TOPICS,
     "hello": Names.NOTHING,
+    "sasl": Names.NOTHING,
 }
 """Names in messages that only the native port has; others are those of a Kafka API."""
 _NAMES: Final = {one.api.name: one.names for one in SERVED_BY_KEY.values()} | _NATIVE_NAMES

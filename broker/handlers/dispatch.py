@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 from broker.handlers import (
     alter_configs,
     alter_partition_reassignments,
+    alter_user_scram_credentials,
     api_versions,
     create_acls,
     create_partitions,
@@ -28,6 +29,7 @@ from broker.handlers import (
     describe_cluster,
     describe_configs,
     describe_producers,
+    describe_user_scram_credentials,
     elect_leaders,
     fetch,
     find_coordinator,
@@ -39,6 +41,7 @@ from broker.handlers import (
     offset_fetch,
     offset_for_leader_epoch,
     produce,
+    sasl_authenticate,
     sasl_handshake,
 )
 from broker.handlers.gate import admit
@@ -76,6 +79,7 @@ _SERVED: Final = (
     offset_fetch.SERVED,
     find_coordinator.SERVED,
     sasl_handshake.SERVED,
+    sasl_authenticate.SERVED,
     create_topics.SERVED,
     delete_topics.SERVED,
     delete_records.SERVED,
@@ -93,6 +97,8 @@ _SERVED: Final = (
     list_partition_reassignments.SERVED,
     describe_cluster.SERVED,
     describe_producers.SERVED,
+    describe_user_scram_credentials.SERVED,
+    alter_user_scram_credentials.SERVED,
 )
 SERVED_BY_KEY: Final[Mapping[int, Served]] = {
     one.api.key: one for one in (*_SERVED, api_versions.served_with(_SERVED))
@@ -130,6 +136,24 @@ class KafkaDispatcher:
         error = KafkaError(ErrorCode.UNSUPPORTED_VERSION)
         refusal = Refusal(request=Request(header, None, peer), error=error)
         return framed_soon(api, header, 0, served.refuse(refusal, self._services))
+
+    async def refused(self, frame: Frame, peer: Peer, error: KafkaError) -> Buffers | None:
+        """The response of the request's own API with this error; nothing is handled.
+
+        Raises `DecodeError` or `CloseConnectionError` if there is none.
+        """
+        header = read_request_header(frame)
+        served = SERVED_BY_KEY.get(header.api_key)
+        if served is None or not served.api.serves(header.api_version):
+            raise CloseConnectionError(f"API key {header.api_key} is refused: {error}")
+        api, version = served.api, header.api_version
+        await in_thread(partial(api.prepare_decoding, version))
+        position = header.body_position
+        if api.is_flexible(version):
+            position = skip_tagged_fields(frame, position)
+        request = Request(header, api.decode_request(version, frame, position), peer)
+        refusal = Refusal(request=request, error=error)
+        return await framed_later(api, header, _done(served.refuse(refusal, self._services)))
 
     async def _when_imported(
         self, served: Served, header: RequestHeader, frame: Frame, peer: Peer
@@ -171,6 +195,10 @@ def framed_soon(api: Api, header: RequestHeader, version: int, answer: Answer) -
     if isinstance(answer, dict) and not api.can_encode(version):
         return _encoded_in_thread(api, header, version, answer)
     return framed(api, header, version, answer)
+
+
+async def _done(answer: Answer) -> Answer:
+    return answer
 
 
 async def _encoded_in_thread(

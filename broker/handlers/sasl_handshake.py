@@ -1,4 +1,7 @@
-"""SaslHandshake (17), versions 0-1: an honest refusal; this broker accepts only PLAINTEXT."""
+"""SaslHandshake (17), versions 0-1: begins a log-in.
+
+On a listener with SASL the log-in answers it before requests come here (`sasl_gate.py`).
+"""
 
 from __future__ import annotations
 
@@ -18,8 +21,8 @@ API = Api(key=17, name="sasl_handshake", version_min=0, version_max=1, flexible_
 
 
 def handle(_request: Request, _services: Services) -> Answer:
-    """UNSUPPORTED_SASL_MECHANISM with an empty list of mechanisms."""
-    return {"error_code": ErrorCode.UNSUPPORTED_SASL_MECHANISM, "mechanisms": ()}
+    """ILLEGAL_SASL_STATE: there is nothing to log in for, or not now."""
+    return {"error_code": ErrorCode.ILLEGAL_SASL_STATE, "mechanisms": ()}
 
 
 def refuse(refusal: Refusal, _services: Services) -> Answer:

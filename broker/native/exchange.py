@@ -24,11 +24,13 @@ from broker.native import (
     produce,
     producer_state,
     replica_snapshot,
+    sasl,
     topics,
 )
 from broker.native.failure import SUCCESS, failure
 from broker.native.permits import check_permitted
 from broker.native.replica_fetch import ReplicaFetches
+from broker.native.sasl import RefusedLoginError, check_login
 from broker.network.connection import Buffers, Dispatched
 from broker.network.request import (
     NeedsFrameUntil,
@@ -53,6 +55,7 @@ Handlers = Mapping[str, tuple[Callable[[Fields], Any], Handler]]
 
 HANDLERS: Final[Handlers] = {
     "hello": (messages.Hello.read, hello.handle),
+    "sasl": (messages.Sasl.read, sasl.handle),
     "init_producer_id": (messages.InitProducerId.read, init_producer_id.handle),
     "lease_pid": (messages.LeasePid.read, lease_pid.handle),
     "produce": (messages.Produce.read, produce.handle),
@@ -92,12 +95,16 @@ class Exchange:
             fields = read_head(frame, head, self.handlers)
             read, handle = self.handlers[head["type"]]
             self._services.metrics.requests[f"native_{head['type']}"] += 1
+            if peer.login is not None and not peer.login.is_open:
+                check_login(peer.login, head["type"])
             if head["type"] in _MANY_ROWS and len(frame) > READ_AT_ONCE_BYTES:
                 return self._answer_large(head, fields, peer)
             message = read(fields)
             if self._services.access is not None:
                 check_permitted(self._services, peer, head["type"], message)
             outcome = handle(message, peer, self._services)
+        except RefusedLoginError as error:
+            return error.session.end_with(_framed_soon(head, error), str(error))
         except KafkaError as error:
             return framed(head, failure(error))
         if isinstance(outcome, Awaitable):
@@ -153,6 +160,10 @@ def read_head(frame: Frame, head: dict[str, Any], handlers: Collection[str]) -> 
         )
     head["type"] = message_type
     return Fields(message_type, encoded)
+
+
+async def _framed_soon(head: Mapping[str, Any], error: KafkaError) -> Buffers | None:
+    return framed(head, failure(error))
 
 
 async def _framed_later(

@@ -35,6 +35,7 @@ from broker.network.pieces import Pieces
 from broker.network.request import (
     ANONYMOUS,
     CloseConnectionError,
+    Login,
     NeedsFrameUntil,
     NeedsNoFrame,
     Peer,
@@ -185,6 +186,32 @@ class Connection(asyncio.BufferedProtocol):
     def is_idle_since(self, moment: float) -> bool:
         """Whether nothing has moved since `moment` (monotonic seconds) and no request is in progress."""
         return self._last_active < moment and not self._tasks
+
+    # --- log-in ---
+
+    def require_login(self, login: Login, frame_size_max: int) -> None:
+        """Sets who decides what this client may send before it has logged in."""
+        self._peer.login = login
+        self._receiver.limit(frame_size_max)
+
+    def admit(self, principal: str, frame_size_max: int) -> None:
+        """Names the client, which has logged in."""
+        self._peer.principal = principal
+        self._peer.rights = None
+        self._receiver.limit(frame_size_max)
+
+    def mute(self) -> None:
+        """Reads and processes nothing more until `unmute`; to be called while a request is processed."""
+        self._is_resting = True
+
+    def unmute(self) -> None:
+        """Goes on with what has arrived meanwhile."""
+        self._end_rest()
+
+    @property
+    def principal(self) -> str:
+        """Who the client is."""
+        return self._peer.principal
 
     @property
     def host(self) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Coroutine, Generator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from broker.config.listener_names import PLAINTEXT
 from protocol.headers import RequestHeader
@@ -12,6 +12,14 @@ from protocol.lean_dataclass import dataclass
 
 ANONYMOUS: Final = "User:ANONYMOUS"
 """The principal of a client that has not authenticated, as Kafka names it."""
+
+
+class Login(Protocol):
+    """The log-in of one connection (`broker/authentication/session.py`)."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the client has logged in, and need not do so again yet."""
 
 
 @dataclass(slots=True)
@@ -27,6 +35,8 @@ class Peer:
     """Who the client is."""
     rights: Any = None
     """The rights of the principal (`broker/authorization/access.py`), once they were needed."""
+    login: Login | None = None
+    """None on a listener where no one has to log in."""
     listener: str = PLAINTEXT
     """The name of the listener it connected to: answers give it that listener's addresses."""
     importing: int = 0

@@ -87,6 +87,7 @@ class Server:
         connection_ids: Iterator[int] | None = None,
         all_open: OpenConnections | None = None,
         tls: TlsSettings | None = None,
+        require_login: Callable[[Connection], None] | None = None,
     ) -> None:
         """`connection_ids` and `all_open` are shared by the ports of a broker.
 
@@ -107,6 +108,7 @@ class Server:
         self._connection_ids = itertools.count(1) if connection_ids is None else connection_ids
         self._connections_max = most_connections(config.connections_max)
         self._tls = tls
+        self._require_login = require_login
         self._server: asyncio.Server | TlsAcceptor | None = None
 
     async def start(self) -> None:
@@ -185,6 +187,8 @@ class Server:
             connections=self.connections,
             metrics=metrics,
         )
+        if self._require_login is not None:
+            self._require_login(connection)
         if self.route is not None:
             connection.dispatch = self.route(connection)
         return connection

@@ -25,9 +25,12 @@ from protocol.native.answers import Answer
 from protocol.native.codec import decode_message, encode_message
 from protocol.native.messages import VERSION_MAX
 from protocol.native.replication import read_error
+from protocol.sasl.mechanism import SaslError
 
 if TYPE_CHECKING:
     from ssl import SSLContext
+
+    from broker.replication.peer_login import PeerLogin
 
 UNREADABLE: Final = "error"
 """The type of the answer to a message that the peer, perhaps an older version, does not know."""
@@ -57,10 +60,12 @@ class PeerConnection(asyncio.BufferedProtocol):
         lookups: NameLookups,
         *,
         context: SSLContext | None = None,
+        login: PeerLogin | None = None,
     ) -> None:
-        """`context` is None for a connection without TLS."""
+        """`context` is None for a connection without TLS, `login` for one without SASL."""
         self.address = address
         self._context = context
+        self._login = login
         self._lookups = lookups
         self.is_closed = False
         self._name = f"broker {broker_id} at {address}"
@@ -131,10 +136,14 @@ class PeerConnection(asyncio.BufferedProtocol):
             await self._connect()
             hello = {"type": "hello", "version": VERSION_MAX, "client_id": _CLIENT_ID}
             self._check_hello(await self._send(hello))
+            if self._login is not None:
+                await self._login.log_in(self._send)
         except PeerError:
             assert self.is_closed
         except OSError as error:
             self.close(error.strerror or str(error))
+        except SaslError as error:
+            self.close(f"its log-in: {error}")
         except (ValueError, OverflowError) as error:
             self.close(f"no such address: {error}")
         except DecodeError as error:

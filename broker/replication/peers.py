@@ -19,6 +19,8 @@ from broker.replication.peer_connection import PeerConnection, PeerError
 if TYPE_CHECKING:
     from ssl import SSLContext
 
+    from broker.replication.peer_login import PeerLogin
+
 __all__ = ["ANSWER_SIZE_MAX", "PeerError", "Peers", "TcpPeers"]
 
 ANSWER_SIZE_MAX: Final = 256 * 1024 * 1024
@@ -50,11 +52,16 @@ class TcpPeers:
     def __init__(
         self,
         client_context: Callable[[], SSLContext] | None = None,
+        login: PeerLogin | None = None,
         *,
         answer_size_max: int = ANSWER_SIZE_MAX,
     ) -> None:
-        """`client_context`: for a connection that begins now, if brokers speak TLS among themselves."""
+        """`client_context`: for a connection that begins now, if brokers speak TLS among themselves.
+
+        `login`: if they log in to each other.
+        """
         self._client_context = client_context
+        self._login = login
         self._answer_size_max = answer_size_max
         self._is_closed = False
         self._lookups = NameLookups()
@@ -77,6 +84,7 @@ class TcpPeers:
                 self._answer_size_max,
                 self._lookups,
                 context=None if self._client_context is None else self._client_context(),
+                login=self._login,
             )
             self._connections[key] = connection
         return await connection.call(message, timeout_s)

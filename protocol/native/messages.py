@@ -47,6 +47,22 @@ class Hello:
 
 
 @dataclass(slots=True, frozen=True)
+class Sasl:
+    """One token of a log-in."""
+
+    mechanism: str
+    data: bytes
+
+    @classmethod
+    def read(cls, fields: Fields) -> Sasl:
+        return cls(fields.text("mechanism"), bytes(fields.binary("data")))
+
+    def __repr__(self) -> str:
+        """Leaves the token out: it may be a password."""
+        return f"Sasl({self.mechanism!r})"
+
+
+@dataclass(slots=True, frozen=True)
 class InitProducerId:
     """Asks for a producer id that no one else has."""
 

@@ -7,6 +7,8 @@ import pytest
 from broker.config.loading import ConfigError, load_config
 from broker.config.security import SecurityProtocol
 
+NATIVE_SASL = "listener_security_protocol_map=NATIVE:SASL_PLAINTEXT"
+ZOOKEEPER = "coordinator=zookeeper://127.0.0.1:1"
 KEY = "ssl_keystore_location=k.pem"
 
 
@@ -33,6 +35,21 @@ def loaded(*names: str):
             [KEY, "listener_security_protocol_map=NATIVE:SSL", "ssl_client_auth=required"],
             "^ssl_truststore_location: takes the path",
         ),
+        (["sasl_enabled_mechanisms=GSSAPI"], "sasl_enabled_mechanisms: takes some of PLAIN, SCRAM"),
+        (["sasl_enabled_mechanisms="], "sasl_enabled_mechanisms: takes some of PLAIN, SCRAM"),
+        (
+            ["native_listen=0.0.0.0:0", "sasl_enabled_mechanisms=PLAIN", NATIVE_SASL],
+            "PLAIN sends passwords as they are, and NATIVE on 0.0.0.0:0 is SASL_PLAINTEXT",
+        ),
+        ([ZOOKEEPER, NATIVE_SASL], "^sasl_inter_broker_username: it is needed"),
+        (
+            [ZOOKEEPER, NATIVE_SASL, "sasl_inter_broker_username=b"],
+            "^sasl_inter_broker_password: it is needed",
+        ),
+        (
+            [ZOOKEEPER, NATIVE_SASL, "sasl_enabled_mechanisms=SCRAM-SHA-512"],
+            "^sasl_mechanism_inter_broker_protocol: takes one of sasl_enabled",
+        ),
         (["ssl_enabled_protocols=TLSv1.1"], "ssl_enabled_protocols: takes some of TLSv1.2"),
         (["ssl_client_auth=maybe"], "ssl_client_auth: takes none or requested or required"),
         (["ssl_principal_mapping_rules=RULE:x"], "ssl_principal_mapping_rules: takes DEFAULT, or"),
@@ -55,6 +72,6 @@ def test_listeners_that_are_not_named_speak_plaintext() -> None:
 
 def test_the_password_is_shown_to_no_one() -> None:
     """Neither in the configuration's text, nor in an error."""
-    config = loaded("ssl_keystore_password=hunter2")
-    assert config.ssl_keystore_password == "hunter2"
+    config = loaded("ssl_keystore_password=hunter2", "sasl_inter_broker_password=hunter2")
+    assert config.ssl_keystore_password == config.sasl_inter_broker_password == "hunter2"
     assert "hunter2" not in repr(config)

@@ -1,0 +1,111 @@
+"""The credentials of all users, as this broker last read them from the tree.
+
+Read again after every change that is announced, and once a minute: an announcement may be lost. What cannot be
+read admits no one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import logging
+import secrets
+from collections import Counter
+from collections.abc import Mapping
+from typing import Final
+
+from broker.authentication.user_nodes import (
+    CHANGES,
+    SCRAM_MECHANISMS,
+    USERS,
+    credentials_in,
+    read_users,
+)
+from broker.essential_task import essential_task
+from broker.tree.node_tree import Cancel, NodeExistsError, NodeTree, ensure_paths
+from broker.tree.refresher import Refresher
+from protocol.sasl.mechanism import Mechanism
+from protocol.sasl.scram import ITERATIONS_MIN, ScramCredential, salt_of
+from protocol.sasl.scram_server import Found
+
+logger: Final = logging.getLogger(__name__)
+
+REFRESH_INTERVAL_S: Final = 60.0
+UNKNOWN_USERS: Final = "/config/unknown_users"
+"""The key of the salts that unknown users are given: the same on every broker, and after a restart."""
+
+
+class Credentials:
+    """All credentials. Used from one event loop, from `start` to `close`."""
+
+    def __init__(self) -> None:
+        self._users: Mapping[str, Mapping[Mechanism, ScramCredential]] = {}
+        self._iterations: Mapping[Mechanism, int] = {}
+        """The usual number, which unknown users are given too."""
+        self._secret = secrets.token_hex().encode()
+        self._refresher = Refresher("users", self.refresh)
+        self._cancels: list[Cancel] = []
+        self._timer: asyncio.Task[None] | None = None
+
+    async def start(self, tree: NodeTree) -> None:
+        """Reads all users and follows their changes. Raises `CoordinationError`."""
+        self._tree = tree
+        await ensure_paths(tree, [USERS, CHANGES])
+        try:
+            await tree.create(UNKNOWN_USERS, self._secret)
+        except NodeExistsError:
+            self._secret = (await tree.read(UNKNOWN_USERS)).data
+        for path in (CHANGES, USERS):
+            self._cancels.append(await tree.watch_children(path, self._on_change))
+        await self.refresh()
+        self._refresher.start()
+        self._timer = essential_task(self._ask_regularly(), "regular reading of users")
+
+    async def close(self) -> None:
+        """Stops following."""
+        if self._timer is not None:
+            self._timer.cancel()
+        for cancel in self._cancels:
+            cancel()
+        await self._refresher.close()
+
+    def find(self, user: str, mechanism: Mechanism) -> Found:
+        """The user's credential; made up, and always the same, for one who has none."""
+        credential = self._users.get(user, {}).get(mechanism)
+        if credential is not None:
+            return Found(credential, is_real=True)
+        number = hmac.digest(self._secret, f"{mechanism} {user}".encode(), "sha256")
+        iterations = self._iterations.get(mechanism, ITERATIONS_MIN)
+        made_up = ScramCredential(salt_of(int.from_bytes(number)), number, number, iterations)
+        return Found(made_up, is_real=False)
+
+    def strongest(self, user: str) -> tuple[Mechanism, Found]:
+        """The credential that a plain password is compared with."""
+        for mechanism in reversed(SCRAM_MECHANISMS):
+            found = self.find(user, mechanism)
+            if found.is_real:
+                return mechanism, found
+        usual = max(SCRAM_MECHANISMS, key=lambda one: self._iterations.get(one, 0))
+        return usual, self.find(user, usual)
+
+    async def refresh(self) -> None:
+        """Brings the view up to date now. Raises `CoordinationError`."""
+        users = {name: credentials_in(one) for name, one in (await read_users(self._tree)).items()}
+        counts = {
+            mechanism: Counter(
+                one[mechanism].iterations for one in users.values() if mechanism in one
+            )
+            for mechanism in SCRAM_MECHANISMS
+        }
+        self._users = users
+        self._iterations = {
+            mechanism: count.most_common(1)[0][0] for mechanism, count in counts.items() if count
+        }
+
+    def _on_change(self, _path: str) -> None:
+        self._refresher.ask()
+
+    async def _ask_regularly(self) -> None:
+        while True:
+            await asyncio.sleep(REFRESH_INTERVAL_S)
+            self._refresher.ask()

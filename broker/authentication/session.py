@@ -1,0 +1,253 @@
+"""The log-in of one connection, on either port: its stage, its exchange, and when it has to be renewed.
+
+Tokens go through `take`; the ports' own files read them out of requests, and frame the answers
+(`broker/handlers/sasl_gate.py`, `broker/native/sasl.py`). While a log-in takes time, and while a failed one is held
+back, nothing more is read from the connection.
+
+Invariant: The principal of a connection changes when its log-in succeeds, and never from one user to another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import logging
+from collections.abc import Awaitable, Callable
+from functools import partial
+from time import monotonic
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from broker.authentication.credentials import Credentials
+from broker.config.loading import Config
+from broker.limited_log import LimitedLog
+from broker.metrics import Metrics
+from broker.network.request import CloseConnectionError
+from broker.threads import Workers
+from broker.tree.node_tree import NodeTree
+from protocol.errors import ErrorCode, KafkaError
+from protocol.sasl.mechanism import Mechanism, SaslError
+from protocol.sasl.plain import read_plain, wrong_password
+from protocol.sasl.scram import fits_password
+from protocol.sasl.scram_server import ScramServer
+
+if TYPE_CHECKING:
+    from broker.network.connection import Connection
+
+limited: Final = LimitedLog(logging.getLogger(__name__))
+Result = TypeVar("Result")
+
+AGAIN_INTERVAL_S: Final = 1.0
+"""How often a client may log in again."""
+PASSWORD_CHECKS_MAX: Final = 4
+"""How many passwords are checked at a time: each takes milliseconds of a processor."""
+
+
+class Stage(enum.Enum):
+    """How far a connection is."""
+
+    START = enum.auto()
+    VERSIONS = enum.auto()
+    """ApiVersions was answered."""
+    TOKENS = enum.auto()
+    """A mechanism was agreed on; tokens come in requests."""
+    RAW_TOKENS = enum.auto()
+    """A mechanism was agreed on; tokens come without requests, as before KIP-152."""
+    DONE = enum.auto()
+
+
+class Logins:
+    """The parts that the log-ins of one broker share."""
+
+    def __init__(self, config: Config, metrics: Metrics) -> None:
+        self.config = config
+        self.metrics = metrics
+        self.credentials = Credentials()
+        self.passwords: Workers | None = None
+        self.mechanisms = tuple(Mechanism(name) for name in config.sasl_enabled_mechanisms)
+
+    async def start(self, tree: NodeTree) -> None:
+        """Raises `CoordinationError`, `OutOfThreadsError`."""
+        if Mechanism.PLAIN in self.mechanisms:
+            self.passwords = Workers("passwords", PASSWORD_CHECKS_MAX)
+            self.passwords.start()
+        await self.credentials.start(tree)
+
+    async def close(self) -> None:
+        """Stops following the users."""
+        await self.credentials.close()
+        if self.passwords is not None:
+            self.passwords.stop()
+
+    def require(self, connection: Connection) -> None:
+        """Has the client of a new connection log in first."""
+        session = Session(self, connection)
+        connection.require_login(session, self.config.sasl_server_max_receive_size)
+
+
+class Session:
+    """The log-in of one connection."""
+
+    __slots__ = (
+        "_again_at",
+        "_connection",
+        "_ends_at",
+        "_logins",
+        "_mechanism",
+        "_next_mechanism",
+        "_scram",
+        "stage",
+    )
+
+    def __init__(self, logins: Logins, connection: Connection) -> None:
+        self._logins = logins
+        self._connection = connection
+        self.stage = Stage.START
+        self._mechanism: Mechanism | None = None
+        """By which the client has logged in."""
+        self._next_mechanism = Mechanism.PLAIN
+        """By which it is logging in."""
+        self._scram: ScramServer | None = None
+        self._ends_at: float | None = None
+        self._again_at = 0.0
+
+    # --- what is decided about requests ---
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the client has logged in, and need not do so again yet."""
+        return self.stage is Stage.DONE and (self._ends_at is None or monotonic() < self._ends_at)
+
+    @property
+    def has_expired(self) -> bool:
+        """Whether the client should have logged in again."""
+        return self.stage is Stage.DONE and not self.is_open
+
+    @property
+    def lifetime_ms(self) -> int:
+        """How long the client may go on, from the log-in on; 0: forever."""
+        return self._logins.config.connections_max_reauth_ms
+
+    def check_expiry(self) -> None:
+        """Raises `CloseConnectionError`, counted, if the client should have logged in again."""
+        if self.has_expired:
+            self._logins.metrics.sessions_expired_total += 1
+            raise CloseConnectionError("its session has ended, and it has not logged in again")
+
+    @property
+    def may_begin(self) -> bool:
+        """Whether a log-in may begin now: the first, or one that renews a session which has an end."""
+        if self.stage is not Stage.DONE:
+            return True
+        return self._ends_at is not None and monotonic() >= self._again_at
+
+    # --- an exchange ---
+
+    @property
+    def mechanisms(self) -> tuple[Mechanism, ...]:
+        """Those that are enabled."""
+        return self._logins.mechanisms
+
+    def begin(self, mechanism: str, stage: Stage) -> None:
+        """Begins an exchange. Raises `KafkaError` UNSUPPORTED_SASL_MECHANISM."""
+        if mechanism not in self.mechanisms:
+            raise KafkaError(
+                ErrorCode.UNSUPPORTED_SASL_MECHANISM,
+                f"{mechanism!r} is not enabled, only {', '.join(self.mechanisms)}",
+            )
+        self._next_mechanism = Mechanism(mechanism)
+        self._scram = None
+        self.stage = stage
+
+    def answer(
+        self,
+        token: bytes,
+        success: Callable[[bytes], Result],
+        failure: Callable[[SaslError], Result],
+    ) -> Result | Awaitable[Result]:
+        """The answer to a token, made by `success` or, after a delay and before the end, by `failure`.
+
+        Raises `CloseConnectionError` for a log-in again by another mechanism.
+        """
+        try:
+            outcome = self._take(token)
+        except SaslError as error:
+            self._connection.mute()
+            return self._fail(error, failure)
+        if isinstance(outcome, bytes):
+            return success(outcome)
+        self._connection.mute()
+        return self._answer_later(outcome, success, failure)
+
+    def end_with(self, answer: Awaitable[Result], reason: str) -> Awaitable[Result]:
+        """Gives the answer, and then closes the connection."""
+        self._connection.mute()
+        return self._end_with(answer, reason)
+
+    def _take(self, token: bytes) -> bytes | Awaitable[bytes]:
+        """The answer to a token; later, if a password has to be checked. The log-in may be done then."""
+        mechanism = self._next_mechanism
+        if self._mechanism not in {None, mechanism}:
+            raise CloseConnectionError(f"it logs in again by {mechanism}, not {self._mechanism}")
+        if mechanism is Mechanism.PLAIN:
+            return self._check_password(token)
+        if self._scram is None:
+            credentials = self._logins.credentials
+            self._scram = ScramServer(mechanism, lambda user: credentials.find(user, mechanism))
+            return self._scram.first(token)
+        answer = self._scram.final(token)
+        self._complete(self._scram.user)
+        return answer
+
+    async def _check_password(self, token: bytes) -> bytes:
+        claimed = read_plain(token)
+        mechanism, found = self._logins.credentials.strongest(claimed.user)
+        passwords = self._logins.passwords
+        assert passwords is not None
+        check = partial(fits_password, mechanism, found.credential, claimed.password)
+        fits = await passwords.run(check)
+        if not (fits and found.is_real):
+            raise wrong_password()
+        self._complete(claimed.user)
+        return b""
+
+    def _complete(self, user: str) -> None:
+        principal, known = f"User:{user}", self._connection.principal
+        if self._mechanism is not None and principal != known:
+            raise SaslError(
+                f"Cannot change principals during re-authentication from {known}: {principal}"
+            )
+        now = monotonic()
+        self._mechanism, self._scram = self._next_mechanism, None
+        self._again_at = now + AGAIN_INTERVAL_S
+        self._ends_at = now + self.lifetime_ms / 1000 if self.lifetime_ms else None
+        self.stage = Stage.DONE
+        self._logins.metrics.logins_total += 1
+        self._connection.admit(principal, self._logins.config.request_size_max)
+
+    async def _answer_later(
+        self,
+        outcome: Awaitable[bytes],
+        success: Callable[[bytes], Result],
+        failure: Callable[[SaslError], Result],
+    ) -> Result:
+        try:
+            answer = await outcome
+        except SaslError as error:
+            return await self._fail(error, failure)
+        asyncio.get_running_loop().call_soon(self._connection.unmute)
+        return success(answer)
+
+    async def _fail(self, error: SaslError, failure: Callable[[SaslError], Result]) -> Result:
+        self._logins.metrics.logins_failed_total += 1
+        await asyncio.sleep(self._logins.config.connection_failed_authentication_delay_ms / 1000)
+        reason = f"its log-in by {self._next_mechanism} has failed: {error}"
+        if self._scram is not None and self._scram.user:
+            reason += f" (user {self._scram.user!r})"
+        asyncio.get_running_loop().call_soon(self._connection.close, reason)
+        return failure(error)
+
+    async def _end_with(self, answer: Awaitable[Result], reason: str) -> Result:
+        try:
+            return await answer
+        finally:
+            asyncio.get_running_loop().call_soon(self._connection.close, reason)

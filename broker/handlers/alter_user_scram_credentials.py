@@ -1,0 +1,96 @@
+"""AlterUserScramCredentials (51), version 0 (KIP-554): gives users SCRAM credentials, and takes them away.
+
+The client salts the password itself; the broker never sees it. Every broker serves it: the tree orders changes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Final
+
+from broker.authentication.user_nodes import alter_user, is_storable
+from broker.handlers.describe_user_scram_credentials import SCRAM_IDS
+from broker.handlers.refusals import Refusal
+from broker.handlers.served import Served
+from broker.network.request import Answer, Request
+from broker.tree.node_tree import CoordinationError
+from protocol.errors import ErrorCode, KafkaError
+from protocol.registry import Api
+from protocol.sasl.scram import ITERATIONS_MAX, ITERATIONS_MIN, credential_of
+
+if TYPE_CHECKING:
+    from broker.services import Services
+
+API = Api(
+    key=51, name="alter_user_scram_credentials", version_min=0, version_max=0, flexible_from=0
+)
+
+USERS_MAX: Final = 1000
+"""How many users one request may change: each is written by itself."""
+
+
+async def handle(request: Request, services: Services) -> Answer:
+    """A row for each user: all of its changes are made, or none."""
+    body = request.body
+    users = list(dict.fromkeys(one.name for one in (*body.deletions, *body.upsertions)))
+    rows = []
+    for number, user in enumerate(users):
+        deletions = [one for one in body.deletions if one.name == user]
+        upsertions = [one for one in body.upsertions if one.name == user]
+        code, message = ErrorCode.NONE, None
+        try:
+            _check(user, deletions, upsertions, is_beyond=number >= USERS_MAX)
+            await _alter(services, user, deletions, upsertions)
+        except KafkaError as error:
+            code, message = error.code, error.message
+        except CoordinationError as error:
+            code, message = ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error)
+        rows.append({"user": user, "error_code": code, "error_message": message})
+    return {"results": rows}
+
+
+def refuse(refusal: Refusal, _services: Services) -> Answer:
+    """The error in the row of each user."""
+    body = refusal.request.body
+    users = dict.fromkeys(one.name for one in (*body.deletions, *body.upsertions))
+    return {"results": [{"user": user, **refusal.row} for user in users]}
+
+
+def _check(user: str, deletions: list[Any], upsertions: list[Any], *, is_beyond: bool) -> None:
+    """Raises `KafkaError` for the first of a user's changes that cannot be made."""
+    if is_beyond:
+        message = f"at most {USERS_MAX} users are changed by one request"
+        raise KafkaError(ErrorCode.INVALID_REQUEST, message)
+    if not user:
+        raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
+    if not is_storable(user):
+        raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, f"A user cannot be called {user!r}")
+    counts = Counter(one.mechanism for one in (*deletions, *upsertions))
+    if counts.keys() - SCRAM_IDS.keys():
+        raise KafkaError(ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism")
+    for one in upsertions:
+        if one.iterations < ITERATIONS_MIN:
+            raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too few iterations")
+        if one.iterations > ITERATIONS_MAX:
+            raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too many iterations")
+    if max(counts.values()) > 1:
+        raise KafkaError(
+            ErrorCode.DUPLICATE_RESOURCE,
+            "A user credential cannot be altered twice in the same request",
+        )
+
+
+async def _alter(
+    services: Services, user: str, deletions: list[Any], upsertions: list[Any]
+) -> None:
+    credentials = {}
+    for one in upsertions:
+        mechanism = SCRAM_IDS[one.mechanism]
+        credentials[mechanism] = credential_of(
+            mechanism, one.salted_password, one.salt, one.iterations
+        )
+    removed = [SCRAM_IDS[one.mechanism] for one in deletions]
+    await alter_user(services.tree, user, credentials, removed)
+
+
+SERVED = Served(API, handle, refuse)

@@ -1,0 +1,92 @@
+"""DescribeUserScramCredentials (50), version 0 (KIP-554): which users can log in by SCRAM, and how.
+
+Neither salts nor keys are in the answer.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from broker.authentication.user_nodes import credentials_in, read_users
+from broker.handlers.refusals import Refusal
+from broker.handlers.served import Served
+from broker.network.request import Answer, Request
+from broker.tree.node_tree import CoordinationError
+from protocol.errors import ErrorCode
+from protocol.registry import Api
+from protocol.sasl.mechanism import Mechanism
+
+if TYPE_CHECKING:
+    from broker.services import Services
+
+API = Api(
+    key=50, name="describe_user_scram_credentials", version_min=0, version_max=0, flexible_from=0
+)
+
+SCRAM_IDS: Final[Mapping[int, Mechanism]] = {
+    1: Mechanism.SCRAM_SHA_256,
+    2: Mechanism.SCRAM_SHA_512,
+}
+"""The mechanisms by their ids in these requests."""
+
+
+async def handle(request: Request, services: Services) -> Answer:
+    """All users that have a credential, sorted, or a row for each that is named."""
+    try:
+        users = await read_users(services.tree)
+    except CoordinationError as error:
+        return _answer(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error), [])
+    named = [one.name for one in request.body.users or ()]
+    if not named:
+        rows = [_row(name, config) for name, config in sorted(users.items())]
+        return _answer(ErrorCode.NONE, None, [row for row in rows if row["credential_infos"]])
+    counts = Counter(named)
+    results = [
+        _twice(name) if count > 1 else _row(name, users.get(name, {}))
+        for name, count in counts.items()
+    ]
+    return _answer(ErrorCode.NONE, None, results)
+
+
+def refuse(refusal: Refusal, _services: Services) -> Answer:
+    """The error of the whole request."""
+    return _answer(refusal.error.code, refusal.error.message or None, [])
+
+
+def _answer(code: ErrorCode, message: str | None, results: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"error_code": code, "error_message": message, "results": results}
+
+
+def _row(name: str, config: Mapping[str, str]) -> dict[str, Any]:
+    credentials = credentials_in(config)
+    infos = [
+        {"mechanism": number, "iterations": credentials[mechanism].iterations}
+        for number, mechanism in SCRAM_IDS.items()
+        if mechanism in credentials
+    ]
+    if not infos:
+        message = f"Attempt to describe a user credential that does not exist: {name}"
+        return _failed(name, ErrorCode.RESOURCE_NOT_FOUND, message)
+    return {
+        "user": name,
+        "error_code": ErrorCode.NONE,
+        "error_message": None,
+        "credential_infos": infos,
+    }
+
+
+def _twice(name: str) -> dict[str, Any]:
+    return _failed(
+        name,
+        ErrorCode.DUPLICATE_RESOURCE,
+        f"Cannot describe SCRAM credentials for the same user twice in a single request: {name}",
+    )
+
+
+def _failed(name: str, code: ErrorCode, message: str) -> dict[str, Any]:
+    return {"user": name, "error_code": code, "error_message": message, "credential_infos": []}
+
+
+SERVED = Served(API, handle, refuse)

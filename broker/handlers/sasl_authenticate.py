@@ -1,0 +1,44 @@
+"""SaslAuthenticate (36), versions 0-2: one token of a log-in. v1: session lifetime (KIP-368). v2: flexible.
+
+On a listener with SASL the log-in answers it before requests come here (`sasl_gate.py`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.handlers.refusals import Refusal
+from broker.handlers.served import Served
+from broker.network.request import Answer, Request
+from protocol.errors import ErrorCode
+from protocol.registry import Api
+
+if TYPE_CHECKING:
+    from broker.services import Services
+
+API = Api(key=36, name="sasl_authenticate", version_min=0, version_max=2, flexible_from=2)
+
+
+def handle(_request: Request, _services: Services) -> Answer:
+    """ILLEGAL_SASL_STATE: there is nothing to log in for, or it has been done."""
+    return _answer(
+        ErrorCode.ILLEGAL_SASL_STATE,
+        "SaslAuthenticate request received after successful authentication",
+    )
+
+
+def refuse(refusal: Refusal, _services: Services) -> Answer:
+    """The error, and no token."""
+    return _answer(refusal.error.code, refusal.error.message or None)
+
+
+def _answer(code: ErrorCode, message: str | None) -> dict[str, object]:
+    return {
+        "error_code": code,
+        "error_message": message,
+        "auth_bytes": b"",
+        "session_lifetime_ms": 0,
+    }
+
+
+SERVED = Served(API, handle, refuse)

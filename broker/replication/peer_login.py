@@ -1,0 +1,55 @@
+"""How a broker logs in to the native port of another one."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import Any, NamedTuple
+
+from broker.config.loading import Config
+from broker.network.turns import in_thread
+from protocol.native.answers import Answer
+from protocol.native.replication import read_error
+from protocol.sasl.mechanism import Mechanism, SaslError
+from protocol.sasl.plain import plain_token
+from protocol.sasl.scram_client import ScramClient
+
+Send = Callable[[Mapping[str, Any]], Awaitable[dict[str, Any]]]
+
+
+class PeerLogin(NamedTuple):
+    """A user and its password."""
+
+    mechanism: Mechanism
+    user: str
+    password: str
+
+    @classmethod
+    def of(cls, config: Config) -> PeerLogin:
+        """As the configuration has it."""
+        return cls(
+            config.sasl_mechanism_inter_broker_protocol,
+            config.sasl_inter_broker_username or "",
+            config.sasl_inter_broker_password or "",
+        )
+
+    def __repr__(self) -> str:
+        """Leaves the password out."""
+        return f"PeerLogin({self.mechanism}, {self.user!r})"
+
+    async def log_in(self, send: Send) -> None:
+        """Sends the tokens. Raises `SaslError`, and what `send` does."""
+        if self.mechanism is Mechanism.PLAIN:
+            await self._exchanged(send, plain_token(self.user, self.password))
+            return
+        exchange = ScramClient(self.mechanism, self.user, self.password)
+        first = await self._exchanged(send, exchange.first())
+        final = await in_thread(partial(exchange.final, first))
+        exchange.check(await self._exchanged(send, final))
+
+    async def _exchanged(self, send: Send, token: bytes) -> bytes:
+        answer = await send({"type": "sasl", "mechanism": self.mechanism, "data": token})
+        error = read_error(answer)
+        if error is not None:
+            raise SaslError(error.message)
+        return Answer("the log-in", answer).binary("data")

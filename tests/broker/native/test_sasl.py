@@ -1,0 +1,131 @@
+"""Log-ins on the native port, of clients and of other brokers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.config.values import parse_address
+from broker.network.judge import Denial
+from broker.network.request import Peer
+from broker.replication.peer_login import PeerLogin
+from broker.replication.peers import PeerError, TcpPeers
+from protocol.errors import ErrorCode
+from protocol.sasl.mechanism import Mechanism
+from protocol.sasl.plain import plain_token
+from protocol.sasl.scram_client import ScramClient
+from tests.broker.authentication.log_in import PASSWORD, SHA_256, with_users
+from tests.support.in_process import Running
+from tests.support.native_client import NativeConnection
+
+_PATIENCE_S = 20.0
+
+
+async def sasl(connection: NativeConnection, mechanism: str, data: bytes) -> dict[str, Any]:
+    return await connection.call("sasl", correlation_id=1, mechanism=mechanism, data=data)
+
+
+async def ends(connection: NativeConnection) -> None:
+    with pytest.raises((EOFError, ConnectionError)):
+        await connection.receive()
+    await connection.close()
+
+
+class Principals:
+    """A judge that allows everything and notes who asked for metadata."""
+
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+
+    def __call__(self, peer: Peer, name: str, _message: object) -> Denial | None:
+        if name == "metadata":
+            self.seen.append(peer.principal)
+        return None
+
+
+@pytest.mark.parametrize("message", ["produce", "replica_fetch", "metadata", "init_producer_id"])
+async def test_nothing_passes_before_a_log_in(tmp_path: Path, message: str) -> None:
+    """34 for any other message, and the end (vector 63); `hello` may come first."""
+    async with with_users(tmp_path) as running:
+        connection = await NativeConnection.open(running.native_address)
+        hello = await connection.call("hello", correlation_id=1, version=1)
+        assert hello["error"]["code"] == 0
+        answer = await connection.call(message, correlation_id=2)
+        assert answer["error"]["code"] == ErrorCode.ILLEGAL_SASL_STATE
+        assert (answer["type"], answer["correlation_id"]) == (message, 2)
+        await ends(connection)
+
+
+@pytest.mark.parametrize("mechanism", Mechanism)
+async def test_a_log_in(tmp_path: Path, mechanism: Mechanism) -> None:
+    """Its messages are the user's from then on; there is no second one."""
+    principals = Principals()
+    async with with_users(tmp_path, "alice", judge=principals) as running:
+        connection = await NativeConnection.open(running.native_address)
+        if mechanism is Mechanism.PLAIN:
+            answer = await sasl(connection, mechanism, plain_token("alice", PASSWORD))
+        else:
+            exchange = ScramClient(mechanism, "alice", PASSWORD)
+            first = await sasl(connection, mechanism, exchange.first())
+            assert not first["is_complete"]
+            answer = await sasl(connection, mechanism, exchange.final(first["data"]))
+            exchange.check(answer["data"])
+        assert (answer["is_complete"], answer["session_lifetime_ms"]) == (True, 0)
+        metadata = await connection.call("metadata", correlation_id=2, topics=[])
+        assert metadata["error"]["code"] == 0
+        again = await sasl(connection, mechanism, b"")
+        assert again["error"]["code"] == ErrorCode.ILLEGAL_SASL_STATE
+        assert (await connection.call("metadata", correlation_id=3, topics=[]))["error"][
+            "code"
+        ] == 0
+        await connection.close()
+    assert principals.seen == ["User:alice"] * 2
+
+
+async def test_a_log_in_that_fails(tmp_path: Path) -> None:
+    """58, or 33 for a mechanism that is off, and the end."""
+    async with with_users(tmp_path, "alice", sasl_enabled_mechanisms="PLAIN") as running:
+        connection = await NativeConnection.open(running.native_address)
+        answer = await sasl(connection, "PLAIN", plain_token("alice", "wrong"))
+        assert answer["error"]["code"] == ErrorCode.SASL_AUTHENTICATION_FAILED
+        await ends(connection)
+        connection = await NativeConnection.open(running.native_address)
+        answer = await sasl(connection, SHA_256, b"n,,n=alice,r=abc")
+        assert answer["error"]["code"] == ErrorCode.UNSUPPORTED_SASL_MECHANISM
+        assert "PLAIN" in answer["error"]["message"]
+        await ends(connection)
+
+
+async def test_a_port_without_sasl_has_nothing_to_log_in_for(native: NativeConnection) -> None:
+    """34, and the connection stays."""
+    answer = await sasl(native, "PLAIN", b"\0alice\0pw")
+    assert answer["error"]["code"] == ErrorCode.ILLEGAL_SASL_STATE
+    assert (await native.call("metadata", correlation_id=3, topics=[]))["error"]["code"] == 0
+
+
+async def called(running: Running, login: PeerLogin | None) -> dict[str, Any]:
+    """The answer to another broker that logs in so."""
+    peers = TcpPeers(login=login)
+    ask = {"type": "metadata", "topics": []}
+    address = parse_address(running.native_address)
+    try:
+        return await peers.call(1, address, ask, timeout_s=_PATIENCE_S)
+    finally:
+        await peers.close()
+
+
+@pytest.mark.parametrize("mechanism", Mechanism)
+async def test_brokers_log_in_to_each_other(tmp_path: Path, mechanism: Mechanism) -> None:
+    """By the user of `sasl_inter_broker_username`; a wrong password ends the call and is not shown."""
+    principals = Principals()
+    async with with_users(tmp_path, "broker", judge=principals) as running:
+        login = PeerLogin(mechanism, "broker", PASSWORD)
+        assert PASSWORD not in repr(login)
+        assert (await called(running, login))["error"]["code"] == 0
+        with pytest.raises(PeerError, match="its log-in: Authentication failed") as caught:
+            await called(running, login._replace(password="hunter2"))
+        assert "hunter2" not in str(caught.value)
+        assert (await called(running, None))["error"]["code"] == ErrorCode.ILLEGAL_SASL_STATE
+    assert principals.seen == ["User:broker"]
