@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
-from broker.authentication.user_nodes import alter_user, is_storable
 from broker.handlers.describe_user_scram_credentials import SCRAM_IDS
 from broker.handlers.refusals import Refusal
 from broker.handlers.served import Served
@@ -16,7 +15,6 @@ from broker.network.request import Answer, Request
 from broker.tree.node_tree import CoordinationError
 from protocol.errors import ErrorCode, KafkaError
 from protocol.registry import Api
-from protocol.sasl.scram import ITERATIONS_MAX, ITERATIONS_MIN, credential_of
 
 if TYPE_CHECKING:
     from broker.services import Services
@@ -58,6 +56,9 @@ def refuse(refusal: Refusal, _services: Services) -> Answer:
 
 def _check(user: str, deletions: list[Any], upsertions: list[Any], *, is_beyond: bool) -> None:
     """Raises `KafkaError` for the first of a user's changes that cannot be made."""
+    from broker.authentication.user_nodes import is_storable
+    from protocol.sasl.scram import ITERATIONS_MAX, ITERATIONS_MIN
+
     if is_beyond:
         message = f"at most {USERS_MAX} users are changed by one request"
         raise KafkaError(ErrorCode.INVALID_REQUEST, message)
@@ -83,6 +84,9 @@ def _check(user: str, deletions: list[Any], upsertions: list[Any], *, is_beyond:
 async def _alter(
     services: Services, user: str, deletions: list[Any], upsertions: list[Any]
 ) -> None:
+    from broker.authentication.user_nodes import alter_user
+    from protocol.sasl.scram import credential_of
+
     credentials = {}
     for one in upsertions:
         mechanism = SCRAM_IDS[one.mechanism]

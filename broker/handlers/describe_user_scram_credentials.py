@@ -1,6 +1,6 @@
 """DescribeUserScramCredentials (50), version 0 (KIP-554): which users can log in by SCRAM, and how.
 
-Neither salts nor keys are in the answer.
+Neither salts nor keys are in the answer. What knows of users is imported by the first request.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from broker.authentication.user_nodes import credentials_in, read_users
 from broker.handlers.refusals import Refusal
 from broker.handlers.served import Served
 from broker.network.request import Answer, Request
@@ -34,6 +33,8 @@ SCRAM_IDS: Final[Mapping[int, Mechanism]] = {
 
 async def handle(request: Request, services: Services) -> Answer:
     """All users that have a credential, sorted, or a row for each that is named."""
+    from broker.authentication.user_nodes import read_users
+
     try:
         users = await read_users(services.tree)
     except CoordinationError as error:
@@ -60,6 +61,8 @@ def _answer(code: ErrorCode, message: str | None, results: list[dict[str, Any]])
 
 
 def _row(name: str, config: Mapping[str, str]) -> dict[str, Any]:
+    from broker.authentication.user_nodes import credentials_in
+
     credentials = credentials_in(config)
     infos = [
         {"mechanism": number, "iterations": credentials[mechanism].iterations}
