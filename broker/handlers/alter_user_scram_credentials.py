@@ -8,11 +8,13 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
+from broker.handlers import permits
 from broker.handlers.describe_user_scram_credentials import SCRAM_IDS
 from broker.handlers.refusals import Refusal
 from broker.handlers.served import Served
 from broker.network.request import Answer, Request
 from broker.tree.node_tree import CoordinationError
+from protocol.acl import AclOperation
 from protocol.errors import ErrorCode, KafkaError
 from protocol.registry import Api
 
@@ -97,4 +99,4 @@ async def _alter(
     await alter_user(services.tree, user, credentials, removed)
 
 
-SERVED = Served(API, handle, refuse)
+SERVED = Served(API, handle, refuse, permit=permits.cluster(AclOperation.ALTER))

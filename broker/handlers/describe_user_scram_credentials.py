@@ -9,10 +9,12 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from broker.handlers import permits
 from broker.handlers.refusals import Refusal
 from broker.handlers.served import Served
 from broker.network.request import Answer, Request
 from broker.tree.node_tree import CoordinationError
+from protocol.acl import AclOperation
 from protocol.errors import ErrorCode
 from protocol.registry import Api
 from protocol.sasl.mechanism import Mechanism
@@ -92,4 +94,4 @@ def _failed(name: str, code: ErrorCode, message: str) -> dict[str, Any]:
     return {"user": name, "error_code": code, "error_message": message, "credential_infos": []}
 
 
-SERVED = Served(API, handle, refuse)
+SERVED = Served(API, handle, refuse, permit=permits.cluster(AclOperation.DESCRIBE))

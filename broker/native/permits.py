@@ -80,6 +80,7 @@ def _create_topic(message: CreateTopic, rights: Rights, _services: Services) -> 
 
 PERMITS: Final[Mapping[str, Permit]] = {
     "hello": _everyone,
+    "sasl": _everyone,
     "init_producer_id": _init_producer_id,
     "lease_pid": _everyone,
     "produce": _produce,

@@ -197,7 +197,6 @@ class Connection(asyncio.BufferedProtocol):
     def admit(self, principal: str, frame_size_max: int) -> None:
         """Names the client, which has logged in."""
         self._peer.principal = principal
-        self._peer.rights = None
         self._receiver.limit(frame_size_max)
 
     def mute(self) -> None:

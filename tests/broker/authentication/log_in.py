@@ -27,7 +27,7 @@ PASSWORD = "correct horse"
 
 @asynccontextmanager
 async def with_users(
-    directory: Path, *users: str, judge: Any = None, **settings: str
+    directory: Path, *users: str, access: Any = None, **settings: str
 ) -> AsyncIterator[Running]:
     """A broker whose first listener and native port have SASL, and these users, all with `PASSWORD`."""
     chosen = {
@@ -38,7 +38,7 @@ async def with_users(
     arguments = [part for item in chosen.items() for part in ("--set", "=".join(item))]
     config = load_config(arguments, {})
     values = {name: getattr(config, name) for name in chosen}
-    async with in_process(directory, judge=judge, **values) as running:
+    async with in_process(directory, access=access, **values) as running:
         for user in users:
             await add_user(running, user)
         yield running

@@ -11,8 +11,6 @@ from typing import Any
 import pytest
 
 from broker.authentication import session
-from broker.network.judge import Denial
-from broker.network.request import Peer
 from protocol.errors import ErrorCode
 from protocol.sasl.mechanism import Mechanism
 from protocol.sasl.plain import plain_token
@@ -31,23 +29,12 @@ from tests.broker.authentication.log_in import (
     with_users,
 )
 from tests.broker.faults.lab import Lab
+from tests.support.principals import Principals
 from tests.support.raw_client import RawConnection
 
 FAILED = ErrorCode.SASL_AUTHENTICATION_FAILED
 ILLEGAL = ErrorCode.ILLEGAL_SASL_STATE
 VERSIONS_UNKNOWN = 99
-
-
-class Principals:
-    """A judge that allows everything and notes who asked."""
-
-    def __init__(self) -> None:
-        self.seen: list[str] = []
-
-    def __call__(self, peer: Peer, name: str, _body: object) -> Denial | None:
-        if name == "metadata":
-            self.seen.append(peer.principal)
-        return None
 
 
 async def metadata(connection: RawConnection) -> Any:
@@ -146,7 +133,7 @@ async def test_tokens_without_requests(tmp_path: Path) -> None:
 async def test_a_log_in(tmp_path: Path, mechanism: Mechanism, version: int) -> None:
     """The session has no end (8), and requests are the user's."""
     principals = Principals()
-    async with with_users(tmp_path, "alice", judge=principals) as running:
+    async with with_users(tmp_path, "alice", access=principals) as running:
         connection = await RawConnection.open(running.kafka_address)
         answer = await log_in(connection, mechanism=mechanism, version=version)
         assert (answer.error_code, answer.error_message) == (0, None)
@@ -232,7 +219,7 @@ async def test_frames_are_small_before_a_log_in(tmp_path: Path, has_begun: bool)
 async def test_a_log_in_and_requests_in_one_write(tmp_path: Path, mechanism: str) -> None:
     """Three answers in order: the last is processed once the password was checked (12)."""
     principals = Principals()
-    async with with_users(tmp_path, "alice", judge=principals) as running:
+    async with with_users(tmp_path, "alice", access=principals) as running:
         connection = await RawConnection.open(running.kafka_address)
         send(connection, "sasl_handshake", 1, mechanism=mechanism)
         send(connection, "sasl_authenticate", 2, auth_bytes=plain_token("alice", PASSWORD))

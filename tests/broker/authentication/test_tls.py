@@ -22,16 +22,14 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 
 from broker.authentication.tls import Tls
-from broker.authorization.access import Rights
 from broker.config.loading import Config, ConfigError, load_config
 from broker.config.values import parse_address
-from broker.network.request import Peer
 from broker.replication.peers import PeerError, TcpPeers
-from protocol.acl import Acls, Rule
 from tests.support.certificates import Authority
 from tests.support.echoless import Echoless
 from tests.support.in_process import Running, in_process
 from tests.support.native_client import NativeConnection
+from tests.support.principals import Principals
 from tests.support.raw_client import (
     ConnectionEndedError,
     RawConnection,
@@ -63,21 +61,6 @@ def config_of(settings: Mapping[str, str]) -> Config:
     return load_config(
         [part for item in settings.items() for part in ("--set", "=".join(item))], {}
     )
-
-
-class Principals:
-    """An authorizer that allows everything and notes the principal of each connection."""
-
-    def __init__(self) -> None:
-        self.seen: list[str] = []
-
-    def rights(self, peer: Peer) -> Rights:
-        if peer.rights is None:
-            self.seen.append(peer.principal)
-            everything = Rule(Acls(), super_users=frozenset({peer.principal}))
-            peer.rights = Rights(everything, peer.principal, peer.host)
-        rights: Rights = peer.rights
-        return rights
 
 
 async def refused(connection: RawConnection) -> None:

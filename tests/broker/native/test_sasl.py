@@ -8,8 +8,6 @@ from typing import Any
 import pytest
 
 from broker.config.values import parse_address
-from broker.network.judge import Denial
-from broker.network.request import Peer
 from broker.replication.peer_login import PeerLogin
 from broker.replication.peers import PeerError, TcpPeers
 from protocol.errors import ErrorCode
@@ -19,6 +17,7 @@ from protocol.sasl.scram_client import ScramClient
 from tests.broker.authentication.log_in import PASSWORD, SHA_256, with_users
 from tests.support.in_process import Running
 from tests.support.native_client import NativeConnection
+from tests.support.principals import Principals
 
 _PATIENCE_S = 20.0
 
@@ -31,18 +30,6 @@ async def ends(connection: NativeConnection) -> None:
     with pytest.raises((EOFError, ConnectionError)):
         await connection.receive()
     await connection.close()
-
-
-class Principals:
-    """A judge that allows everything and notes who asked for metadata."""
-
-    def __init__(self) -> None:
-        self.seen: list[str] = []
-
-    def __call__(self, peer: Peer, name: str, _message: object) -> Denial | None:
-        if name == "metadata":
-            self.seen.append(peer.principal)
-        return None
 
 
 @pytest.mark.parametrize("message", ["produce", "replica_fetch", "metadata", "init_producer_id"])
@@ -62,7 +49,7 @@ async def test_nothing_passes_before_a_log_in(tmp_path: Path, message: str) -> N
 async def test_a_log_in(tmp_path: Path, mechanism: Mechanism) -> None:
     """Its messages are the user's from then on; there is no second one."""
     principals = Principals()
-    async with with_users(tmp_path, "alice", judge=principals) as running:
+    async with with_users(tmp_path, "alice", access=principals) as running:
         connection = await NativeConnection.open(running.native_address)
         if mechanism is Mechanism.PLAIN:
             answer = await sasl(connection, mechanism, plain_token("alice", PASSWORD))
@@ -81,7 +68,7 @@ async def test_a_log_in(tmp_path: Path, mechanism: Mechanism) -> None:
             "code"
         ] == 0
         await connection.close()
-    assert principals.seen == ["User:alice"] * 2
+    assert principals.seen == ["User:ANONYMOUS", "User:alice"]
 
 
 async def test_a_log_in_that_fails(tmp_path: Path) -> None:
@@ -120,7 +107,7 @@ async def called(running: Running, login: PeerLogin | None) -> dict[str, Any]:
 async def test_brokers_log_in_to_each_other(tmp_path: Path, mechanism: Mechanism) -> None:
     """By the user of `sasl_inter_broker_username`; a wrong password ends the call and is not shown."""
     principals = Principals()
-    async with with_users(tmp_path, "broker", judge=principals) as running:
+    async with with_users(tmp_path, "broker", access=principals) as running:
         login = PeerLogin(mechanism, "broker", PASSWORD)
         assert PASSWORD not in repr(login)
         assert (await called(running, login))["error"]["code"] == 0
@@ -128,4 +115,4 @@ async def test_brokers_log_in_to_each_other(tmp_path: Path, mechanism: Mechanism
             await called(running, login._replace(password="hunter2"))
         assert "hunter2" not in str(caught.value)
         assert (await called(running, None))["error"]["code"] == ErrorCode.ILLEGAL_SASL_STATE
-    assert principals.seen == ["User:broker"]
+    assert principals.seen[:2] == ["User:ANONYMOUS", "User:broker"]
