@@ -7,9 +7,10 @@ stores a record twice. Pure.
 from __future__ import annotations
 
 import enum
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from protocol.errors import ErrorCode
+from protocol.produce_response import ProducedRow
 
 
 class Meaning(enum.Enum):
@@ -109,14 +110,22 @@ class Answer(NamedTuple):
         return self.base_offset >= 0 or self.error_code not in _REFUSED_BEFORE_APPEND
 
 
-def answer_of(row: Any) -> Answer:
-    """One partition of kio's Produce response, of any version."""
-    name = row.error_code.name.upper()
-    text = getattr(row, "error_message", None)
-    time = row.log_append_time
-    return Answer(
-        row.error_code.value,
-        row.base_offset,
-        -1 if time is None else round(time.timestamp() * 1000),
-        f"{name} ({text})" if text else name,
-    )
+def answer_of(row: ProducedRow) -> Answer:
+    """One partition of a Produce response."""
+    code = row.error_code
+    if code == ErrorCode.NONE:
+        return Answer(code, row.base_offset, row.log_append_time)
+    name = error_name(code)
+    text = row.error_message
+    message = f"{name} ({text})" if text else name
+    return Answer(code, row.base_offset, row.log_append_time, message)
+
+
+def error_name(code: int) -> str:
+    """Kafka's name of the code; the number of one that kio does not know."""
+    from kio.schema.errors import ErrorCode as KioErrorCode  # noqa: PLC0415  only errors need it
+
+    try:
+        return str(KioErrorCode(code).name).upper()
+    except ValueError:
+        return str(code)

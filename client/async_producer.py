@@ -178,18 +178,20 @@ class AsyncProducer:
         await self._wait_for_room()
         self._batches.cut_partition(topic, partition)
         outcome = self._new_outcome()
-        self.submit(topic, partition, records, outcome)
+        self.submit(topic, partition, records, size_of(records), outcome)
         return await asyncio.shield(outcome)
 
-    def submit(self, topic: str, partition: int, records: Records, outcome: Outcome) -> None:
+    def submit(
+        self, topic: str, partition: int, records: Records, size: int, outcome: Outcome
+    ) -> None:
         """Sends exactly these records as one batch; `outcome` gets the acknowledgements.
 
-        If they cannot be encoded, this raises, and `outcome` fails too.
+        `size` is that of `size_of`. If they cannot be encoded, this raises, and `outcome` fails too.
         """
         around = self._running()
         if not len(records):
             raise ValueError("a batch holds at least one record")
-        delivery = Delivery(outcome, len(records), size_of(records))
+        delivery = Delivery(outcome, len(records), size)
         sender = self._senders.get((topic, partition))
         if sender is None:
             assert self._starts is not None
@@ -319,7 +321,7 @@ class AsyncProducer:
         return asyncio.get_running_loop().create_future()
 
     def _submit_open(self, batch: OpenBatch[AsyncOutcome]) -> None:
-        self.submit(batch.topic, batch.partition, batch.records, batch.outcome)
+        self.submit(batch.topic, batch.partition, batch.records, batch.size, batch.outcome)
 
     async def _wait_for_room(self) -> None:
         while self._outstanding_bytes >= self.settings.buffer_bytes_max:

@@ -48,11 +48,16 @@ class Delivery:
     record_count: int
     size: int
     acknowledged: list[AcknowledgedBatch] = field(default_factory=list)
+    _missing: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._missing = self.record_count
 
     def acknowledge(self, acknowledged: AcknowledgedBatch) -> bool:
         """Adds the acknowledgements of the next records; returns whether they were the last."""
         self.acknowledged.append(acknowledged)
-        if sum(batch.record_count for batch in self.acknowledged) < self.record_count:
+        self._missing -= acknowledged.record_count
+        if self._missing > 0:
             return False
         if not self.outcome.done():
             self.outcome.set_result(Acknowledgements(self.acknowledged))
@@ -75,14 +80,13 @@ class Piece:
     records: Records
     deadline: float
     """In the loop's time."""
-    max_timestamp: int = -1
     data: bytes | None = None
 
-    def __post_init__(self) -> None:
+    @property
+    def max_timestamp(self) -> int:
         if isinstance(self.records, ReadyBatch):
-            self.max_timestamp = self.records.header.max_timestamp
-        else:
-            self.max_timestamp = max(record.timestamp for record in self.records)
+            return self.records.header.max_timestamp
+        return max(record.timestamp for record in self.records)
 
     def divide(self, count: int) -> tuple[Piece, Piece]:
         """The first `count` records and the rest."""

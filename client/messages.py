@@ -22,6 +22,8 @@ from client.produce_request import FLEXIBLE_FROM, PartitionBatch, encode_produce
 from protocol.entities import entity_builder
 from protocol.errors import DecodeError
 from protocol.headers import NO_TAGS, skip_tagged_fields
+from protocol.produce_response import VERSION_MAX as PRODUCE_VERSION_MAX
+from protocol.produce_response import ProducedRow, read_produce_response
 
 API_VERSIONS: Final = "api_versions"
 ANSWER_BYTES_MAX: Final = 256 * 1024 * 1024
@@ -32,7 +34,7 @@ LENGTH: Final = struct.Struct(">i")
 _REQUEST_HEADER: Final = struct.Struct(">hhih")
 _CLIENT_ID_BYTES: Final = CLIENT_ID.encode()
 _PRODUCE_KEY: Final = 0
-_VERSION_MAX: Final = {"produce": 12}
+_VERSION_MAX: Final = {"produce": PRODUCE_VERSION_MAX}
 """From 13 on, a produce request names topics by id; names are used here."""
 
 ServedVersions = Mapping[int, tuple[int, int]]
@@ -103,16 +105,26 @@ def _header(api_key: int, version: int, correlation_id: int, *, is_flexible: boo
 def decode_answer(api: str, version: int, correlation_id: int, frame: bytes) -> Any:
     """kio's entity from a frame without its length. Raises `DecodeError`."""
     cls = _schema(api, version, "response")
-    position = LENGTH.size
-    if len(frame) < position or LENGTH.unpack_from(frame)[0] != correlation_id:
-        raise DecodeError(NOT_KAFKA)
-    if cls.__header_schema__.__flexible__:
-        position = skip_tagged_fields(frame, position)
+    position = _body_position(frame, correlation_id, is_flexible=cls.__header_schema__.__flexible__)
     try:
         entity, _ = _reader(cls)(frame, position)
     except (SerialError, ValueError, OverflowError) as error:
         raise DecodeError(f"the answer to {api} v{version} cannot be read: {error}") from error
     return entity
+
+
+def decode_produced(version: int, correlation_id: int, frame: bytes) -> list[ProducedRow]:
+    """The rows of a Produce response from a frame without its length. Raises `DecodeError`."""
+    is_flexible = version >= FLEXIBLE_FROM
+    position = _body_position(frame, correlation_id, is_flexible=is_flexible)
+    return read_produce_response(version, frame, position)
+
+
+def _body_position(frame: bytes, correlation_id: int, *, is_flexible: bool) -> int:
+    """The position after the response's header. Raises `DecodeError` if that is another one's."""
+    if len(frame) < LENGTH.size or LENGTH.unpack_from(frame)[0] != correlation_id:
+        raise DecodeError(NOT_KAFKA)
+    return skip_tagged_fields(frame, LENGTH.size) if is_flexible else LENGTH.size
 
 
 def answer_size(prefix: bytes) -> int:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from client.batch import Outcome, record_size
+from client.batch import RECORD_BYTES, Outcome, record_size
 from client.settings import Settings
 from protocol.records import Record
 
@@ -47,7 +47,11 @@ class OpenBatches(Generic[OutcomeT]):
 
     def add(self, topic: str, partition: int, record: Record) -> tuple[OpenBatch[OutcomeT], int]:
         """The batch that the record went into, and its index there."""
-        size = record_size(record)
+        _, _, key, value, headers = record
+        if headers:
+            size = record_size(record)
+        else:  # the same, without a call for each record
+            size = RECORD_BYTES + len(key or b"") + len(value or b"")
         batch = self._by_partition.get((topic, partition))
         if batch is not None and batch.size + size > self._bytes_max:
             self.cut(batch)
@@ -55,9 +59,10 @@ class OpenBatches(Generic[OutcomeT]):
         if batch is None:
             batch = OpenBatch(topic, partition, self._new_outcome())
             self._by_partition[topic, partition] = batch
-        batch.records.append(record)
+        records = batch.records
+        index = len(records)
+        records.append(record)
         batch.size += size
-        index = len(batch.records) - 1
         if index + 1 >= self._records_max:
             self.cut(batch)
         return batch, index

@@ -25,7 +25,9 @@ class Outstanding:
 
     @property
     def oldest(self) -> SequencedBatch | None:
-        return next((queue[0] for queue in (self.sent, self.waiting) if queue), None)
+        if self.sent:
+            return self.sent[0]
+        return self.waiting[0] if self.waiting else None
 
     @property
     def record_count(self) -> int:
@@ -67,10 +69,14 @@ class Outstanding:
 
     def settle(self) -> list[Acknowledged]:
         """Acknowledges from the oldest on, as long as outcomes are known without a gap."""
-        confirmed = max(
-            (index for index, batch in enumerate(self.sent) if batch.stored), default=-1
-        )
         actions: list[Acknowledged] = []
+        while self.sent and self.sent[0].stored is not None:
+            actions.append(self.sent[0].stored)
+            self.sent.popleft()
+        confirmed = -1
+        for index, batch in enumerate(self.sent):
+            if batch.stored is not None:
+                confirmed = index
         for _ in range(confirmed + 1):
             batch = self.sent[0]
             outcome = batch.stored

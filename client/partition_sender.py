@@ -1,7 +1,9 @@
-"""Sends one partition's batches: the task that executes the steps of its `Sequencer`.
+"""Sends one partition's batches: executes the steps of its `Sequencer`.
 
-One task owns the partition's state. Answers come in through `_events`, whatever happens meanwhile;
-nothing is awaited between asking the sequencer for a step and reporting what was done.
+Most steps need not wait: they are done at once, when a batch is added or answered (`_continue`). A task
+does those that do, such as looking for a leader, and sleeps until the next deadline. While it is within a
+step, answers collect in `_events`. So the sequencer is used by one of them at a time, and nothing is awaited
+between asking it for a step and reporting what was done.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from client.connection import ConnectionFailedError
 from client.errors import DeliveryError, delivery_error
 from client.lease_request import TopicPartition
 from client.leased_partition import LeasedPartition
+from client.pipelined_connection import PipelinedConnection
 from client.produce_request import PartitionBatch
 from client.ready_batch import ReadyBatch
 from client.sequenced_batch import Acknowledged, Identity, SequencedBatch
@@ -39,6 +42,7 @@ from client.sequencer_actions import (
 from client.state import PartitionState
 from client.surroundings import Surroundings
 from protocol.errors import ErrorCode
+from protocol.produce_response import ProducedRow
 
 _JITTER: Final = 0.2
 _COMMIT_SHARE: Final = 0.9
@@ -68,8 +72,12 @@ class PartitionSender:
         )
         self._commit_timeout_ms = round(self._settings.request_timeout_s * _COMMIT_SHARE * 1000)
         self._loop = asyncio.get_running_loop()
-        self._events: deque[tuple[SequencedBatch, asyncio.Future[Any]]] = deque()
+        self._events: deque[tuple[SequencedBatch, ProducedRow | Exception]] = deque()
         self._wake = asyncio.Event()
+        self._is_resting = self._leased is None
+        """Whether the task has nothing to do, so that steps can be done without it."""
+        self._step: Step | None = None
+        """A step left for the task."""
         self._failures_in_a_row = 0
         self._not_before = 0.0
         self._must_refresh = False
@@ -93,7 +101,7 @@ class PartitionSender:
             # A record that cannot be encoded fails here, before it has numbers.
             piece.data = self._encode(piece, sequencer.identity, sequencer.next_sequence)
         sequencer.add(len(records), piece)
-        self._wake.set()
+        self._continue()
 
     def wake(self) -> None:
         """Wakes the task: something that it may be waiting for has happened elsewhere."""
@@ -112,8 +120,12 @@ class PartitionSender:
 
     async def close(self) -> None:
         """Stops at once; deliveries not yet acknowledged never get an outcome from here."""
-        self._task.cancel()
+        self._stop()
         await asyncio.gather(self._task, return_exceptions=True)
+
+    def _stop(self) -> None:
+        self._is_resting = False
+        self._task.cancel()
 
     def _on_end(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled():
@@ -125,18 +137,43 @@ class PartitionSender:
         if self._leased is not None:
             await self._begin_leases(self._leased)
         while True:
+            self._is_resting = False
             self._wake.clear()
-            self._take_events()
-            if self._leased is not None:
-                self._perform(self._leased.update())
-            # One reading of the clock for all three, so that a step not due yet is slept for.
+            # One reading of the clock, so that a step not due yet is slept for.
             now = self._loop.time()
-            self._maybe_give_up(now)
-            step = self._next_step(now)
+            step, self._step = self._step, None
+            if step is None:
+                step = self._advance(now)
             if step is not None:
                 await self._do(step)
             else:
                 await self._rest(now)
+
+    def _continue(self) -> None:
+        """Does what can be done without waiting; leaves the rest to the task."""
+        if not self._is_resting or self._wake.is_set():
+            self._wake.set()
+            return
+        try:
+            self._step = self._advance(self._loop.time())
+        except Exception as error:  # noqa: BLE001  a bug: it must not end the connection
+            self._stop()
+            self._around.on_crash(error)
+            return
+        sequencer = self._sequencer
+        if self._step is not None or (not sequencer.in_flight and sequencer.oldest is not None):
+            self._wake.set()  # which sleeps until no batch is due, if there is nothing else to do
+
+    def _advance(self, now: float) -> Step | None:
+        """Takes the events, and does the steps that need not wait; returns the first that does."""
+        while True:
+            self._take_events()
+            if self._leased is not None:
+                self._perform(self._leased.update())
+            self._maybe_give_up(now)
+            step = self._next_step(now)
+            if step is None or not self._do_at_once(step):
+                return step
 
     async def _begin_leases(self, leased: LeasedPartition) -> None:
         """Requests leases after metadata: a missing topic gets no leases, but metadata may create it."""
@@ -163,11 +200,14 @@ class PartitionSender:
             until = oldest.payload.deadline
             if now < self._not_before:
                 until = min(until, self._not_before)
+        self._is_resting = True
         try:
             async with asyncio.timeout_at(until):
                 await self._wake.wait()
         except TimeoutError:
             return
+        finally:
+            self._is_resting = False
 
     # --- steps ---------------------------------------------------------------------------------
 
@@ -180,6 +220,19 @@ class PartitionSender:
             case NewId():
                 await self._get_new_id()
 
+    def _do_at_once(self, step: Step) -> bool:
+        """Sends a batch to a leader that is known and connected; returns whether the step was that."""
+        if not isinstance(step, Send) or self._must_refresh:
+            return False
+        connection = self._around.cluster.known_leader(self.topic, self.partition)
+        if connection is None:
+            return False
+        try:
+            self._produce(connection, step.batch)
+        except ConnectionFailedError as error:
+            self._on_unsent(step.batch, error)
+        return True
+
     async def _send(self, batch: SequencedBatch) -> None:
         cluster = self._around.cluster
         try:
@@ -187,30 +240,36 @@ class PartitionSender:
             if connection is None or self._must_refresh:
                 await self._find_leader()
                 connection = await cluster.leader(self.topic, self.partition)
-            # A batch that is resent goes alone: it may be one for which others would have to wait.
-            future = connection.produce(
-                PartitionBatch(self.topic, self.partition, self._data(batch)),
-                timeout_ms=self._commit_timeout_ms,
-                bytes_max=self._settings.request_bytes_max if batch.attempts == 1 else 0,
-            )
+            self._produce(connection, batch)
         except (NoLeaderError, ConnectionFailedError) as error:
-            self._last_reason = str(error)
-            code = getattr(error, "final_code", ErrorCode.NONE)
-            if code:
-                self._perform(self._sequencer.on_answer(batch, Answer(code, message=str(error))))
-            else:
-                self._perform(self._sequencer.on_unsent(batch))
-            return
-        future.add_done_callback(lambda done: self._note(batch, done))
+            self._on_unsent(batch, error)
+
+    def _produce(self, connection: PipelinedConnection, batch: SequencedBatch) -> None:
+        # A batch that is resent goes alone: it may be one for which others would have to wait.
+        connection.produce(
+            PartitionBatch(self.topic, self.partition, self._data(batch)),
+            _InFlight(self, batch),
+            timeout_ms=self._commit_timeout_ms,
+            bytes_max=self._settings.request_bytes_max if batch.attempts == 1 else 0,
+        )
+
+    def _on_unsent(self, batch: SequencedBatch, error: NoLeaderError | ConnectionFailedError) -> None:
+        self._last_reason = str(error)
+        code = getattr(error, "final_code", ErrorCode.NONE)
+        if code:
+            self._perform(self._sequencer.on_answer(batch, Answer(code, message=str(error))))
+        else:
+            self._perform(self._sequencer.on_unsent(batch))
 
     async def _find_leader(self) -> None:
         if self._must_refresh:
             self._must_refresh = False
             await self._around.cluster.refresh(self.topic)
 
-    def _note(self, batch: SequencedBatch, future: asyncio.Future[Any]) -> None:
-        self._events.append((batch, future))
-        self._wake.set()
+    def note(self, batch: SequencedBatch, outcome: ProducedRow | Exception) -> None:
+        """Takes the answer to a batch in flight, or why there is none."""
+        self._events.append((batch, outcome))
+        self._continue()
 
     async def _ask(self, identity: Identity) -> None:
         topic = {"name": self.topic, "partition_indexes": [self.partition]}
@@ -279,25 +338,21 @@ class PartitionSender:
 
     def _take_events(self) -> None:
         while self._events:
-            batch, future = self._events.popleft()
-            error = future.exception()
-            if error is not None:
-                self._last_reason = str(error)
+            batch, outcome = self._events.popleft()
+            if isinstance(outcome, Exception):
+                self._last_reason = str(outcome)
                 self._perform(self._sequencer.on_lost(batch))
                 continue
-            answer = self._read(future.result())
+            if outcome.current_leader is not None:
+                self._note_leader(*outcome.current_leader)
+            answer = answer_of(outcome)
             if answer.error_code != ErrorCode.NONE:
                 self._last_reason = answer.message
             self._perform(self._sequencer.on_answer(batch, answer))
 
-    def _read(self, one: Any) -> Answer:
-        """The answer in a partition's row of a Produce response."""
-        hint = getattr(one, "current_leader", None)
-        if hint is not None and hint.leader_id >= 0:
-            self._around.cluster.note_leader(
-                self.topic, self.partition, hint.leader_id, hint.leader_epoch
-            )
-        return answer_of(one)
+    def _note_leader(self, leader_id: int, leader_epoch: int) -> None:
+        if leader_id >= 0:
+            self._around.cluster.note_leader(self.topic, self.partition, leader_id, leader_epoch)
 
     def _perform(self, actions: Sequence[Action]) -> None:
         for action in actions:
@@ -348,3 +403,19 @@ class PartitionSender:
 
     def _error(self, failed: Failed) -> DeliveryError:
         return delivery_error(self.topic, self.partition, failed, self._last_reason)
+
+
+class _InFlight:
+    """Receives the answer to one batch."""
+
+    __slots__ = ("_batch", "_sender")
+
+    def __init__(self, sender: PartitionSender, batch: SequencedBatch) -> None:
+        self._sender = sender
+        self._batch = batch
+
+    def take(self, row: ProducedRow) -> None:
+        self._sender.note(self._batch, row)
+
+    def fail(self, error: Exception) -> None:
+        self._sender.note(self._batch, error)

@@ -21,6 +21,7 @@ from client.messages import (
     UnservedApiError,
     answer_size,
     decode_answer,
+    decode_produced,
     encode_produce_of,
     encode_request,
     newest_version,
@@ -28,7 +29,7 @@ from client.messages import (
 )
 from client.produce_queue import ProduceQueue
 from client.produce_request import PartitionBatch
-from client.receivers import Receiver, WholeAnswer
+from client.receivers import Receiver, RowReceiver, WholeAnswer
 from protocol.errors import DecodeError
 
 _PRODUCE: Final = "produce"
@@ -111,22 +112,27 @@ class PipelinedConnection:
         return self._send(api, self._version(api), fields)
 
     def produce(
-        self, batch: PartitionBatch, *, timeout_ms: int, bytes_max: int = 0
-    ) -> asyncio.Future[Any]:
-        """Sends one batch with acks=all; the future resolves to the partition's row of the answer.
+        self,
+        batch: PartitionBatch,
+        receiver: RowReceiver,
+        *,
+        timeout_ms: int,
+        bytes_max: int = 0,
+    ) -> None:
+        """Sends one batch with acks=all; the receiver takes the partition's row of the answer.
 
         `bytes_max`: the batch may share a request of that size with batches of other partitions:
         those given in the same turn of the loop, and, while `_PRODUCES_PENDING_MAX` requests are in
         flight, those given before one is answered. 0: it goes alone, at once.
+
+        Raises `ConnectionFailedError` if nothing was sent; the receiver is not called then.
         """
         self._version(_PRODUCE)
         self._check_open()
-        future: asyncio.Future[Any] = self._loop.create_future()
-        self._queue.add(batch, future, timeout_ms=timeout_ms, bytes_max=bytes_max)
+        self._queue.add(batch, receiver, timeout_ms=timeout_ms, bytes_max=bytes_max)
         if not self._will_look:
             self._will_look = True
             self._loop.call_soon(self._send_queued)
-        return future
 
     def _send_queued(self) -> None:
         self._will_look = False
@@ -200,10 +206,14 @@ class PipelinedConnection:
             raise DecodeError("an answer arrived without a request")
         # It stays pending until it has been read: if that fails, it fails with the others.
         pending = self._pending[0]
-        answer = decode_answer(pending.api, pending.version, pending.correlation_id, frame)
+        is_produce = pending.api == _PRODUCE
+        if is_produce:
+            answer = decode_produced(pending.version, pending.correlation_id, frame)
+        else:
+            answer = decode_answer(pending.api, pending.version, pending.correlation_id, frame)
         pending.receiver.take(answer)
         self._pending.popleft()
-        if pending.api == _PRODUCE:
+        if is_produce:
             self._produces_pending -= 1
             self._send_queued()
 

@@ -7,13 +7,13 @@ is kept.
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
-from typing import Any
+from collections.abc import Sequence
 
 from client.produce_request import PartitionBatch
-from client.receivers import fail_future
+from client.receivers import RowReceiver
 from protocol.errors import DecodeError
+from protocol.produce_response import ProducedRow
 
 
 class ProduceGroup:
@@ -24,7 +24,7 @@ class ProduceGroup:
         self.batches: list[PartitionBatch] = []
         self.size = 0
         self._bytes_max = bytes_max
-        self._futures: dict[tuple[str, int], asyncio.Future[Any]] = {}
+        self._receivers: dict[tuple[str, int], RowReceiver] = {}
 
     @property
     def is_alone(self) -> bool:
@@ -33,32 +33,28 @@ class ProduceGroup:
 
     def has(self, batch: PartitionBatch) -> bool:
         """Whether it has a batch for the same partition."""
-        return (batch.topic, batch.partition) in self._futures
+        return (batch.topic, batch.partition) in self._receivers
 
     def has_room(self, batch: PartitionBatch) -> bool:
         return self.size + len(batch.data) <= self._bytes_max
 
-    def add(self, batch: PartitionBatch, future: asyncio.Future[Any]) -> None:
+    def add(self, batch: PartitionBatch, receiver: RowReceiver) -> None:
         self.batches.append(batch)
         self.size += len(batch.data)
-        self._futures[batch.topic, batch.partition] = future
+        self._receivers[batch.topic, batch.partition] = receiver
 
-    def take(self, answer: Any) -> None:
+    def take(self, rows: Sequence[ProducedRow]) -> None:
         """Raises `DecodeError`."""
-        rows = {
-            (topic.name, row.index): row
-            for topic in answer.responses
-            for row in topic.partition_responses
-        }
-        if rows.keys() != self._futures.keys():
+        receivers = self._receivers
+        by_partition = {(row.topic, row.partition): row for row in rows}
+        if by_partition.keys() != receivers.keys():
             raise DecodeError("the answer to produce is about other partitions")
-        for key, future in self._futures.items():
-            if not future.done():
-                future.set_result(rows[key])
+        for key, receiver in receivers.items():
+            receiver.take(by_partition[key])
 
     def fail(self, error: Exception) -> None:
-        for future in self._futures.values():
-            fail_future(future, error)
+        for receiver in self._receivers.values():
+            receiver.fail(error)
 
 
 class ProduceQueue:
@@ -72,7 +68,7 @@ class ProduceQueue:
     def add(
         self,
         batch: PartitionBatch,
-        future: asyncio.Future[Any],
+        receiver: RowReceiver,
         *,
         timeout_ms: int,
         bytes_max: int,
@@ -83,7 +79,7 @@ class ProduceQueue:
             group = ProduceGroup(timeout_ms=timeout_ms, bytes_max=bytes_max)
             self._groups.append(group)
             self._alone_count += group.is_alone
-        group.add(batch, future)
+        group.add(batch, receiver)
         self._size += len(batch.data)
 
     def _room_for(self, batch: PartitionBatch) -> ProduceGroup | None:

@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections import deque
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Final, NamedTuple, Self, TypeVar
 
 from client.acknowledgements import Acknowledgement, Acknowledgements
 from client.async_producer import AsyncProducer
@@ -29,6 +30,18 @@ from protocol.records import Headers, Record
 
 BlockingOutcome = Future[Acknowledgements]
 _T = TypeVar("_T")
+_TAKEN_AT_ONCE: Final = 100
+"""Batches that the loop's thread takes over in one turn: answers want to be read too."""
+
+
+class _HandedOver(NamedTuple):
+    """A batch on its way to the loop's thread."""
+
+    topic: str
+    partition: int
+    records: Records
+    size: int
+    outcome: BlockingOutcome
 
 
 class BlockingDelivery:
@@ -72,10 +85,17 @@ class Producer:
         self._state = state
         self._core: AsyncProducer | None = None
         self._batches = OpenBatches[BlockingOutcome](settings, Future, self._submit_open)
+        self._cut = self._batches.cut
         self._partition_counts: dict[str, int] = {}
         self._room = threading.Condition()
         self._outstanding = self._outstanding_bytes = 0
+        self._room_from = settings.buffer_bytes_max * 7 // 8
+        """A sender that waits for room continues here: not with each batch, which is a change of threads."""
+        self._waits_for_room = False
         self._first_error: BaseException | None = None
+        self._handed_over: deque[_HandedOver] = deque()
+        self._will_take = False
+        """Whether the loop's thread will look at `_handed_over`."""
 
     @classmethod
     def resume(
@@ -118,7 +138,7 @@ class Producer:
         timestamp = now_ms() if timestamp_ms is None else timestamp_ms
         record = Record(-1, timestamp, key, value, headers)
         batch, index = self._batches.add(topic, partition, record)
-        return BlockingDelivery(batch, index, self._batches.cut)
+        return BlockingDelivery(batch, index, self._cut)
 
     def send_batch(self, topic: str, partition: int, records: Records) -> BlockingOutcome:
         """Sends exactly these records as one batch; the future resolves to their acknowledgements.
@@ -142,13 +162,13 @@ class Producer:
 
     def state(self) -> ProducerState:
         """The numbers from which a later run continues; see `AsyncProducer.state`."""
-        return self._call(_state_of(self._running()))
+        return self._call(self._state_of(self._running()))
 
     def close(self) -> None:
         """Stops at once: records not yet acknowledged fail. Call `flush` first to send them."""
         core, self._core = self._core, None
         if core is not None:
-            self._call(core.close())
+            self._call(self._close(core))
             self._stop_loop()
 
     def __enter__(self) -> Self:
@@ -203,11 +223,38 @@ class Producer:
         """Hands the batch over; waits for room in the buffer."""
         core = self._running()
         with self._room:
-            self._room.wait_for(lambda: self._outstanding_bytes < self.settings.buffer_bytes_max)
+            if self._outstanding_bytes >= self.settings.buffer_bytes_max:
+                self._wait_for_room()
             self._outstanding += 1
             self._outstanding_bytes += size
-        outcome.add_done_callback(lambda done: self._on_done(done, size))
-        self._loop.call_soon_threadsafe(_hand_over, core, topic, partition, records, outcome)
+        self._handed_over.append(_HandedOver(topic, partition, records, size, outcome))
+        if not self._will_take:
+            self._will_take = True
+            self._loop.call_soon_threadsafe(self._take_over, core)
+
+    def _wait_for_room(self) -> None:
+        self._waits_for_room = True
+        self._room.wait_for(lambda: self._outstanding_bytes <= self._room_from)
+        self._waits_for_room = False
+
+    def _take_over(self, core: AsyncProducer) -> None:
+        """Runs in the loop's thread. A batch is seen by this run or by one that is still to come."""
+        self._will_take = False
+        for _ in range(_TAKEN_AT_ONCE):
+            if not self._handed_over:
+                return
+            self._submit_to(core, self._handed_over.popleft())
+        self._will_take = True
+        self._loop.call_soon(self._take_over, core)
+
+    def _submit_to(self, core: AsyncProducer, batch: _HandedOver) -> None:
+        outcome = batch.outcome
+        outcome.add_done_callback(lambda done: self._on_done(done, batch.size))
+        try:
+            core.submit(*batch)
+        except Exception as error:  # noqa: BLE001  only the outcome can tell the caller
+            if not outcome.done():
+                outcome.set_exception(error)
 
     def _on_done(self, outcome: BlockingOutcome, size: int) -> None:
         """Runs in the loop's thread."""
@@ -216,20 +263,19 @@ class Producer:
             self._outstanding -= 1
             self._outstanding_bytes -= size
             self._first_error = self._first_error or error
-            self._room.notify_all()
+            has_room = self._waits_for_room and self._outstanding_bytes <= self._room_from
+            if has_room or not self._outstanding:
+                self._room.notify_all()
 
+    async def _state_of(self, core: AsyncProducer) -> ProducerState:
+        """Takes the state between two steps of the senders, which only the loop's thread can ensure."""
+        self._take_all(core)
+        return core.state()
 
-async def _state_of(core: AsyncProducer) -> ProducerState:
-    """Takes the state between two steps of the senders, which only the loop's thread can ensure."""
-    return core.state()
+    async def _close(self, core: AsyncProducer) -> None:
+        self._take_all(core)
+        await core.close()
 
-
-def _hand_over(
-    core: AsyncProducer, topic: str, partition: int, records: Records, outcome: BlockingOutcome
-) -> None:
-    """Runs in the loop's thread, where a failure can be reported only through the outcome."""
-    try:
-        core.submit(topic, partition, records, outcome)
-    except Exception as error:  # noqa: BLE001  whatever it is, the sender shall see it
-        if not outcome.done():
-            outcome.set_exception(error)
+    def _take_all(self, core: AsyncProducer) -> None:
+        while self._handed_over:
+            self._submit_to(core, self._handed_over.popleft())

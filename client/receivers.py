@@ -5,15 +5,26 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Protocol
 
+from protocol.produce_response import ProducedRow
+
 
 class Receiver(Protocol):
     """Receiver of the answer to one request."""
 
     def take(self, answer: Any) -> None:
-        """Takes kio's entity. Raises `DecodeError` if it does not belong to the request."""
+        """Takes kio's entity, or the rows of Produce. Raises `DecodeError` if it is another request's."""
 
     def fail(self, error: Exception) -> None:
         """Fails the request: there will be no answer."""
+
+
+class RowReceiver(Protocol):
+    """Receiver of one partition's row of the answer to Produce. Neither method raises."""
+
+    def take(self, row: ProducedRow) -> None: ...
+
+    def fail(self, error: Exception) -> None:
+        """Fails the batch: there will be no answer."""
 
 
 class WholeAnswer:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from concurrent.futures import Future
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -15,6 +13,7 @@ from client.produce_queue import ProduceGroup, ProduceQueue
 from client.produce_request import PartitionBatch
 from client.settings import Settings
 from protocol.errors import DecodeError
+from protocol.produce_response import ProducedRow
 from protocol.records import Record
 from tests.support.in_process import in_process
 
@@ -34,7 +33,7 @@ def test_requests_keep_the_order_of_each_partition(batches):
     queue = ProduceQueue()
     for topic, partition, size, bytes_max in batches:
         batch = PartitionBatch(topic, partition, b"x" * size)
-        queue.add(batch, Future(), timeout_ms=1, bytes_max=bytes_max)
+        queue.add(batch, Kept(), timeout_ms=1, bytes_max=bytes_max)
     groups = []
     while (group := queue.pop(may_wait=False, waiting_bytes_max=0)) is not None:
         groups.append(group.batches)
@@ -54,32 +53,39 @@ def test_small_batches_wait_while_many_requests_are_pending(size, bytes_max, lea
     """They wait until there is enough for a request; a batch that goes alone sends all before it."""
     queue = ProduceQueue()
     batch = PartitionBatch("t", 0, b"x" * size)
-    queue.add(batch, Future(), timeout_ms=1, bytes_max=bytes_max)
+    queue.add(batch, Kept(), timeout_ms=1, bytes_max=bytes_max)
     found = queue.pop(may_wait=True, waiting_bytes_max=100)
     assert (found is not None) == leaves
     assert (queue.pop(may_wait=False, waiting_bytes_max=100) is not None) != leaves
 
 
+class Kept:
+    """A receiver that keeps what it takes."""
+
+    def __init__(self):
+        self.rows, self.errors = [], []
+        self.take, self.fail = self.rows.append, self.errors.append
+
+
 def answer(*partitions):
-    rows = [SimpleNamespace(index=partition) for partition in partitions]
-    return SimpleNamespace(responses=[SimpleNamespace(name="t", partition_responses=rows)])
+    return [ProducedRow("t", partition, 0, 17, -1) for partition in partitions]
 
 
 def test_each_partition_gets_its_row():
     """The order of the broker's answer does not matter."""
     group = ProduceGroup(timeout_ms=1, bytes_max=100)
-    futures = [Future(), Future()]
-    for partition, future in enumerate(futures):
-        group.add(PartitionBatch("t", partition, b"x"), future)
+    receivers = [Kept(), Kept()]
+    for partition, receiver in enumerate(receivers):
+        group.add(PartitionBatch("t", partition, b"x"), receiver)
     group.take(answer(1, 0))
-    assert [future.result(0).index for future in futures] == [0, 1]
+    assert [[row.partition for row in one.rows] for one in receivers] == [[0], [1]]
 
 
 @pytest.mark.parametrize("partitions", [(), (1,), (0, 1)])
 def test_answer_about_other_partitions_is_none(partitions):
     """The outcome of the batch would be unknown."""
     group = ProduceGroup(timeout_ms=1, bytes_max=100)
-    group.add(PartitionBatch("t", 0, b"x"), Future())
+    group.add(PartitionBatch("t", 0, b"x"), Kept())
     with pytest.raises(DecodeError):
         group.take(answer(*partitions))
 
