@@ -253,7 +253,9 @@ class PartitionSender:
             bytes_max=self._settings.request_bytes_max if batch.attempts == 1 else 0,
         )
 
-    def _on_unsent(self, batch: SequencedBatch, error: NoLeaderError | ConnectionFailedError) -> None:
+    def _on_unsent(
+        self, batch: SequencedBatch, error: NoLeaderError | ConnectionFailedError
+    ) -> None:
         self._last_reason = str(error)
         code = getattr(error, "final_code", ErrorCode.NONE)
         if code:

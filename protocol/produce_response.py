@@ -58,7 +58,9 @@ def read_produce_response(version: int, frame: Frame, position: int) -> list[Pro
             if flexible:
                 position = skip_tagged_fields(frame, position)
     except (struct.error, IndexError) as error:
-        raise DecodeError(f"the produce response ends after {len(frame)} bytes, in mid field") from error
+        raise DecodeError(
+            f"the produce response ends after {len(frame)} bytes, in mid field"
+        ) from error
     except UnicodeDecodeError as error:
         raise DecodeError(f"a text in the produce response is not UTF-8: {error}") from error
     return rows

@@ -333,3 +333,23 @@ async def test_close_fails_what_is_under_way(tmp_path: Path) -> None:
 
 async def _awaited(delivery):
     return await delivery
+
+
+async def test_a_bug_in_a_sender_crashes_the_producer_and_not_the_connection(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An answer is handled where it arrives: its exception may fail all deliveries, but no other request."""
+    async with in_process(tmp_path) as running:
+        producer = AsyncProducer(running.kafka_address)
+        await producer.start()
+        await producer.send_batch("t", 0, records(b"1"))
+        sender = producer._senders["t", 0]
+        monkeypatch.setattr(sender._sequencer, "on_answer", lambda *_: 1 / 0)
+        with pytest.raises(DeliveryError, match="crashed: ZeroDivisionError"):
+            await producer.send_batch("t", 0, records(b"2"))
+        connection = producer._around.cluster.known_leader("t", 0)
+        fields = {"include_cluster_authorized_operations": False}
+        assert (await connection.send("describe_cluster", fields)).error_code == 0
+        with pytest.raises(ProducerError, match="crashed"):
+            await producer.send_batch("t", 0, records(b"3"))
+        await producer.close()

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from client.errors import DeliveryError, ProducerError
-from client.producer import Producer
+from client.producer import BlockingOutcome, Producer
 from client.settings import Settings
 from client.state import ProducerState
 from protocol.records import Record
@@ -87,3 +87,32 @@ def test_unstarted_and_closed_producers_say_so(echoless):
     producer.close()
     with pytest.raises(ProducerError, match="closed"):
         producer.state()
+
+
+def send_while_the_thread_is_busy(producer: Producer, count: int) -> list[BlockingOutcome]:
+    """Sends batches that the producer's thread has no time to take over before they are all there."""
+    producer.send_batch("t", 0, [Record(-1, 1, None, b"first")]).result(10)
+    is_sent = threading.Event()
+    producer._loop.call_soon_threadsafe(is_sent.wait)
+    record = Record(-1, 1, None, b"v")
+    outcomes = [producer.send_batch("t", 0, [record]) for _ in range(count)]
+    is_sent.set()
+    return outcomes
+
+
+def test_the_state_knows_every_batch_that_was_sent_before(echoless):
+    """Also those that the producer's thread has not taken over yet: position and state belong together."""
+    with Producer(echoless.kafka_address) as producer:
+        send_while_the_thread_is_busy(producer, 1000)
+        (partition,) = producer.state().partitions
+        assert partition.next_sequence + partition.unacknowledged == 1001
+
+
+def test_close_fails_every_batch_that_was_sent_before(echoless):
+    """No caller waits for a batch that the producer's thread had not taken over."""
+    producer = Producer(echoless.kafka_address)
+    producer.start()
+    outcomes = send_while_the_thread_is_busy(producer, 1000)
+    producer.close()
+    assert all(one.done() for one in outcomes)
+    assert isinstance(outcomes[-1].exception(), DeliveryError)
