@@ -101,7 +101,7 @@ def send_while_the_thread_is_busy(producer: Producer, count: int) -> list[Blocki
 
 
 def test_the_state_knows_every_batch_that_was_sent_before(echoless):
-    """Also those that the producer's thread has not taken over yet: position and state belong together."""
+    """A batch that the producer's thread has not taken over yet counts: position and state belong together."""
     with Producer(echoless.kafka_address) as producer:
         send_while_the_thread_is_busy(producer, 1000)
         (partition,) = producer.state().partitions
