@@ -83,7 +83,7 @@ class KafkaRequests:
         served = _served(request)
         refusal = self._refusal(request, parts, error)
         if len(parts) == len(request.facts.parts):
-            return self._framed(request, served.refuse(refusal, self._services))
+            return self._framed(request, served.refuse_whole(refusal, self._services))
         return self._framed(
             request, served.refuse_parts(refusal, self._services, partial(admit, served))
         )
@@ -98,10 +98,16 @@ class KafkaRequests:
 
     def _refusal(self, request: ReadRequest, parts: Sequence[Part], error: KafkaError) -> Refusal:
         inside: _Inside = request.inside
+        picked = {(part.topic, part.partition) for part in parts}
+
+        def is_refused(key: object, index: int) -> bool:
+            topic = self._name(key)
+            return (topic, index) in picked or (topic, NO_PARTITION) in picked
+
         return Refusal(
             request=Request(inside.header, inside.body, request.peer),
             error=error,
-            is_refused=lambda key, index: self._is_in(parts, key, index),
+            is_refused=is_refused,
         )
 
     def _framed(self, request: ReadRequest, outcome: Outcome) -> Dispatched:
@@ -111,12 +117,6 @@ class KafkaRequests:
         return framed_soon(api, header, header.api_version, outcome)
 
     # --- what a request is about ---
-
-    def _is_in(self, parts: Sequence[Part], key: object, index: int) -> bool:
-        topic = self._name(key)
-        return any(
-            part.topic == topic and part.partition in {index, NO_PARTITION} for part in parts
-        )
 
     def _name(self, key: object) -> str:
         """Newer versions name topics by id."""

@@ -7,7 +7,7 @@ them each has the port's own dispatcher, and nothing in this file runs.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -20,13 +20,15 @@ from broker.faults.unexpected import report_unexpected
 from broker.network.connection import Buffers, Connection, Dispatched
 from broker.network.request import Peer
 from broker.network.server import Server
-from broker.network.turns import in_thread
+from broker.network.turns import in_thread, work_in_turns
 from protocol.framing import Frame
 
 _CUT: Final = "cut_replica_link"
 _FREEZE: Final = "freeze"
 _PARTIAL: Final = frozenset({"error", "error_after"})
 """They leave the partitions alone that do not match; all others take the whole request."""
+_COMPARED_AT_ONCE: Final = 2000
+"""Partitions times rules that are compared in one go, in about two milliseconds."""
 
 
 class Plan(NamedTuple):
@@ -94,23 +96,40 @@ class FaultyPort:
         """Whether reading the request would hold the event loop."""
         return _is_admitted(peer) and self._requests.takes_long(frame)
 
-    async def plan_later(self, frame: Frame, peer: Peer) -> Plan:
-        """Like `plan`, for a request that may have to be read in a thread."""
+    def read(self, frame: Frame, peer: Peer) -> ReadRequest | None:
+        """The request, unless the port itself is to report what is wrong with it."""
+        return self._requests.read(frame, peer) if _is_admitted(peer) else None
+
+    def is_long_to_match(self, request: ReadRequest | None) -> bool:
+        """Whether comparing the request with all rules would hold the event loop."""
+        parts = 0 if request is None else len(request.facts.parts)
+        return parts * len(self._rules) > _COMPARED_AT_ONCE
+
+    async def read_and_plan(self, frame: Frame, peer: Peer) -> Plan:
+        """Like `read` and `plan`, for a request that may have to be read in a thread."""
         read = partial(self._requests.read, frame, peer)
-        if not _is_admitted(peer):
-            return self._plan(None, frame, peer)
-        request = await in_thread(read) if self.takes_long(frame, peer) else read()
-        return self._plan(request, frame, peer)
+        request = await in_thread(read) if self.takes_long(frame, peer) else self.read(frame, peer)
+        return await self.plan_in_turns(request, frame, peer)
 
-    def plan(self, frame: Frame, peer: Peer) -> Plan:
+    async def plan_in_turns(self, request: ReadRequest | None, frame: Frame, peer: Peer) -> Plan:
+        """Like `plan`, for a request that may be long to match."""
+        if request is None or not self.is_long_to_match(request):
+            return self.plan(request, frame, peer)
+        hits: list[Hit] = []
+        await work_in_turns(self._matching(request, hits))
+        return self._planned(hits, frame, peer)
+
+    def plan(self, request: ReadRequest | None, frame: Frame, peer: Peer) -> Plan:
         """The rules' plan for a request."""
-        request = self._requests.read(frame, peer) if _is_admitted(peer) else None
-        return self._plan(request, frame, peer)
+        hits: list[Hit] = []
+        for _ in () if request is None else self._matching(request, hits):
+            pass
+        return self._planned(hits, frame, peer)
 
-    def _plan(self, request: ReadRequest | None, frame: Frame, peer: Peer) -> Plan:
-        hit = None if request is None else self._hit(request)
-        if hit is None:
+    def _planned(self, hits: Sequence[Hit], frame: Frame, peer: Peer) -> Plan:
+        if not hits:
             return Plan(lambda: self._inner(frame, peer))
+        (hit,) = hits
         rule = hit.rule
         if rule.action.type == _FREEZE:
             return Plan(lambda: self._inner(frame, peer), rule.has_ended.wait)
@@ -119,22 +138,31 @@ class FaultyPort:
             return Plan(lambda: self._inner(frame, peer), lambda: asyncio.sleep(delay_s))
         return Plan(lambda: self._actions.act(hit))
 
-    def _hit(self, request: ReadRequest) -> Hit | None:
-        """The first rule that acts, counted."""
+    def _matching(self, request: ReadRequest, hits: list[Hit]) -> Iterator[None]:
+        """Adds the first rule that acts, counted, to `hits`; a caller may do other things between steps."""
         self._actions.let_go_before(request)
-        now_s = asyncio.get_running_loop().time()
         for rule in self._rules:
-            parts = _pick(rule, request)
-            if parts is None:
+            picked: list[Part] | None = None
+            for some in _picks(rule, request):
+                picked = [] if picked is None else picked
+                picked += some
+                yield
+            if picked is None or (not picked and _needs_part(rule)):
                 continue
-            hit = Hit(rule, request, parts)
-            if self._actions.awaits_second(rule):
-                return hit  # the first of the two has been counted
-            if rule.turns.take(now_s):
-                is_partial = rule.action.type in _PARTIAL
-                self._hits.on_request(rule, request, parts if is_partial else request.facts.parts)
-                return hit
-        return None
+            if self._acts(rule, request, picked):
+                hits.append(Hit(rule, request, picked))
+                return
+
+    def _acts(self, rule: Rule, request: ReadRequest, parts: Sequence[Part]) -> bool:
+        if self._actions.awaits_second(rule):
+            return True  # the first of the two has been counted
+        if rule.has_ended.is_set():
+            return False  # it was removed while the request was compared with the rules
+        if not rule.turns.take(asyncio.get_running_loop().time()):
+            return False
+        is_partial = rule.action.type in _PARTIAL
+        self._hits.on_request(rule, request, parts if is_partial else request.facts.parts)
+        return True
 
 
 class FaultyDispatcher:
@@ -157,9 +185,13 @@ class FaultyDispatcher:
 
     def __call__(self, frame: Frame, peer: Peer) -> Dispatched:
         """Raises as the port's own dispatcher does."""
-        if self._last is not None or self._port.takes_long(frame, peer):
-            return self._late(lambda: self._port.plan_later(frame, peer))
-        plan = self._port.plan(frame, peer)
+        port = self._port
+        if self._last is not None or port.takes_long(frame, peer):
+            return self._late(lambda: port.read_and_plan(frame, peer))
+        request = port.read(frame, peer)
+        if port.is_long_to_match(request):
+            return self._late(lambda: port.plan_in_turns(request, frame, peer))
+        plan = port.plan(request, frame, peer)
         return plan.process() if plan.wait is None else self._late(lambda: _made(plan))
 
     def _late(self, make_plan: Callable[[], Awaitable[Plan]]) -> Awaitable[Buffers | None]:
@@ -199,12 +231,18 @@ async def _made(plan: Plan) -> Plan:
     return plan
 
 
-def _pick(rule: Rule, request: ReadRequest) -> Sequence[Part] | None:
-    """The parts of the request that the rule applies to; None for a request that it leaves alone."""
+def _picks(rule: Rule, request: ReadRequest) -> Iterator[Sequence[Part]]:
+    """Yields the parts that the rule applies to, some at a time; nothing if it leaves the request alone."""
     facts = request.facts
     if rule.action.type == _CUT:
-        return facts.parts if facts.from_broker == rule.action.broker_id else None
+        if facts.from_broker == rule.action.broker_id:
+            yield facts.parts
+        return
     is_meant = rule.match.api == facts.api or rule.action.type == _FREEZE
-    if facts.is_between_brokers and not is_meant:
-        return None
-    return rule.match.pick(facts, request.peer)
+    if is_meant or not facts.is_between_brokers:
+        yield from rule.match.pick(facts, request.peer)
+
+
+def _needs_part(rule: Rule) -> bool:
+    """Whether the rule applies only to requests with parts that it picks."""
+    return rule.match.names_partitions and rule.action.type != _CUT

@@ -48,7 +48,7 @@ async def handle(request: Request, services: Services) -> Answer:
         if not body.validate_only:
             await services.registry.set_topic_config(topic.name, overrides)
 
-    return {"responses": await alter_each(body.resources, alter)}
+    return await alter_each(body.resources, alter)
 
 
 def refuse(refusal: Refusal, _services: Services) -> Answer:

@@ -15,8 +15,10 @@ from broker.handlers import permits
 from broker.handlers.merged_responses import Rows
 from broker.handlers.refusals import Refusal, refused_partitions
 from broker.handlers.served import Names, Served
+from broker.handlers.topic_rows import grouped
 from broker.network.denial import everything
 from broker.network.request import Answer, Request
+from broker.network.turns import awaited_in_turns
 from broker.tree.node_tree import ConnectionLostError, MultiFailedError
 from protocol.acl import AclOperation
 from protocol.errors import ErrorCode, KafkaError
@@ -36,18 +38,16 @@ _LOST_RACES_MAX: Final = 10
 
 async def handle(request: Request, services: Services) -> Answer:
     """One row per topic and partition, in the order of the request."""
-    responses = [
-        {
-            "name": topic.name,
-            "partitions": [await _row(services, topic.name, one) for one in topic.partitions],
-        }
-        for topic in request.body.topics
-    ]
-    return {
-        "error_code": ErrorCode.NONE,
-        "error_message": None,
-        "responses": responses,
-    }
+    topics = request.body.topics
+    rows = (_row(services, topic.name, one) for topic in topics for one in topic.partitions)
+    return await awaited_in_turns(
+        rows,
+        lambda found: {
+            "error_code": ErrorCode.NONE,
+            "error_message": None,
+            "responses": grouped(topics, iter(found)),
+        },
+    )
 
 
 async def _row(services: Services, topic: str, wanted: Any) -> dict[str, Any]:

@@ -15,6 +15,8 @@ from broker.handlers.refusals import Refusal
 from broker.handlers.repetition import repeated
 from broker.metadata.topic import Topic
 from broker.metadata.topic_names import check_topic_name
+from broker.network.request import Answer
+from broker.network.turns import awaited_in_turns
 from protocol.acl import AclOperation
 from protocol.acl import ResourceType as AclResourceType
 from protocol.errors import ErrorCode, KafkaError
@@ -63,31 +65,28 @@ def find_topic(services: Services, name: str) -> Topic:
     return topic
 
 
-async def alter_each(
-    resources: Sequence[Any], alter: Callable[[Any], Awaitable[object]]
-) -> list[dict[str, Any]]:
-    """Alters each resource independently and returns one response row for each.
+async def alter_each(resources: Sequence[Any], alter: Callable[[Any], Awaitable[object]]) -> Answer:
+    """Alters each resource independently and answers with one row for each.
 
     A resource listed twice is refused both times. `alter` raises `KafkaError`.
     """
     twice = listed_twice(resources)
-    rows = []
-    for one in resources:
+
+    async def row(one: Any) -> dict[str, Any]:
         code, message = ErrorCode.NONE, ""
         try:
             check_once(one, twice)
             await alter(one)
         except KafkaError as error:
             code, message = error.code, error.message
-        rows.append(
-            {
-                "error_code": code,
-                "error_message": message or None,
-                "resource_type": one.resource_type,
-                "resource_name": one.resource_name,
-            }
-        )
-    return rows
+        return {
+            "error_code": code,
+            "error_message": message or None,
+            "resource_type": one.resource_type,
+            "resource_name": one.resource_name,
+        }
+
+    return await awaited_in_turns(map(row, resources), lambda found: {"responses": found})
 
 
 def listed_twice(resources: Iterable[Any]) -> set[tuple[int, str]]:

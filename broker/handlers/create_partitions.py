@@ -17,6 +17,7 @@ from broker.handlers.refusals import Refusal
 from broker.handlers.repetition import repeated
 from broker.handlers.served import Names, Served
 from broker.network.request import Answer, Request
+from broker.network.turns import awaited_in_turns
 from protocol.acl import AclOperation
 from protocol.errors import ErrorCode, KafkaError
 from protocol.registry import Api
@@ -31,15 +32,22 @@ async def handle(request: Request, services: Services) -> Answer:
     """One row per name, in the order of the request."""
     body = request.body
     twice = repeated(topic.name for topic in body.topics)
-    rows = {}
-    for wanted in body.topics:
-        error: KafkaError | None
-        if wanted.name in twice:
-            error = KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
-        else:
-            error = await _extend(services, wanted, body.validate_only)
-        rows[wanted.name] = _row(wanted.name, error)
-    return {"results": list(rows.values())}
+    rows = (
+        _extended(services, one, body.validate_only, is_twice=one.name in twice)
+        for one in {topic.name: topic for topic in body.topics}.values()
+    )
+    return await awaited_in_turns(rows, lambda found: {"results": found})
+
+
+async def _extended(
+    services: Services, wanted: Any, validate_only: bool, *, is_twice: bool
+) -> dict[str, Any]:
+    error: KafkaError | None
+    if is_twice:
+        error = KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+    else:
+        error = await _extend(services, wanted, validate_only)
+    return _row(wanted.name, error)
 
 
 async def _extend(services: Services, wanted: Any, validate_only: bool) -> KafkaError | None:

@@ -26,6 +26,7 @@ from broker.handlers.repetition import repeated
 from broker.handlers.served import Names, Served
 from broker.metadata.topic import NewTopic, Topic
 from broker.network.request import Answer, Request
+from broker.network.turns import awaited_in_turns
 from protocol.acl import AclOperation, ResourceType
 from protocol.errors import ErrorCode, KafkaError
 from protocol.registry import Api
@@ -46,21 +47,19 @@ async def handle(request: Request, services: Services) -> Answer:
     body = request.body
     rights = permits.rights_of(request, services)
     twice = repeated(topic.name for topic in body.topics)
-    rows = {}
-    for wanted in body.topics:
-        if wanted.name in twice:
-            error = KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
-            rows[wanted.name] = _failure(wanted.name, error)
-        else:
-            rows[wanted.name] = await _row(
-                services,
-                wanted,
-                validate_only=body.validate_only,
-                shows_config=permits.may(
-                    rights, AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, wanted.name
-                ),
-            )
-    return {"topics": list(rows.values())}
+    rows = (
+        _row(
+            services,
+            one,
+            validate_only=body.validate_only,
+            is_twice=one.name in twice,
+            shows_config=permits.may(
+                rights, AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, one.name
+            ),
+        )
+        for one in {topic.name: topic for topic in body.topics}.values()
+    )
+    return await awaited_in_turns(rows, lambda found: {"topics": found})
 
 
 async def create(services: Services, wanted: NewTopic, *, validate_only: bool) -> Topic:
@@ -81,8 +80,10 @@ async def create(services: Services, wanted: NewTopic, *, validate_only: bool) -
 
 
 async def _row(
-    services: Services, wanted: Any, *, validate_only: bool, shows_config: bool
+    services: Services, wanted: Any, *, validate_only: bool, is_twice: bool, shows_config: bool
 ) -> dict[str, Any]:
+    if is_twice:
+        return _failure(wanted.name, KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name."))
     try:
         new = NewTopic(
             name=wanted.name,

@@ -21,6 +21,7 @@ from broker.handlers.request_topics import topics_of
 from broker.handlers.served import Names, Served
 from broker.network.denial import Denial
 from broker.network.request import Answer, Request
+from broker.network.turns import awaited_in_turns
 from protocol.acl import AclOperation, ResourceType
 from protocol.errors import ErrorCode, KafkaError
 from protocol.lean_named_tuple import NamedTuple
@@ -54,8 +55,8 @@ async def handle(request: Request, services: Services) -> Answer:
     wanted = [_Wanted(name, None) for name in body.topic_names]
     wanted += [_Wanted(topic.name, topic.topic_id) for topic in body.topics]
     twice = repeated(_name(services, one) or one for one in wanted)
-    rows = [await _row(services, one, twice) for one in dict.fromkeys(wanted)]
-    return {"responses": rows}
+    rows = (_row(services, one, twice) for one in dict.fromkeys(wanted))
+    return await awaited_in_turns(rows, lambda found: {"responses": found})
 
 
 def _name(services: Services, wanted: _Wanted) -> str | None:

@@ -15,14 +15,16 @@ from __future__ import annotations
 import asyncio
 import datetime
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from broker.handlers import permits
 from broker.handlers.refusals import Refusal
 from broker.handlers.served import Names, Served
 from broker.metadata.node_data import NO_LEADER, PartitionState
+from broker.metadata.topic import TopicChanged, TopicEvent
 from broker.network.request import Answer, Request
+from broker.network.turns import ROWS_PER_TURN, ManyRows, work_in_turns
 from broker.tree.node_tree import CoordinationError
 from protocol.acl import AclOperation
 from protocol.errors import ErrorCode, KafkaError
@@ -38,6 +40,7 @@ API = Api(key=43, name="elect_leaders", version_min=0, version_max=2, flexible_f
 
 _PartitionKey = tuple[str, int]
 _Outcomes = dict[_PartitionKey, KafkaError | None]
+_Elections = Mapping[_PartitionKey, "ElectionType"]
 _NEVER_LED = PartitionState(leader=NO_LEADER, leader_epoch=-1, isr=())
 
 
@@ -63,14 +66,15 @@ async def handle(request: Request, services: Services) -> Answer:
     except ValueError as error:
         refusal = KafkaError(ErrorCode.INVALID_REQUEST, str(error))
         return _answer(ErrorCode.INVALID_REQUEST, dict.fromkeys(wanted, refusal))
-    outcomes: _Outcomes = {key: _obstacle(services, key, election_type) for key in wanted}
+    outcomes = await _obstacles(services, dict.fromkeys(wanted, election_type))
     possible = [key for key, error in outcomes.items() if error is None]
     if possible:
         timeout_s = body.timeout.total_seconds()
         outcomes |= await _hold(services, dict.fromkeys(possible, election_type), timeout_s)
     if body.topic_partitions is None:
         outcomes = {key: error for key, error in outcomes.items() if not _is_needless(error)}
-    return _answer(ErrorCode.NONE, outcomes)
+    answer = _answer(ErrorCode.NONE, outcomes)
+    return ManyRows(answer) if len(outcomes) > ROWS_PER_TURN else answer
 
 
 def _wanted(services: Services, topic_partitions: Any) -> list[_PartitionKey]:
@@ -80,6 +84,19 @@ def _wanted(services: Services, topic_partitions: Any) -> list[_PartitionKey]:
     return [
         (topic.topic, partition) for topic in topic_partitions for partition in topic.partitions
     ]
+
+
+async def _obstacles(services: Services, elections: _Elections) -> _Outcomes:
+    """Why each election cannot be held; None if it can."""
+    outcomes: _Outcomes = {}
+
+    def look() -> Iterator[None]:
+        for key in elections:
+            outcomes[key] = _obstacle(services, key, elections[key])
+            yield
+
+    await work_in_turns(look())
+    return outcomes
 
 
 def _obstacle(
@@ -126,35 +143,54 @@ def _obstacle_to_unclean(
     return None
 
 
-async def _hold(
-    services: Services, elections: Mapping[_PartitionKey, ElectionType], timeout_s: float
-) -> _Outcomes:
+async def _hold(services: Services, elections: _Elections, timeout_s: float) -> _Outcomes:
     """Asks the controller, and waits until every partition has its intended leader."""
     from broker.controller.election_requests import ask
 
-    def obstacles() -> _Outcomes:
-        return {key: _obstacle(services, key, elections[key]) for key in elections}
-
-    def look(_: object = None) -> None:
-        if all(map(_is_needless, obstacles().values())):
-            is_held.set()
-
-    is_held = asyncio.Event()
-    cancel = services.registry.listen(look)
+    held = _Held(services, elections)
+    cancel = services.registry.listen(held.look)
     try:
         async with asyncio.timeout(timeout_s):
             await ask(services.tree, elections)
-            look()
-            await is_held.wait()
+            await held.all()
     except (CoordinationError, TimeoutError):
         # The client gets the state as of now; the request stays with the controller.
         pass
     finally:
         cancel()
     late = KafkaError(ErrorCode.REQUEST_TIMED_OUT, "the election has not been held yet")
-    return {
-        key: None if _is_needless(error) else error or late for key, error in obstacles().items()
-    }
+    obstacles = await _obstacles(services, elections)
+    return {key: None if _is_needless(error) else error or late for key, error in obstacles.items()}
+
+
+class _Held:
+    """The elections of one request that have not been held yet.
+
+    Of an event only what has changed is looked at: thousands of elections bring many events.
+    """
+
+    def __init__(self, services: Services, elections: _Elections) -> None:
+        self._services = services
+        self._elections = elections
+        self._left = set(elections)
+        self._are_held = asyncio.Event()
+
+    def look(self, event: TopicEvent) -> None:
+        """Notes what has been held according to the event."""
+        if isinstance(event, TopicChanged):
+            for partition in event.partitions():
+                self._check((event.after.name, partition))
+
+    async def all(self) -> None:
+        """Returns when all have been held."""
+        await work_in_turns(map(self._check, tuple(self._left)))
+        await self._are_held.wait()
+
+    def _check(self, key: _PartitionKey) -> None:
+        if key in self._left and _is_needless(_obstacle(self._services, key, self._elections[key])):
+            self._left.discard(key)
+            if not self._left:
+                self._are_held.set()
 
 
 def _is_needless(error: KafkaError | None) -> bool:

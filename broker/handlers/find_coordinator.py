@@ -17,7 +17,8 @@ from broker.handlers import permits
 from broker.handlers.permits import denied, rights_of
 from broker.handlers.refusals import Refusal
 from broker.handlers.served import Served
-from broker.network.request import Answer, Request
+from broker.network.request import Answer, Outcome, Request
+from broker.network.turns import in_turns
 from protocol.acl import AclOperation, ResourceType
 from protocol.errors import ErrorCode, KafkaError
 from protocol.lean_named_tuple import NamedTuple
@@ -48,17 +49,21 @@ class FindCoordinatorRequest(NamedTuple):
     """The keys from v4 on."""
 
 
-def handle(request: Request, services: Services) -> Answer:
+def handle(request: Request, services: Services) -> Outcome:
     """The same answer for every key: this broker, or the reason why not."""
     body = typed(FindCoordinatorRequest, request.body)
     found = coordinator(body.key_type, services, request.peer.listener)
     rights, resource_type = rights_of(request, services), _RESOURCE_TYPES.get(body.key_type)
     if rights is None or resource_type is None:
-        return {"coordinators": [{"key": key, **found} for key in body.coordinator_keys], **found}
+        every = ({"key": key, **found} for key in body.coordinator_keys)
+        return in_turns(every, lambda rows: {"coordinators": rows, **found})
     allowed = rights.allowed(AclOperation.DESCRIBE, resource_type)
     refused = _refused(denied(AclOperation.DESCRIBE, resource_type))
-    rows = [{"key": key, **(found if allowed[key] else refused)} for key in body.coordinator_keys]
-    return {"coordinators": rows, **(found if rows or allowed[body.key] else refused)}
+    each = ({"key": key, **(found if allowed[key] else refused)} for key in body.coordinator_keys)
+    return in_turns(
+        each,
+        lambda rows: {"coordinators": rows, **(found if rows or allowed[body.key] else refused)},
+    )
 
 
 def _refused(error: KafkaError) -> dict[str, Any]:

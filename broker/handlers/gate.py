@@ -28,6 +28,6 @@ def admit(served: Served, request: Request, services: Services) -> Outcome:
         if denial is not None:
             refusal = Refusal(request=request, error=denial.error, is_refused=denial.is_refused)
             if denial.is_refused is everything:
-                return served.refuse(refusal, services)
+                return served.refuse_whole(refusal, services)
             return served.refuse_parts(refusal, services, served.handle)
     return served.handle(request, services)

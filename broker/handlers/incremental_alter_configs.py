@@ -71,7 +71,7 @@ async def handle(request: Request, services: Services) -> Answer:
                 topic.name, lambda overrides: altered(overrides, changes)
             )
 
-    return {"responses": await alter_each(body.resources, alter)}
+    return await alter_each(body.resources, alter)
 
 
 def _alteration(config: Any) -> Alteration:

@@ -6,13 +6,14 @@ others, and unknown ones, are left out. Any broker answers, from its own view. T
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from broker.handlers import permits
 from broker.handlers.refusals import Refusal
 from broker.handlers.served import Names, Served
-from broker.network.request import Answer, Request
+from broker.network.request import Answer, Outcome, Request
+from broker.network.turns import in_turns
 from protocol.acl import AclOperation
 from protocol.errors import ErrorCode
 from protocol.registry import Api
@@ -26,28 +27,38 @@ API = Api(
 )
 
 
-def handle(request: Request, services: Services) -> Answer:
+def handle(request: Request, services: Services) -> Outcome:
     """The topics in the order of the request; all of them if none is named."""
-    topics = [
-        {"name": topic.name, "partitions": rows}
-        for topic, partitions in _wanted(request.body.topics, services)
-        if (rows := [_row(topic, one) for one in topic.reassignments if one in partitions])
-    ]
-    return {
-        "error_code": ErrorCode.NONE,
-        "error_message": None,
-        "topics": topics,
-    }
+    topics: list[dict[str, Any]] = []
+    return in_turns(
+        _rows(_wanted(request.body.topics, services), topics),
+        lambda _: {"error_code": ErrorCode.NONE, "error_message": None, "topics": topics},
+    )
 
 
-def _wanted(topics: Any, services: Services) -> Iterator[tuple[Topic, set[int]]]:
+def _rows(
+    wanted: Iterable[tuple[Topic, Container[int]]], topics: list[dict[str, Any]]
+) -> Iterator[object]:
+    """Adds the topics to the answer, a partition at a time."""
+    for topic, partitions in wanted:
+        rows = []
+        for one in topic.reassignments:
+            if one in partitions:
+                rows.append(_row(topic, one))
+            yield None
+        if rows:
+            topics.append({"name": topic.name, "partitions": rows})
+        yield None
+
+
+def _wanted(topics: Any, services: Services) -> Iterator[tuple[Topic, Container[int]]]:
     known = services.registry.topics
     if topics is None:
-        yield from ((topic, set(topic.assignment)) for topic in known.values())
+        yield from ((topic, topic.assignment) for topic in list(known.values()))
         return
     for wanted in topics:
         if wanted.name in known:
-            yield known[wanted.name], set(wanted.partition_indexes)
+            yield known[wanted.name], frozenset(wanted.partition_indexes)
 
 
 def _row(topic: Topic, partition: int) -> dict[str, Any]:

@@ -9,14 +9,15 @@ v10, which add the requesting member, and nothing else that concerns us.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from broker.handlers import permits
 from broker.handlers.permits import may, rights_of
 from broker.handlers.refusals import Refusal, refused_partitions
 from broker.handlers.served import Names, Served
-from broker.network.request import Answer, Request
+from broker.network.request import Answer, Outcome, Request
+from broker.network.turns import in_turns
 from protocol.acl import AclOperation, ResourceType
 from protocol.errors import ErrorCode
 from protocol.lean_named_tuple import NamedTuple
@@ -42,52 +43,66 @@ class OffsetFetchRequest(NamedTuple):
     groups: tuple[Any, ...] = ()
 
 
-def handle(request: Request, services: Services) -> Answer:
+def handle(request: Request, services: Services) -> Outcome:
     """Offset -1, "none", for every partition named."""
     body = typed(OffsetFetchRequest, request.body)
     rights = rights_of(request, services)
-    groups = [
-        {"group_id": group.group_id, **_row(rights, group.group_id, group.topics)}
-        for group in body.groups
-    ]
     if request.version >= _GROUPS_FROM:
-        return {"groups": groups}
-    row = _row(rights, body.group_id, body.topics)
-    if row["error_code"]:  # version 1 has it in the rows of partitions alone
-        row["topics"] = _nothing_committed(body.topics or (), lambda _: row["error_code"])
-    return row
+        groups: list[dict[str, Any]] = []
+        return in_turns(_of_groups(rights, body.groups, groups), lambda _: {"groups": groups})
+    row = _row(rights, body.group_id)
+    # Version 1 has the error of a group in the rows of partitions alone, so they are there.
+    steps = _nothing_committed(rights, body.topics or (), row["topics"], row["error_code"])
+    return in_turns(steps, lambda _: row)
 
 
-def _row(rights: Rights | None, group_id: str, topics: Iterable[Any] | None) -> dict[str, Any]:
-    """The answer for one group. Topics are denied one by one; "all topics" leaves out those denied."""
-    if not may(rights, AclOperation.DESCRIBE, ResourceType.GROUP, group_id):
-        return {"error_code": ErrorCode.GROUP_AUTHORIZATION_FAILED, "topics": ()}
+def _of_groups(
+    rights: Rights | None, wanted: Iterable[Any], groups: list[dict[str, Any]]
+) -> Iterator[object]:
+    """Adds the groups to the answer, a row at a time."""
+    for group in wanted:
+        row = _row(rights, group.group_id)
+        groups.append({"group_id": group.group_id, **row})
+        yield None
+        if not row["error_code"]:
+            yield from _nothing_committed(rights, group.topics or (), row["topics"])
 
-    def code(topic: str) -> ErrorCode:
-        is_allowed = may(rights, AclOperation.DESCRIBE, ResourceType.TOPIC, topic)
-        return ErrorCode.NONE if is_allowed else ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
-    return {"error_code": ErrorCode.NONE, "topics": _nothing_committed(topics or (), code)}
+def _row(rights: Rights | None, group_id: str) -> dict[str, Any]:
+    """The answer for one group, without its topics."""
+    is_allowed = may(rights, AclOperation.DESCRIBE, ResourceType.GROUP, group_id)
+    code = ErrorCode.NONE if is_allowed else ErrorCode.GROUP_AUTHORIZATION_FAILED
+    return {"error_code": code, "topics": []}
 
 
 def _nothing_committed(
-    topics: Iterable[Any], code: Callable[[str], ErrorCode]
-) -> list[dict[str, Any]]:
-    return [
-        {
-            "name": topic.name,
-            "partitions": [
+    rights: Rights | None,
+    wanted: Iterable[Any],
+    topics: list[dict[str, Any]],
+    error: ErrorCode = ErrorCode.NONE,
+) -> Iterator[object]:
+    """Adds the topics to the answer, a row at a time.
+
+    Unless `error` is that of each partition, topics are denied one by one; "all topics" leaves out those
+    denied.
+    """
+    for topic in wanted:
+        code = error
+        if not error and not may(rights, AclOperation.DESCRIBE, ResourceType.TOPIC, topic.name):
+            code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        partitions: list[dict[str, Any]] = []
+        topics.append({"name": topic.name, "partitions": partitions})
+        yield None
+        for index in topic.partition_indexes:
+            partitions.append(
                 {
                     "partition_index": index,
                     "committed_offset": -1,
                     "metadata": "",
-                    "error_code": code(topic.name),
+                    "error_code": code,
                 }
-                for index in topic.partition_indexes
-            ],
-        }
-        for topic in topics
-    ]
+            )
+            yield None
 
 
 def refuse(refusal: Refusal, _services: Services) -> Answer:

@@ -52,6 +52,23 @@ def _listed_partitions(topic: Any) -> Sequence[Any]:
     return ()
 
 
+def names_many(body: Any, count_max: int) -> bool:
+    """Whether the request names more than `count_max` topics, partitions, resources or groups.
+
+    Not one that produces: its answer is packed by hand, and may be none at all.
+    """
+    if isinstance(body, ProduceRequest):
+        return False
+    left = count_max
+    for name in ("resources", "coordinator_keys", "groups"):
+        left -= len(getattr(body, name, None) or ())
+    for topic in _listed_topics(body):
+        left -= 1 if isinstance(topic, str) else len(_listed_partitions(topic)) or 1
+        if left < 0:
+            break
+    return left < 0
+
+
 def topic_key(topic: Any) -> Any:
     """The name or the id by which a row of a request or a response names its topic."""
     if isinstance(topic, str):

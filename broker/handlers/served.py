@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 from broker.handlers.merged_responses import Rows, merge
 from broker.handlers.permits import Permit, closed
 from broker.handlers.refusals import Refusal
-from broker.handlers.request_topics import listed_topics_field, without
+from broker.handlers.request_topics import listed_topics_field, names_many, without
 from broker.handlers.throttle_time import with_throttle_time
 from broker.network.request import Answer, NoResponse, Outcome, Request, needing_as_much
-from broker.network.turns import in_thread
+from broker.network.turns import ROWS_PER_TURN, in_thread
 from protocol.lean_named_tuple import NamedTuple
 from protocol.registry import Api
 
@@ -49,6 +49,16 @@ class Served(NamedTuple):
     permit: Permit = closed
     """The rights that its requests need, if the broker has an authorizer; by default no one may send them."""
 
+    def refuse_whole(self, refusal: Refusal, services: Services) -> Outcome:
+        """Answers all of the request with the error; in a thread, if it names much."""
+        if names_many(refusal.request.body, ROWS_PER_TURN):
+            return self._refused_in_thread(refusal, services)
+        return self.refuse(refusal, services)
+
+    async def _refused_in_thread(self, refusal: Refusal, services: Services) -> Answer:
+        version = refusal.request.version
+        return await in_thread(lambda: self.encode(version, self.refuse(refusal, services)))
+
     def refuse_parts(self, refusal: Refusal, services: Services, handle: Handler) -> Outcome:
         """Answers the refused parts with the error and has the others handled.
 
@@ -56,7 +66,7 @@ class Served(NamedTuple):
         """
         request = refusal.request
         if self.rows is None:
-            return self.refuse(refusal, services)
+            return self.refuse_whole(refusal, services)
         field = listed_topics_field(request.body)
         rest = without(request.body, refusal.is_refused)
         if field is not None and not getattr(rest, field):

@@ -18,13 +18,14 @@ def partition_rows(
     `name` is the field that holds the topic's name, in the request and in the answer.
     """
     rows = (row(getattr(topic, name), one) for topic in topics for one in topic.partitions)
-    return in_turns(rows, lambda found: _answer(topics, iter(found), name))
+    return in_turns(rows, lambda found: {"topics": grouped(topics, iter(found), name)})
 
 
-def _answer(topics: Sequence[Any], rows: Iterator[Mapping[str, Any]], name: str) -> dict[str, Any]:
-    return {
-        "topics": [
-            {name: getattr(topic, name), "partitions": list(islice(rows, len(topic.partitions)))}
-            for topic in topics
-        ],
-    }
+def grouped(
+    topics: Sequence[Any], rows: Iterator[Mapping[str, Any]], name: str = "name"
+) -> list[dict[str, Any]]:
+    """The rows of all partitions that the topics of a request name, under their topics."""
+    return [
+        {name: getattr(topic, name), "partitions": list(islice(rows, len(topic.partitions)))}
+        for topic in topics
+    ]

@@ -11,7 +11,7 @@ Each row must be independent of the others: anything may change between two turn
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, TypeVar
 
 from broker.network.loop_turn import LOOP_TURN
@@ -70,6 +70,28 @@ async def work_in_turns(steps: Iterator[object]) -> None:
     while not is_complete:
         await asyncio.sleep(0)
         is_complete = _take_turn(steps, [])
+
+
+async def awaited_in_turns(
+    rows: Iterable[Awaitable[Row]], answer: Callable[[list[Row]], Fields]
+) -> Fields:
+    """Awaits the rows one after the other and calls `answer` with all of them.
+
+    Rows that wait for something yield by themselves; those that do not, errors for the most part, take
+    turns. An answer of many rows is `ManyRows`.
+    """
+    found: list[Row] = []
+    clock = LOOP_TURN.clock
+    began_at = clock()
+    ends_at = LOOP_TURN.ends_at(began_at)
+    for row in rows:
+        found.append(await row)
+        if clock() > ends_at:
+            await asyncio.sleep(0)
+            began_at = clock()
+            ends_at = LOOP_TURN.ends_at(began_at)
+    fields = answer(found)
+    return ManyRows(fields) if len(found) > ROWS_PER_TURN else fields
 
 
 async def in_thread(work: Callable[[], Result]) -> Result:

@@ -1,0 +1,114 @@
+"""Requests that name much: whatever the API, others are served while they are answered."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import itertools
+from collections.abc import Awaitable, Iterator
+from typing import Any
+
+import pytest
+
+from broker.handlers.dispatch import SERVED_BY_KEY
+from broker.handlers.refusals import Refusal
+from broker.handlers.served import Served
+from broker.network.loop_turn import LOOP_TURN, TURN_S
+from broker.network.request import Peer, Request
+from broker.network.turns import ROWS_PER_TURN, ManyRows
+from protocol.errors import ErrorCode, KafkaError
+from protocol.headers import RequestHeader
+from tests.support.in_process import Running
+from tests.support.kio_requests import smallest_request
+
+ROWS = 2 * ROWS_PER_TURN
+SERVED = {one.api.name: one for one in SERVED_BY_KEY.values()}
+LISTS = ("topics", "topic_names", "topic_partitions", "resources", "groups", "coordinator_keys")
+"""The fields with the rows of a request, one of which each API has."""
+APIS = [
+    "alter_configs",
+    "alter_partition_reassignments",
+    "create_partitions",
+    "create_topics",
+    "delete_records",
+    "delete_topics",
+    "describe_configs",
+    "elect_leaders",
+    "find_coordinator",
+    "incremental_alter_configs",
+    "list_offsets",
+    "offset_fetch",
+    "offset_for_leader_epoch",
+]
+"""The others have one row, or turns of their own: Produce, Fetch, Metadata and DescribeProducers."""
+
+
+def body_of_many(api: str) -> Any:
+    """A request of the newest version with `ROWS` rows, each of another name."""
+    body = smallest_request(api, SERVED[api].api.version_max, elements=1)
+    (field,) = [name for name in LISTS if hasattr(body, name)]
+    rows = getattr(body, field) or ("x",)
+    return dataclasses.replace(body, **{field: tuple(numbered(rows[0], n) for n in range(ROWS))})
+
+
+def numbered(row: Any, number: int) -> Any:
+    """The row with a name of its own, and a partition if it names some."""
+    name = f"x{number}"
+    if isinstance(row, str):
+        return name
+    changes: dict[str, Any] = {}
+    for field in dataclasses.fields(row):
+        if field.name in {"name", "topic", "resource_name", "group_id"}:
+            changes[field.name] = name
+        elif field.name in {"partitions", "partition_indexes"} and not getattr(row, field.name):
+            changes[field.name] = (0,)
+    return dataclasses.replace(row, **changes)
+
+
+def request_of(served: Served, body: Any) -> Request:
+    header = RequestHeader(served.api.key, served.api.version_max, 1, None, 0)
+    return Request(header, body, Peer(1, "127.0.0.1:1"))
+
+
+@pytest.fixture
+def slow_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A clock by which each look at it takes a quarter of a turn."""
+    ticks: Iterator[int] = itertools.count()
+    monkeypatch.setattr(LOOP_TURN, "clock", lambda: next(ticks) * TURN_S / 4)
+
+
+async def turns_until(outcome: Awaitable[Any]) -> tuple[Any, int]:
+    """The answer, and how many turns of the loop others had before it."""
+    task, turns = asyncio.ensure_future(outcome), 0
+    while not task.done():
+        await asyncio.sleep(0)
+        turns += 1
+    return task.result(), turns
+
+
+@pytest.mark.usefixtures("slow_clock")
+@pytest.mark.parametrize("name", APIS)
+async def test_others_have_turns_between_the_rows(running: Running, name: str) -> None:
+    """A few rows take the time of a turn; the answer is encoded in a thread."""
+    served = SERVED[name]
+    outcome = served.handle(request_of(served, body_of_many(name)), running.broker.services)
+    assert isinstance(outcome, Awaitable)
+    answer, turns = await turns_until(outcome)
+    assert isinstance(answer, ManyRows)
+    assert turns > ROWS / 5
+
+
+@pytest.mark.parametrize("name", APIS)
+async def test_many_rows_are_refused_in_a_thread(running: Running, name: str) -> None:
+    """The error of the gate or of a fault rule is written into each row."""
+    served = SERVED[name]
+    served.api.prepare_decoding(served.api.version_max)
+    refusal = Refusal(
+        request=request_of(served, body_of_many(name)),
+        error=KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED),
+    )
+    outcome = served.refuse_whole(refusal, running.broker.services)
+    assert isinstance(outcome, Awaitable)
+    assert await outcome == served.encode(
+        served.api.version_max, served.refuse(refusal, running.broker.services)
+    )
