@@ -42,7 +42,7 @@ from broker.network.turns import in_thread
 from protocol.errors import DecodeError, ErrorCode, KafkaError
 from protocol.framing import Frame, frame_length
 from protocol.native import messages, replication
-from protocol.native.codec import encode_message, locate_fields
+from protocol.native.codec import encode_message, encode_message_in_buffers, locate_fields
 from protocol.native.fields import Fields
 
 if TYPE_CHECKING:
@@ -72,6 +72,8 @@ KAFKA_NAMES: Final = {"create_topic": "create_topics"}
 """Messages that are an API of the Kafka port by another name."""
 _UNREADABLE: Final = "error"
 """The type of an answer to something that is not a message, or whose type is unknown."""
+_WITH_BATCHES: Final = frozenset({"fetch", "replica_fetch"})
+"""Messages whose answers carry batches as they are stored."""
 _MANY_ROWS: Final = frozenset({"replica_fetch"})
 """Messages that may have thousands of rows; the fields of all others are small, or records."""
 READ_AT_ONCE_BYTES: Final = 32 * 1024
@@ -179,5 +181,9 @@ def framed(head: Mapping[str, Any], answer: AnswerFields) -> Buffers | None:
     """The answer to the message of this head."""
     if isinstance(answer, NoResponse):
         return None
-    body = encode_message({**head, **SUCCESS, **answer})
+    fields = {**head, **SUCCESS, **answer}
+    if head["type"] in _WITH_BATCHES:
+        buffers = encode_message_in_buffers(fields)
+        return (frame_length(sum(map(len, buffers))), *buffers)
+    body = encode_message(fields)
     return (frame_length(len(body)), body)

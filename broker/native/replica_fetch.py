@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from broker.network.request import Peer
 from broker.network.turns import ROWS_PER_TURN, in_thread, work_in_turns
+from broker.partitions.long_poll import LongPoll
 from broker.partitions.partition import Partition
 from broker.replication.leader import fetch_as_replica
 from protocol.errors import ErrorCode, KafkaError
@@ -80,20 +81,32 @@ class ReplicaFetches:
         read = self._read(services, message)
         if _is_enough(message, read) or message.max_wait_ms == 0 or services.stopping.is_set():
             return to_replica_fetch_answer(read.fetched)
-        return self._wait_for_appends(services, message)
+        wait = LongPoll()
+        _watch(read.partitions, wait)  # in this step: no append can come before
+        return self._wait_for_appends(services, message, wait, read.partitions)
 
-    async def _wait_for_appends(self, services: Services, message: ReplicaFetch) -> dict[str, Any]:
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + message.max_wait_ms / 1000
-        while True:
-            # Read again before each wait, even the first: this task may have started after an append.
-            read = self._read(services, message)
-            timeout_s = deadline - loop.time()
-            if _is_enough(message, read) or timeout_s <= 0 or services.stopping.is_set():
-                return to_replica_fetch_answer(read.fetched)
-            partitions = read.partitions
-            del read  # holds batches: a wait must not keep them in memory
-            await _appended(partitions, timeout_s)
+    async def _wait_for_appends(
+        self,
+        services: Services,
+        message: ReplicaFetch,
+        wait: LongPoll,
+        watched: Sequence[Partition],
+    ) -> dict[str, Any]:
+        wait.end_after(message.max_wait_ms / 1000)
+        try:
+            while True:
+                await wait.arrived
+                _forget(watched, wait)
+                read = self._read(services, message)
+                if _is_enough(message, read) or wait.is_over or services.stopping.is_set():
+                    return to_replica_fetch_answer(read.fetched)
+                wait.renew()
+                watched = read.partitions
+                _watch(watched, wait)
+                del read  # holds batches: a wait must not keep them in memory
+        finally:
+            _forget(watched, wait)
+            wait.cancel()
 
     async def _answer_in_turns(self, services: Services, message: ReplicaFetch) -> dict[str, Any]:
         """Answers for thousands of partitions, with other requests in between.
@@ -190,10 +203,14 @@ def _read_partition(
     return ReplicaFetched(ErrorCode.NONE, *read), partition
 
 
-async def _appended(partitions: Sequence[Partition], timeout_s: float) -> None:
-    """Returns when a log has grown (or a role has changed), or on timeout."""
-    with _next_append(partitions) as arrived:
-        await asyncio.wait((arrived,), timeout=timeout_s)
+def _watch(partitions: Sequence[Partition], wait: LongPoll) -> None:
+    for partition in partitions:
+        partition.waiters.append.add(wait.arrived)
+
+
+def _forget(partitions: Sequence[Partition], wait: LongPoll) -> None:
+    for partition in partitions:
+        partition.waiters.append.remove(wait.arrived)
 
 
 @contextlib.contextmanager

@@ -19,6 +19,7 @@ from broker.network.request import Peer
 from broker.network.turns import ROWS_PER_TURN, work_in_turns
 from broker.network.unsent_answers import UnsentAnswers
 from broker.partitions.core.divergence import Divergence, find_divergence
+from broker.partitions.long_poll import LongPoll
 from broker.partitions.partition import Partition
 from protocol.errors import ErrorCode, KafkaError
 from protocol.fetch import READ_COMMITTED, PartitionFetched, TopicFetched
@@ -53,27 +54,6 @@ class FetchParts:
     stopping: asyncio.Event
 
 
-class _Wait:
-    """The wait of one request: it ends with the next event of a partition, or at the deadline."""
-
-    __slots__ = ("arrived", "is_over")
-
-    def __init__(self) -> None:
-        self.arrived: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        """Done when anything has reached a partition since it was read."""
-        self.is_over = False
-
-    def renew(self) -> None:
-        """Begins to wait for the next event."""
-        self.arrived = asyncio.get_running_loop().create_future()
-
-    def expire(self) -> None:
-        """Ends the wait for good."""
-        self.is_over = True
-        if not self.arrived.done():
-            self.arrived.set_result(None)
-
-
 class _Pass:
     """One pass over the partitions of the request, a partition at a time."""
 
@@ -95,7 +75,7 @@ class _Pass:
         parts: FetchParts,
         wanted: FetchRequest,
         peer: Peer,
-        wait: _Wait | None = None,
+        wait: LongPoll | None = None,
     ) -> None:
         """With `wait`, each partition is watched from the moment it is read."""
         self.topics: list[TopicFetched] = []
@@ -175,7 +155,7 @@ class _Pass:
         least = min(self._wanted.min_bytes, MIN_BYTES_MAX)
         return self.size >= least or self.has_error or not self.partitions
 
-    def watch(self, wait: _Wait) -> None:
+    def watch(self, wait: LongPoll) -> None:
         """Watches the partitions from now on: nothing has reached them since they were read."""
         self._wait = wait
         for partition, _ in self.partitions:
@@ -237,13 +217,13 @@ def fetch(
     for topic in wanted.topics:
         rows += len(topic[1])
     if rows > ROWS_PER_TURN:
-        return _wait_for_data(parts, wanted, peer, _Wait(), None)
+        return _wait_for_data(parts, wanted, peer, LongPoll(), None)
     one_pass = _Pass(parts, wanted, peer)
     for _ in one_pass.steps():
         pass
     if one_pass.is_enough or wanted.max_wait_ms <= 0 or parts.stopping.is_set():
         return _taken(parts, one_pass)
-    wait = _Wait()
+    wait = LongPoll()
     one_pass.watch(wait)
     return _wait_for_data(parts, wanted, peer, wait, one_pass)
 
@@ -254,11 +234,11 @@ def _taken(parts: FetchParts, one_pass: _Pass) -> list[TopicFetched]:
 
 
 async def _wait_for_data(
-    parts: FetchParts, wanted: FetchRequest, peer: Peer, wait: _Wait, watched: _Pass | None
+    parts: FetchParts, wanted: FetchRequest, peer: Peer, wait: LongPoll, watched: _Pass | None
 ) -> list[TopicFetched]:
     """Reads until it is enough; `watched` is a first pass that was not, and watches its partitions."""
     wait_s = max(wanted.max_wait_ms, 0) / 1000
-    timer = asyncio.get_running_loop().call_later(wait_s, wait.expire)
+    wait.end_after(wait_s)
     try:
         while True:
             one_pass = watched or _Pass(parts, wanted, peer, wait)
@@ -274,7 +254,7 @@ async def _wait_for_data(
             watched = None
             wait.renew()
     finally:
-        timer.cancel()
+        wait.cancel()
 
 
 def _diverging_epoch(partition: Partition, offset: int, last_epoch: int) -> Divergence | None:

@@ -10,6 +10,7 @@ Imports msgpack: load this file with the first native message, not at start.
 
 from __future__ import annotations
 
+import struct
 import uuid
 from collections.abc import Mapping
 from typing import Any, Final
@@ -26,6 +27,10 @@ ENTRIES_MAX: Final = 10_000
 RECORD_FIELDS_MAX: Final = 1000
 """Limit on one map inside a value."""
 
+PACKED_BYTES_MAX: Final = 16 * 1024
+"""Batches of up to this many bytes are copied into their message."""
+
+_BINARY_32: Final = struct.Struct(">BI")
 _BINARY_HEADER_SIZES: Final = {0xC4: 2, 0xC5: 3, 0xC6: 5}
 
 
@@ -96,6 +101,36 @@ def encode_message(fields: Mapping[str, Any]) -> bytes:
     """The bytes of a message, without its length prefix. UUIDs are written as text."""
     data: bytes = msgpack.packb(fields, default=_plain)
     return data
+
+
+def encode_message_in_buffers(fields: Mapping[str, Any]) -> list[bytes]:
+    """The bytes of a message whose `batches`, or those of its `partitions`, may be large.
+
+    They are buffers of their own: to pack them would copy them, and the copy would grow several times.
+    """
+    packer = msgpack.Packer(default=_plain, autoreset=False)
+    out: list[bytes] = []
+    _add_map(packer, out, fields)
+    out.append(packer.bytes())
+    return out
+
+
+def _add_map(packer: Any, out: list[bytes], fields: Mapping[str, Any]) -> None:
+    packer.pack_map_header(len(fields))
+    for name, value in fields.items():
+        packer.pack(name)
+        if name == "batches" and len(value) > PACKED_BYTES_MAX:
+            out += (packer.bytes(), _BINARY_32.pack(0xC6, len(value)), value)
+            packer.reset()
+        elif name == "partitions":
+            packer.pack_array_header(len(value))
+            for row in value:
+                if len(row["batches"]) > PACKED_BYTES_MAX:
+                    _add_map(packer, out, row)
+                else:
+                    packer.pack(row)
+        else:
+            packer.pack(value)
 
 
 def _next_value(unpacker: Any, view: memoryview) -> memoryview:

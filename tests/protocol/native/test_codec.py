@@ -11,9 +11,11 @@ from protocol.errors import DecodeError
 from protocol.native.codec import (
     ENTRIES_MAX,
     FIELDS_MAX,
+    PACKED_BYTES_MAX,
     decode_binary,
     decode_value,
     encode_message,
+    encode_message_in_buffers,
     locate_fields,
 )
 
@@ -29,6 +31,21 @@ VALUES = st.recursive(
     SCALARS, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=5
 )
 MESSAGES = st.dictionaries(st.text(max_size=16), VALUES, max_size=4)
+
+
+@pytest.mark.parametrize("size", [0, 5, PACKED_BYTES_MAX, PACKED_BYTES_MAX + 1, 70_000])
+@given(fields=MESSAGES)
+@settings(max_examples=10)
+def test_large_batches_are_buffers_of_their_own(size, fields):
+    """The message is the same; what is large is not copied."""
+    batches = bytes(size)
+    rows = [{**fields, "batches": batches}, {**fields, "batches": b"few"}]
+    for whole in ({**fields, "batches": batches}, {"partitions": rows, **fields}):
+        buffers = encode_message_in_buffers(whole)
+        assert msgpack.unpackb(b"".join(buffers)) == whole
+        assert any(one is batches for one in buffers) == (size > PACKED_BYTES_MAX)
+        if size <= PACKED_BYTES_MAX:
+            assert buffers == [encode_message(whole)]
 
 
 @settings(max_examples=50)
