@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import field
 
 from protocol.lean_dataclass import dataclass
-from protocol.record_batch import BatchHeader
+from protocol.record_batch import LOG_OVERHEAD, BatchHeader
 from storage.opening import RecoveryReport
 
 
@@ -100,4 +100,4 @@ class Metrics:
         """Counts one appended batch."""
         self.batches_appended_total += 1
         self.records_appended_total += header.record_count
-        self.bytes_appended_total += header.size
+        self.bytes_appended_total += header.batch_length + LOG_OVERHEAD

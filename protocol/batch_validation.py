@@ -35,7 +35,10 @@ from protocol.record_batch import (
     BATCH_HEADER,
     BATCH_LENGTH_MIN,
     BATCH_PREFIX,
+    CODEC_MASK,
+    CONTROL_BIT,
     HEADER_SIZE,
+    LOG_APPEND_TIME_BIT,
     LOG_OVERHEAD,
     MAGIC,
     MAGIC_POSITION,
@@ -49,6 +52,8 @@ from protocol.record_batch import (
 )
 
 ZSTD_PRODUCE_VERSION_MIN: Final = 7
+_unpack_header: Final = BATCH_HEADER.unpack_from
+_LAST_CODEC: Final = int(Codec.ZSTD)
 _LEGACY_LENGTH_MIN: Final = 14
 """The smallest message of magic 0: Kafka calls a shorter length corrupt before it sees the magic."""
 
@@ -85,6 +90,19 @@ def validate_client_batch(
 
 def check_container(records: Buffer | None, produce_version: int) -> BatchHeader:
     """Steps 1 to 5: `records` is exactly one batch of magic 2. Raises `KafkaError`."""
+    if records is not None and len(records) >= HEADER_SIZE:
+        header = tuple.__new__(BatchHeader, _unpack_header(records))
+        if (
+            header.batch_length + LOG_OVERHEAD == len(records)
+            and header.magic == MAGIC
+            and (produce_version >= ZSTD_PRODUCE_VERSION_MIN or header.codec_id != Codec.ZSTD)
+        ):
+            return header
+    return _check_container_by_steps(records, produce_version)
+
+
+def _check_container_by_steps(records: Buffer | None, produce_version: int) -> BatchHeader:
+    """Finds the first of the steps that fails."""
     size = 0 if records is None else _measure_batch(records, 0)
     if records is None or size == 0:
         raise KafkaError(
@@ -168,24 +186,25 @@ def check_batch(
             f"the batch is corrupt (stored crc = {header.crc:#010x}, computed crc = {crc:#010x})",
         )
     _check_numbers(header)
-    if timestamp_rules is not ANY_TIMESTAMP or header.is_log_append_time:
+    if timestamp_rules is not ANY_TIMESTAMP or header.attributes & LOG_APPEND_TIME_BIT:
         _check_timestamps(header, timestamp_rules, now_ms)
 
 
 def _check_numbers(header: BatchHeader) -> None:
     """Steps 9 to 13: whether the header's fields agree with each other."""
-    if header.codec_id > Codec.ZSTD:
+    attributes, count = header.attributes, header.record_count
+    codec_id = attributes & CODEC_MASK
+    if codec_id > _LAST_CODEC:
         raise KafkaError(
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
-            f"codec {header.codec_id} is unknown, the known ones are 0 to {Codec.ZSTD:d}",
+            f"codec {codec_id} is unknown, the known ones are 0 to {Codec.ZSTD:d}",
         )
-    count = header.record_count
     if count <= 0 or count != header.last_offset_delta + 1:
         raise KafkaError(
             ErrorCode.INVALID_RECORD,
             f"{count} records and a last offset delta of {header.last_offset_delta} do not match",
         )
-    if header.is_control:
+    if attributes & CONTROL_BIT:
         raise KafkaError(ErrorCode.INVALID_RECORD, "clients may not write control batches")
     if header.base_sequence < 0 <= header.producer_id:
         raise KafkaError(
@@ -193,13 +212,13 @@ def _check_numbers(header: BatchHeader) -> None:
             f"producer id {header.producer_id} needs a base sequence of at least 0, "
             f"not {header.base_sequence}",
         )
-    if header.codec_id != Codec.NONE:
+    if codec_id:
         if count > RECORDS_MAX:
             raise KafkaError(
                 ErrorCode.INVALID_RECORD,
                 f"a compressed batch of {count} records; at most {RECORDS_MAX} are taken",
             )
-    elif count * RECORD_BYTES_MIN > header.size - HEADER_SIZE:
+    elif count * RECORD_BYTES_MIN > header.batch_length - BATCH_LENGTH_MIN:
         raise KafkaError(
             ErrorCode.INVALID_RECORD,
             f"{count} records cannot fit in a batch of {header.size} bytes",

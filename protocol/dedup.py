@@ -40,7 +40,7 @@ from typing import Final
 from protocol.errors import ErrorCode
 from protocol.lean_dataclass import dataclass
 from protocol.lean_named_tuple import NamedTuple
-from protocol.record_batch import BatchHeader
+from protocol.record_batch import CONTROL_BIT, LOG_APPEND_TIME_BIT, BatchHeader
 from protocol.sequence import (
     DISTANCE_MAX,
     NO_PRODUCER_EPOCH,
@@ -194,9 +194,9 @@ def _reject_stale(entry: ProducerEntry, header: BatchHeader) -> Reject:
 
 def find_duplicate(entry: ProducerEntry, header: BatchHeader) -> BatchMetadata | None:
     """The remembered batch with exactly these sequences; comparing epochs is up to the caller."""
-    last_sequence = header.last_sequence
+    last_sequence, offset_delta = header.last_sequence, header.last_offset_delta
     for batch in reversed(entry.batches):
-        if batch.last_sequence == last_sequence and batch.offset_delta == header.last_offset_delta:
+        if batch[0] == last_sequence and batch.offset_delta == offset_delta:
             return batch
     return None
 
@@ -225,7 +225,8 @@ def _decide_unknown(header: BatchHeader, rules: PartitionRules) -> Decision:
 
 
 def _decide_sequence(entry: ProducerEntry, header: BatchHeader) -> Decision:
-    last_sequence = entry.last_sequence
+    batches = entry.batches
+    last_sequence = batches[-1].last_sequence if batches else NO_SEQUENCE
     if follows(header.base_sequence, last_sequence):
         return APPEND
     if _is_proven_repeat(entry, header):
@@ -267,19 +268,23 @@ def commit(
     run_start = NO_SEQUENCE
     if entry is not None and entry.producer_epoch == header.producer_epoch:
         kept, run_start = entry.batches, entry.run_start
-    if header.is_control:
+    attributes = header.attributes
+    if attributes & CONTROL_BIT:
         return ProducerEntry(header.producer_epoch, run_start, now_ms, kept)
     base_sequence, last_sequence = header.base_sequence, header.last_sequence
+    offset_delta = header.last_offset_delta
     if not kept or not follows(base_sequence, kept[-1].last_sequence):
         run_start = base_sequence
     if run_start > last_sequence:
         run_start = 0  # a run that wrapped inside or before this batch holds everything from 0 on
-    batch = BatchMetadata(
+    crc = None if attributes & LOG_APPEND_TIME_BIT else header.crc
+    fields = (
         last_sequence,
-        base_offset + header.last_offset_delta,
-        header.last_offset_delta,
+        base_offset + offset_delta,
+        offset_delta,
         header.max_timestamp,
-        None if header.is_log_append_time else header.crc,
+        crc,
     )
+    batch = tuple.__new__(BatchMetadata, fields)
     batches = (*kept[1 - window :], batch) if window > 1 else (batch,)
     return ProducerEntry(header.producer_epoch, run_start, now_ms, batches)

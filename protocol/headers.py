@@ -45,7 +45,8 @@ def read_request_header(frame: Frame) -> RequestHeader:
     if size < -1 or end > len(frame):
         raise DecodeError(f"client id of {size} bytes in a request of {len(frame)} bytes")
     client_id = None if size < 0 else _decode_text(frame[_FIXED.size : end])
-    return RequestHeader(api_key, api_version, correlation_id, client_id, end)
+    fields = (api_key, api_version, correlation_id, client_id, end)
+    return tuple.__new__(RequestHeader, fields)  # a third of the time of calling the class
 
 
 def _decode_text(data: Frame) -> str:

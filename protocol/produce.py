@@ -23,6 +23,10 @@ _INT32: Final = struct.Struct(">i")
 _INT16: Final = struct.Struct(">h")
 _LEADER: Final = struct.Struct(">ii")
 _NO_THROTTLE: Final = _INT32.pack(0)
+_NO_THROTTLE_NO_TAGS: Final = _NO_THROTTLE + NO_TAGS
+_NO_ERRORS_NO_MESSAGE_NO_TAGS: Final = b"\x01\x00\x00"
+_pack_stored: Final = struct.Struct(">ihqqq3s").pack
+"""A partition without an error, from version 9 on."""
 _NULL_STRING: Final = _INT16.pack(-1)
 _FLEXIBLE_FROM: Final = 9
 _TOPIC_IDS_FROM: Final = 13
@@ -62,13 +66,16 @@ def encode_produce_response(version: int, topics: Sequence[TopicProduced]) -> by
     if version < _FLEXIBLE_FROM:
         return _encode_fixed(version, topics)
     parts = [write_unsigned_varint(len(topics) + 1)]
-    for topic in topics:
-        parts.append(_compact_topic(version, topic.topic))
-        parts.append(write_unsigned_varint(len(topic.partitions) + 1))
-        parts.extend(_flexible_partition(version, partition) for partition in topic.partitions)
+    for key, partitions in topics:
+        parts.append(_compact_topic(version, key))
+        parts.append(write_unsigned_varint(len(partitions) + 1))
+        for partition in partitions:
+            if partition[1]:
+                parts.append(_flexible_failure(version, partition))
+            else:
+                parts.append(_pack_stored(*partition[:5], _NO_ERRORS_NO_MESSAGE_NO_TAGS))
         parts.append(NO_TAGS)
-    parts.append(_NO_THROTTLE)
-    parts.append(NO_TAGS)
+    parts.append(_NO_THROTTLE_NO_TAGS)
     return b"".join(parts)
 
 
@@ -103,13 +110,8 @@ def _fixed_partition(version: int, partition: PartitionProduced) -> bytes:
     )
 
 
-_NO_ERRORS_NO_MESSAGE_NO_TAGS: Final = b"\x01\x00\x00"
-
-
-def _flexible_partition(version: int, partition: PartitionProduced) -> bytes:
+def _flexible_failure(version: int, partition: PartitionProduced) -> bytes:
     packed = _PARTITION_V5.pack(*partition[:5])
-    if partition.error_code == 0:
-        return packed + _NO_ERRORS_NO_MESSAGE_NO_TAGS
     parts = [packed, write_unsigned_varint(len(partition.record_errors) + 1)]
     for error in partition.record_errors:
         parts += (_INT32.pack(error.batch_index), _compact_string(error.message), NO_TAGS)

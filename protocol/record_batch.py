@@ -56,10 +56,11 @@ NO_TIMESTAMP: Final = -1
 NO_LEADER_EPOCH: Final = -1
 """The epoch that clients send; the leader overwrites it with its own."""
 
-_CODEC_MASK: Final = 0x07
-_LOG_APPEND_TIME_BIT: Final = 0x08
+CODEC_MASK: Final = 0x07
+LOG_APPEND_TIME_BIT: Final = 0x08
 TRANSACTIONAL_BIT: Final = 0x10
-_CONTROL_BIT: Final = 0x20
+CONTROL_BIT: Final = 0x20
+"""Attributes of a batch. The produce path tests them in place; others ask the header's properties."""
 
 
 class Codec(enum.IntEnum):
@@ -116,11 +117,11 @@ class BatchHeader(NamedTuple):
 
     @property
     def codec_id(self) -> int:
-        return self.attributes & _CODEC_MASK
+        return self.attributes & CODEC_MASK
 
     @property
     def is_log_append_time(self) -> bool:
-        return bool(self.attributes & _LOG_APPEND_TIME_BIT)
+        return bool(self.attributes & LOG_APPEND_TIME_BIT)
 
     @property
     def is_transactional(self) -> bool:
@@ -128,7 +129,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def is_control(self) -> bool:
-        return bool(self.attributes & _CONTROL_BIT)
+        return bool(self.attributes & CONTROL_BIT)
 
 
 def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
@@ -188,7 +189,7 @@ def leader_stamp(header: BatchHeader, base_offset: int, leader_epoch: int) -> by
 def with_log_append_time(batch: Buffer, header: BatchHeader, now_ms: int) -> bytearray:
     """A copy of the batch with log append time `now_ms`: attribute bit, max timestamp, new CRC."""
     copy = bytearray(batch)
-    struct.pack_into(">h", copy, _ATTRIBUTES_POSITION, header.attributes | _LOG_APPEND_TIME_BIT)
+    struct.pack_into(">h", copy, _ATTRIBUTES_POSITION, header.attributes | LOG_APPEND_TIME_BIT)
     struct.pack_into(">q", copy, _MAX_TIMESTAMP_POSITION, now_ms)
     _CRC.pack_into(copy, _CRC_POSITION, compute_crc(copy))
     return copy

@@ -199,7 +199,8 @@ class Log:
             self.producers.put(
                 header.producer_id, commit(entry, header, base_offset, now_ms, config.window)
             )
-        return Appended(base_offset, last_offset, header.max_timestamp, log_append_time)
+        placed = (base_offset, last_offset, header.max_timestamp, log_append_time)
+        return tuple.__new__(Appended, placed)
 
     def append_replicated(self, batches: Buffer, now_ms: int) -> ReplicatedAppend:
         """Appends batches of the leader as they are (origin: replica); the leader has decided on them.

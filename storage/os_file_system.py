@@ -64,7 +64,9 @@ class OsFile:
 
     def append(self, buffers: Sequence[Buffer]) -> int:
         position = self._size
-        size = sum(map(len, buffers))
+        size = 0
+        for buffer in buffers:
+            size += len(buffer)
         try:
             if self._is_torn:
                 self._cut_back()

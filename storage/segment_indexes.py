@@ -145,7 +145,7 @@ class SegmentIndexes:
         if max_timestamp > self._top_timestamp:
             self._top_timestamp, self._top_offset = max_timestamp, last_offset
         if self._bytes_since_entry > self._interval_bytes:
-            self.offsets.append(last_offset, position)
+            self._offsets.append(last_offset, position)
             self.times.maybe_append(self._top_timestamp, self._top_offset)
             self._bytes_since_entry = 0
         self._bytes_since_entry += size

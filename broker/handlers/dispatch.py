@@ -117,10 +117,10 @@ class KafkaDispatcher:
         served = SERVED_BY_KEY.get(header.api_key)
         if served is None:
             raise CloseConnectionError(f"API key {header.api_key} is not served")
-        api = served.api
-        if not api.serves(header.api_version):
+        api, version = served.api, header.api_version
+        if not api.version_min <= version <= api.version_max:
             return self._unsupported(served, header, peer)
-        if peer.importing or not api.can_decode(header.api_version):
+        if peer.importing or (api.read_request is None and not api.can_decode(version)):
             peer.importing += 1
             return self._when_imported(served, header, frame, peer)
         return self._answer(served, header, frame, peer)
@@ -167,14 +167,18 @@ class KafkaDispatcher:
         self, served: Served, header: RequestHeader, frame: Frame, peer: Peer
     ) -> Dispatched:
         api = served.api
-        position = header.body_position
-        if api.is_flexible(header.api_version):
+        version, position = header.api_version, header.body_position
+        if version >= api.flexible_from:
             position = skip_tagged_fields(frame, position)
-        body = api.decode_request(header.api_version, frame, position)
-        outcome = admit(served, Request(header, body, peer), self._services)
-        if not isinstance(outcome, bytes) and isinstance(outcome, Awaitable):
+        read = api.read_request or api.decode_request
+        outcome = admit(
+            served, Request(header, read(version, frame, position), peer), self._services
+        )
+        if type(outcome) is bytes:
+            return framed(api, header, version, outcome)
+        if isinstance(outcome, Awaitable):
             return needing_as_much(outcome, framed_later(api, header, outcome))
-        return framed_soon(api, header, header.api_version, outcome)
+        return framed_soon(api, header, version, outcome)
 
 
 async def framed_later(
@@ -211,7 +215,7 @@ async def _encoded_in_thread(
 def framed(api: Api, header: RequestHeader, version: int, answer: Answer) -> Buffers | None:
     """The answer, preceded by its length and header."""
     # ApiVersions keeps response header 0 in all versions, so that any client can read it (KIP-511).
-    flexible = api.is_flexible(version) and api is not api_versions.API
+    flexible = version >= api.flexible_from and api is not api_versions.API
     if isinstance(answer, bytes):
         prefix = response_prefix(header.correlation_id, len(answer), flexible=flexible)
         return (prefix + answer,)

@@ -80,34 +80,38 @@ def handle(request: Request, services: Services) -> Outcome:
     write = Write(parts, request, body.acks, clock.wall_ms(), clock.steady_ms(), Opening())
     if request.peer.appending is not None:
         return _acknowledge_later(write, lambda: _append_later(write, None))
-    rows = _append_at_once(write)
-    if any(isinstance(one, Unopened) for _, produced in rows for one in produced.values()):
+    rows, is_whole = _append_at_once(write)
+    if not is_whole:
         return _acknowledge_later(write, lambda: _append_later(write, rows))
     return _acknowledge(write, rows)
 
 
-def _append_at_once(write: Write) -> _Rows:
+def _append_at_once(write: Write) -> tuple[_Rows, bool]:
+    """The outcomes, and whether all batches were opened."""
     body: ProduceRequest = write.request.body
     refused = _refuse_transactions(body)
     repeated = _listed_twice(body.topics)
     rows: _Rows = []
+    is_whole = True
     for topic, partitions in body.topics:
         produced: dict[int, PartitionProduced | Stored | Unopened] = {}
         for index, records in partitions:
             if refused is not None:
                 produced[index] = refused._replace(partition=index)
-            elif (topic, index) in repeated:
+            elif repeated and (topic, index) in repeated:
                 produced[index] = _listed_twice_error(index)
             else:
-                produced[index] = produce_batch(write, topic, index, records)
+                produced[index] = outcome = produce_batch(write, topic, index, records)
+                if type(outcome) is Unopened:
+                    is_whole = False
         rows.append((topic, produced))
-    return rows
+    return rows, is_whole
 
 
 async def _append_later(write: Write, rows: _Rows | None) -> _Rows:
     """Appends what `rows` leaves unopened; None means that nothing was processed yet."""
     if rows is None:
-        rows = _append_at_once(write.now())
+        rows, _ = _append_at_once(write.now())
     for _, produced in rows:
         for index, one in produced.items():
             if isinstance(one, Unopened):

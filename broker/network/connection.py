@@ -378,18 +378,20 @@ class Connection(asyncio.BufferedProtocol):
 
     def _handle(self, frame: Frame) -> None:
         dispatched = self.dispatch(frame, self._peer)
-        if dispatched is None:
+        if type(dispatched) is tuple or isinstance(dispatched, Sequence):  # a tuple nearly always
+            if self._reservation is not None:
+                self._release()
+            if self._slots:
+                self._answer_in_turn(dispatched)
+            else:
+                self._write(dispatched)
+        elif dispatched is None:
             self._release()
-        elif isinstance(dispatched, Sequence):  # before Awaitable: nearly always, and cheaper
-            self._release()
-            self._answer_now(dispatched)
         else:
             self._answer_later(dispatched, len(frame))
 
-    def _answer_now(self, buffers: Buffers) -> None:
-        if not self._slots:
-            self._write(buffers)
-            return
+    def _answer_in_turn(self, buffers: Buffers) -> None:
+        """Keeps an answer until those before it have left."""
         slot = _Slot()
         slot.buffers, slot.ready = buffers, True
         self._slots.append(slot)
@@ -492,7 +494,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _write(self, buffers: Buffers) -> None:
         self._answers += buffers
-        self._answers_size += _size(buffers)
+        self._answers_size += len(buffers[0]) if len(buffers) == 1 else _size(buffers)
         if not self._is_pumping or self._answers_size > ANSWERS_WRITTEN_TOGETHER_BYTES:
             self._write_answers()
 

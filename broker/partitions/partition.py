@@ -101,7 +101,7 @@ class Partition:
 
         Epoch -1 matches any.
         """
-        if not self.is_leader:
+        if self.leader_id != self._broker_id:
             raise KafkaError(
                 ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.name} is led by {self.leader_id}"
             )
@@ -111,7 +111,7 @@ class Partition:
                 ErrorCode.NOT_LEADER_OR_FOLLOWER,
                 f"{self.name} may have another leader: the coordinator cannot be reached",
             )
-        if leader_epoch not in {-1, self.leader_epoch}:
+        if leader_epoch != -1 and leader_epoch != self.leader_epoch:  # noqa: PLR1714 - makes a set
             older = leader_epoch < self.leader_epoch
             code = ErrorCode.FENCED_LEADER_EPOCH if older else ErrorCode.UNKNOWN_LEADER_EPOCH
             raise KafkaError(code, f"{self.name} is in leader epoch {self.leader_epoch}")
@@ -221,17 +221,20 @@ class Partition:
 
     def advance_high_watermark(self) -> None:
         """Moves the high watermark to what every in-sync replica has, and wakes the waiters."""
-        durable, waiters = self.durable_offset, self.waiters
-        if self.in_sync is None:
+        log, waiters, in_sync = self.log, self.waiters, self.in_sync
+        durable = log.recovery_point if self._flushes_before_commit else log.log_end_offset
+        if in_sync is None:
             waiters.flush.reached(durable)  # a follower, before it asks for more
             return
         if not self._fencing.is_proved:
             return
-        waiters.flush.reached(durable)
-        committed = self.in_sync.committed_offset(durable)
+        if waiters.flush.heap:
+            waiters.flush.reached(durable)
+        committed = in_sync.committed_offset(durable) if in_sync.largest else durable
         if committed > self.high_watermark:
             self.high_watermark = committed
-            waiters.commit.reached(committed)
+            if waiters.commit.heap:
+                waiters.commit.reached(committed)
             if waiters.data:
                 waiters.data.wake()
 

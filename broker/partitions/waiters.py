@@ -15,35 +15,36 @@ import itertools
 class OffsetWaiters:
     """Futures by the offset that resolves them. Belongs to one event loop."""
 
-    __slots__ = ("_abandoned", "_heap", "_ticket")
+    __slots__ = ("_abandoned", "_ticket", "heap")
 
     def __init__(self) -> None:
         self._abandoned = 0
         """Futures that were abandoned since the heap was last cleared of them, at most half of it."""
-        self._heap: list[tuple[int, int, asyncio.Future[None]]] = []
+        self.heap: list[tuple[int, int, asyncio.Future[None]]] = []
+        """Empty: no one waits, and `reached` need not be called. Only this class changes it."""
         self._ticket = itertools.count()
 
     def wait_for(self, offset: int) -> asyncio.Future[None]:
         """A future that is done once `reached` is called with at least `offset`."""
         future = asyncio.get_running_loop().create_future()
-        heapq.heappush(self._heap, (offset, next(self._ticket), future))
+        heapq.heappush(self.heap, (offset, next(self._ticket), future))
         return future
 
     def __len__(self) -> int:
-        return len(self._heap)
+        return len(self.heap)
 
     def abandon(self, future: asyncio.Future[None]) -> None:
         """Drops `future`: no one waits for it. Abandoned futures never exceed half of all."""
         if future.cancel():
             self._abandoned += 1
-            if 2 * self._abandoned > len(self._heap):
-                self._heap = [entry for entry in self._heap if not entry[2].done()]
-                heapq.heapify(self._heap)
+            if 2 * self._abandoned > len(self.heap):
+                self.heap = [entry for entry in self.heap if not entry[2].done()]
+                heapq.heapify(self.heap)
                 self._abandoned = 0
 
     def reached(self, offset: int) -> None:
         """Resolves every future at or below `offset`."""
-        heap = self._heap
+        heap = self.heap
         while heap and heap[0][0] <= offset:
             future = heapq.heappop(heap)[2]
             if not future.done():
@@ -51,7 +52,7 @@ class OffsetWaiters:
 
     def fail(self, error: Exception) -> None:
         """Fails every future with `error`: nothing more will be reached."""
-        heap, self._heap = self._heap, []
+        heap, self.heap = self.heap, []
         self._abandoned = 0
         for _, _, future in heap:
             if not future.done():

@@ -21,12 +21,9 @@ from protocol.produce import TopicProduced
 
 def unacknowledged(acks: int, stored: list[Stored]) -> list[Stored]:
     """The batches that the broker may not acknowledge yet under `acks`."""
-    return [one for one in stored if one.next_offset > _acknowledged_offset(one.partition, acks)]
-
-
-def _acknowledged_offset(partition: Partition, acks: int) -> int:
-    """The offset below which everything may be acknowledged now."""
-    return partition.high_watermark if acks == ACKS_ALL else partition.durable_offset
+    if acks == ACKS_ALL:
+        return [one for one in stored if one.next_offset > one.partition.high_watermark]
+    return [one for one in stored if one.next_offset > one.partition.durable_offset]
 
 
 def acknowledged(

@@ -42,6 +42,11 @@ from storage.file_system import StorageError
 ACKS_NONE: Final = 0
 ACKS_LEADER: Final = 1
 ACKS_ALL: Final = -1
+_ACKS: Final = frozenset({ACKS_NONE, ACKS_LEADER, ACKS_ALL})
+_SUCCESS: Final = ErrorCode.NONE
+"""Read once, because reading an enum's member takes longer than a name."""
+_new: Final = tuple.__new__
+"""Makes a named tuple in a third of the time of calling its class."""
 
 _HIDES_LOG_START: Final = frozenset(
     {
@@ -158,7 +163,7 @@ async def open_and_append(write: Write, unopened: Unopened) -> PartitionProduced
 
 
 def _check_role(partition: Partition, acks: int) -> None:
-    if acks not in {ACKS_NONE, ACKS_LEADER, ACKS_ALL}:
+    if acks not in _ACKS:
         raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
     partition.check_leader()
     if acks == ACKS_ALL:
@@ -172,7 +177,7 @@ def _append(
     decisions = write.parts.decisions
     before = window_of(partition, header.producer_id) if decisions.is_followed else None
     result = partition.append(records, header, write.steady_ms, write.now_ms)
-    if header.has_producer_id:
+    if header.producer_id >= 0:
         decisions.record(
             write.request, partition, header, result, write.now_ms, window_before=before
         )
@@ -191,8 +196,9 @@ def _append(
         base_offset, last_offset = result.base_offset, result.last_offset
         append_time = result.log_append_time
     start = partition.log.log_start_offset
-    produced = PartitionProduced(index, ErrorCode.NONE, base_offset, append_time, start)
-    return Stored(partition, produced, last_offset + 1, is_duplicate)
+    row = (index, _SUCCESS, base_offset, append_time, start, None, (), None, "")
+    produced = _new(PartitionProduced, row)
+    return _new(Stored, (partition, produced, last_offset + 1, is_duplicate))
 
 
 def _end_of_window(partition: Partition, producer_id: int) -> int:

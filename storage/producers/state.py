@@ -19,7 +19,7 @@ import heapq
 from collections.abc import Callable, Iterable, Iterator
 
 from protocol.dedup import WINDOW_DEFAULT, ProducerEntry
-from protocol.leases import is_leased
+from protocol.leases import LEASED_ID_MIN, is_leased
 from protocol.record_batch import Buffer
 from storage.producers.order import ProducerOrder
 from storage.producers.record import decode_record, read_append_ms, trim_record
@@ -90,11 +90,14 @@ class ProducerStates:
 
     def get(self, producer_id: int) -> ProducerEntry | None:
         """The entry of the id (>= 0), None if it is not known."""
+        if producer_id < LEASED_ID_MIN:
+            return self._plain.get(producer_id)
         return self._order_of(producer_id).get(producer_id)
 
     def put(self, producer_id: int, entry: ProducerEntry) -> None:
         """Stores the entry as the newest; may forget the producer idle for longest."""
-        self._order_of(producer_id).put(producer_id, entry)
+        order = self._plain if producer_id < LEASED_ID_MIN else self._order_of(producer_id)
+        order.put(producer_id, entry)
         if self.producers_max:
             self._evict()
 

@@ -193,7 +193,8 @@ def expanding_batches(draw: st.DrawFn) -> bytes:
 @given(st.lists(expanding_batches(), max_size=6), st.integers(0, 400_000))
 def test_what_is_opened_for_a_request_is_bounded(batches, decompressed_max):
     """Whatever a request sends: each record of a stored batch has its bytes, and all fit the bound."""
-    opening = Opening(decompressed_bytes=decompressed_max)
+    opening = Opening()
+    opening.decompressed_bytes = decompressed_max
     stored = [batch for batch in batches if opened(batch, opening)]
     expanded = 0
     for batch in stored:
