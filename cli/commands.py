@@ -8,6 +8,7 @@ import typer
 
 from cli import (
     accept_loss,
+    acls,
     coordinator,
     decisions,
     demo,
@@ -61,6 +62,7 @@ def serve(context: typer.Context) -> None:
 
 
 app.add_typer(topics.app, name="topics")
+app.add_typer(acls.app, name="acls")
 app.add_typer(faults.app, name="faults")
 app.add_typer(coordinator.app, name="coordinator")
 app.add_typer(scenario.app, name="scenario")

@@ -54,9 +54,14 @@ def read_binding(creation: Any) -> Binding:
     except ValueError as error:
         raise _invalid(f"the ACL is not complete or not known: {error}") from error
     entry = Entry(creation.principal, java_host(creation.host), operation, permission)
-    _check_name(pattern)
-    _check_principal(entry)
+    check_binding(Binding(pattern, entry))
     return Binding(pattern, entry)
+
+
+def check_binding(binding: Binding) -> None:
+    """Raises `KafkaError` INVALID_REQUEST for an ACL that cannot be stored, or would never apply."""
+    _check_name(binding.pattern)
+    _check_principal(binding.entry)
 
 
 def _check_name(pattern: Pattern) -> None:

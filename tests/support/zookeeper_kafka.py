@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -24,14 +25,20 @@ log4j.appender.console.layout.ConversionPattern=%d %p %m (%c)%n
 class ZooKeeperKafka:
     """One broker of the cluster that `zookeeper_hosts` (with a chroot) describes."""
 
-    def __init__(self, directory: Path, zookeeper_hosts: str, broker_id: int) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        zookeeper_hosts: str,
+        broker_id: int,
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self.address = f"127.0.0.1:{free_port()}"
         self.process = ServerProcess(_READY, directory / "kafka.log")
         self._properties = directory / "server.properties"
         self._log4j = directory / "log4j.properties"
         self._log4j.write_text(_LOG4J)
-        settings = {
+        lines = {
             "broker.id": str(broker_id),
             "zookeeper.connect": zookeeper_hosts,
             "listeners": f"PLAINTEXT://{self.address}",
@@ -43,8 +50,9 @@ class ZooKeeperKafka:
             "num.network.threads": "1",
             "log.cleaner.dedupe.buffer.size": "2097152",
             "controlled.shutdown.enable": "false",
+            **(settings or {}),
         }
-        self._properties.write_text("".join(f"{k}={v}\n" for k, v in settings.items()))
+        self._properties.write_text("".join(f"{k}={v}\n" for k, v in lines.items()))
 
     def start(self) -> None:
         """Returns when the broker accepts requests."""
