@@ -2,8 +2,9 @@
 
 Layout by version: v4-14 begin with the replica id; v5 adds the follower's log start offset; v7 the session
 and the topics that it forgets; v9 the leader epoch that the client knows; v11 the rack; v12 is flexible and
-adds the epoch of the last batch; v13 names topics by id. The replica id, the follower's log start offset, the
-rack and the tagged fields are skipped: followers replicate over the native port.
+adds the epoch of the last batch; v13 names topics by id. v15 moves the replica id into the
+tagged fields at the end. The follower's log start offset, the rack and all other tagged fields are skipped:
+followers of ours replicate over the native port.
 `tests/protocol/test_fetch_request.py` compares every version with kio.
 """
 
@@ -16,7 +17,7 @@ from typing import Final
 
 from protocol.errors import DecodeError
 from protocol.framing import Frame
-from protocol.headers import skip_tagged_fields
+from protocol.headers import read_unsigned_varint, skip_tagged_fields
 from protocol.lean_named_tuple import NamedTuple
 from protocol.request_fields import ELEMENTS_MAX, add_elements, compact_size, field_bytes
 
@@ -24,10 +25,17 @@ _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
 _UUID: Final = struct.Struct("16s")
 _SESSIONS_FROM, _LEADER_EPOCHS_FROM, _RACK_FROM, _FLEXIBLE_FROM, _TOPIC_IDS_FROM = 7, 9, 11, 12, 13
+_REPLICA_STATE_FROM: Final = 15
 NO_EPOCH: Final = -1
 """The leader epoch of a client that does not give one: any is accepted."""
 NO_SESSION_EPOCH: Final = -1
 """The session epoch of a request outside any session."""
+
+
+NO_REPLICA: Final = -1
+"""The replica id of a consumer."""
+_REPLICA_STATE: Final = 1
+"""The tag of the replica id and its broker epoch."""
 
 
 class FetchPartition(NamedTuple):
@@ -55,13 +63,15 @@ class FetchRequest(NamedTuple):
     isolation_level: int
     session_epoch: int
     topics: list[FetchTopic]
+    replica_id: int = NO_REPLICA
+    """The broker that fetches as a follower; Kafka's do, ours replicate over the native port."""
 
 
 class _Layout(NamedTuple):
     """The fields of fixed size in one version before 12."""
 
     head: struct.Struct
-    """From the maximum wait to the session epoch, if there is one, and the count of topics."""
+    """From the replica id to the session epoch, if there is one, and the count of topics."""
     partition: struct.Struct
     has_leader_epoch: bool
     usual_end: bytes
@@ -69,7 +79,7 @@ class _Layout(NamedTuple):
 
 
 def _layout(version: int) -> _Layout:
-    head = struct.Struct(">4xiiib4xii" if version >= _SESSIONS_FROM else ">4xiiibi")
+    head = struct.Struct(">iiiib4xii" if version >= _SESSIONS_FROM else ">iiiibi")
     end = bytes(6 if version >= _RACK_FROM else 4)
     if version >= _LEADER_EPOCHS_FROM:
         return _Layout(head, struct.Struct(">iiq8xi"), has_leader_epoch=True, usual_end=end)
@@ -79,7 +89,7 @@ def _layout(version: int) -> _Layout:
 
 _LAYOUTS: Final = {version: _layout(version) for version in range(4, _FLEXIBLE_FROM)}
 _FLEXIBLE_HEADS: Final = {
-    version: struct.Struct((">" if version >= 15 else ">4x") + "iiib4xiB")
+    version: struct.Struct((">" if version >= _REPLICA_STATE_FROM else ">i") + "iiib4xiB")
     for version in range(_FLEXIBLE_FROM, 18)
 }
 """To the first byte of the count of topics."""
@@ -116,10 +126,10 @@ def _fixed(version: int, frame: Frame, position: int) -> FetchRequest:
     head, partition, has_leader_epoch, usual_end = _LAYOUTS[version]
     fields = head.unpack_from(frame, position)
     if version >= _SESSIONS_FROM:
-        max_wait_ms, min_bytes, bytes_max, isolation_level, session_epoch, topic_count = fields
+        replica_id, max_wait_ms, min_bytes, bytes_max, isolation_level, epoch, topic_count = fields
     else:
-        max_wait_ms, min_bytes, bytes_max, isolation_level, topic_count = fields
-        session_epoch = NO_SESSION_EPOCH
+        replica_id, max_wait_ms, min_bytes, bytes_max, isolation_level, topic_count = fields
+        epoch = NO_SESSION_EPOCH
     position += head.size
     elements = 1
     if topic_count != 1:
@@ -152,16 +162,20 @@ def _fixed(version: int, frame: Frame, position: int) -> FetchRequest:
     if version >= _SESSIONS_FROM and frame[position:] != usual_end:
         _skip_end(version, frame, position, elements)
     return _new(
-        FetchRequest, (max_wait_ms, min_bytes, bytes_max, isolation_level, session_epoch, topics)
+        FetchRequest,
+        (max_wait_ms, min_bytes, bytes_max, isolation_level, epoch, topics, replica_id),
     )
 
 
 def _flexible(version: int, frame: Frame, position: int) -> FetchRequest:
     """A request of versions 12 to 17."""
     head = _FLEXIBLE_HEADS[version]
-    max_wait_ms, min_bytes, bytes_max, isolation_level, session_epoch, byte = head.unpack_from(
-        frame, position
-    )
+    fields = head.unpack_from(frame, position)
+    if version >= _REPLICA_STATE_FROM:
+        max_wait_ms, min_bytes, bytes_max, isolation_level, epoch, byte = fields
+        replica_id = NO_REPLICA
+    else:
+        replica_id, max_wait_ms, min_bytes, bytes_max, isolation_level, epoch, byte = fields
     position += head.size
     topic_count = elements = 1
     if byte != _ONE:
@@ -193,14 +207,33 @@ def _flexible(version: int, frame: Frame, position: int) -> FetchRequest:
         position = skip_tagged_fields(frame, position) if frame[position] else position + 1
         topics.append(_new(FetchTopic, (topic, rows)))
     if frame[position:] != _FLEXIBLE_END:
-        _skip_end(version, frame, position, elements)
+        position = _skip_end(version, frame, position, elements)
+        if version >= _REPLICA_STATE_FROM:
+            replica_id = _replica_id(frame, position)
+        else:
+            skip_tagged_fields(frame, position)
     return _new(
-        FetchRequest, (max_wait_ms, min_bytes, bytes_max, isolation_level, session_epoch, topics)
+        FetchRequest,
+        (max_wait_ms, min_bytes, bytes_max, isolation_level, epoch, topics, replica_id),
     )
 
 
-def _skip_end(version: int, frame: Frame, position: int, elements: int) -> None:
-    """Skips what follows the topics: those that a session forgets, and the rack."""
+def _replica_id(frame: Frame, position: int) -> int:
+    """The replica id among the tagged fields at the end."""
+    skip_tagged_fields(frame, position)  # raises if they are too many, or longer than the frame
+    count, position = read_unsigned_varint(frame, position)
+    for _ in range(count):
+        tag, position = read_unsigned_varint(frame, position)
+        size, position = read_unsigned_varint(frame, position)
+        if tag == _REPLICA_STATE:
+            (replica_id,) = _INT32.unpack(field_bytes(frame, position, _INT32.size))
+            return int(replica_id)
+        position += size
+    return NO_REPLICA
+
+
+def _skip_end(version: int, frame: Frame, position: int, elements: int) -> int:
+    """Skips the topics that a session forgets, and the rack; returns the position of the last tagged fields."""
     is_flexible = version >= _FLEXIBLE_FROM
     topic_count, position = _size(frame, position, is_flexible)
     elements = add_elements(frame, position, topic_count, elements, ELEMENTS_MAX)
@@ -214,8 +247,7 @@ def _skip_end(version: int, frame: Frame, position: int, elements: int) -> None:
             position = skip_tagged_fields(frame, position)
     if version >= _RACK_FROM:
         _, position = _string(frame, position, is_flexible)
-    if is_flexible:
-        skip_tagged_fields(frame, position)
+    return position
 
 
 def _skip_topic(version: int, frame: Frame, position: int) -> int:

@@ -16,7 +16,7 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Final
 
 from broker.handlers.merged_responses import Rows
-from broker.handlers.permits import denied_topics
+from broker.handlers.permits import DENIED_TOPIC, denied_topics
 from broker.handlers.refusals import Refusal
 from broker.handlers.served import Names, Served
 from broker.network.denial import Denial
@@ -76,8 +76,11 @@ def refuse(refusal: Refusal, _services: Services) -> Answer:
 
 
 def permit(request: Request, rights: Rights, services: Services) -> Denial | None:
-    """Needs Read on each topic."""
+    """Needs Read on each topic; ClusterAction if the client says that it is a replica."""
     body: FetchRequest = request.body
+    if body.replica_id >= 0:
+        is_replica = rights.may_with_cluster(AclOperation.CLUSTER_ACTION)
+        return None if is_replica else Denial(DENIED_TOPIC[AclOperation.CLUSTER_ACTION])
     return denied_topics(AclOperation.READ, (one.topic for one in body.topics), rights, services)
 
 

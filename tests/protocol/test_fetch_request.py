@@ -86,7 +86,9 @@ def entity_of(version, request):
         )
     if version >= 11:
         fields["rack_id"] = request["rack_id"]
-    if version >= 15:
+    if version < 15:
+        fields["replica_id"] = 3
+    else:
         fields["replica_state"] = module.ReplicaState(replica_id=3, replica_epoch=4)
     if version >= 12:
         fields["cluster_id"] = "a cluster"
@@ -119,6 +121,7 @@ def expected(version, request) -> FetchRequest:
             FetchTopic(topic_id if version >= 13 else name, [one._replace(**lost) for one in rows])
             for name, topic_id, rows, _ in request["topics"]
         ],
+        3,
     )
 
 

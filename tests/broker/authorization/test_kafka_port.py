@@ -49,7 +49,7 @@ async def produce(
     return {one.topic: one.error for one in answers}
 
 
-async def fetch(kafka: RawConnection, *topics: str) -> dict[str, int]:
+async def fetch(kafka: RawConnection, *topics: str, replica_id: int = -1) -> dict[str, int]:
     topic_class = nested("fetch", 11, "FetchTopic")
     partition_class = nested("fetch", 11, "FetchPartition")
     wanted = tuple(
@@ -70,7 +70,7 @@ async def fetch(kafka: RawConnection, *topics: str) -> dict[str, int]:
     response = await kafka.call(
         "fetch",
         11,
-        replica_id=-1,
+        replica_id=replica_id,
         max_wait=datetime.timedelta(0),
         min_bytes=0,
         max_bytes=1000,
@@ -320,6 +320,14 @@ class TestFetch:
             await AclEditor(running.broker.access).allow(READ, "t", host="0:0:0:0:0:0:0:1")
             assert await fetch(kafka, "t") == {"t": 0}
             await kafka.close()
+
+
+async def test_fetching_as_a_replica(kafka: RawConnection, acls: AclEditor) -> None:
+    """48: 29 without ClusterAction, even with Read; with it Read is not asked for (CVE-2018-1288)."""
+    await acls.allow(READ, "t")
+    assert await fetch(kafka, "t", replica_id=2) == {"t": 29}
+    await acls.allow(CLUSTER_ACTION)
+    assert await fetch(kafka, "t", "u", replica_id=2) == {"t": 0, "u": 0}
 
 
 async def test_a_super_user_may_do_everything(tmp_path: Path) -> None:
