@@ -19,6 +19,7 @@ from cli import (
     strays,
     topics,
     trace,
+    users,
     verify,
 )
 
@@ -67,6 +68,7 @@ app.add_typer(faults.app, name="faults")
 app.add_typer(coordinator.app, name="coordinator")
 app.add_typer(scenario.app, name="scenario")
 app.add_typer(strays.app, name="strays")
+app.add_typer(users.app, name="users")
 app.command("producers")(producers.producers)
 app.command("dump")(dump.dump)
 app.command("verify")(verify.verify)

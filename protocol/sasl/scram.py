@@ -56,9 +56,14 @@ def credential_of(
 
 def new_credential(mechanism: Mechanism, password: str, iterations: int) -> ScramCredential:
     """The credential of a password, with a salt of its own."""
-    salt = salt_of(secrets.randbits(_SALT_BITS))
+    salt = new_salt()
     salted = salted_password(mechanism, password, salt, iterations)
     return credential_of(mechanism, salted, salt, iterations)
+
+
+def new_salt() -> bytes:
+    """A salt of one's own."""
+    return salt_of(secrets.randbits(_SALT_BITS))
 
 
 def salt_of(number: int) -> bytes:

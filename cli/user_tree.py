@@ -1,0 +1,100 @@
+"""Users in the coordinator itself, for `echoless users` while no broker runs."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+from broker.authentication.user_nodes import alter_user, credentials_in, is_storable, read_users
+from broker.config.loading import Config, ConfigError, load_config
+from broker.environment import this_machine
+from broker.handlers.describe_user_scram_credentials import SCRAM_IDS
+from broker.tree.node_tree import CoordinationError, NodeTree
+from cli.errors import CommandError
+from protocol.errors import KafkaError
+from protocol.sasl.scram import credential_of
+from storage import paths
+from storage.file_system import LockHeldError, StorageError
+from storage.os_file_system import OsFileSystem
+
+Result = TypeVar("Result")
+Where = tuple[str | None, str | None]
+"""A data directory, and a coordinator."""
+
+
+def alter_in_tree(
+    where: Where,
+    name: str,
+    deletions: list[dict[str, Any]],
+    upsertions: list[dict[str, Any]],
+) -> None:
+    """Makes the changes of one user, all or none. Raises `CommandError`."""
+    if not is_storable(name):
+        raise CommandError(f"a user cannot be called {name!r}")
+    credentials = {}
+    for one in upsertions:
+        mechanism = SCRAM_IDS[one["mechanism"]]
+        credentials[mechanism] = credential_of(
+            mechanism, one["salted_password"], one["salt"], one["iterations"]
+        )
+    removed = [SCRAM_IDS[one["mechanism"]] for one in deletions]
+    _in_tree(where, lambda tree: alter_user(tree, name, credentials, removed))
+
+
+def read_from_tree(where: Where) -> list[dict[str, Any]]:
+    """The users that have a credential, by name. Raises `CommandError`."""
+    users = _in_tree(where, read_users)
+    found = [(name, credentials_in(config)) for name, config in sorted(users.items())]
+    return [
+        {"user": name, "credentials": {str(one): c.iterations for one, c in credentials.items()}}
+        for name, credentials in found
+        if credentials
+    ]
+
+
+def _in_tree(where: Where, work: Callable[[NodeTree], Awaitable[Result]]) -> Result:
+    try:
+        config = load_config(_arguments(*where), os.environ)
+        with _locked(config):
+            return asyncio.run(_work(config, work))
+    except (ConfigError, CoordinationError, StorageError, KafkaError) as error:
+        raise CommandError(str(error)) from error
+
+
+def _arguments(data_dir: str | None, coordinator: str | None) -> list[str]:
+    """The options that lead to the coordinator; how to talk to ZooKeeper may be in the environment."""
+    given = {"--data-dir": data_dir, "--coordinator": coordinator or "embedded"}
+    return [part for item in given.items() if item[1] is not None for part in item if part]
+
+
+@contextmanager
+def _locked(config: Config) -> Iterator[None]:
+    """Keeps brokers from the data directory, which is made if there is none; ZooKeeper needs no lock."""
+    if config.zookeeper_hosts is not None:
+        yield
+        return
+    Path(config.data_dir).mkdir(parents=True, exist_ok=True)
+    fs = OsFileSystem()
+    try:
+        lock = fs.lock(paths.join(config.data_dir, paths.LOCK), "echoless users")
+    except LockHeldError as error:
+        raise CommandError(
+            f"{config.data_dir} is in use by {error.holder}; ask that broker (--bootstrap-server), "
+            "or stop it first"
+        ) from error
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+async def _work(config: Config, work: Callable[[NodeTree], Awaitable[Result]]) -> Result:
+    tree = await this_machine().open_tree(config)
+    try:
+        return await work(tree)
+    finally:
+        await tree.close()
