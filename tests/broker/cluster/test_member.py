@@ -54,7 +54,7 @@ async def test_a_topic_that_needs_more_brokers_is_worth_asking_for_again() -> No
     await member.start()
     wanted = [WantedTopic("orders")]
     answer = metadata.describe(
-        member.broker.services, wanted, may_create=True, listener="PLAINTEXT"
+        member.broker.services, wanted, may_create=True, listener="PLAINTEXT", rights=None
     )
     assert not isinstance(answer, dict)
     (topic,) = (await answer)["topics"]

@@ -72,7 +72,8 @@ def new(partitions: int = PARTITIONS) -> NewTopic:
 async def shown(running: Running, *names: str) -> list[Any]:
     """(name, error code, partitions) as in Metadata; of all topics if none is named."""
     wanted = [WantedTopic(name) for name in names] if names else None
-    answer = describe(running.broker.services, wanted, may_create=False, listener="PLAINTEXT")
+    services = running.broker.services
+    answer = describe(services, wanted, may_create=False, listener="PLAINTEXT", rights=None)
     answer = await answer if isinstance(answer, Awaitable) else answer
     return [(row["name"], row["error_code"], len(row["partitions"])) for row in answer["topics"]]
 
