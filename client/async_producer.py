@@ -39,7 +39,7 @@ from client.settings import DEFAULT_SETTINGS, Settings
 from client.starts import Starts
 from client.state import ProducerState
 from client.surroundings import Surroundings
-from protocol.records import Headers, Record
+from protocol.records import Headers
 
 AsyncOutcome = asyncio.Future[Acknowledgements]
 
@@ -165,8 +165,7 @@ class AsyncProducer:
         await self._wait_for_room()
         self._running()
         timestamp = self._clock_ms() if timestamp_ms is None else timestamp_ms
-        record = Record(-1, timestamp, key, value, headers)
-        batch, index = self._batches.add(topic, partition, record)
+        batch, index = self._batches.add(topic, partition, (-1, timestamp, key, value, headers))
         return RecordDelivery(batch, index, self._batches.cut)
 
     async def send_batch(self, topic: str, partition: int, records: Records) -> Acknowledgements:

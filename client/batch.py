@@ -18,7 +18,7 @@ from client.acknowledgements import AcknowledgedBatch, Acknowledgements
 from client.ready_batch import ReadyBatch
 from protocol.compression import compress
 from protocol.record_batch import HEADER_SIZE, Codec, read_header, seal_batch
-from protocol.records import Record, build_batch
+from protocol.records import Headers, Record, build_batch
 
 RECORD_BYTES: Final = 21
 """Upper bound of a record's size besides key, value and headers (Kafka's own)."""
@@ -26,7 +26,9 @@ _HEADER_BYTES: Final = 10
 _NO_LIMIT: Final = 2**31 - 1
 _MAGIC: Final = 2
 
-Records = Sequence[Record] | ReadyBatch
+RecordFields = tuple[int, int, bytes | None, bytes | None, Headers]
+"""The fields of a `Record`. As a plain tuple they cost the garbage collector nothing."""
+Records = Sequence[RecordFields] | ReadyBatch
 """The contents of one batch; at least one record."""
 
 
@@ -86,7 +88,7 @@ class Piece:
     def max_timestamp(self) -> int:
         if isinstance(self.records, ReadyBatch):
             return self.records.header.max_timestamp
-        return max(record.timestamp for record in self.records)
+        return max(record[1] for record in self.records)
 
     def divide(self, count: int) -> tuple[Piece, Piece]:
         """The first `count` records and the rest."""
@@ -115,11 +117,12 @@ def partition_of(key: bytes, partition_count: int) -> int:
     return (number & 0x7FFFFFFF) % partition_count
 
 
-def record_size(record: Record) -> int:
+def record_size(record: RecordFields) -> int:
     """An upper bound of the record's size in a batch, from its own fields alone."""
-    size = RECORD_BYTES + len(record.key or b"") + len(record.value or b"")
-    for key, value in record.headers:
-        size += _HEADER_BYTES + 3 * len(key) + len(value or b"")
+    _, _, key, value, headers = record
+    size = RECORD_BYTES + len(key or b"") + len(value or b"")
+    for name, content in headers:
+        size += _HEADER_BYTES + 3 * len(name) + len(content or b"")
     return size
 
 
@@ -144,9 +147,9 @@ def encode_batch(
         return records.stamped(
             producer_id=producer_id, producer_epoch=producer_epoch, base_sequence=base_sequence
         )
-    if records[0].timestamp < 0:  # which aiokafka takes for "not set"
+    if records[0][1] < 0:  # a timestamp that aiokafka takes for "not set"
         return build_batch(
-            records,
+            [Record(*fields) for fields in records],
             codec=codec,
             producer_id=producer_id,
             producer_epoch=producer_epoch,

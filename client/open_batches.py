@@ -10,9 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from client.batch import RECORD_BYTES, Outcome, record_size
+from client.batch import RECORD_BYTES, Outcome, RecordFields, record_size
 from client.settings import Settings
-from protocol.records import Record
 
 OutcomeT = TypeVar("OutcomeT", bound=Outcome)
 
@@ -24,7 +23,7 @@ class OpenBatch(Generic[OutcomeT]):
     topic: str
     partition: int
     outcome: OutcomeT
-    records: list[Record] = field(default_factory=list)
+    records: list[RecordFields] = field(default_factory=list)
     size: int = 0
     """An upper bound of the bytes of its records, uncompressed."""
     is_cut: bool = False
@@ -45,7 +44,9 @@ class OpenBatches(Generic[OutcomeT]):
         self._submit = submit
         self._by_partition: dict[tuple[str, int], OpenBatch[OutcomeT]] = {}
 
-    def add(self, topic: str, partition: int, record: Record) -> tuple[OpenBatch[OutcomeT], int]:
+    def add(
+        self, topic: str, partition: int, record: RecordFields
+    ) -> tuple[OpenBatch[OutcomeT], int]:
         """The batch that the record went into, and its index there."""
         _, _, key, value, headers = record
         if headers:

@@ -21,12 +21,13 @@ from typing import Any, Final, NamedTuple, Self, TypeVar
 from client.acknowledgements import Acknowledgement, Acknowledgements
 from client.async_producer import AsyncProducer
 from client.batch import Records, key_that_decides, now_ms, partition_of, size_of
+from client.blocking_outcome import BatchOutcome
 from client.errors import ProducerError
 from client.open_batches import OpenBatch, OpenBatches
 from client.ready_batch import ReadyBatch
 from client.settings import DEFAULT_SETTINGS, Settings
 from client.state import ProducerState
-from protocol.records import Headers, Record
+from protocol.records import Headers
 
 BlockingOutcome = Future[Acknowledgements]
 _T = TypeVar("_T")
@@ -41,7 +42,7 @@ class _HandedOver(NamedTuple):
     partition: int
     records: Records
     size: int
-    outcome: BlockingOutcome
+    outcome: BatchOutcome | BlockingOutcome
 
 
 class BlockingDelivery:
@@ -51,9 +52,9 @@ class BlockingDelivery:
 
     def __init__(
         self,
-        batch: OpenBatch[BlockingOutcome],
+        batch: OpenBatch[BatchOutcome],
         index: int,
-        cut: Callable[[OpenBatch[BlockingOutcome]], None],
+        cut: Callable[[OpenBatch[BatchOutcome]], None],
     ) -> None:
         self._batch = batch
         self._index = index
@@ -84,7 +85,7 @@ class Producer:
         self._bootstrap_servers = bootstrap_servers
         self._state = state
         self._core: AsyncProducer | None = None
-        self._batches = OpenBatches[BlockingOutcome](settings, Future, self._submit_open)
+        self._batches = OpenBatches[BatchOutcome](settings, self._new_outcome, self._submit_open)
         self._cut = self._batches.cut
         self._partition_counts: dict[str, int] = {}
         self._room = threading.Condition()
@@ -136,8 +137,7 @@ class Producer:
         if partition is None:
             partition = self._partition_for(topic, key)
         timestamp = now_ms() if timestamp_ms is None else timestamp_ms
-        record = Record(-1, timestamp, key, value, headers)
-        batch, index = self._batches.add(topic, partition, record)
+        batch, index = self._batches.add(topic, partition, (-1, timestamp, key, value, headers))
         return BlockingDelivery(batch, index, self._cut)
 
     def send_batch(self, topic: str, partition: int, records: Records) -> BlockingOutcome:
@@ -148,7 +148,7 @@ class Producer:
         self._batches.cut_partition(topic, partition)
         outcome = BlockingOutcome()
         given = records if isinstance(records, ReadyBatch) else list(records)
-        self._submit(topic, partition, given, size_of(given), outcome)
+        self._submit(_HandedOver(topic, partition, given, size_of(given), outcome))
         return outcome
 
     def flush(self) -> None:
@@ -214,20 +214,24 @@ class Producer:
             count = self._partition_counts[topic] = self._call(core.count_partitions(topic))
         return partition_of(key, count)
 
-    def _submit_open(self, batch: OpenBatch[BlockingOutcome]) -> None:
-        self._submit(batch.topic, batch.partition, batch.records, batch.size, batch.outcome)
+    def _submit_open(self, batch: OpenBatch[BatchOutcome]) -> None:
+        batch.outcome.size = batch.size
+        self._submit(
+            _HandedOver(batch.topic, batch.partition, batch.records, batch.size, batch.outcome)
+        )
 
-    def _submit(
-        self, topic: str, partition: int, records: Records, size: int, outcome: BlockingOutcome
-    ) -> None:
+    def _new_outcome(self) -> BatchOutcome:
+        return BatchOutcome(self._room, self._on_done)
+
+    def _submit(self, batch: _HandedOver) -> None:
         """Hands the batch over; waits for room in the buffer."""
         core = self._running()
         with self._room:
             if self._outstanding_bytes >= self.settings.buffer_bytes_max:
                 self._wait_for_room()
             self._outstanding += 1
-            self._outstanding_bytes += size
-        self._handed_over.append(_HandedOver(topic, partition, records, size, outcome))
+            self._outstanding_bytes += batch.size
+        self._handed_over.append(batch)
         if not self._will_take:
             self._will_take = True
             self._loop.call_soon_threadsafe(self._take_over, core)
@@ -249,16 +253,22 @@ class Producer:
 
     def _submit_to(self, core: AsyncProducer, batch: _HandedOver) -> None:
         outcome = batch.outcome
-        outcome.add_done_callback(lambda done: self._on_done(done, batch.size))
+        if isinstance(outcome, Future):
+            outcome.add_done_callback(lambda done: self._note_end(done.exception(), batch.size))
         try:
             core.submit(*batch)
         except Exception as error:  # noqa: BLE001  only the outcome can tell the caller
             if not outcome.done():
                 outcome.set_exception(error)
 
-    def _on_done(self, outcome: BlockingOutcome, size: int) -> None:
+    def _on_done(self, outcome: BatchOutcome) -> None:
+        with self._room:
+            if outcome.is_awaited:
+                self._room.notify_all()
+            self._note_end(outcome.exception(), outcome.size)
+
+    def _note_end(self, error: BaseException | None, size: int) -> None:
         """Runs in the loop's thread."""
-        error = outcome.exception()
         with self._room:
             self._outstanding -= 1
             self._outstanding_bytes -= size
