@@ -286,6 +286,11 @@ class Log:
         At most `bytes_max` bytes, but at least one batch if there is one; never beyond the end of a
         segment. Raises `KafkaError` OFFSET_OUT_OF_RANGE outside the log.
         """
+        segment = self._segments.active
+        if segment.base_offset <= offset < min(end_offset, self.log_end_offset) and (
+            self.log_start_offset <= offset
+        ):
+            return segment.read(offset, bytes_max, end_offset)  # as nearly every consumer asks
         return self._read(offset, bytes_max, self.log_start_offset, end_offset)
 
     def read_for_replica(self, offset: int, bytes_max: int) -> bytes:
