@@ -103,6 +103,8 @@ class Connection(asyncio.BufferedProtocol):
         self._connections = connections
         self._metrics = metrics
         self._peer = Peer(connection_id, "?", principal=principal, listener=listener_name)
+        self.host = self._peer.host
+        """The address without the port; memory and turns are shared out per host."""
         self._transport: asyncio.Transport | None = None
         self._slots: deque[_Slot] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -136,6 +138,7 @@ class Connection(asyncio.BufferedProtocol):
         address = transport.get_extra_info("peername")
         if isinstance(address, tuple):
             self._peer.address = f"{address[0]}:{address[1]}"
+            self.host = self._peer.host
         self._connections.add(self)
         self._metrics.connections_open += 1
         logger.debug("connection %d from %s", self._peer.connection_id, self._peer.address)
@@ -211,11 +214,6 @@ class Connection(asyncio.BufferedProtocol):
     def principal(self) -> str:
         """Who the client is."""
         return self._peer.principal
-
-    @property
-    def host(self) -> str:
-        """The address without the port; memory and turns are shared out per host."""
-        return self._peer.host
 
     @property
     def untaken_bytes(self) -> int:
