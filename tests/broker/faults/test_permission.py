@@ -45,6 +45,15 @@ def test_by_itself_a_broker_takes_rules_only_on_loopback(
     assert "allow_faults=false" in denied
 
 
+def test_a_broker_with_acls_takes_no_rules_by_itself() -> None:
+    """The admin port knows no ACLs; the operator may say that the broker is there to be broken."""
+    arguments = ["--set", "authorizer=acl"]
+    refused = refusal(load_config(arguments, {}))
+    assert refused is not None
+    assert "ACLs" in refused
+    assert refusal(load_config([*arguments, "--allow-faults"], {})) is None
+
+
 def test_a_file_of_rules_needs_the_permission_too(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -62,11 +71,15 @@ def test_a_file_of_rules_needs_the_permission_too(
     assert broker.process.pid
 
 
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [({"allow_faults": "false"}, "allow_faults=false"), ({"authorizer": "acl"}, "ACLs")],
+)
 async def test_a_broker_that_takes_no_rules_says_why(
-    start_echoless: Callable[..., Echoless],
+    start_echoless: Callable[..., Echoless], settings: dict[str, str], reason: str
 ) -> None:
     """Setting and removing are refused; reading is not, and shows the reason."""
-    admin = start_echoless({"allow_faults": "false"}).admin_address
+    admin = start_echoless(settings).admin_address
     async with aiohttp.ClientSession() as session:
         for method, path in (("POST", ""), ("DELETE", ""), ("DELETE", "/x")):
             url = f"http://{admin}/faults{path}"
@@ -75,4 +88,4 @@ async def test_a_broker_that_takes_no_rules_says_why(
                 assert "--allow-faults" in (await response.json())["error"]
     shown = (await ask(admin, "GET /faults HTTP/1.1", f"Host: {admin}")).document
     assert (shown["rules"], shown["allowed"]) == ([], False)
-    assert "allow_faults=false" in shown["reason"]
+    assert reason in shown["reason"]
