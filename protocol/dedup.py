@@ -278,13 +278,8 @@ def commit(
     if run_start > last_sequence:
         run_start = 0  # a run that wrapped inside or before this batch holds everything from 0 on
     crc = None if attributes & LOG_APPEND_TIME_BIT else header.crc
-    fields = (
-        last_sequence,
-        base_offset + offset_delta,
-        offset_delta,
-        header.max_timestamp,
-        crc,
-    )
-    batch = tuple.__new__(BatchMetadata, fields)
-    batches = (*kept[1 - window :], batch) if window > 1 else (batch,)
+    last_offset = base_offset + offset_delta
+    fields = (last_sequence, last_offset, offset_delta, header.max_timestamp, crc)
+    newest = (tuple.__new__(BatchMetadata, fields),)
+    batches = kept[1 - window :] + newest if window > 1 else newest
     return ProducerEntry(header.producer_epoch, run_start, now_ms, batches)

@@ -67,8 +67,10 @@ def encode_produce_response(version: int, topics: Sequence[TopicProduced]) -> by
         return _encode_fixed(version, topics)
     parts = [write_unsigned_varint(len(topics) + 1)]
     for key, partitions in topics:
-        parts.append(_compact_topic(version, key))
-        parts.append(write_unsigned_varint(len(partitions) + 1))
+        name = key.bytes if isinstance(key, uuid.UUID) else key.encode()
+        if version < _TOPIC_IDS_FROM:
+            parts.append(write_unsigned_varint(len(name) + 1))
+        parts += (name, write_unsigned_varint(len(partitions) + 1))
         for partition in partitions:
             if partition[1]:
                 parts.append(_flexible_failure(version, partition))
@@ -122,13 +124,6 @@ def _flexible_failure(version: int, partition: PartitionProduced) -> bytes:
     else:
         parts.append(NO_TAGS)
     return b"".join(parts)
-
-
-def _compact_topic(version: int, topic: str | uuid.UUID) -> bytes:
-    if version >= _TOPIC_IDS_FROM:
-        assert isinstance(topic, uuid.UUID)
-        return topic.bytes
-    return _compact_string(str(topic))
 
 
 def _string(text: str) -> bytes:

@@ -32,12 +32,14 @@ _read_acks_timeout: Final = _ACKS_TIMEOUT.unpack_from
 _read_int32: Final = _INT32.unpack_from
 _new: Final = tuple.__new__
 """Makes a named tuple in a third of the time of calling its class."""
+_COPIED_MAX: Final = 4096
+"""Records of fewer bytes are copied out of the frame, which is faster than a view of them."""
 PARTITIONS_MAX: Final = 100_000
 """Limit on one request, over all topics."""
 
 
 class PartitionRecords(NamedTuple):
-    """The batch for one partition. `records` is a view of a large frame, bytes of a small one."""
+    """The batch for one partition. `records` is a view of the frame, or a copy if they are few bytes."""
 
     partition: int
     records: Frame | None
@@ -123,8 +125,15 @@ def _decode_flexible(  # noqa: C901, PLR0912, PLR0915 - flat, as said above
     else:
         position += 1
     acks, timeout_ms = _read_acks_timeout(frame, position)
-    topic_count, position = compact_size(frame, position + 6)
-    elements = add_elements(frame, position, topic_count, 0, PARTITIONS_MAX)
+    position += 6
+    topic_count = frame[position] - 1
+    if topic_count < 0x7F:
+        position += 1
+    else:
+        topic_count, position = compact_size(frame, position)
+    elements = topic_count
+    if not 0 <= topic_count <= end - position or elements > PARTITIONS_MAX:
+        add_elements(frame, position, topic_count, 0, PARTITIONS_MAX)  # raises
     topics = []
     for _ in range(topic_count):
         topic: str | uuid.UUID
@@ -137,14 +146,19 @@ def _decode_flexible(  # noqa: C901, PLR0912, PLR0915 - flat, as said above
                 position += 1
             else:
                 size, position = compact_size(frame, position)
-            topic = str(field_bytes(frame, position, size), "utf-8")
-            position += size
+            begin, position = position, position + size
+            if size < 0 or position > end:
+                field_bytes(frame, begin, size)  # raises
+            topic = str(frame[begin:position], "utf-8")
         partition_count = frame[position] - 1
         if partition_count < 0x7F:
             position += 1
         else:
             partition_count, position = compact_size(frame, position)
-        elements = add_elements(frame, position, partition_count, elements, PARTITIONS_MAX)
+        elements += partition_count
+        if not 0 <= partition_count <= end - position or elements > PARTITIONS_MAX:
+            before = elements - partition_count
+            add_elements(frame, position, partition_count, before, PARTITIONS_MAX)  # raises
         partitions = []
         for _ in range(partition_count):
             (index,) = _read_int32(frame, position)
@@ -160,7 +174,8 @@ def _decode_flexible(  # noqa: C901, PLR0912, PLR0915 - flat, as said above
                 begin, position = position, position + size
                 if size < 0 or position > end:
                     field_bytes(frame, begin, size)  # raises
-                records = frame[begin:position]
+                whole = frame if size < _COPIED_MAX else memoryview(frame)
+                records = whole[begin:position]
             if position < end and not frame[position]:
                 position += 1
             else:
@@ -171,5 +186,6 @@ def _decode_flexible(  # noqa: C901, PLR0912, PLR0915 - flat, as said above
         else:
             position = skip_tagged_fields(frame, position)
         topics.append(_new(TopicRecords, (topic, partitions)))
-    skip_tagged_fields(frame, position)
+    if position >= end or frame[position]:
+        skip_tagged_fields(frame, position)
     return _new(ProduceRequest, (transactional_id, acks, timeout_ms, topics))

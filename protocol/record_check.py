@@ -102,9 +102,10 @@ def check_at_once(batch: Buffer, header: BatchHeader, opening: Opening) -> bool:
     if is_first and len(batch) > opening.fields_at_once:
         return False
     opening.framed_at_once -= header.record_count
-    size = _check_produced(batch, header, opening, DECOMPRESSED_BYTES_MAX)
     if is_first:
-        opening.fields_at_once -= size
+        opening.fields_at_once -= _check_produced(batch, header, opening, DECOMPRESSED_BYTES_MAX)
+    else:
+        _check(_walk_lengths, batch, header, DECOMPRESSED_BYTES_MAX)
     return True
 
 
@@ -193,7 +194,13 @@ def _check(
     """Bytes of the records. Raises `KafkaError`, `ExpansionError`."""
     count = header.record_count
     try:
-        data = _open(batch, header, bytes_max)
+        if header.attributes & CODEC_MASK or count > READ_IN_PLACE_MAX:
+            data = decompress(header.codec_id, memoryview(batch)[HEADER_SIZE:], bytes_max)
+        else:
+            data = memoryview(batch)[HEADER_SIZE:]
+        size = len(data)
+        if count * RECORD_BYTES_MIN > size:
+            raise DecodeError(f"{count} records cannot fit in {size} bytes")  # noqa: TRY301
         end = walk(data, count)
     except ExpansionError:
         raise
@@ -203,21 +210,12 @@ def _check(
         raise KafkaError(
             ErrorCode.INVALID_RECORD, f"the batch ends before {count} records do"
         ) from None
-    if end != len(data):
+    if end != size:
         raise KafkaError(
             ErrorCode.INVALID_RECORD,
-            f"{count} records take {end} bytes, the batch holds {len(data)}",
+            f"{count} records take {end} bytes, the batch holds {size}",
         )
     return end
-
-
-def _open(batch: Buffer, header: BatchHeader, bytes_max: int) -> Buffer:
-    data: Buffer = memoryview(batch)[HEADER_SIZE:]
-    if header.attributes & CODEC_MASK or header.record_count > READ_IN_PLACE_MAX:
-        data = decompress(header.codec_id, data, bytes_max)
-    if header.record_count * RECORD_BYTES_MIN > len(data):
-        raise DecodeError(f"{header.record_count} records cannot fit in {len(data)} bytes")
-    return data
 
 
 def _walk_lengths(data: Buffer, record_count: int) -> int:

@@ -47,23 +47,19 @@ class OpenFiles:
 class OsFile:
     """`File` over a descriptor. Appends go to the tracked size, so torn bytes are overwritten."""
 
-    __slots__ = ("_descriptor", "_has_failed_sync", "_is_torn", "_open_files", "_size", "path")
+    __slots__ = ("_descriptor", "_has_failed_sync", "_is_torn", "_open_files", "path", "size")
 
     def __init__(self, path: str, descriptor: int, open_files: OpenFiles) -> None:
         self.path = path
         self._descriptor = descriptor
         self._open_files = open_files
         open_files.opened()
-        self._size = os.fstat(descriptor).st_size
+        self.size = os.fstat(descriptor).st_size
         self._is_torn = False
         self._has_failed_sync = False
 
-    @property
-    def size(self) -> int:
-        return self._size
-
     def append(self, buffers: Sequence[Buffer]) -> int:
-        position = self._size
+        position = self.size
         size = 0
         for buffer in buffers:
             size += len(buffer)
@@ -78,24 +74,24 @@ class OsFile:
             with contextlib.suppress(OSError):
                 self._cut_back()
             raise _wrap(self.path, "append", error) from error
-        self._size = position + size
+        self.size = position + size
         return position
 
     def _append_rest(self, buffers: Sequence[Buffer], written: int) -> None:
         """Continues after a short write; a full disk reports its error here at the latest."""
         rest = memoryview(b"".join(buffers))[written:]
-        position = self._size + written
+        position = self.size + written
         while rest:
             count = os.pwrite(self._descriptor, rest, position)
             position += count
             rest = rest[count:]
 
     def _cut_back(self) -> None:
-        os.ftruncate(self._descriptor, self._size)
+        os.ftruncate(self._descriptor, self.size)
         self._is_torn = False
 
     def read(self, position: int, size: int) -> bytes:
-        size = min(size, self._size - position)
+        size = min(size, self.size - position)
         if size <= 0:
             return b""
         try:
@@ -114,7 +110,7 @@ class OsFile:
             os.ftruncate(self._descriptor, size)
         except OSError as error:
             raise _wrap(self.path, "truncate", error) from error
-        self._size = size
+        self.size = size
         self._is_torn = False
 
     def sync(self) -> None:

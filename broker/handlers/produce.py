@@ -77,7 +77,9 @@ def handle(request: Request, services: Services) -> Outcome:
     body: ProduceRequest = request.body
     parts = services.produce
     clock = parts.clock
-    write = Write(parts, request, body.acks, clock.wall_ms(), clock.steady_ms(), Opening())
+    version, now_ms, steady_ms = request.header.api_version, clock.wall_ms(), clock.steady_ms()
+    fields = (parts, request, version, body.acks, now_ms, steady_ms, Opening())
+    write = tuple.__new__(Write, fields)
     if request.peer.appending is not None:
         return _acknowledge_later(write, lambda: _append_later(write, None))
     rows, is_whole = _append_at_once(write)
@@ -89,11 +91,14 @@ def handle(request: Request, services: Services) -> Outcome:
 def _append_at_once(write: Write) -> tuple[_Rows, bool]:
     """The outcomes, and whether all batches were opened."""
     body: ProduceRequest = write.request.body
+    topics = body.topics
     refused = _refuse_transactions(body)
-    repeated = _listed_twice(body.topics)
+    repeated = None
+    if len(topics) > 1 or (topics and len(topics[0].partitions) > 1):
+        repeated = _listed_twice(topics)
     rows: _Rows = []
     is_whole = True
-    for topic, partitions in body.topics:
+    for topic, partitions in topics:
         produced: dict[int, PartitionProduced | Stored | Unopened] = {}
         for index, records in partitions:
             if refused is not None:
@@ -138,8 +143,6 @@ def _refuse_transactions(body: ProduceRequest) -> PartitionProduced | None:
 
 def _listed_twice(topics: Sequence[TopicRecords]) -> set[tuple[str | uuid.UUID, int]]:
     """The partitions that the request lists more than once; Kafka lets the last one win."""
-    if len(topics) == 1 and len(topics[0].partitions) == 1:
-        return set()
     seen: set[tuple[str | uuid.UUID, int]] = set()
     repeated: set[tuple[str | uuid.UUID, int]] = set()
     for topic, partitions in topics:
@@ -165,19 +168,19 @@ def _acknowledge(write: Write, rows: _Rows) -> Outcome:
     for topic, produced in rows:
         partitions: list[PartitionProduced] = []
         for one in produced.values():
-            assert not isinstance(one, Unopened)
-            if isinstance(one, Stored):
+            if type(one) is Stored:
                 stored.append(one)
                 partitions.append(one.produced)
             else:
+                assert type(one) is PartitionProduced
                 partitions.append(one)
-        topics.append(TopicProduced(topic, partitions))
+        topics.append(tuple.__new__(TopicProduced, (topic, partitions)))
     if write.acks == ACKS_NONE:
         answer_nothing(topics)
         return NO_RESPONSE
     waits = unacknowledged(write.acks, stored)
     if not waits:
-        return encode_produce_response(write.request.version, topics)
+        return encode_produce_response(write.version, topics)
     timeout_s = write.request.body.timeout_ms / 1000
     topics_later = acknowledged(write.acks, topics, waits, timeout_s)
     return NeedsNoFrame(_answer_later(write.request.version, topics_later))

@@ -46,7 +46,8 @@ def handle(
     request = Request(header, message, peer)
     parts = services.produce
     clock = parts.clock
-    write = Write(parts, request, message.acks, clock.wall_ms(), clock.steady_ms(), Opening())
+    now_ms, steady_ms = clock.wall_ms(), clock.steady_ms()
+    write = Write(parts, request, API.version_max, message.acks, now_ms, steady_ms, Opening())
     if peer.appending is not None or message.unbuilt is not None:
         return _acknowledge_later(write, lambda: _append_in_turn(write))
     outcome = _append_at_once(write)

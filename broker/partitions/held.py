@@ -103,7 +103,10 @@ class Partitions:
         if known is None:
             raise KafkaError(missing)
         partition = self.held.get((known.name, index))
-        if partition is None or partition.topic_id != known.topic_id:
+        if partition is None or (
+            partition.topic_id is not known.topic_id  # nearly always it is, and comparing is slow
+            and partition.topic_id != known.topic_id
+        ):
             is_elsewhere = index in known.assignment
             raise KafkaError(
                 ErrorCode.NOT_LEADER_OR_FOLLOWER

@@ -100,6 +100,8 @@ class Write(NamedTuple):
 
     parts: ProduceParts
     request: Request
+    version: int
+    """The version of the Produce request; the newest one on the native port."""
     acks: int
     now_ms: int
     """The wall-clock time."""
@@ -129,7 +131,7 @@ def produce_batch(
     partition: Partition | None = None
     try:
         found = write.parts.find(topic, index)
-        header = check_container(records, write.request.version)
+        header = check_container(records, write.version)
         assert records is not None
         partition = found  # as in Kafka, the errors above do not carry its log start offset
         _check_role(partition, write.acks)
@@ -176,11 +178,10 @@ def _append(
     index = partition.index
     decisions = write.parts.decisions
     before = window_of(partition, header.producer_id) if decisions.is_followed else None
-    result = partition.append(records, header, write.steady_ms, write.now_ms)
+    now_ms = write.now_ms
+    result = partition.append(records, header, write.steady_ms, now_ms)
     if header.producer_id >= 0:
-        decisions.record(
-            write.request, partition, header, result, write.now_ms, window_before=before
-        )
+        decisions.record(write.request, partition, header, result, now_ms, window_before=before)
     if isinstance(result, Reject):
         refused = _failed(index, KafkaError(result.code), partition)._replace(reason=result.reason)
         if result.code is not ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
