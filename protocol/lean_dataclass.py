@@ -22,7 +22,7 @@ _Fields = Sequence[dataclasses.Field[Any]]
 
 
 def _dataclass(
-    *, slots: bool, frozen: bool = False, kw_only: bool = False
+    *, slots: bool, frozen: bool = False, kw_only: bool = False, eq: bool = True
 ) -> Callable[[type[Any]], type[Any]]:
     """The decorator. A method that the class itself defines is kept."""
     declared: Callable[[type[Any]], type[Any]] = dataclasses.dataclass(
@@ -32,7 +32,7 @@ def _dataclass(
     def decorate(undeclared: type[Any]) -> type[Any]:
         cls = declared(undeclared)
         fields = dataclasses.fields(cls)
-        methods = _methods_of_values(fields, frozen=frozen)
+        methods = _methods_of_values(fields, frozen=frozen, eq=eq)
         methods |= {"__init__": _init(cls.__qualname__, fields), "__repr__": _repr(fields)}
         for name, method in methods.items():
             if name not in cls.__dict__:
@@ -82,7 +82,7 @@ def _repr(fields: _Fields) -> Callable[[object], str]:
     return show
 
 
-def _methods_of_values(fields: _Fields, *, frozen: bool) -> dict[str, Any]:
+def _methods_of_values(fields: _Fields, *, frozen: bool, eq: bool) -> dict[str, Any]:
     """Two values of a class are equal if their fields are; a frozen one can be hashed, too."""
     names = [field.name for field in fields]
     values = attrgetter(*names)
@@ -99,10 +99,12 @@ def _methods_of_values(fields: _Fields, *, frozen: bool) -> dict[str, Any]:
     def refuse_change(self: object, name: str, *_value: object) -> None:
         raise dataclasses.FrozenInstanceError(f"cannot change field {name!r} of {self!r}")
 
-    methods: dict[str, Any] = {"__eq__": equals, "__hash__": None}
+    methods: dict[str, Any] = {}
+    if eq:
+        methods |= {"__eq__": equals, "__hash__": hash_of if frozen else None}
     if frozen:
         methods |= {"__setattr__": refuse_change, "__delattr__": refuse_change}
-        methods |= {"__hash__": hash_of, "__reduce__": reduce}
+        methods["__reduce__"] = reduce
     return methods
 
 

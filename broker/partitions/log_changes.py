@@ -17,7 +17,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -26,6 +25,7 @@ from broker.metadata.node_data import PartitionState
 from broker.partitions.partition import Partition
 from broker.threads import DISK
 from protocol.errors import DecodeError
+from protocol.lean_dataclass import dataclass
 from storage.disk_work import RunAll
 from storage.file_system import StorageError
 from storage.log import Log

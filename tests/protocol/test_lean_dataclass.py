@@ -136,6 +136,21 @@ def test_hashes(decorator: Any) -> None:
 
 
 @of_both
+@pytest.mark.parametrize("is_frozen", [False, True])
+def test_instances_without_equality_are_themselves(decorator: Any, is_frozen: bool) -> None:
+    """With `eq=False` two are never equal, and each can be hashed."""
+
+    @decorator(slots=True, frozen=is_frozen, eq=False)
+    class Values:
+        """One field."""
+
+        name: str
+
+    assert Values("a") != Values("a")
+    assert len({Values("a"), Values("a")}) == 2
+
+
+@of_both
 def test_the_class_has_slots_and_describes_its_fields(decorator: Any) -> None:
     """No instance has a dict, and every field keeps its default and metadata."""
     cls = frozen(decorator)
