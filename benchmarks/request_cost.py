@@ -132,8 +132,9 @@ async def _fill(addresses: Addresses, topic: str, batch_bytes: int) -> None:
     """Writes what `_fetch` reads."""
     connection = await RawConnection.open(addresses.kafka)
     await create_topic(connection, topic, 1)
+    now_ms = time.time_ns() // 1_000_000  # what is older than retention allows is gone in 5 s
     for number in range(_FETCHED):
-        batch = plain_batch([os.urandom(batch_bytes)], timestamp=1 + number).encode()
+        batch = plain_batch([os.urandom(batch_bytes)], timestamp=now_ms + number).encode()
         connection.send_produce(_PRODUCE_VERSION, _ACKS_ALL, [PartitionData(topic, 0, batch)])
         await _receive_produced(connection)
     await connection.close()
