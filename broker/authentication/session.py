@@ -114,13 +114,15 @@ class Session:
 
     @property
     def is_open(self) -> bool:
-        """Whether the client has logged in, and need not do so again yet."""
-        return self.stage is Stage.DONE and (self._ends_at is None or monotonic() < self._ends_at)
+        """Whether the client has logged in, and its session has not ended; it may be renewing it."""
+        return self._mechanism is not None and (
+            self._ends_at is None or monotonic() < self._ends_at
+        )
 
     @property
     def has_expired(self) -> bool:
         """Whether the client should have logged in again."""
-        return self.stage is Stage.DONE and not self.is_open
+        return self._mechanism is not None and not self.is_open
 
     @property
     def lifetime_ms(self) -> int:

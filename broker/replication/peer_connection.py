@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 UNREADABLE: Final = "error"
 """The type of the answer to a message that the peer, perhaps an older version, does not know."""
 _CLIENT_ID: Final = "echoless-broker"
+_RENEWED_AT: Final = 0.8
+"""The part of a session's lifetime after which it is renewed."""
 
 
 class PeerError(Exception):
@@ -77,6 +79,7 @@ class PeerConnection(asyncio.BufferedProtocol):
         """The time limits of the calls in flight, with the silence that each allows."""
         self._transport: asyncio.Transport | None = None
         self._opening: asyncio.Task[None] | None = None
+        self._renewal: asyncio.Task[None] | None = None
         self._end_reason = ""
 
     async def call(self, message: Mapping[str, Any], timeout_s: float) -> dict[str, Any]:
@@ -114,8 +117,9 @@ class PeerConnection(asyncio.BufferedProtocol):
 
     async def wait_closed(self) -> None:
         """Returns when a closed connection has left nothing running."""
-        if self._opening is not None:
-            await asyncio.wait((self._opening,))
+        for task in (self._opening, self._renewal):
+            if task is not None:
+                await asyncio.wait((task,))
 
     def _ended(self) -> PeerError:
         return PeerError(f"{self._name}: {self._end_reason}")
@@ -137,7 +141,7 @@ class PeerConnection(asyncio.BufferedProtocol):
             hello = {"type": "hello", "version": VERSION_MAX, "client_id": _CLIENT_ID}
             self._check_hello(await self._send(hello))
             if self._login is not None:
-                await self._login.log_in(self._send)
+                self._renew_in(await self._login.log_in(self._send))
         except PeerError:
             assert self.is_closed
         except OSError as error:
@@ -148,6 +152,25 @@ class PeerConnection(asyncio.BufferedProtocol):
             self.close(f"no such address: {error}")
         except DecodeError as error:
             self.close(f"its hello makes no sense: {error}")
+
+    def _renew_in(self, lifetime_s: float) -> None:
+        """Logs in again before the session ends, if it does."""
+        if lifetime_s:
+            loop = asyncio.get_running_loop()
+            loop.call_later(lifetime_s * _RENEWED_AT, self._begin_renewal)
+
+    def _begin_renewal(self) -> None:
+        if not self.is_closed:
+            self._renewal = reported_task(self._renew(), f"renewing the session with {self._name}")
+
+    async def _renew(self) -> None:
+        assert self._login is not None
+        try:
+            self._renew_in(await self._login.log_in(self._send))
+        except PeerError:
+            assert self.is_closed
+        except (SaslError, DecodeError) as error:
+            self.close(f"its log-in: {error}")
 
     async def _connect(self) -> None:
         """Connects to the first of the host's addresses that accepts. Raises `OSError`."""

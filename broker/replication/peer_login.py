@@ -37,19 +37,28 @@ class PeerLogin(NamedTuple):
         """Leaves the password out."""
         return f"PeerLogin({self.mechanism}, {self.user!r})"
 
-    async def log_in(self, send: Send) -> None:
-        """Sends the tokens. Raises `SaslError`, and what `send` does."""
-        if self.mechanism is Mechanism.PLAIN:
-            await self._exchanged(send, plain_token(self.user, self.password))
-            return
-        exchange = ScramClient(self.mechanism, self.user, self.password)
-        first = await self._exchanged(send, exchange.first())
-        final = await in_thread(partial(exchange.final, first))
-        exchange.check(await self._exchanged(send, final))
+    async def log_in(self, send: Send) -> float:
+        """Sends the tokens; returns how many seconds the session lasts, 0 if forever.
 
-    async def _exchanged(self, send: Send, token: bytes) -> bytes:
+        Raises `SaslError`, and what `send` does.
+        """
+        if self.mechanism is Mechanism.PLAIN:
+            token = plain_token(self.user, self.password)
+            return _lifetime_s(await self._exchanged(send, token))
+        exchange = ScramClient(self.mechanism, self.user, self.password)
+        first = (await self._exchanged(send, exchange.first())).binary("data")
+        final = await in_thread(partial(exchange.final, first))
+        last = await self._exchanged(send, final)
+        exchange.check(last.binary("data"))
+        return _lifetime_s(last)
+
+    async def _exchanged(self, send: Send, token: bytes) -> Answer:
         answer = await send({"type": "sasl", "mechanism": self.mechanism, "data": token})
         error = read_error(answer)
         if error is not None:
             raise SaslError(error.message)
-        return Answer("the log-in", answer).binary("data")
+        return Answer("the log-in", answer)
+
+
+def _lifetime_s(answer: Answer) -> float:
+    return answer.integer("session_lifetime_ms") / 1000

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +91,25 @@ async def test_a_port_without_sasl_has_nothing_to_log_in_for(native: NativeConne
     answer = await sasl(native, "PLAIN", b"\0alice\0pw")
     assert answer["error"]["code"] == ErrorCode.ILLEGAL_SASL_STATE
     assert (await native.call("metadata", correlation_id=3, topics=[]))["error"]["code"] == 0
+
+
+@pytest.mark.parametrize("mechanism", Mechanism)
+async def test_a_session_between_brokers_is_renewed(
+    tmp_path: Path, mechanism: Mechanism, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On the connection that they have, and calls go on meanwhile."""
+    monkeypatch.setattr("broker.replication.peer_connection._RENEWED_AT", 0.02)
+    ask = {"type": "metadata", "topics": []}
+    async with with_users(tmp_path, "broker", connections_max_reauth_ms="60000") as running:
+        peers = TcpPeers(login=PeerLogin(mechanism, "broker", PASSWORD))
+        address, metrics = parse_address(running.native_address), running.broker.metrics
+        async with asyncio.timeout(_PATIENCE_S):
+            while metrics.logins_total < 2:
+                answer = await peers.call(1, address, ask, timeout_s=_PATIENCE_S)
+                assert answer["error"]["code"] == 0
+                await asyncio.sleep(0.01)
+        assert metrics.connections_accepted_total == 1
+        await peers.close()
 
 
 async def called(running: Running, login: PeerLogin | None) -> dict[str, Any]:
