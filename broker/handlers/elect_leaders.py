@@ -19,6 +19,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from broker.handlers import permits
+from broker.handlers.merged_responses import Rows
 from broker.handlers.refusals import Refusal
 from broker.handlers.served import Names, Served
 from broker.metadata.node_data import NO_LEADER, PartitionState
@@ -217,4 +218,11 @@ def refuse(refusal: Refusal, _services: Services) -> Answer:
     return _answer(refusal.error.code, dict.fromkeys(keys, refusal.error))
 
 
-SERVED = Served(API, handle, refuse, Names.PARTITIONS, permit=permits.cluster(AclOperation.ALTER))
+SERVED = Served(
+    API,
+    handle,
+    refuse,
+    Names.PARTITIONS,
+    Rows("replica_election_results", "partition_result"),
+    permit=permits.cluster(AclOperation.ALTER),
+)

@@ -46,7 +46,7 @@ def _merge_topic(field: str | None, answered: Any, refused: Any) -> Any:
 
 
 def _row_index(row: Any) -> int:
-    for name in ("index", "partition"):
+    for name in ("index", "partition", "partition_id"):
         found = getattr(row, name, None)
         if found is not None:
             return int(found)

@@ -62,12 +62,13 @@ class Served(NamedTuple):
     def refuse_parts(self, refusal: Refusal, services: Services, handle: Handler) -> Outcome:
         """Answers the refused parts with the error and has the others handled.
 
-        Without `rows`, the whole request is refused.
+        The whole request is refused without `rows`, and if it is about all partitions without naming
+        them: those that are refused cannot be taken out of it.
         """
         request = refusal.request
-        if self.rows is None:
-            return self.refuse_whole(refusal, services)
         field = listed_topics_field(request.body)
+        if self.rows is None or (field is None and self.names is Names.PARTITIONS):
+            return self.refuse_whole(refusal, services)
         rest = without(request.body, refusal.is_refused)
         if field is not None and not getattr(rest, field):
             return self.refuse(refusal, services)  # an empty list may mean all topics

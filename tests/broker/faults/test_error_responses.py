@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
 from typing import Any
 
 import pytest
@@ -14,6 +15,8 @@ from tests.support.kio_requests import smallest_request
 from tests.support.raw_client import RawConnection, decode_whole, message, nested
 
 CODE = 7
+ELECTION_NOT_NEEDED = 84
+NO_TIME = datetime.timedelta(0)
 APIS = {one.api.name: one.api for one in SERVED_BY_KEY.values()}
 LISTS = {
     "coordinator_keys": ("group",),
@@ -101,6 +104,45 @@ async def test_a_refused_topic_is_not_created_and_the_other_is(
         "created": 0,
     }
     assert set(lab.broker.registry.topics) == {TOPIC, "created"}
+
+
+@pytest.mark.parametrize("action", ["error", "error_after"])
+async def test_an_election_is_refused_for_one_partition(
+    lab: Lab, kafka: RawConnection, action: str
+) -> None:
+    """The others are held, or needless."""
+    lab.add({"type": action, "code": CODE}, {"api": "elect_leaders", "partition": 1})
+    wanted = nested("elect_leaders", 2, "TopicPartitions")(topic=TOPIC, partitions=(0, 1))
+    response = await kafka.call(
+        "elect_leaders", 2, election_type=0, topic_partitions=(wanted,), timeout=NO_TIME
+    )
+    (topic,) = response.replica_election_results
+    codes = {one.partition_id: int(one.error_code) for one in topic.partition_result}
+    assert codes == {0: ELECTION_NOT_NEEDED, 1: CODE}
+    assert response.error_code.value == 0
+
+
+async def test_an_election_of_all_partitions_is_refused_as_a_whole(
+    lab: Lab, kafka: RawConnection
+) -> None:
+    """Those that are refused cannot be taken out of it."""
+    lab.add({"type": "error", "code": CODE}, {"api": "elect_leaders"})
+    response = await kafka.call(
+        "elect_leaders", 2, election_type=0, topic_partitions=None, timeout=NO_TIME
+    )
+    assert response.error_code.value == CODE
+
+
+async def test_a_refused_topic_is_not_deleted_and_the_other_is(
+    lab: Lab, kafka: RawConnection
+) -> None:
+    """DeleteTopics, topic by topic, in the version that names them in another field too."""
+    await lab.broker.services.topics.create(NewTopic(name="other"))
+    lab.add({"type": "error", "code": CODE}, {"api": "delete_topics", "topic": TOPIC})
+    response = await kafka.call("delete_topics", 1, topic_names=(TOPIC, "other"), timeout=NO_TIME)
+    codes = {one.name: int(one.error_code) for one in response.responses}
+    assert codes == {TOPIC: CODE, "other": 0}
+    assert set(lab.broker.registry.topics) == {TOPIC}
 
 
 async def test_metadata_with_an_error_still_names_the_brokers(
