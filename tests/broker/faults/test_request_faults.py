@@ -236,8 +236,8 @@ async def test_a_frozen_partition_waits_until_the_rule_is_removed(
 async def test_a_frozen_broker_thaws_in_time(lab: Lab, kafka: RawConnection) -> None:
     """Every request waits until the duration is over."""
     duration_ms = 50
-    lab.add("freeze", duration_ms=duration_ms)
     began_ms = round(asyncio.get_running_loop().time() * 1000)  # uvloop counts in milliseconds
+    lab.add("freeze", duration_ms=duration_ms)
     await kafka.call("api_versions", 0)
     took_ms = round(asyncio.get_running_loop().time() * 1000) - began_ms
     assert took_ms >= duration_ms - 1
