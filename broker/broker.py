@@ -340,7 +340,7 @@ class Broker:
         if self._has("replicas"):
             await self.topic_deletion.close()
             await self.replicas.close()
-        if self._has("logs") and self.logs.failure is None:
+        if self._has("logs"):
             # A log without a role yet keeps what it came with.
             held = self.replicas.high_watermarks() if self._has("replicas") else {}
             clock = self.clock.reading() if self._has("clock") else None

@@ -146,6 +146,19 @@ async def test_a_full_disk_takes_the_broker_offline(lab: Lab) -> None:
     assert [one.base_sequence for one in hit.batches] == [1]
 
 
+async def test_a_broker_whose_disk_failed_gives_its_directory_back(tmp_path: Path) -> None:
+    """When it stops, not when garbage is collected: another broker may start on it at once."""
+    async with in_process(tmp_path) as running:
+        lab = Lab(running)
+        await lab.create_topic()
+        kafka = await lab.connect()
+        lab.add("fail_write", {"topic": TOPIC})
+        assert await produce(kafka, batch(0)) == [56]
+    async with in_process(tmp_path) as next_one:
+        assert next_one.broker.logs.failure is None
+        assert running.broker.logs.failure is not None  # kept until now, as a log line might
+
+
 async def test_one_batch_of_a_producer_is_picked_out_of_the_appends(lab: Lab) -> None:
     """Files know the batches that are written to them."""
     kafka = await lab.connect()
