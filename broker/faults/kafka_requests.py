@@ -12,7 +12,7 @@ from broker.handlers import produce
 from broker.handlers.dispatch import SERVED_BY_KEY, framed_later, framed_soon
 from broker.handlers.gate import admit
 from broker.handlers.refusals import Refusal
-from broker.handlers.request_topics import topics_of
+from broker.handlers.request_topics import answered_at_once, topics_of
 from broker.handlers.served import Served
 from broker.network.connection import Dispatched
 from broker.network.request import Outcome, Peer, Request
@@ -84,9 +84,8 @@ class KafkaRequests:
         refusal = self._refusal(request, parts, error)
         if len(parts) == len(request.facts.parts):
             return self._framed(request, served.refuse_whole(refusal, self._services))
-        return self._framed(
-            request, served.refuse_parts(refusal, self._services, partial(admit, served))
-        )
+        outcome = served.refuse_parts(refusal, self._services, partial(_admit_at_once, served))
+        return self._framed(request, outcome)
 
     def refuse_after(
         self, request: ReadRequest, parts: Sequence[Part], error: KafkaError
@@ -135,6 +134,12 @@ class KafkaRequests:
                 yield Part(name)
             for index, batch in zip(indexes, records, strict=True):
                 yield with_batch(name, index, batch)
+
+
+def _admit_at_once(served: Served, request: Request, services: Services) -> Outcome:
+    """Handles the parts that no rule refuses; the error need not wait until there is data for them."""
+    rest = Request(request.header, answered_at_once(request.body), request.peer)
+    return admit(served, rest, services)
 
 
 def with_batch(topic: str, partition: int, batch: Buffer | None) -> Part:

@@ -88,13 +88,17 @@ def _index(partition: Any) -> int:
 
 
 def without(body: Any, is_refused: IsRefused) -> Any:
-    """The request without the refused parts; if it is one that waits for data, it no longer waits."""
+    """The request without the refused parts."""
     field = listed_topics_field(body)
     if field is None:  # all of them: refused rows take the place of those that are processed
         return body
     kept = filter(None, (_without(topic, is_refused) for topic in getattr(body, field)))
-    rest = _replaced(body, **{field: tuple(kept)})
-    return rest._replace(max_wait_ms=0) if isinstance(rest, FetchRequest) else rest
+    return _replaced(body, **{field: tuple(kept)})
+
+
+def answered_at_once(body: Any) -> Any:
+    """The request; if it is one that waits for data, it no longer waits."""
+    return body._replace(max_wait_ms=0) if isinstance(body, FetchRequest) else body
 
 
 def _without(topic: Any, is_refused: IsRefused) -> Any:

@@ -5,6 +5,7 @@ The numbers are those of the vectors that Echoless was built by.
 
 from __future__ import annotations
 
+import asyncio
 import datetime
 import uuid
 from dataclasses import replace
@@ -18,7 +19,7 @@ from broker.config.values import Address, Principals
 from broker.metadata.topic import NewTopic
 from broker.network.request import ANONYMOUS
 from protocol.acl import AclOperation
-from protocol.record_batch import TRANSACTIONAL_BIT
+from protocol.record_batch import TRANSACTIONAL_BIT, read_header
 from tests.support.acls import GROUP, TRANSACTIONAL_ID, AclEditor
 from tests.support.in_process import Running, in_process
 from tests.support.raw_batches import plain_batch
@@ -49,7 +50,10 @@ async def produce(
     return {one.topic: one.error for one in answers}
 
 
-async def fetch(kafka: RawConnection, *topics: str, replica_id: int = -1) -> dict[str, int]:
+async def fetch(
+    kafka: RawConnection, *topics: str, replica_id: int = -1, wait_s: int = 0
+) -> dict[str, int]:
+    """The codes; waits for a record, if for anything."""
     topic_class = nested("fetch", 11, "FetchTopic")
     partition_class = nested("fetch", 11, "FetchPartition")
     wanted = tuple(
@@ -71,8 +75,8 @@ async def fetch(kafka: RawConnection, *topics: str, replica_id: int = -1) -> dic
         "fetch",
         11,
         replica_id=replica_id,
-        max_wait=datetime.timedelta(0),
-        min_bytes=0,
+        max_wait=datetime.timedelta(seconds=wait_s),
+        min_bytes=1 if wait_s else 0,
         max_bytes=1000,
         isolation_level=0,
         session_id=0,
@@ -301,6 +305,19 @@ class TestFetch:
         """29 for each partition that may not be read."""
         await acls.allow(READ, "t")
         assert await fetch(kafka, "t", "u", "missing") == {"t": 0, "u": 29, "missing": 29}
+
+    async def test_the_rest_waits_for_records(
+        self, kafka: RawConnection, running: Running, acls: AclEditor
+    ) -> None:
+        """Answered at once, a consumer with one topic too many would ask again and again."""
+        await acls.allow(READ, "t")
+        answer = asyncio.create_task(fetch(kafka, "t", "u", wait_s=60))
+        partition = running.broker.partitions["t", 0]
+        while not partition.waiters.data:
+            assert not answer.done()
+            await asyncio.sleep(0)
+        partition.append(BATCH, read_header(BATCH), 1000)
+        assert await answer == {"t": 0, "u": 29}
 
     async def test_hosts(self, kafka: RawConnection, acls: AclEditor) -> None:
         """46: an entry for another host allows nothing here."""
