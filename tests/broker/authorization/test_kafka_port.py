@@ -19,7 +19,7 @@ from broker.config.values import Address, Principals
 from broker.metadata.topic import NewTopic
 from broker.network.request import ANONYMOUS
 from protocol.acl import AclOperation
-from protocol.record_batch import TRANSACTIONAL_BIT, read_header
+from protocol.record_batch import TRANSACTIONAL_BIT
 from tests.support.acls import GROUP, TRANSACTIONAL_ID, AclEditor
 from tests.support.in_process import Running, in_process
 from tests.support.raw_batches import plain_batch
@@ -311,13 +311,16 @@ class TestFetch:
     ) -> None:
         """Answered at once, a consumer with one topic too many would ask again and again."""
         await acls.allow(READ, "t")
+        await acls.allow(WRITE, "t")
+        producer = await RawConnection.open(running.kafka_address)
         answer = asyncio.create_task(fetch(kafka, "t", "u", wait_s=60))
         partition = running.broker.partitions["t", 0]
         while not partition.waiters.data:
             assert not answer.done()
             await asyncio.sleep(0)
-        partition.append(BATCH, read_header(BATCH), 1000)
+        assert await produce(producer, "t") == {"t": 0}
         assert await answer == {"t": 0, "u": 29}
+        await producer.close()
 
     async def test_hosts(self, kafka: RawConnection, acls: AclEditor) -> None:
         """46: an entry for another host allows nothing here."""
