@@ -36,6 +36,7 @@ _RULES_AT_A_TIME: Final = 4
 _HEAL_S: Final = 60.0
 _ASK_AGAIN_S: Final = 0.1
 _NOT_FOUND: Final = 404
+_STARTING: Final = 503
 _CLIENTS: Final = tuple(PROGRAMS)
 
 
@@ -144,11 +145,14 @@ class Run:
 
     @contextlib.contextmanager
     def _death_is_no_problem(self, step: Step) -> Iterator[None]:
-        """Ignores that another rule may have killed the broker, and this one with it."""
+        """Ignores that another rule may have killed the broker, and this one with it.
+
+        Another sequence may be starting it again at this moment: it answers 503 until it has joined.
+        """
         try:
             yield
         except AdminError as error:
-            if error.status not in (None, _NOT_FOUND):
+            if error.status not in (None, _NOT_FOUND, _STARTING):
                 self.verdict.problems.append(f"{step.kind}: {error}")
 
     def _wait(self, step: Step) -> None:
