@@ -105,6 +105,7 @@ class Host:
         write = Write(
             self.broker.services.produce,
             REQUEST,
+            REQUEST.version,
             ACKS_ALL,
             self.broker.clock.wall_ms(),
             self.broker.clock.steady_ms(),
