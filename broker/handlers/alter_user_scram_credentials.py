@@ -6,6 +6,7 @@ The client salts the password itself; the broker never sees it. Every broker ser
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from broker.handlers import permits
@@ -13,9 +14,11 @@ from broker.handlers.describe_user_scram_credentials import SCRAM_IDS
 from broker.handlers.refusals import Refusal
 from broker.handlers.served import Served
 from broker.network.request import Answer, Request
+from broker.network.turns import awaited_in_turns, work_in_turns
 from broker.tree.node_tree import CoordinationError
 from protocol.acl import AclOperation
 from protocol.errors import ErrorCode, KafkaError
+from protocol.lean_named_tuple import NamedTuple
 from protocol.registry import Api
 
 if TYPE_CHECKING:
@@ -29,24 +32,46 @@ USERS_MAX: Final = 1000
 """How many users one request may change: each is written by itself."""
 
 
+class _Changes(NamedTuple):
+    """The changes of one user."""
+
+    deletions: list[Any]
+    upsertions: list[Any]
+
+
 async def handle(request: Request, services: Services) -> Answer:
     """A row for each user: all of its changes are made, or none."""
-    body = request.body
-    users = list(dict.fromkeys(one.name for one in (*body.deletions, *body.upsertions)))
-    rows = []
-    for number, user in enumerate(users):
-        deletions = [one for one in body.deletions if one.name == user]
-        upsertions = [one for one in body.upsertions if one.name == user]
-        code, message = ErrorCode.NONE, None
-        try:
-            _check(user, deletions, upsertions, is_beyond=number >= USERS_MAX)
-            await _alter(services, user, deletions, upsertions)
-        except KafkaError as error:
-            code, message = error.code, error.message
-        except CoordinationError as error:
-            code, message = ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error)
-        rows.append({"user": user, "error_code": code, "error_message": message})
-    return {"results": rows}
+    changes: dict[str, _Changes] = {}
+    await work_in_turns(_group(request.body, changes))
+    rows = (
+        _row(services, user, one, is_beyond=number >= USERS_MAX)
+        for number, (user, one) in enumerate(changes.items())
+    )
+    return await awaited_in_turns(rows, lambda found: {"results": found})
+
+
+def _group(body: Any, changes: dict[str, _Changes]) -> Iterator[None]:
+    """Adds one change to those of its user at each step."""
+    for one in body.deletions:
+        changes.setdefault(one.name, _Changes([], [])).deletions.append(one)
+        yield
+    for one in body.upsertions:
+        changes.setdefault(one.name, _Changes([], [])).upsertions.append(one)
+        yield
+
+
+async def _row(
+    services: Services, user: str, changes: _Changes, *, is_beyond: bool
+) -> dict[str, Any]:
+    code, message = ErrorCode.NONE, None
+    try:
+        _check(user, changes, is_beyond=is_beyond)
+        await _alter(services, user, changes)
+    except KafkaError as error:
+        code, message = error.code, error.message
+    except CoordinationError as error:
+        code, message = ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error)
+    return {"user": user, "error_code": code, "error_message": message}
 
 
 def refuse(refusal: Refusal, _services: Services) -> Answer:
@@ -56,7 +81,7 @@ def refuse(refusal: Refusal, _services: Services) -> Answer:
     return {"results": [{"user": user, **refusal.row} for user in users]}
 
 
-def _check(user: str, deletions: list[Any], upsertions: list[Any], *, is_beyond: bool) -> None:
+def _check(user: str, changes: _Changes, *, is_beyond: bool) -> None:
     """Raises `KafkaError` for the first of a user's changes that cannot be made."""
     from broker.authentication.user_nodes import is_storable
     from protocol.sasl.scram import ITERATIONS_MAX, ITERATIONS_MIN
@@ -68,10 +93,10 @@ def _check(user: str, deletions: list[Any], upsertions: list[Any], *, is_beyond:
         raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
     if not is_storable(user):
         raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, f"A user cannot be called {user!r}")
-    counts = Counter(one.mechanism for one in (*deletions, *upsertions))
+    counts = Counter(one.mechanism for one in (*changes.deletions, *changes.upsertions))
     if counts.keys() - SCRAM_IDS.keys():
         raise KafkaError(ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism")
-    for one in upsertions:
+    for one in changes.upsertions:
         if one.iterations < ITERATIONS_MIN:
             raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too few iterations")
         if one.iterations > ITERATIONS_MAX:
@@ -83,19 +108,17 @@ def _check(user: str, deletions: list[Any], upsertions: list[Any], *, is_beyond:
         )
 
 
-async def _alter(
-    services: Services, user: str, deletions: list[Any], upsertions: list[Any]
-) -> None:
+async def _alter(services: Services, user: str, changes: _Changes) -> None:
     from broker.authentication.user_nodes import alter_user
     from protocol.sasl.scram import credential_of
 
     credentials = {}
-    for one in upsertions:
+    for one in changes.upsertions:
         mechanism = SCRAM_IDS[one.mechanism]
         credentials[mechanism] = credential_of(
             mechanism, one.salted_password, one.salt, one.iterations
         )
-    removed = [SCRAM_IDS[one.mechanism] for one in deletions]
+    removed = [SCRAM_IDS[one.mechanism] for one in changes.deletions]
     await alter_user(services.tree, user, credentials, removed)
 
 

@@ -6,10 +6,12 @@ import asyncio
 import dataclasses
 import itertools
 from collections.abc import Awaitable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from broker.handlers.alter_user_scram_credentials import USERS_MAX
 from broker.handlers.dispatch import SERVED_BY_KEY
 from broker.handlers.refusals import Refusal
 from broker.handlers.served import Served
@@ -112,3 +114,38 @@ async def test_many_rows_are_refused_in_a_thread(running: Running, name: str) ->
     assert await outcome == served.encode(
         served.api.version_max, served.refuse(refusal, running.broker.services)
     )
+
+
+class Upsertion:
+    """A change of a user that is refused at once: with too few iterations; counts who looks at its user."""
+
+    looks = 0
+    mechanism, iterations, salt, salted_password = 1, 1, b"salt", b"salted"
+
+    def __init__(self, user: str) -> None:
+        self._user = user
+
+    @property
+    def name(self) -> str:
+        Upsertion.looks += 1
+        return self._user
+
+
+@pytest.mark.usefixtures("slow_clock")
+async def test_many_users_are_changed_without_a_search_for_each(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A request of many users is looked through once, and others have turns in between."""
+    monkeypatch.setattr(Upsertion, "looks", 0)
+    served = SERVED["alter_user_scram_credentials"]
+    users = [f"x{number}" for number in range(2 * USERS_MAX)]
+    body = SimpleNamespace(deletions=(), upsertions=[Upsertion(user) for user in users])
+    outcome = served.handle(request_of(served, body), running.broker.services)
+    assert isinstance(outcome, Awaitable)
+    answer, turns = await turns_until(outcome)
+    assert [row["user"] for row in answer["results"]] == users
+    codes = [row["error_code"] for row in answer["results"]]
+    assert codes[:USERS_MAX] == [ErrorCode.UNACCEPTABLE_CREDENTIAL] * USERS_MAX
+    assert codes[USERS_MAX:] == [ErrorCode.INVALID_REQUEST] * USERS_MAX
+    assert Upsertion.looks <= 2 * len(users)
+    assert turns > len(users) / 5
