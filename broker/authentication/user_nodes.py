@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 from urllib.parse import quote, unquote
 
 from broker.metadata.node_data import NodeDataError
+from broker.tree.node_json import decode_node_json
 from broker.tree.node_tree import (
     BadVersionError,
     NodeExistsError,
@@ -159,7 +160,7 @@ def _decode(path: str, data: bytes) -> dict[str, str]:
     if not data:
         return {}
     try:
-        config = json.loads(data)["config"]
+        config = decode_node_json(data)["config"]
         return {str(name): str(value) for name, value in config.items()}
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise NodeDataError(f"the node {path} holds what cannot be read") from error

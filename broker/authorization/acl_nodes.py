@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
+from broker.tree.node_json import decode_node_json
+from broker.tree.node_tree import check_path
 from protocol.acl import (
     AclOperation,
     Entries,
@@ -81,7 +83,7 @@ def encode_entries(entries: Entries) -> bytes:
 def decode_entries(data: bytes) -> Entries:
     """Raises `AclDataError`."""
     try:
-        content = json.loads(data)
+        content = decode_node_json(data)
         if content["version"] != _VERSION:
             raise AclDataError(f"version {content['version']} is not known, only {_VERSION}")
         return frozenset(map(_entry, content["acls"]))
@@ -121,12 +123,22 @@ def decode_change(pattern_type: PatternType, data: bytes) -> Pattern:
     try:
         if pattern_type is PatternType.LITERAL:
             type_name, _, name = data.decode().partition(":")
-            return Pattern(ResourceType[type_name.upper()], pattern_type, name)
-        content = json.loads(data)
-        return Pattern(
-            ResourceType[content["resourceType"].upper()],
-            PatternType[content["patternType"].upper()],
-            str(content["name"]),
+            return _checked(Pattern(ResourceType[type_name.upper()], pattern_type, name))
+        content = decode_node_json(data)
+        return _checked(
+            Pattern(
+                ResourceType[content["resourceType"].upper()],
+                PatternType[content["patternType"].upper()],
+                str(content["name"]),
+            )
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise AclDataError(f"no announcement of a changed ACL ({error!r})") from error
+
+
+def _checked(pattern: Pattern) -> Pattern:
+    """Raises `ValueError` for a name that no node can have: it would be read as a path."""
+    if "/" in pattern.name:
+        raise ValueError(f"the name {pattern.name!r} has a slash")
+    check_path(acl_path(pattern))
+    return pattern

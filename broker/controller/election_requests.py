@@ -20,6 +20,7 @@ from typing import Any, Final, NamedTuple
 
 from broker.controller.elections import ElectionType
 from broker.metadata.node_data import PREFERRED_REPLICA_ELECTION, NodeDataError
+from broker.tree.node_json import decode_node_json
 from broker.tree.node_tree import (
     BadVersionError,
     ConnectionLostError,
@@ -89,7 +90,7 @@ def decode_requests(data: bytes) -> dict[tuple[str, int], ElectionType]:
     try:
         return {
             (str(entry["topic"]), int(entry["partition"])): _type_of(entry)
-            for entry in json.loads(data)["partitions"]
+            for entry in decode_node_json(data)["partitions"]
         }
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise NodeDataError(

@@ -16,6 +16,7 @@ import uuid
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from broker.tree.node_json import decode_node_json
 from broker.tree.node_tree import CoordinationError, Node
 from protocol.lean_dataclass import dataclass
 from protocol.lean_named_tuple import NamedTuple
@@ -258,7 +259,7 @@ def _encode(fields: Mapping[str, object]) -> bytes:
 
 
 def _decode(data: bytes) -> dict[str, Any]:
-    fields = json.loads(data)
+    fields = decode_node_json(data)
     if not isinstance(fields, dict):
         raise TypeError("not a JSON object")
     return fields

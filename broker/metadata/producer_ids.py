@@ -24,6 +24,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from broker.metadata.old_copy import REMEDY
+from broker.tree.node_json import decode_node_json
 from broker.tree.node_tree import (
     BadVersionError,
     ConnectionLostError,
@@ -75,7 +76,7 @@ class ProducerIdBlock(NamedTuple):
     def decode(cls, data: bytes) -> ProducerIdBlock:
         """Raises `ProducerIdBlockError` naming the node and its content. As Kafka, any version."""
         try:
-            fields = json.loads(data)
+            fields = decode_node_json(data)
             start, end = _parse_id(fields["block_start"]), _parse_id(fields["block_end"])
             block = cls(int(fields["broker"]), start, end)
         except (ValueError, TypeError, KeyError) as error:

@@ -16,6 +16,7 @@ from typing import Any, Final
 from broker.config.listener_names import KAFKA_LISTENERS
 from broker.metadata.node_data import BROKERS, NodeDataError, broker_path
 from broker.tree.lost_replies import commit
+from broker.tree.node_json import decode_node_json
 from broker.tree.node_tree import (
     ConnectionLostError,
     CoordinationError,
@@ -91,7 +92,7 @@ def _is_plain(name: str, endpoint: Endpoint) -> bool:
 def decode_broker(path: str, node: Node) -> BrokerInfo:
     """Raises `NodeDataError`."""
     try:
-        fields = json.loads(node.data)
+        fields = decode_node_json(node.data)
         return BrokerInfo(
             broker_id=int(path.rpartition("/")[2]),
             endpoints=_decode_endpoints(fields),

@@ -127,6 +127,7 @@ async def test_nodes_that_are_no_users_are_left_out(tree: MemoryNodeTree) -> Non
     await tree.multi([Create("/config"), Create(USERS)])
     await tree.create(f"{USERS}/<default>", b'{"version":1,"config":{"producer_byte_rate":"1"}}')
     await tree.create(f"{USERS}/broken", b"{")
+    await tree.create(f"{USERS}/deep", b"[" * 100_000)
     await tree.create(f"{USERS}/empty")
     assert await read_users(tree) == {"empty": {}}
 

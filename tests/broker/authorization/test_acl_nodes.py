@@ -72,6 +72,7 @@ def test_any_order_is_read_and_a_missing_host_is_any() -> None:
     [
         b"",
         b"\xff",
+        b"[" * 100_000,
         b"[]",
         b"7",
         b"{}",
@@ -80,6 +81,7 @@ def test_any_order_is_read_and_a_missing_host_is_any() -> None:
         b'{"version":1,"acls":[{"principal":"User:a","permissionType":"Allow","operation":"Fly"}]}',
         b'{"version":1,"acls":[{"principal":"User:a","permissionType":"No","operation":"Read"}]}',
         b'{"version":1,"acls":[{"permissionType":"Allow","operation":"Read"}]}',
+        b'{"version":1,"acls":[{"principal":"\\uD800","permissionType":"Allow","operation":"Read"}]}',
     ],
 )
 def test_what_is_no_list_of_acls_is_refused(data: bytes) -> None:
@@ -88,9 +90,28 @@ def test_what_is_no_list_of_acls_is_refused(data: bytes) -> None:
         decode_entries(data)
 
 
-@pytest.mark.parametrize("data", [b"", b"\xff", b"orders", b"[]", b"{}", b'{"name":"x"}'])
+@pytest.mark.parametrize(
+    "data", [b"", b"\xff", b"orders", b"[]", b"{}", b'{"name":"x"}', b"[" * 100_000]
+)
 @pytest.mark.parametrize("pattern_type", list(PatternType))
 def test_what_is_no_announcement_is_refused(pattern_type: PatternType, data: bytes) -> None:
     """Its reader lists everything instead."""
     with pytest.raises(AclDataError):
         decode_change(pattern_type, data)
+
+
+@pytest.mark.parametrize("name", ["", "a//b", "a/b", "..", "a\0b"])
+@pytest.mark.parametrize("pattern_type", list(PatternType))
+def test_an_announcement_of_a_name_that_no_node_has_is_refused(
+    pattern_type: PatternType, name: str
+) -> None:
+    """It would be read as a path."""
+    announced = Pattern(ResourceType.TOPIC, pattern_type, name)
+    with pytest.raises(AclDataError):
+        decode_change(pattern_type, encode_change(announced))
+
+
+def test_an_announcement_of_half_a_character_is_refused() -> None:
+    """JSON can name what no path can."""
+    with pytest.raises(AclDataError):
+        decode_change(PREFIXED, encode_change(OF_A_PREFIX).replace(b"app-", b"\\ud800"))

@@ -264,12 +264,28 @@ async def test_an_announcement_that_cannot_be_read_lists_everything(site: Site) 
     assert site.store.acls.get(PREFIX) == {READ}
 
 
+@pytest.mark.parametrize("name", ["", "a//b"])
+@pytest.mark.parametrize("pattern", [ORDERS, PREFIX])
+async def test_an_announcement_that_names_no_path_does_not_end_the_broker(
+    site: Site, caplog: pytest.LogCaptureFixture, pattern: Pattern, name: str
+) -> None:
+    """Any client of the coordinator can write one; it is logged, and the next ones are followed."""
+    data = encode_change(pattern._replace(name=name))
+    path = await site.tree.create_sequential(change_prefix(pattern), data)
+    await turns()
+    assert path in caplog.text
+    await site.tree.create(acl_path(ORDERS), encode_entries(frozenset({DENY})))
+    await site.tree.create_sequential(change_prefix(ORDERS), encode_change(ORDERS))
+    await turns()
+    assert site.store.acls.get(ORDERS) == {DENY}
+
+
+@pytest.mark.parametrize("damaged", [b'{"version":1,"acls":[{"operation":"Fly"}]}', b"[" * 100_000])
 async def test_a_node_that_cannot_be_read_closes_its_resource(
-    site: Site, caplog: pytest.LogCaptureFixture
+    site: Site, caplog: pytest.LogCaptureFixture, damaged: bytes
 ) -> None:
     """It may hold a denial; the log names it, and it is not overwritten."""
     await site.add(ORDERS, READ)
-    damaged = b'{"version":1,"acls":[{"operation":"Fly"}]}'
     await site.tree.write(acl_path(ORDERS), damaged, 0)
     with caplog.at_level(logging.ERROR):
         await site.tree.create_sequential(change_prefix(ORDERS), encode_change(ORDERS))

@@ -157,10 +157,12 @@ def test_uuids_are_22_characters_of_kafkas_alphabet(value: uuid.UUID) -> None:
     assert decode_uuid(text) == value
 
 
+TOO_DEEP = b"[" * 100_000
+
 DECODERS: list[tuple[Callable[[bytes], object], list[bytes]]] = [
     (
         lambda data: decode_partition_state("/x", Node(data, 0)),
-        [b'{"leader":1,"leader_epoch":0,"isr":[1]}', b'{"leader":"a"}'],
+        [b'{"leader":1,"leader_epoch":0,"isr":[1]}', b'{"leader":"a"}', b'{"leader":1e999}'],
     ),
     (
         lambda data: decode_topic("/x", data),
@@ -185,7 +187,7 @@ DECODERS: list[tuple[Callable[[bytes], object], list[bytes]]] = [
 @pytest.mark.parametrize(("decode", "damaged"), DECODERS)
 def test_damaged_data_is_named(decode: Callable[[bytes], object], damaged: list[bytes]) -> None:
     """The error says which node holds what."""
-    for data in [b"", b"[]", b"\xff", b"{", *damaged]:
+    for data in [b"", b"[]", b"\xff", b"{", TOO_DEEP, *damaged]:
         with pytest.raises(NodeDataError) as failure:
             decode(data)
         assert "/x" in str(failure.value)
@@ -204,6 +206,13 @@ def test_damage_of_the_controllers_nodes_is_named(
     decode: Callable[[bytes], object], path: str
 ) -> None:
     """Nothing is repaired by guessing."""
-    for data in [b"", b"[]", b"\xff", b"{}", b'{"brokerid":null,"partitions":[{"topic":"t"}]}']:
+    for data in [
+        b"",
+        b"[]",
+        b"\xff",
+        b"{}",
+        TOO_DEEP,
+        b'{"brokerid":null,"partitions":[{"topic":"t"}]}',
+    ]:
         with pytest.raises(NodeDataError, match=re.escape(path)):
             decode(data)

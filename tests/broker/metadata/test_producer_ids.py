@@ -202,6 +202,7 @@ async def test_a_claim_ahead_that_failed_is_tried_again(tree: MemoryNodeTree) ->
     "data",
     [
         b"{",
+        b"[" * 100_000,
         b"[]",
         b"7",
         b"\xff",
