@@ -87,9 +87,10 @@ class Fields:
 
     def binary(self, name: str) -> memoryview:
         """Bytes of any length, as a view of the frame: nothing is copied."""
-        value = decode_binary(self._encoded[name])
+        encoded = self._encoded.get(name)
+        value = None if encoded is None else decode_binary(encoded)
         if value is None:
-            raise self.complaint(f"{name} takes bytes")
+            raise self.complaint(f"{name} takes bytes") if name in self else self._missing(name)
         return value
 
     def topic_id(self, name: str) -> uuid.UUID:
@@ -106,7 +107,7 @@ class Fields:
     def _value(self, name: str, default: Any, bytes_max: int = VALUE_BYTES_MAX) -> Any:
         if name not in self:
             if default is None:
-                raise self.complaint(f"the field {name} is missing")
+                raise self._missing(name)
             return default
         encoded = self._encoded[name]
         if len(encoded) > bytes_max:
@@ -115,6 +116,9 @@ class Fields:
             return decode_value(encoded)
         except DecodeError as error:
             raise self.complaint(f"{name} cannot be read: {error}") from error
+
+    def _missing(self, name: str) -> KafkaError:
+        return self.complaint(f"the field {name} is missing")
 
     def _wrong(self, name: str, expected: str, value: object) -> KafkaError:
         found = repr(value) if isinstance(value, int | float) else type(value).__name__

@@ -86,6 +86,20 @@ async def test_a_log_in_that_fails(tmp_path: Path) -> None:
         await ends(connection)
 
 
+async def test_a_token_that_is_missing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """It is named, by its client's mistake and not a bug, and the client may try again."""
+    async with with_users(tmp_path, "alice") as running:
+        connection = await NativeConnection.open(running.native_address)
+        for left_out in ({}, {"data": None}):
+            answer = await connection.call("sasl", correlation_id=1, mechanism="PLAIN", **left_out)
+            assert answer["error"]["code"] == ErrorCode.INVALID_REQUEST
+            assert answer["error"]["message"] == "sasl: the field data is missing"
+        answer = await sasl(connection, "PLAIN", plain_token("alice", PASSWORD))
+        assert answer["is_complete"]
+        await connection.close()
+    assert "bug" not in caplog.text
+
+
 async def test_a_port_without_sasl_has_nothing_to_log_in_for(native: NativeConnection) -> None:
     """34, and the connection stays."""
     answer = await sasl(native, "PLAIN", b"\0alice\0pw")
