@@ -147,7 +147,7 @@ def _open_peers(config: Config, tls: Tls | None) -> Peers:
 def _tls_settings(broker: Broker, listener: str) -> TlsSettings | None:
     if broker.tls is None or not broker.config.security_protocol(listener).is_encrypted:
         return None
-    return broker.tls.settings()
+    return broker.tls.settings(is_sasl=broker.config.security_protocol(listener).is_sasl)
 
 
 def _new_membership(broker: Broker) -> Membership:

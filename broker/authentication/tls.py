@@ -74,10 +74,11 @@ class Tls:
         name = self._config.ssl_principal_mapping_rules.apply(subject)
         return None if name is None else f"User:{name}"
 
-    def settings(self) -> TlsSettings:
-        """For a listener."""
+    def settings(self, *, is_sasl: bool) -> TlsSettings:
+        """For a listener; where clients log in, certificates are checked, but name no one."""
         timeout_s = self._config.ssl_handshake_timeout_ms / 1000
-        return TlsSettings(self.server_context, self.principal_of, timeout_s)
+        principal_of = _anonymous if is_sasl else self.principal_of
+        return TlsSettings(self.server_context, principal_of, timeout_s)
 
     async def watch(self) -> None:
         """Reads the files again whenever they have changed."""
@@ -100,6 +101,10 @@ class Tls:
                 self._config.ssl_keystore_location,
             )
         self._stamps = stamps
+
+
+def _anonymous(_transport: BaseTransport) -> str:
+    return ANONYMOUS
 
 
 def contexts(config: Config) -> Contexts:

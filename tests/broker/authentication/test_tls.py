@@ -25,6 +25,7 @@ from broker.authentication.tls import Tls
 from broker.config.loading import Config, ConfigError, load_config
 from broker.config.values import parse_address
 from broker.replication.peers import PeerError, TcpPeers
+from tests.broker.authentication.log_in import log_in, with_users
 from tests.support.certificates import Authority
 from tests.support.echoless import Echoless
 from tests.support.in_process import Running, in_process
@@ -124,6 +125,29 @@ async def test_a_name_that_no_rule_maps_is_not_admitted(
     async with serving(tmp_path, settings) as running:
         await refused(await RawConnection.open(running.kafka_address, context))
     assert "no rule of ssl_principal_mapping_rules maps" in caplog.text
+
+
+async def test_a_certificate_names_no_one_where_clients_log_in(
+    tmp_path: Path, authority: Authority
+) -> None:
+    """A name that no rule maps is admitted there, on both ports, and anonymous until the log-in."""
+    principals, context = Principals(), authority.client_context(authority.issue("mallory"))
+    settings = authority.settings(
+        "PLAINTEXT:SASL_SSL,NATIVE:SASL_SSL",
+        ssl_client_auth="required",
+        ssl_principal_mapping_rules="RULE:^x$/y/",
+    )
+    async with with_users(tmp_path, "alice", access=principals, **settings) as running:
+        kafka = await RawConnection.open(running.kafka_address, context)
+        assert (await kafka.call("api_versions", 0)).error_code == 0
+        assert (await log_in(kafka)).error_code == 0
+        await metadata(kafka)
+        await kafka.close()
+        native = await NativeConnection.open(running.native_address, context)
+        hello = await native.call("hello", version=1, correlation_id=1)
+        assert hello["error"]["code"] == 0
+        await native.close()
+    assert principals.seen == ["User:ANONYMOUS", "User:alice", "User:ANONYMOUS"]
 
 
 async def test_who_has_no_certificate_of_ours_is_refused(
