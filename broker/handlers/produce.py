@@ -41,6 +41,7 @@ from broker.records.produce import (
     is_transactional,
     open_and_append,
     produce_batch,
+    unless_deposed,
 )
 from broker.records.produce_turn import in_turn
 from protocol.acl import AclOperation, ResourceType
@@ -124,6 +125,17 @@ async def _append_later(write: Write, rows: _Rows | None) -> _Rows:
     return rows
 
 
+def _without_deposed(write: Write, rows: _Rows) -> _Rows:
+    """The outcomes after a wait, in which this broker may have lost the lead of some partitions."""
+    if write.acks == ACKS_NONE:
+        return rows
+    for _, produced in rows:
+        for index, one in produced.items():
+            if type(one) is Stored:
+                produced[index] = unless_deposed(one)
+    return rows
+
+
 # --- requests that are refused as a whole, or partitions that are listed twice ---
 
 
@@ -198,7 +210,7 @@ def _acknowledge_later(
 
 
 async def _acknowledge_when(write: Write, appended: Awaitable[_Rows]) -> Answer:
-    outcome = _acknowledge(write, await appended)
+    outcome = _acknowledge(write, _without_deposed(write, await appended))
     del write  # and with it the records, while the acknowledgement waits
     return await outcome if isinstance(outcome, Awaitable) else outcome
 

@@ -26,6 +26,7 @@ from broker.records.produce import (
     is_transactional,
     open_and_append,
     produce_batch,
+    unless_deposed,
 )
 from broker.records.produce_turn import in_turn
 from protocol.errors import KafkaError
@@ -86,7 +87,10 @@ def _acknowledge_later(
 async def _acknowledge_when(
     write: Write, appended: Awaitable[PartitionProduced | Stored]
 ) -> dict[str, Any] | NoResponse:
-    answer = _acknowledge(write, await appended)
+    outcome = await appended
+    if write.acks != ACKS_NONE:
+        outcome = unless_deposed(outcome)
+    answer = _acknowledge(write, outcome)
     del write  # and with it the records, while the acknowledgement waits
     return await answer if isinstance(answer, Awaitable) else answer
 

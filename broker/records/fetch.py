@@ -180,6 +180,7 @@ class _Pass:
                 or self._has_moved()
             ):
                 return
+            self.forget()
             wait.renew()
             self.watch(wait)
 

@@ -78,6 +78,8 @@ class Stored(NamedTuple):
     """Success, or DUPLICATE_SEQUENCE_NUMBER for a duplicate older than the window."""
     next_offset: int
     """The high watermark that commits it."""
+    leader_epoch: int
+    """In which this broker led the partition: in a later one, other records may have these offsets."""
     is_duplicate: bool = False
     """Whether it was stored by an earlier request."""
 
@@ -186,7 +188,8 @@ def _append(
         refused = _failed(index, KafkaError(result.code), partition)._replace(reason=result.reason)
         if result.code is not ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
             return refused
-        return Stored(partition, refused, _end_of_window(partition, header.producer_id))
+        end = _end_of_window(partition, header.producer_id)
+        return Stored(partition, refused, end, partition.leader_epoch)
     is_duplicate = isinstance(result, Duplicate)
     if isinstance(result, Duplicate):
         original = result.original
@@ -199,7 +202,21 @@ def _append(
     start = partition.log.log_start_offset
     row = (index, _SUCCESS, base_offset, append_time, start, None, (), None, "")
     produced = _new(PartitionProduced, row)
-    return _new(Stored, (partition, produced, last_offset + 1, is_duplicate))
+    fields = (partition, produced, last_offset + 1, partition.leader_epoch, is_duplicate)
+    return _new(Stored, fields)
+
+
+def unless_deposed(outcome: PartitionProduced | Stored) -> PartitionProduced | Stored:
+    """The outcome after a wait: NOT_LEADER_OR_FOLLOWER if this broker has not led ever since it stored.
+
+    Another leader may have cut the batch off, and high watermarks say nothing of what it was replaced by.
+    """
+    if type(outcome) is not Stored:
+        return outcome
+    partition = outcome.partition
+    if partition.is_leader and partition.leader_epoch == outcome.leader_epoch:
+        return outcome
+    return outcome.produced._replace(error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
 
 def _end_of_window(partition: Partition, producer_id: int) -> int:

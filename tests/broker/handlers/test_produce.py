@@ -197,6 +197,24 @@ async def test_a_topic_that_goes_meanwhile_is_unknown(
     await other.close()
 
 
+@pytest.mark.parametrize("acks", [-1, 1])
+async def test_a_lead_that_is_lost_meanwhile_is_not_acknowledged(
+    kafka: RawConnection, running: Running, held_thread: threading.Event, acks: int
+) -> None:
+    """A later leader may have cut off what was stored before the wait for another partition's batch."""
+    await create_topic(kafka, "t", 2)
+    small, large = tiny_records(1, Codec.ZSTD), tiny_records(LARGE, Codec.ZSTD)
+    kafka.send_produce(9, acks, [PartitionData("t", 0, small), PartitionData("t", 1, large)])
+    partition = running.broker.partitions["t", 0]
+    async with asyncio.timeout(10):
+        while not partition.log.log_end_offset:  # noqa: ASYNC110 - no event tells
+            await asyncio.sleep(0)
+    partition.resign()
+    held_thread.set()
+    answers = {one.partition: one.error for one in await kafka.receive_produce(9)}
+    assert answers == {0: ErrorCode.NOT_LEADER_OR_FOLLOWER, 1: ErrorCode.NONE}
+
+
 async def test_what_a_request_expands_to_is_bounded(kafka: RawConnection) -> None:
     """Batches of one request share a bound; the one that goes beyond it is refused with 87."""
     await create_topic(kafka, "t", 4)

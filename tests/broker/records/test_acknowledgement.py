@@ -25,7 +25,7 @@ class Waited:
 
 def waits(partition: Waited, timeout_s: float):
     produced = PartitionProduced(0, ErrorCode.NONE, 5)
-    stored = Stored(partition, produced, 6)
+    stored = Stored(partition, produced, 6, 0)
     return acknowledged(ACKS_ALL, [TopicProduced("t", [produced])], [stored], timeout_s)
 
 
