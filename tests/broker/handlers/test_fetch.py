@@ -255,6 +255,27 @@ async def test_a_fetch_that_waits_for_much_does_not_read_with_every_batch(
 
 
 @pytest.mark.usefixtures("size")
+async def test_a_wait_leaves_nothing_with_partitions_that_are_idle(
+    running: Running, kafka: RawConnection
+) -> None:
+    """Each batch of one partition wakes it; it waits with the others once, not once per batch."""
+    idle = running.broker.partitions["t", 1].waiters.data
+    rows = {"t": [wanted_partition(0), wanted_partition(3, index=1)]}
+    asking = asyncio.ensure_future(fetch(kafka, rows, min_bytes=10_000, max_wait_ms=600_000))
+    async with asyncio.timeout(10):
+        while not idle:  # noqa: ASYNC110 - the broker's look before its wait
+            await asyncio.sleep(0)
+    writer = await RawConnection.open(running.kafka_address)
+    for _ in range(10):
+        await produce(writer, 0, b"one")
+        assert len(idle) == 1
+    await produce(writer, 0, bytes(10_000))
+    await asking
+    assert not idle
+    await writer.close()
+
+
+@pytest.mark.usefixtures("size")
 async def test_an_error_is_told_at_once(kafka: RawConnection) -> None:
     """One partition's error, or its diverging epoch, does not wait for the others' data."""
     for bad in (wanted_partition(0, index=9), wanted_partition(99), wanted_partition(9, 0)):
