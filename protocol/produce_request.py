@@ -6,7 +6,7 @@ kio would copy every batch out of the frame, and needs the claimed counts walked
 `tests/protocol/test_produce_request.py` compares every version with kio.
 
 Memory is bounded: an element takes at least some bytes of the frame, and there are at most
-`PARTITIONS_MAX` of them.
+`ELEMENTS_MAX` of them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from protocol.errors import DecodeError
 from protocol.framing import Frame
 from protocol.headers import skip_tagged_fields
 from protocol.lean_named_tuple import NamedTuple
-from protocol.request_fields import add_elements, compact_size, field_bytes
+from protocol.request_fields import ELEMENTS_MAX, add_elements, compact_size, field_bytes
 
 _ACKS_TIMEOUT: Final = struct.Struct(">hi")
 _INT16: Final = struct.Struct(">h")
@@ -34,8 +34,6 @@ _new: Final = tuple.__new__
 """Makes a named tuple in a third of the time of calling its class."""
 _COPIED_MAX: Final = 4096
 """Records of fewer bytes are copied out of the frame, which is faster than a view of them."""
-PARTITIONS_MAX: Final = 100_000
-"""Limit on one request, over all topics."""
 
 
 class PartitionRecords(NamedTuple):
@@ -86,7 +84,7 @@ def _decode_classic(frame: Frame, position: int) -> ProduceRequest:
     acks, timeout_ms = _ACKS_TIMEOUT.unpack_from(frame, position)
     (topic_count,) = _INT32.unpack_from(frame, position + 6)
     position += 10
-    elements = add_elements(frame, position, topic_count, 0, PARTITIONS_MAX)
+    elements = add_elements(frame, position, topic_count, 0, ELEMENTS_MAX)
     topics = []
     for _ in range(topic_count):
         (size,) = _INT16.unpack_from(frame, position)
@@ -94,7 +92,7 @@ def _decode_classic(frame: Frame, position: int) -> ProduceRequest:
         position += 2 + size
         (partition_count,) = _INT32.unpack_from(frame, position)
         position += 4
-        elements = add_elements(frame, position, partition_count, elements, PARTITIONS_MAX)
+        elements = add_elements(frame, position, partition_count, elements, ELEMENTS_MAX)
         partitions = []
         for _ in range(partition_count):
             index, size = _INDEX_SIZE.unpack_from(frame, position)
@@ -132,8 +130,8 @@ def _decode_flexible(  # noqa: C901, PLR0912, PLR0915 - flat, as said above
     else:
         topic_count, position = compact_size(frame, position)
     elements = topic_count
-    if not 0 <= topic_count <= end - position or elements > PARTITIONS_MAX:
-        add_elements(frame, position, topic_count, 0, PARTITIONS_MAX)  # raises
+    if not 0 <= topic_count <= end - position or elements > ELEMENTS_MAX:
+        add_elements(frame, position, topic_count, 0, ELEMENTS_MAX)  # raises
     topics = []
     for _ in range(topic_count):
         topic: str | uuid.UUID
@@ -156,9 +154,9 @@ def _decode_flexible(  # noqa: C901, PLR0912, PLR0915 - flat, as said above
         else:
             partition_count, position = compact_size(frame, position)
         elements += partition_count
-        if not 0 <= partition_count <= end - position or elements > PARTITIONS_MAX:
+        if not 0 <= partition_count <= end - position or elements > ELEMENTS_MAX:
             before = elements - partition_count
-            add_elements(frame, position, partition_count, before, PARTITIONS_MAX)  # raises
+            add_elements(frame, position, partition_count, before, ELEMENTS_MAX)  # raises
         partitions = []
         for _ in range(partition_count):
             (index,) = _read_int32(frame, position)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import importlib
 import io
+import struct
 import uuid
 
 import pytest
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 from protocol.errors import DecodeError
 from protocol.produce_request import decode_produce_request
+from protocol.request_fields import ELEMENTS_MAX
 
 VERSIONS = range(3, 14)
 TOPIC_ID = uuid.UUID("01234567-89ab-cdef-0123-456789abcdef")
@@ -104,6 +106,19 @@ def test_a_claimed_count_takes_no_memory(version):
     count = b"\xff\xff\xff\xff\x07" if flexible else b"\x7f\xff\xff\xff"
     with pytest.raises(DecodeError, match="elements"):
         decode_produce_request(version, head + b"\xff\xff\x00\x00\x00\x01" + count + bytes(50), 0)
+
+
+def test_the_elements_of_a_request_are_bounded():
+    """Topics and partitions count together; 100,000 rows held the event loop for half a second."""
+    partition = struct.pack(">ii", 0, -1)
+    head = b"\xff\xff" + bytes(6) + struct.pack(">i", 1) + b"\0\x01t"
+    for version in (3, 8):
+        listed = struct.pack(">i", ELEMENTS_MAX - 1) + partition * (ELEMENTS_MAX - 1)
+        ((_, decoded),) = decode_produce_request(version, head + listed, 0).topics
+        assert len(decoded) == ELEMENTS_MAX - 1
+        listed = struct.pack(">i", ELEMENTS_MAX) + partition * ELEMENTS_MAX
+        with pytest.raises(DecodeError, match="elements"):
+            decode_produce_request(version, head + listed, 0)
 
 
 def test_tagged_fields_are_passed_over():
