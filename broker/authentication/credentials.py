@@ -1,7 +1,8 @@
 """The credentials of all users, as this broker last read them from the tree.
 
-Read again after every change that is announced, and once a minute: an announcement may be lost. What cannot be
-read admits no one.
+Read again after every change that is announced, and once a minute: an announcement may be lost. A credential that
+cannot be read, or has a number of iterations that no tool of Kafka's stores, admits no one: its user fails as an
+unknown one does.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from broker.essential_task import essential_task
 from broker.tree.node_tree import Cancel, NodeExistsError, NodeTree, ensure_paths
 from broker.tree.refresher import Refresher
 from protocol.sasl.mechanism import Mechanism
-from protocol.sasl.scram import ITERATIONS_MIN, ScramCredential, salt_of
+from protocol.sasl.scram import ITERATIONS_MAX, ITERATIONS_MIN, ScramCredential, salt_of
 from protocol.sasl.scram_server import Found
 
 logger: Final = logging.getLogger(__name__)
@@ -33,6 +34,8 @@ logger: Final = logging.getLogger(__name__)
 REFRESH_INTERVAL_S: Final = 60.0
 UNKNOWN_USERS: Final = "/config/unknown_users"
 """The key of the salts that unknown users are given: the same on every broker, and after a restart."""
+_REFUSED_SHOWN: Final = 20
+"""How many refused credentials one log line names."""
 
 
 class Credentials:
@@ -42,6 +45,8 @@ class Credentials:
         self._users: Mapping[str, Mapping[Mechanism, ScramCredential]] = {}
         self._iterations: Mapping[Mechanism, int] = {}
         """The usual number, which unknown users are given too."""
+        self._refused: set[tuple[str, Mechanism]] = set()
+        """Users and mechanisms whose credential admits no one; the log has named them."""
         self._secret = secrets.token_hex().encode()
         self._refresher = Refresher("users", self.refresh)
         self._cancels: list[Cancel] = []
@@ -90,17 +95,41 @@ class Credentials:
 
     async def refresh(self) -> None:
         """Brings the view up to date now. Raises `CoordinationError`."""
-        users = {name: credentials_in(one) for name, one in (await read_users(self._tree)).items()}
+        stored = await read_users(self._tree)
+        users = {name: _served(config) for name, config in stored.items()}
         counts = {
             mechanism: Counter(
                 one[mechanism].iterations for one in users.values() if mechanism in one
             )
             for mechanism in SCRAM_MECHANISMS
         }
+        self._log_refused(
+            {
+                (name, mechanism)
+                for name, config in stored.items()
+                for mechanism in SCRAM_MECHANISMS
+                if mechanism in config and mechanism not in users[name]
+            }
+        )
         self._users = users
         self._iterations = {
             mechanism: count.most_common(1)[0][0] for mechanism, count in counts.items() if count
         }
+
+    def _log_refused(self, refused: set[tuple[str, Mechanism]]) -> None:
+        """Names each once, as long as it stays."""
+        new = sorted(refused - self._refused)
+        self._refused = refused
+        if new:
+            logger.warning(
+                "%d users' credentials admit no one, since they cannot be read or do not have %d to %d "
+                "iterations; set their passwords again: %s%s",
+                len(new),
+                ITERATIONS_MIN,
+                ITERATIONS_MAX,
+                ", ".join(f"{mechanism} of {user!r}" for user, mechanism in new[:_REFUSED_SHOWN]),
+                "" if len(new) <= _REFUSED_SHOWN else ", ...",
+            )
 
     def _on_change(self, _path: str) -> None:
         self._refresher.ask()
@@ -109,3 +138,12 @@ class Credentials:
         while True:
             await asyncio.sleep(REFRESH_INTERVAL_S)
             self._refresher.ask()
+
+
+def _served(config: Mapping[str, str]) -> dict[Mechanism, ScramCredential]:
+    """The credentials that admit their user."""
+    return {
+        mechanism: credential
+        for mechanism, credential in credentials_in(config).items()
+        if ITERATIONS_MIN <= credential.iterations <= ITERATIONS_MAX
+    }

@@ -35,6 +35,7 @@ SCRAM_MECHANISMS: Final = (Mechanism.SCRAM_SHA_256, Mechanism.SCRAM_SHA_512)
 _DEFAULT_USER: Final = "<default>"
 """The node of quotas for users that have none of their own; not a user."""
 _PARTS: Final = frozenset({"salt", "stored_key", "server_key", "iterations"})
+_ITERATIONS_BOUND: Final = 1 << 31
 _ATTEMPTS_MAX: Final = 10
 _PAUSE_S: Final = (0.1, 0.15)
 _CHANGES_KEPT: Final = 1000
@@ -76,7 +77,10 @@ def decode_credential(text: str) -> ScramCredential:
         )
     except binascii.Error as error:
         raise ValueError(str(error)) from error
-    return ScramCredential(salt, stored, server, int(parts["iterations"]))
+    iterations = int(parts["iterations"])
+    if not -_ITERATIONS_BOUND <= iterations < _ITERATIONS_BOUND:
+        raise ValueError(f"{iterations} iterations have no place in Kafka's messages")
+    return ScramCredential(salt, stored, server, iterations)
 
 
 def credentials_in(config: Mapping[str, str]) -> dict[Mechanism, ScramCredential]:
