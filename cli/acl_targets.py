@@ -14,12 +14,12 @@ from typing import Any, Protocol
 
 from broker.authorization.acl_nodes import AclChangeError
 from broker.authorization.acl_store import AclStore
-from broker.config.loading import Config
 from broker.environment import this_machine
 from broker.handlers.acl_binding import check_binding
 from broker.tree.embedded import TreeInUseError
 from broker.tree.node_tree import CoordinationError
 from cli.cluster import Cluster, check
+from cli.coordinator_config import coordinator_config
 from cli.errors import CommandError
 from protocol.acl import (
     AclOperation,
@@ -91,10 +91,11 @@ class RunningCluster:
 class Coordinator:
     """The coordinator, without a broker: that of a stopped stand-alone broker, or ZooKeeper."""
 
-    def __init__(self, data_dir: str, coordinator: str) -> None:
-        self._config = Config(data_dir=data_dir, coordinator=coordinator)
+    def __init__(self, data_dir: str | None, coordinator: str | None) -> None:
+        """Raises `CommandError`."""
+        self._config = coordinator_config(data_dir, coordinator)
         if self._config.zookeeper_hosts is None:
-            Path(data_dir).mkdir(parents=True, exist_ok=True)
+            Path(self._config.data_dir).mkdir(parents=True, exist_ok=True)
 
     def find(self, wanted: BindingFilter) -> list[Binding]:
         return asyncio.run(self._change(wanted, (), is_removal=False))

@@ -177,11 +177,9 @@ def _target(bootstrap_server: str, data_dir: str | None, coordinator: str | None
         raise CommandError("either --data-dir or --coordinator, not both")
     if coordinator is not None and not coordinator.startswith("zookeeper://"):
         raise CommandError(f"--coordinator: takes zookeeper://HOST:PORT, not {coordinator!r}")
-    if data_dir is not None:
-        return Coordinator(data_dir, "embedded")
-    if coordinator is not None:
-        return Coordinator("", coordinator)
-    return RunningCluster(bootstrap_server)
+    if data_dir is None and coordinator is None:
+        return RunningCluster(bootstrap_server)
+    return Coordinator(data_dir, coordinator)
 
 
 def _pattern(

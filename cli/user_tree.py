@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
 from broker.authentication.user_nodes import alter_user, credentials_in, is_storable, read_users
-from broker.config.loading import Config, ConfigError, load_config
+from broker.config.loading import Config
 from broker.environment import this_machine
 from broker.handlers.describe_user_scram_credentials import SCRAM_IDS
 from broker.tree.node_tree import CoordinationError, NodeTree
+from cli.coordinator_config import coordinator_config
 from cli.errors import CommandError
 from protocol.errors import KafkaError
 from protocol.sasl.scram import credential_of
@@ -57,18 +57,12 @@ def read_from_tree(where: Where) -> list[dict[str, Any]]:
 
 
 def _in_tree(where: Where, work: Callable[[NodeTree], Awaitable[Result]]) -> Result:
+    config = coordinator_config(*where)
     try:
-        config = load_config(_arguments(*where), os.environ)
         with _locked(config):
             return asyncio.run(_work(config, work))
-    except (ConfigError, CoordinationError, StorageError, KafkaError) as error:
+    except (CoordinationError, StorageError, KafkaError) as error:
         raise CommandError(str(error)) from error
-
-
-def _arguments(data_dir: str | None, coordinator: str | None) -> list[str]:
-    """The options that lead to the coordinator; how to talk to ZooKeeper may be in the environment."""
-    given = {"--data-dir": data_dir, "--coordinator": coordinator or "embedded"}
-    return [part for item in given.items() if item[1] is not None for part in item if part]
 
 
 @contextmanager

@@ -1,0 +1,21 @@
+"""The configuration of commands that change the coordinator itself, while no broker runs or without asking one."""
+
+from __future__ import annotations
+
+import os
+
+from broker.config.loading import Config, ConfigError, load_config
+from cli.errors import CommandError
+
+
+def coordinator_config(data_dir: str | None, coordinator: str | None) -> Config:
+    """The place is given; how to talk to ZooKeeper may be in the environment, as for `serve`.
+
+    Raises `CommandError`.
+    """
+    given = {"--data-dir": data_dir, "--coordinator": coordinator or "embedded"}
+    arguments = [part for item in given.items() if item[1] is not None for part in item if part]
+    try:
+        return load_config(arguments, os.environ)
+    except ConfigError as error:
+        raise CommandError(str(error)) from error
