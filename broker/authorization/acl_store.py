@@ -17,6 +17,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Iterable
+from itertools import islice
 from random import Random
 from typing import TYPE_CHECKING, Final
 
@@ -68,6 +69,8 @@ ATTEMPTS_MAX: Final = 10
 """How often a change is tried that others, or a lost connection, come in the way of."""
 _RETRY_S: Final = (0.1, 0.15)
 _READ_AT_ONCE: Final = 200
+REMOVED_AT_ONCE: Final = 200
+"""How many old announcements one round removes; it causes another one."""
 _CLOSED: Final = frozenset({Entry(WILDCARD_PRINCIPAL, WILDCARD, AclOperation.ALL, Permission.DENY)})
 """The entries of a node that cannot be read."""
 
@@ -230,7 +233,7 @@ class AclStore:
             else:
                 await self._read_again(changed)
             self._first_seen |= new
-            await self._remove_old_announcements()
+        await self._remove_old_announcements()
 
     async def _new_announcements(self) -> dict[str, float]:
         """The announcements not seen before; forgets those that are gone."""
@@ -285,12 +288,13 @@ class AclStore:
             self._put(pattern, found.get(pattern, NO_ENTRIES))
 
     async def _remove_old_announcements(self) -> None:
+        """Removes some of them; outside `_turn`, since a change must not wait for so many round trips."""
         eldest = asyncio.get_running_loop().time() - ANNOUNCEMENT_AGE_S
-        for path, seen in list(self._first_seen.items()):
-            if seen < eldest:
-                with contextlib.suppress(NoNodeError):
-                    await self._tree.delete(path)
-                del self._first_seen[path]
+        old = (path for path, seen in self._first_seen.items() if seen < eldest)
+        for path in list(islice(old, REMOVED_AT_ONCE)):
+            with contextlib.suppress(NoNodeError):
+                await self._tree.delete(path)
+            del self._first_seen[path]
 
     def _put(self, pattern: Pattern, entries: Entries) -> None:
         if self.acls.get(pattern) != entries:

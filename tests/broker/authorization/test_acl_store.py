@@ -313,3 +313,47 @@ async def test_old_announcements_are_removed(site: Site, monkeypatch: pytest.Mon
     await turns()
     assert len(await site.tree.children(CHANGES)) == 1
     assert len(await site.tree.children(PREFIX_CHANGES)) == 1
+
+
+async def test_a_denial_does_not_wait_for_the_removal_of_old_announcements(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each removal is a round trip, and there may be thousands."""
+    loop = asyncio.get_running_loop()
+    await site.add(ORDERS, READ)
+    await turns()
+    now = loop.time()
+    monkeypatch.setattr(loop, "time", lambda: now + acl_store.ANNOUNCEMENT_AGE_S + 1)
+    is_removing, may_go_on = asyncio.Event(), asyncio.Event()
+
+    async def hold_up() -> None:
+        is_removing.set()
+        await may_go_on.wait()
+
+    site.tree.before_next_change(hold_up)
+    site.store._list_soon()
+    await is_removing.wait()
+    denial = asyncio.create_task(site.add(ORDERS, DENY))
+    await turns()
+    assert denial.done()
+    assert site.store.acls.get(ORDERS) == {READ, DENY}
+    may_go_on.set()
+    await turns()
+    assert len(await announcements(site)) == 1
+
+
+async def test_old_announcements_are_removed_some_at_a_time(
+    site: Site, server: MemoryTree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """New ones are read in between; all are gone in the end."""
+    loop = asyncio.get_running_loop()
+    for _ in range(2 * acl_store.REMOVED_AT_ONCE + 1):
+        await site.tree.create_sequential(change_prefix(ORDERS), encode_change(ORDERS))
+    await turns()
+    await site.store.close()
+    now = loop.time()
+    monkeypatch.setattr(loop, "time", lambda: now + acl_store.ANNOUNCEMENT_AGE_S + 1)
+    await site.store.start()  # one round, before those that the removals ask for
+    assert len(server.nodes.children(CHANGES)) == acl_store.REMOVED_AT_ONCE + 1
+    await turns(5 * acl_store.REMOVED_AT_ONCE)
+    assert server.nodes.children(CHANGES) == []
