@@ -113,7 +113,7 @@ def refuse(refusal: Refusal, services: Services) -> Answer:
 
 def _shown_name(refusal: Refusal, topic_id: uuid.UUID, services: Services) -> str | None:
     rights, name = rights_of(refusal.request, services), name_of(topic_id, services)
-    if rights is None or name is None:
+    if rights is None or name is None or refusal.is_before_login:
         return None
     return name if rights.may(AclOperation.DESCRIBE, ResourceType.TOPIC, name) else None
 

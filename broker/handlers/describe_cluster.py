@@ -26,6 +26,7 @@ API = Api(key=60, name="describe_cluster", version_min=0, version_max=1, flexibl
 
 _BROKER_ENDPOINT: Final = 1
 _CONTROLLER_ENDPOINT: Final = 2
+_NO_BROKER: Final = -1
 
 
 class DescribeClusterRequest(NamedTuple):
@@ -88,8 +89,11 @@ def _check_endpoint_type(endpoint_type: int) -> None:
 
 
 def refuse(refusal: Refusal, services: Services) -> Answer:
-    """The error, and no brokers."""
-    return _failure(refusal.error, services)
+    """The error, and no brokers; before a log-in nothing of the cluster either."""
+    failure = _failure(refusal.error, services)
+    if refusal.is_before_login:
+        failure |= {"cluster_id": "", "controller_id": _NO_BROKER}
+    return failure
 
 
 SERVED = Served(API, handle, refuse, permit=permits.asked_by_handler)

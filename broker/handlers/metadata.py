@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Awaitable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from broker.cluster.addresses import client_addresses
@@ -53,6 +54,7 @@ API = Api(
 _TOPIC_IDS_FROM: Final = 12
 """The first version that may request topics by id. The schema has ids and null names from 10 on, but no answer
 could carry a null name before 12."""
+_NO_BROKER: Final = -1
 
 
 class MissingTopic(NamedTuple):
@@ -376,19 +378,37 @@ def _answer(services: Services, listener: str, topics: list[dict[str, Any]]) -> 
 
 
 def refuse(refusal: Refusal, services: Services) -> Answer:
-    """The error in the row of each refused topic, and the brokers, so that the client can ask again."""
+    """The error in the row of each refused topic, and the brokers, so that the client can ask again.
+
+    Before a log-in only what the request names; after it, names that the client may know.
+    """
     keys = [key for key, _ in refusal.rows if refusal.is_refused(key, -1)]
-    if not refusal.request.body.topics:
-        keys = [name for name in services.registry.topics if refusal.is_refused(name, -1)]
-    rows = [_topic(refusal.error.code, *_name_and_id(key, services), []) for key in keys]
+    if not refusal.request.body.topics and not refusal.is_before_login:
+        names = filter(partial(_may_know, refusal, services), services.registry.topics)
+        keys = [name for name in names if refusal.is_refused(name, -1)]
+    rows = [_topic(refusal.error.code, *_name_and_id(key, refusal, services), []) for key in keys]
+    if refusal.is_before_login:
+        return {"brokers": (), "cluster_id": None, "controller_id": _NO_BROKER, "topics": rows}
     return _answer(services, refusal.request.peer.listener, rows)
 
 
-def _name_and_id(key: str | uuid.UUID, services: Services) -> tuple[str, uuid.UUID | None]:
+def _name_and_id(
+    key: str | uuid.UUID, refusal: Refusal, services: Services
+) -> tuple[str | None, uuid.UUID | None]:
     if isinstance(key, str):
         return key, None
-    topic = services.registry.topics_by_id.get(key)
-    return "" if topic is None else topic.name, key
+    name = name_of(key, services)
+    if name is None or not _may_know(refusal, services, name):
+        name = None if refusal.request.version >= _TOPIC_IDS_FROM else ""
+    return name, key
+
+
+def _may_know(refusal: Refusal, services: Services, name: str) -> bool:
+    """Whether the client may learn that there is a topic of this name."""
+    if refusal.is_before_login:
+        return False
+    rights = rights_of(refusal.request, services)
+    return rights is None or rights.may(AclOperation.DESCRIBE, ResourceType.TOPIC, name)
 
 
 SERVED = Served(API, handle, refuse, Names.TOPICS, Rows("topics"), permit=permits.asked_by_handler)

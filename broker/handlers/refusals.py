@@ -33,6 +33,12 @@ class Refusal:
                 yield key, refused
 
     @property
+    def is_before_login(self) -> bool:
+        """Whether the client has yet to log in: it may learn nothing that the request does not name."""
+        login = self.request.peer.login
+        return login is not None and not login.is_open
+
+    @property
     def row(self) -> dict[str, Any]:
         """The error as most rows and responses carry it."""
         return {"error_code": self.error.code, "error_message": self.error.message or None}

@@ -1,8 +1,8 @@
 """A Kafka listener with SASL: nothing but a log-in passes until it is done.
 
-Takes the place of the dispatcher there, so that other listeners pay nothing. Before the log-in, no body but
-those of SaslHandshake and SaslAuthenticate is read, by hand, and no frame is large. The states are those of
-Kafka's `SaslServerAuthenticator`.
+Takes the place of the dispatcher there, so that other listeners pay nothing. Before the log-in, only the bodies
+of ApiVersions, SaslHandshake and SaslAuthenticate are read, by hand, and those of small requests that are refused
+after a handshake; no frame is large. The states are those of Kafka's `SaslServerAuthenticator`.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ from protocol.headers import (
 from protocol.request_fields import compact_size, field_bytes, string
 from protocol.sasl.mechanism import SaslError
 
+REFUSED_BYTES_MAX: Final = 4096
+"""How large a request in the middle of a log-in may be to be answered: it is decoded on the event loop."""
 _KEY: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
 _LIFETIME: Final = struct.Struct(">q")
@@ -62,6 +64,10 @@ class SaslGate:
         if stage is Stage.TOKENS:
             if key == sasl_authenticate.API.key:
                 return _authenticate(frame, header, session)
+            if len(frame) > REFUSED_BYTES_MAX:
+                raise CloseConnectionError(
+                    f"API key {key} in the middle of a log-in, with {len(frame)} bytes"
+                )
             error = KafkaError(ErrorCode.ILLEGAL_SASL_STATE)
             answer = self._inner.refused(frame, peer, error)
             return session.end_with(answer, f"API key {key} in the middle of a log-in")

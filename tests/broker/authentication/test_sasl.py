@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import struct
 import time
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from broker.authentication import session
+from broker.metadata.topic import NewTopic
 from protocol.errors import ErrorCode
 from protocol.sasl.mechanism import Mechanism
 from protocol.sasl.plain import plain_token
@@ -29,12 +32,20 @@ from tests.broker.authentication.log_in import (
     with_users,
 )
 from tests.broker.faults.lab import Lab
+from tests.support.in_process import Running
 from tests.support.principals import Principals
-from tests.support.raw_client import RawConnection
+from tests.support.raw_batches import plain_batch
+from tests.support.raw_client import RawConnection, nested
+from tests.support.raw_produce import PartitionData
 
 FAILED = ErrorCode.SASL_AUTHENTICATION_FAILED
 ILLEGAL = ErrorCode.ILLEGAL_SASL_STATE
 VERSIONS_UNKNOWN = 99
+RENEWED = {
+    "connections_max_reauth_ms": "60000",
+    "connection_failed_authentication_delay_ms": "0",
+}
+_PATIENCE_S = 20.0
 
 
 async def metadata(connection: RawConnection) -> Any:
@@ -99,6 +110,62 @@ async def test_another_api_in_the_middle_of_a_log_in(tmp_path: Path, api, versio
         answer = await connection.call(api, version, **fields)
         if api != "metadata":  # which has no error of its own in version 1
             assert answer.error_code == ILLEGAL
+        await ends(connection)
+
+
+async def test_a_refusal_before_a_log_in_tells_only_what_it_was_told(tmp_path: Path) -> None:
+    """No topic that the request does not name, no name for an id, and nothing of the cluster."""
+    access = Principals()
+    async with with_users(tmp_path, access=access) as running:
+        await running.broker.services.topics.create(NewTopic(name="secret"))
+        topic_id = running.broker.registry.topics["secret"].topic_id
+
+        async def refused(api: str, version: int, **fields: Any) -> Any:
+            connection = await RawConnection.open(running.kafka_address)
+            await handshake(connection, "PLAIN")
+            answer = await connection.call(api, version, **fields)
+            await ends(connection)
+            return answer
+
+        answer = await refused("metadata", 1, topics=None)
+        assert (answer.topics, answer.brokers, answer.controller_id) == ((), (), -1)
+        assert (await refused("metadata", 0, topics=())).topics == ()
+        wanted = nested("metadata", 12, "MetadataRequestTopic")
+        by_name, by_id = wanted(topic_id=None, name="secret"), wanted(topic_id=topic_id, name=None)
+        answer = await refused(
+            "metadata",
+            12,
+            topics=(by_name, by_id),
+            include_topic_authorized_operations=False,
+        )
+        assert (answer.brokers, answer.cluster_id, answer.controller_id) == ((), None, -1)
+        assert [(one.name, one.topic_id, one.error_code) for one in answer.topics] == [
+            ("secret", None, ILLEGAL),
+            (None, topic_id, ILLEGAL),
+        ]
+        answer = await refused("describe_cluster", 0, include_cluster_authorized_operations=False)
+        assert (answer.brokers, answer.cluster_id, answer.controller_id) == ((), "", -1)
+        state = nested("delete_topics", 6, "DeleteTopicState")(name=None, topic_id=topic_id)
+        answer = await refused("delete_topics", 6, topics=(state,), timeout=timedelta(0))
+        assert [(one.name, one.error_code) for one in answer.responses] == [(None, ILLEGAL)]
+
+
+async def test_a_large_request_in_the_middle_of_a_log_in_is_the_end(tmp_path: Path) -> None:
+    """Without an answer, because it would be decoded for no one; tokens may be larger."""
+    async with with_users(tmp_path) as running:
+        for names, is_answered in (10, True), (400, False):
+            connection = await RawConnection.open(running.kafka_address)
+            await handshake(connection, "PLAIN")
+            wanted = nested("metadata", 1, "MetadataRequestTopic")
+            topics = tuple(wanted(name=f"topic-{number:04}") for number in range(names))
+            send(connection, "metadata", 1, topics=topics)
+            if is_answered:
+                answer = await connection.receive_response("metadata", 1)
+                assert [one.error_code for one in answer.topics] == [ILLEGAL] * names
+            await ends(connection)
+        connection = await RawConnection.open(running.kafka_address)
+        await handshake(connection, "PLAIN")
+        assert (await authenticate(connection, b"x" * 100_000)).error_code == FAILED
         await ends(connection)
 
 

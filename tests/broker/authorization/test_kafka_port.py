@@ -20,6 +20,7 @@ from broker.metadata.topic import NewTopic
 from broker.network.request import ANONYMOUS
 from protocol.acl import AclOperation
 from protocol.record_batch import TRANSACTIONAL_BIT
+from tests.broker.faults.lab import Lab
 from tests.support.acls import GROUP, TRANSACTIONAL_ID, AclEditor
 from tests.support.in_process import Running, in_process
 from tests.support.raw_batches import plain_batch
@@ -709,3 +710,17 @@ class TestGroups:
         assert (allowed.error_code.value, denied.error_code.value) == (0, 30)
         codes = {one.name: one.partitions[0].error_code.value for one in allowed.topics}
         assert codes == {"t": 0, "u": 29}
+
+
+@pytest.mark.parametrize("action", ["error", "error_after"])
+async def test_a_fault_rule_names_no_topic_that_may_not_be_described(
+    running: Running, kafka: RawConnection, acls: AclEditor, action: str
+) -> None:
+    """Neither among all topics, nor by its id."""
+    await acls.allow(DESCRIBE, "t")
+    Lab(running).add({"type": action, "code": 5}, {"api": "metadata"})
+    found = await metadata(kafka, everything=True)
+    assert [(one.name, int(one.error_code)) for one in found] == [("t", 5)]
+    ids = id_of(running, "t"), id_of(running, "u")
+    found = await metadata(kafka, ids=ids)
+    assert [(one.name, one.topic_id) for one in found] == [("t", ids[0]), (None, ids[1])]
