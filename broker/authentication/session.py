@@ -181,7 +181,7 @@ class Session:
         return self._answer_later(outcome, success, failure)
 
     def end_with(self, answer: Awaitable[Result], reason: str) -> Awaitable[Result]:
-        """Gives the answer, and then closes the connection."""
+        """Gives the answer after those in flight, and then closes the connection."""
         self._connection.mute()
         return self._end_with(answer, reason)
 
@@ -245,11 +245,10 @@ class Session:
         reason = f"its log-in by {self._next_mechanism} has failed: {error}"
         if self._scram is not None and self._scram.user:
             reason += f" (user {self._scram.user!r})"
-        asyncio.get_running_loop().call_soon(self._connection.close, reason)
+        self._connection.close_after_answers(reason)
         return failure(error)
 
     async def _end_with(self, answer: Awaitable[Result], reason: str) -> Result:
-        try:
-            return await answer
-        finally:
-            asyncio.get_running_loop().call_soon(self._connection.close, reason)
+        result = await answer
+        self._connection.close_after_answers(reason)
+        return result

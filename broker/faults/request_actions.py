@@ -126,7 +126,8 @@ class RequestActions:
             return None
         data, action = b"".join(buffers), hit.rule.action
         if action.bytes is None:
-            return Pieces(data[: len(data) // 2], len(data), 0.0, closes=True)
+            reason = "a fault ends it within an answer"
+            return Pieces(data[: len(data) // 2], len(data), 0.0, closes=reason)
         return Pieces(data, action.bytes, action.draw_s(hit.rule.turns.rng))
 
     # --- the end of the connection ---

@@ -186,6 +186,18 @@ class Connection(asyncio.BufferedProtocol):
             # A client that never reads its answers would hold them, and the socket, forever.
             self._linger = asyncio.get_running_loop().call_later(LINGER_S, transport.abort)
 
+    def close_after_answers(self, reason: str) -> None:
+        """Closes the connection when the answers in flight have left, after `LINGER_S` at the latest.
+
+        To be called when nothing more is read (`mute`).
+        """
+        if self._transport is None:
+            return
+        end = _Slot()
+        end.buffers, end.ready = Pieces(b"", 1, 0.0, closes=reason), True
+        self._slots.append(end)
+        self._linger = asyncio.get_running_loop().call_later(LINGER_S, self.close, reason)
+
     def is_idle_since(self, moment: float) -> bool:
         """Whether nothing has moved since `moment` (monotonic seconds) and no request is in progress."""
         return self._last_active < moment and not self._tasks
@@ -483,7 +495,7 @@ class Connection(asyncio.BufferedProtocol):
             loop = asyncio.get_running_loop()
             loop.call_later(pieces.pause_s, self._write_piece, pieces, end)
         elif pieces.closes:
-            self.close("a fault ends it within an answer")
+            self.close(pieces.closes)
         else:
             self._slots.popleft()
             self._count_unsent(-len(data))

@@ -447,6 +447,68 @@ class TestAgain:
             send(other, "sasl_authenticate", 2, auth_bytes=plain_token("alice", PASSWORD))
             await ends(other)
 
+    @pytest.mark.parametrize("mechanism", ["PLAIN", "NONE"])
+    async def test_a_failed_one_follows_the_answers_in_flight(
+        self, tmp_path: Path, later: Later, mechanism: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A fetch that waits gets its record, the client then 58 (or 33), and the end."""
+        monkeypatch.setattr("broker.network.connection.LINGER_S", 60.0)
+        async with with_users(tmp_path, "alice", **RENEWED) as running:
+            connection = await self.fetching(running, later)
+            send(connection, "sasl_handshake", 1, mechanism=mechanism)
+            send(connection, "sasl_authenticate", 2, auth_bytes=plain_token("alice", "wrong"))
+            other = await RawConnection.open(running.kafka_address)
+            assert (await log_in(other)).error_code == 0
+            if mechanism == "PLAIN":
+                async with asyncio.timeout(_PATIENCE_S):
+                    while not running.broker.metrics.logins_failed_total:  # noqa: ASYNC110 - a counter
+                        await asyncio.sleep(0.01)
+            batch = plain_batch([b"value"]).encode()
+            (stored,) = await other.produce(9, -1, [PartitionData("t", 0, batch)])
+            assert stored.error == 0
+            await other.close()
+            answer = await connection.receive_response("fetch", 11)
+            assert answer.responses[0].partitions[0].records
+            answer = await connection.receive_response("sasl_handshake", 1)
+            if mechanism == "PLAIN":
+                assert answer.error_code == 0
+                answer = await connection.receive_response("sasl_authenticate", 2)
+                assert answer.error_code == FAILED
+            else:
+                assert answer.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM
+            await ends(connection)
+
+    async def test_a_failed_one_does_not_wait_for_them_long(
+        self, tmp_path: Path, later: Later, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The end comes without the answers, if they take longer."""
+        monkeypatch.setattr("broker.network.connection.LINGER_S", 0.01)
+        async with with_users(tmp_path, "alice", **RENEWED) as running:
+            connection = await self.fetching(running, later)
+            send(connection, "sasl_handshake", 1, mechanism="PLAIN")
+            send(connection, "sasl_authenticate", 2, auth_bytes=plain_token("alice", "wrong"))
+            await ends(connection)
+
+    async def fetching(self, running: Running, later: Later) -> RawConnection:
+        """A connection that may log in again, and waits for a record of the topic `t`."""
+        await running.broker.services.topics.create(NewTopic(name="t"))
+        connection = await RawConnection.open(running.kafka_address)
+        assert (await log_in(connection)).error_code == 0
+        later(1)
+        row = nested("fetch", 11, "FetchPartition")(
+            partition=0, fetch_offset=0, partition_max_bytes=1000
+        )
+        send(
+            connection,
+            "fetch",
+            11,
+            max_wait=timedelta(minutes=1),
+            min_bytes=1,
+            topics=(nested("fetch", 11, "FetchTopic")(topic="t", partitions=(row,)),),
+            forgotten_topics_data=(),
+        )
+        return connection
+
 
 async def test_fault_rules_do_not_act_before_a_log_in(tmp_path: Path) -> None:
     """They would answer a client that no one knows."""
