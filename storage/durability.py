@@ -154,8 +154,8 @@ class Durability:
     def disown_flush(self) -> PendingFlush | None:
         """Returns the flush that may be running, if any: the log is about to be changed.
 
-        The caller cancels it, in any one thread, before it touches a file. It does not count any more:
-        what it does is done again by the next flush.
+        The change cancels it before its first step, or with itself. It does not count any more: what
+        it does is done again by the next flush.
         """
         if self._pending is not None and self._pending.is_done:
             self.finish_flush(self._pending)

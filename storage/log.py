@@ -392,14 +392,12 @@ class Log:
             return None
         # A log never ends inside a batch, nor in a hole: a restart would find it shorter.
         end = self._segments.holding(offset).end_below(offset)
-        flush = self._durability.disown_flush()
         is_above = end < max(self.recovery_point, self.log_start_offset)
         truncation = Truncation(
             directory=self.directory,
             offset=end,
             segments=self._segments,
             doomed=self._segments.pop_above(end),
-            flush=flush,
             removal=self._old_segments.pending,
             lowered=self._kept if is_above else None,
             producers=self._no_producers(),
@@ -407,7 +405,12 @@ class Log:
             fs=self._fs,
         )
         return self._start(
-            PendingChange(truncation.carry_out, partial(self._end_at, end), _nothing)
+            PendingChange(
+                truncation.carry_out,
+                partial(self._end_at, end),
+                flush=self._durability.disown_flush(),
+                discard=truncation.discard,
+            )
         )
 
     def _end_at(self, offset: int, producers: ProducerStates) -> None:
@@ -442,7 +445,6 @@ class Log:
             offset=offset,
             snapshot=snapshot,
             clock_ahead_ms=clock_ahead_ms,
-            flush=self._durability.disown_flush(),
             removal=self._old_segments.pending,
             make_name_durable=self._durability.make_name_durable,
             kept=self._kept,
@@ -451,9 +453,13 @@ class Log:
             now_ms=now_ms,
             fs=self._fs,
         )
-        begin = partial(self._begin_at, offset, now_ms)
         return self._start(
-            PendingChange(replacement.carry_out, begin, lambda new: new.segment.close())
+            PendingChange(
+                replacement.carry_out,
+                partial(self._begin_at, offset, now_ms),
+                flush=self._durability.disown_flush(),
+                discard=replacement.discard,
+            )
         )
 
     def _begin_at(self, offset: int, now_ms: int, new: NewLog) -> None:
@@ -643,10 +649,6 @@ class Log:
         self._old_segments.cancel_removal()
         for segment in self._segments:
             segment.close()
-
-
-def _nothing(_result: object) -> None:
-    """Discards a result that has nothing to close."""
 
 
 def _too_large(header: BatchHeader, config: LogConfig) -> KafkaError:

@@ -4,8 +4,8 @@ A replica whose log has nothing in common with its leader's starts over where th
 Only a snapshot knows the producers whose batches are deleted there, so the empty log must never exist
 without it:
 
-0. Check the snapshot, wait until no flush is running, remove the old segments that were given up, and
-   make the directory's name durable. Crash: the old log.
+0. Check the snapshot, remove the old segments that were given up, and make the directory's name
+   durable; the flush that was pending has ended (`pending_change.py`). Crash: the old log.
 1. Write the snapshot as `replacement.snapshot`, atomically and durably. Crash before: the old log.
    From here on the replacement is decided, and opening the log carries out the rest.
 2. Remove segments, indexes, snapshots and leader epochs. Crash: done again from step 2.
@@ -29,10 +29,9 @@ from protocol.lean_dataclass import dataclass
 from protocol.lean_named_tuple import NamedTuple
 from protocol.record_batch import Buffer
 from storage import paths
-from storage.file_system import CorruptLogError, FileSystem
+from storage.file_system import CorruptLogError, FileSystem, StorageError
 from storage.kept_offsets import KeptOffsets
 from storage.log_config import LogConfig
-from storage.pending_flush import PendingFlush
 from storage.pending_segment_removal import PendingSegmentRemoval
 from storage.producers.snapshot import (
     Snapshot,
@@ -43,7 +42,6 @@ from storage.producers.snapshot import (
 )
 from storage.producers.state import ProducerStates
 from storage.segment import Segment
-from storage.truncation import end_other_work
 
 
 class NewBeginning(NamedTuple):
@@ -80,7 +78,6 @@ class Replacement:
     offset: int
     snapshot: Buffer
     clock_ahead_ms: int
-    flush: PendingFlush | None
     removal: PendingSegmentRemoval | None
     make_name_durable: Callable[[], None] | None
     kept: KeptOffsets
@@ -89,35 +86,47 @@ class Replacement:
     """Empty; becomes the leader's state."""
     now_ms: int
     fs: FileSystem
+    _new: NewLog | None = None
 
     def carry_out(self) -> NewLog:
         """Does the steps. Raises `SnapshotError`, with nothing changed; `StorageError`, half done."""
         begun = snapshot_at(self.offset, self.snapshot, self.clock_ahead_ms)
-        end_other_work(self.flush, self.removal)
+        if self.removal is not None:
+            self.removal.run()
         if self.make_name_durable is not None:
             self.make_name_durable()
         self.fs.write_atomic(paths.join(self.directory, paths.REPLACEMENT), begun.data)
         segment = carry_out(
             self.fs, self.directory, self.offset, self.config, self.now_ms, self.kept
         )
+        self._new = NewLog(segment, self.producers)
         begun.state.load_into(self.producers)
-        return NewLog(segment, self.producers)
+        return self._new
+
+    def discard(self) -> None:
+        """Closes the new segment, which the log does not have yet."""
+        if self._new is not None:
+            self._new.segment.close()
 
 
 def carry_out(  # noqa: PLR0917 - what a log is made of, as in `Segment.create`
     fs: FileSystem, directory: str, offset: int, config: LogConfig, now_ms: int, kept: KeptOffsets
 ) -> Segment:
-    """Steps 2 to 5; returns the new log's only segment. Raises `StorageError`."""
+    """Steps 2 to 5; returns the new log's only segment. Raises `StorageError`, with no file open."""
     for name in reversed(fs.list_directory(directory)):
         if paths.parse_offset_file(name) or name == paths.LEADER_EPOCH_CHECKPOINT:
             fs.remove(paths.join(directory, name))
     segment = Segment.create(fs, directory, offset, config, now_ms)
-    fs.sync_directory(directory)
-    kept.lower(offset)
-    kept.put_log_start(offset)
-    decided = paths.join(directory, paths.REPLACEMENT)
-    fs.rename(decided, paths.offset_file(directory, offset, paths.SNAPSHOT))
-    fs.sync_directory(directory)
+    try:
+        fs.sync_directory(directory)
+        kept.lower(offset)
+        kept.put_log_start(offset)
+        decided = paths.join(directory, paths.REPLACEMENT)
+        fs.rename(decided, paths.offset_file(directory, offset, paths.SNAPSHOT))
+        fs.sync_directory(directory)
+    except StorageError:
+        segment.close()
+        raise
     return segment
 
 

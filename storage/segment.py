@@ -35,7 +35,7 @@ from storage.batch_reader import (
     read_batches,
     read_headers,
 )
-from storage.file_system import CorruptLogError, File, FileSystem
+from storage.file_system import CorruptLogError, File, FileSystem, StorageError
 from storage.log_config import LogConfig
 from storage.offset_order import RELATIVE_OFFSET_MAX, check_order
 from storage.segment_indexes import SegmentIndexes
@@ -87,7 +87,11 @@ class Segment:
         path = paths.offset_file(directory, base_offset, paths.LOG)
         segment = cls(fs, fs.open(path, create=True), base_offset, config)
         if has_leftovers:
-            segment.indexes.remove_files()
+            try:
+                segment.indexes.remove_files()
+            except StorageError:
+                segment.close()
+                raise
         segment.indexes.begin()
         segment._created_ms = now_ms
         return segment

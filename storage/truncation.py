@@ -1,6 +1,7 @@
 """Truncating a log, durably, as a follower does whose log diverges from its leader's.
 
-1. Wait until no flush is running, and remove the old segments that were given up.
+0. The flush that was pending has ended (`pending_change.py`).
+1. Remove the old segments that were given up.
 2. Lower the recovery point and the log start on disk. Crash: more is scanned than needed.
 3. Remove the snapshots above the cut, durably. Crash: an older one is loaded, and more replayed.
 4. Remove the segments above the cut, newest first. Crash: the log ends between two of them.
@@ -20,7 +21,6 @@ from collections.abc import Sequence
 from protocol.lean_dataclass import dataclass
 from storage.file_system import FileSystem
 from storage.kept_offsets import KeptOffsets
-from storage.pending_flush import PendingFlush
 from storage.pending_segment_removal import PendingSegmentRemoval
 from storage.producers.replay import rebuild, remove_snapshots, snapshot_offsets
 from storage.producers.state import ProducerStates
@@ -39,7 +39,6 @@ class Truncation:
     """The segments that stay; the last of them holds the cut."""
     doomed: Sequence[Segment]
     """The segments above the cut, newest first."""
-    flush: PendingFlush | None
     removal: PendingSegmentRemoval | None
     lowered: KeptOffsets | None
     """The offsets on disk, if any of them is above the cut."""
@@ -50,7 +49,8 @@ class Truncation:
 
     def carry_out(self) -> ProducerStates:
         """Does the steps. Raises `StorageError`, half done."""
-        end_other_work(self.flush, self.removal)
+        if self.removal is not None:
+            self.removal.run()
         if self.lowered is not None:
             self.lowered.lower(self.offset)
         self._remove_snapshots_above()
@@ -61,15 +61,12 @@ class Truncation:
         rebuild(self.producers, self.fs, self.directory, self.segments, self.offset, self.now_ms)
         return self.producers
 
+    def discard(self) -> None:
+        """Closes what is left of the segments above the cut, which the log does not have any more."""
+        for segment in self.doomed:
+            segment.close()
+
     def _remove_snapshots_above(self) -> None:
         above = [o for o in snapshot_offsets(self.fs, self.directory) if o > self.offset]
         remove_snapshots(self.fs, self.directory, reversed(above))
         self.fs.sync_directory(self.directory)
-
-
-def end_other_work(flush: PendingFlush | None, removal: PendingSegmentRemoval | None) -> None:
-    """Returns when no flush is running and no removal is left. Raises `StorageError`."""
-    if removal is not None:
-        removal.run()
-    if flush is not None:
-        flush.cancel()

@@ -6,6 +6,8 @@ import contextlib
 import uuid
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import count
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,11 +15,13 @@ import pytest
 from storage.directory_checkpoints import DirectoryCheckpoints
 from storage.file_system import StorageError
 from storage.log import Log
+from storage.opening import Opening
+from storage.os_file_system import OsFileSystem
 from storage.pending_change import PendingChange
 from storage.producers.snapshot import SnapshotError
 from tests.fakes.memory_file_system import MemoryFileSystem, PowerFailure
 from tests.storage.log_workload import Facts, new_file_system
-from tests.storage.one_log import NOW_MS, OneLog
+from tests.storage.one_log import NOW_MS, SMALL, OneLog
 from tests.storage.test_replacement import (
     KEY,
     append,
@@ -251,3 +255,91 @@ def test_a_damaged_snapshot_opens_the_log_again() -> None:
     append(log, range(20, 21))
     log.flush()
     assert log.recovery_point == 21
+
+
+def test_a_damaged_snapshot_ends_the_flush_that_the_change_took_over() -> None:
+    """The log is open again, and no later change or stop knows of that flush."""
+    log = prepared(fs := new_file_system()).logs[KEY]
+    flush = log.start_flush()
+    damaged = log.start_replacement(50, snapshot_at(50)[:-1], clock_ahead_ms=0, now_ms=NOW_MS)
+    with pytest.raises(SnapshotError):
+        damaged.run()
+    log.finish_change(damaged)
+    log.start_anew_at(50, snapshot_at(50), clock_ahead_ms=0, now_ms=NOW_MS)
+    before = fs.operations
+    flush.run()
+    assert (flush.is_done, fs.operations) == (False, before)
+    check_new(log, 50)
+
+
+class FailingFileSystem(OsFileSystem):
+    """A disk whose changes of names fail from one of them on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.until_failure = -1
+        """How many succeed; negative: all."""
+
+    def remove(self, path: str) -> None:
+        self._count(path)
+        super().remove(path)
+
+    def rename(self, old: str, new: str) -> None:
+        self._count(old)
+        super().rename(old, new)
+
+    def sync_directory(self, path: str) -> None:
+        self._count(path)
+        super().sync_directory(path)
+
+    def _count(self, path: str) -> None:
+        if not self.until_failure:
+            raise StorageError(path, "cannot change: failure ordered")
+        self.until_failure -= 1
+
+
+def on_disk_of(fs: OsFileSystem, directory: Path) -> Log:
+    """A log of some segments on a real file system, where a closed file cannot be synced."""
+    directory.mkdir()
+    log = Log.open(Opening(directory=str(directory), config=SMALL, fs=fs, now_ms=NOW_MS))
+    append(log, range(30))
+    assert fs._open_files.count == log.segment_count > 3
+    return log
+
+
+@pytest.mark.parametrize("start", [cut_at(3), begin_at(50)])
+def test_a_flush_and_a_change_that_have_not_begun_end_with_their_log(
+    start: Start, tmp_path: Path
+) -> None:
+    """Both wait for a thread while the log is removed; neither touches a file or keeps one open."""
+    fs = FailingFileSystem()
+    log = on_disk_of(fs, tmp_path / "log")
+    flush = log.start_flush()
+    change = start(log)
+    before = sorted((tmp_path / "log").iterdir())
+    log.abandon()
+    assert fs._open_files.count == 0
+    flush.run()
+    change.run()
+    log.finish_change(change)
+    assert not flush.is_done
+    assert sorted((tmp_path / "log").iterdir()) == before
+
+
+@pytest.mark.parametrize("start", [cut_at(3), begin_at(50)])
+def test_a_change_that_fails_keeps_no_file_open(start: Start, tmp_path: Path) -> None:
+    """Wherever it fails; only the log's own segments stay open until the log is closed."""
+    for succeeding in count():
+        fs = FailingFileSystem()
+        log = on_disk_of(fs, tmp_path / str(succeeding))
+        change = start(log)
+        fs.until_failure = succeeding
+        with contextlib.suppress(StorageError):
+            change.run()
+        log.finish_change(change)
+        assert fs._open_files.count == log.segment_count
+        log.abandon()
+        assert fs._open_files.count == 0
+        if change.error is None:
+            break
+    assert succeeding > 5
