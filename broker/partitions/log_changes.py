@@ -143,7 +143,8 @@ class LogChanges:
             return  # its removal is queued, and closes the log
         if error is None:
             partition.follow_log()
-            partition.mark_dirty()
             change.finished()
+        if not isinstance(error, StorageError):
+            partition.mark_dirty()  # the flush that was pending does not count
         if under_way.role is not None:
             self._update(partition, *under_way.role)

@@ -15,7 +15,7 @@ from broker.environment import this_machine
 from broker.metadata.topic import NewTopic
 from broker.partitions.log_changes import LogChange
 from broker.partitions.partition import Partition
-from protocol.errors import ErrorCode, KafkaError
+from protocol.errors import DecodeError, ErrorCode, KafkaError
 from protocol.record_batch import read_header
 from storage.file_system import StorageError
 from storage.os_file_system import OsFileSystem
@@ -181,3 +181,23 @@ async def test_a_disk_that_fails_takes_the_directory_offline(tmp_path: Path) -> 
         assert one.running.broker.logs.failure is not None
         with pytest.raises(StorageError, match="the test says so"):
             one.change.check()
+
+
+async def test_a_damaged_producer_state_leaves_the_log_to_be_flushed(tmp_path: Path) -> None:
+    """The change has ended the flush that was pending: what it left is marked again."""
+    async with in_process(tmp_path) as running:
+        broker = running.broker
+        await broker.services.topics.create(NewTopic(name="t", partitions=1))
+        partition = broker.services.partitions.find("t", 0)
+        marked: list[Partition] = []
+        partition._on_dirty = marked.append
+        append(running, partition)
+        partition.resign()
+        partition.log.start_flush()
+        marked.clear()
+        pending = partition.log.start_replacement(9, b"damaged", clock_ahead_ms=0, now_ms=0)
+        change = LogChange(partition, pending, lambda: None)
+        await broker.replicas.log_changes.make([change])
+        with pytest.raises(DecodeError):
+            change.check()
+        assert marked == [partition]
