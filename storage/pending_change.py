@@ -8,8 +8,8 @@
 the log: it takes no batches, and no flush, retention or expiry (`Log.is_changing`). Its offsets on
 disk stay as the change has left them, whatever checkpoint is written (`KeptOffsets.hold`).
 
-Invariant: once `run` or `cancel` has returned, the flush that was pending before the change neither
-runs nor will.
+Invariant: once a change has run or was cancelled, the flush that was pending before it neither runs
+nor will.
 Invariant: a change that has failed or was cancelled keeps no file open.
 
 Called by `log.py`.
