@@ -320,6 +320,8 @@ class AsyncProducer:
         return asyncio.get_running_loop().create_future()
 
     def _submit_open(self, batch: OpenBatch[AsyncOutcome]) -> None:
+        self._running()
+        batch.is_cut = True
         self.submit(batch.topic, batch.partition, batch.records, batch.size, batch.outcome)
 
     async def _wait_for_room(self) -> None:

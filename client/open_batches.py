@@ -18,7 +18,7 @@ OutcomeT = TypeVar("OutcomeT", bound=Outcome)
 
 @dataclass(slots=True, eq=False)
 class OpenBatch(Generic[OutcomeT]):
-    """Records that are sent together. `is_cut`: it takes no more of them."""
+    """Records that are sent together."""
 
     topic: str
     partition: int
@@ -27,10 +27,15 @@ class OpenBatch(Generic[OutcomeT]):
     size: int = 0
     """An upper bound of the bytes of its records, uncompressed."""
     is_cut: bool = False
+    """It takes no more records. Set by `submit`, together with taking the batch."""
 
 
 class OpenBatches(Generic[OutcomeT]):
-    """Calls `submit` with every batch that is cut, in the order of the cuts."""
+    """Calls `submit` with every batch that is cut, in the order of the cuts.
+
+    If `submit` raises before it takes the batch (an interrupt while it waits, a closed producer), the
+    batch stays open for the next cut.
+    """
 
     def __init__(
         self,
@@ -47,7 +52,10 @@ class OpenBatches(Generic[OutcomeT]):
     def add(
         self, topic: str, partition: int, record: RecordFields
     ) -> tuple[OpenBatch[OutcomeT], int]:
-        """The batch that the record went into, and its index there."""
+        """The batch that the record went into, and its index there.
+
+        If `submit` raises without taking the batch, the record is not in it.
+        """
         _, _, key, value, headers = record
         if headers:
             size = record_size(record)
@@ -61,19 +69,25 @@ class OpenBatches(Generic[OutcomeT]):
             batch = OpenBatch(topic, partition, self._new_outcome())
             self._by_partition[topic, partition] = batch
         records = batch.records
-        index = len(records)
-        records.append(record)
+        records.append(record)  # the first call after a new batch: an interrupt leaves none empty
         batch.size += size
-        if index + 1 >= self._records_max:
-            self.cut(batch)
-        return batch, index
+        count = len(records)
+        if count >= self._records_max:
+            try:
+                self.cut(batch)
+            except BaseException:
+                self._take_back(batch, size)
+                raise
+        return batch, count - 1
 
     def cut(self, batch: OpenBatch[OutcomeT]) -> None:
         """Ends the batch, unless it has ended already."""
         if not batch.is_cut:
-            batch.is_cut = True
-            del self._by_partition[batch.topic, batch.partition]
-            self._submit(batch)
+            try:
+                self._submit(batch)
+            finally:
+                if batch.is_cut:
+                    del self._by_partition[batch.topic, batch.partition]
 
     def cut_partition(self, topic: str, partition: int) -> None:
         batch = self._by_partition.get((topic, partition))
@@ -84,3 +98,12 @@ class OpenBatches(Generic[OutcomeT]):
         """Ends all open batches, in the order in which they were begun."""
         for batch in list(self._by_partition.values()):
             self.cut(batch)
+
+    def _take_back(self, batch: OpenBatch[OutcomeT], size: int) -> None:
+        """Removes the last record of a batch that is still open: its caller will send it again."""
+        if batch.is_cut:
+            return
+        batch.records.pop()
+        batch.size -= size
+        if not batch.records:
+            del self._by_partition[batch.topic, batch.partition]

@@ -133,7 +133,10 @@ class Producer:
         headers: Headers = (),
         timestamp_ms: int | None = None,
     ) -> BlockingDelivery:
-        """Adds a record to its partition's batch; see `AsyncProducer.send`."""
+        """Adds a record to its partition's batch; see `AsyncProducer.send`.
+
+        May wait for room in the buffer. If that is interrupted, the record was not taken.
+        """
         if partition is None:
             partition = self._partition_for(topic, key)
         timestamp = now_ms() if timestamp_ms is None else timestamp_ms
@@ -143,10 +146,12 @@ class Producer:
     def send_batch(self, topic: str, partition: int, records: Records) -> BlockingOutcome:
         """Sends exactly these records as one batch; the future resolves to their acknowledgements.
 
-        Records that are already encoded come as a `ReadyBatch` (`client.column_batch`).
+        Records that are already encoded come as a `ReadyBatch` (`client.column_batch`). The future
+        cannot be cancelled: the batch is on its way.
         """
         self._batches.cut_partition(topic, partition)
         outcome = BlockingOutcome()
+        outcome.set_running_or_notify_cancel()
         given = records if isinstance(records, ReadyBatch) else list(records)
         self._submit(_HandedOver(topic, partition, given, size_of(given), outcome))
         return outcome
@@ -154,10 +159,13 @@ class Producer:
     def flush(self) -> None:
         """Sends everything and waits for it. Raises the first failure since the last flush."""
         self._batches.cut_all()
+        if self._handed_over:  # also by a `send` that was interrupted right after
+            self._have_taken(self._running())
         with self._room:
             self._room.wait_for(lambda: not self._outstanding)
-            error, self._first_error = self._first_error, None
+        error = self._first_error  # no other thread changes it while nothing is outstanding
         if error is not None:
+            self._first_error = None
             raise error
 
     def state(self) -> ProducerState:
@@ -217,29 +225,47 @@ class Producer:
     def _submit_open(self, batch: OpenBatch[BatchOutcome]) -> None:
         batch.outcome.size = batch.size
         self._submit(
-            _HandedOver(batch.topic, batch.partition, batch.records, batch.size, batch.outcome)
+            _HandedOver(batch.topic, batch.partition, batch.records, batch.size, batch.outcome),
+            batch,
         )
 
     def _new_outcome(self) -> BatchOutcome:
         return BatchOutcome(self._room, self._on_done)
 
-    def _submit(self, batch: _HandedOver) -> None:
-        """Hands the batch over; waits for room in the buffer."""
+    def _submit(self, batch: _HandedOver, opened: OpenBatch[BatchOutcome] | None = None) -> None:
+        """Hands the batch over, and marks `opened` as cut; waits for room in the buffer.
+
+        An interrupt is raised where a call begins or ends. So nothing is called between the first of the
+        changes and the last, `append`: either the batch is counted, cut and handed over, or none of it.
+        """
         core = self._running()
         with self._room:
             if self._outstanding_bytes >= self.settings.buffer_bytes_max:
                 self._wait_for_room()
             self._outstanding += 1
             self._outstanding_bytes += batch.size
-        self._handed_over.append(batch)
-        if not self._will_take:
-            self._will_take = True
+            if opened is not None:
+                opened.is_cut = True
+            self._handed_over.append(batch)
+        self._have_taken(core)
+
+    def _have_taken(self, core: AsyncProducer) -> None:
+        """Has the loop's thread take over the batches, unless it is about to."""
+        if self._will_take:
+            return
+        self._will_take = True
+        try:
             self._loop.call_soon_threadsafe(self._take_over, core)
+        except BaseException:
+            self._will_take = False
+            raise
 
     def _wait_for_room(self) -> None:
         self._waits_for_room = True
-        self._room.wait_for(lambda: self._outstanding_bytes <= self._room_from)
-        self._waits_for_room = False
+        try:
+            self._room.wait_for(lambda: self._outstanding_bytes <= self._room_from)
+        finally:
+            self._waits_for_room = False
 
     def _take_over(self, core: AsyncProducer) -> None:
         """Runs in the loop's thread. A batch is seen by this run or by one that is still to come."""

@@ -353,3 +353,18 @@ async def test_a_bug_in_a_sender_crashes_the_producer_and_not_the_connection(
         with pytest.raises(ProducerError, match="crashed"):
             await producer.send_batch("t", 0, records(b"3"))
         await producer.close()
+
+
+async def test_records_that_a_crashed_producer_did_not_send_fail_every_time(tmp_path: Path) -> None:
+    """A second `flush` does not pass for a success, and a second look at a delivery does not wait for ever."""
+    async with in_process(tmp_path) as running:
+        producer = AsyncProducer(running.kafka_address)
+        await producer.start()
+        delivery = await producer.send("t", b"v", partition=0)
+        producer._on_crash(ZeroDivisionError("a bug"))
+        for _ in range(2):
+            with pytest.raises(ProducerError, match="crashed"):
+                await producer.flush()
+            with pytest.raises(ProducerError, match="crashed"):
+                await asyncio.wait_for(_awaited(delivery), 1)
+        await producer.close()

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from client.batch import encode_batch, size_of
 from client.column_batch import ColumnBatches
 from client.columns import columns
-from client.open_batches import OpenBatches
+from client.open_batches import OpenBatch, OpenBatches
 from client.settings import Settings
 from protocol.record_batch import Codec
 from protocol.records import Record
@@ -54,7 +54,12 @@ def encode(rows, settings=LARGE, added=()):
 def record_batches(records, settings):
     """The record path: its batches as lists of records."""
     batches = []
-    collected = OpenBatches(settings, Future, lambda batch: batches.append(batch.records))
+
+    def take(batch: OpenBatch[Future]) -> None:
+        batch.is_cut = True
+        batches.append(batch.records)
+
+    collected = OpenBatches(settings, Future, take)
     for record in records:
         collected.add("t", 0, record)
     collected.cut_all()

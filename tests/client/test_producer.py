@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 
 import pytest
 
@@ -89,13 +90,19 @@ def test_unstarted_and_closed_producers_say_so(echoless):
         producer.state()
 
 
-def send_while_the_thread_is_busy(producer: Producer, count: int) -> list[BlockingOutcome]:
-    """Sends batches that the producer's thread has no time to take over before they are all there."""
+def send_while_the_thread_is_busy(
+    producer: Producer,
+    count: int,
+    then: Callable[[BlockingOutcome], object] = lambda outcome: outcome,
+) -> list[BlockingOutcome]:
+    """Sends batches that the producer's thread has no time to take over before `then` has seen each."""
     producer.send_batch("t", 0, [Record(-1, 1, None, b"first")]).result(10)
     is_sent = threading.Event()
     producer._loop.call_soon_threadsafe(is_sent.wait)
     record = Record(-1, 1, None, b"v")
     outcomes = [producer.send_batch("t", 0, [record]) for _ in range(count)]
+    for outcome in outcomes:
+        then(outcome)
     is_sent.set()
     return outcomes
 
@@ -116,3 +123,89 @@ def test_close_fails_every_batch_that_was_sent_before(echoless):
     producer.close()
     assert all(one.done() for one in outcomes)
     assert isinstance(outcomes[-1].exception(), DeliveryError)
+
+
+@pytest.fixture
+def full(echoless, monkeypatch):
+    """A producer whose buffer is full, and whose next wait for room ends as by Ctrl-C."""
+    settings = Settings(buffer_bytes_max=1, batch_records_max=2)
+    with Producer(echoless.kafka_address, settings) as producer:
+        may_continue = threading.Event()
+        producer._loop.call_soon_threadsafe(may_continue.wait)
+        producer.send_batch("t", 0, [Record(-1, 1, None, b"0")])
+        wait = producer._room.wait
+
+        def interrupted(timeout_s: float | None = None) -> bool:
+            monkeypatch.setattr(producer._room, "wait", wait)
+            may_continue.set()
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(producer._room, "wait", interrupted)
+        yield producer
+
+
+def test_a_batch_interrupted_while_it_waits_for_room_is_sent_by_flush(echoless, full):
+    """The batch stays open; the record whose `send` raised was not taken, so that it may be sent again."""
+    delivery = full.send("t", b"1", partition=0)
+    with pytest.raises(KeyboardInterrupt):
+        full.send("t", b"2", partition=0)
+    full.flush()
+    assert delivery.result(0).sequence == 1
+    full.send("t", b"2", partition=0)
+    full.send("t", b"3", partition=0)
+    full.flush()
+    assert read_stored_values(echoless.kafka_address, "t", 1) == [[b"0", b"1", b"2", b"3"]]
+
+
+def test_a_first_record_interrupted_while_it_waits_for_room_leaves_no_empty_batch(
+    echoless, monkeypatch, full
+):
+    """A batch of one record is full at once: without its record there is nothing to send."""
+    monkeypatch.setattr(full._batches, "_records_max", 1)
+    with pytest.raises(KeyboardInterrupt):
+        full.send("t", b"1", partition=0)
+    full.flush()
+    assert full.send("t", b"1", partition=0).result(10).sequence == 1
+    assert read_stored_values(echoless.kafka_address, "t", 1) == [[b"0", b"1"]]
+
+
+def test_a_flush_and_a_result_interrupted_while_they_wait_for_room_can_be_repeated(full):
+    """Neither has taken the batch out of reach of the other."""
+    delivery = full.send("t", b"1", partition=0)
+    with pytest.raises(KeyboardInterrupt):
+        full.flush()
+    assert delivery.result(10).sequence == 1
+    full.flush()
+
+
+def test_a_list_interrupted_while_it_waits_for_room_was_not_taken(echoless, full):
+    """The records before it are sent once, and so is the list when it is given again."""
+    full.send("t", b"1", partition=0)
+    record = Record(-1, 1, None, b"2")
+    with pytest.raises(KeyboardInterrupt):
+        full.send_batch("t", 0, [record])
+    full.send_batch("t", 0, [record])
+    full.flush()
+    assert read_stored_values(echoless.kafka_address, "t", 1) == [[b"0", b"1", b"2"]]
+
+
+def test_records_that_a_closed_producer_did_not_send_fail_every_time(echoless):
+    """A second `flush` does not pass for a success, and a second `result` does not wait for ever."""
+    producer = Producer(echoless.kafka_address)
+    producer.start()
+    delivery = producer.send("t", b"v", partition=0)
+    producer.close()
+    for _ in range(2):
+        with pytest.raises(ProducerError, match="closed"):
+            producer.flush()
+        with pytest.raises(ProducerError, match="closed"):
+            delivery.result(0)
+
+
+def test_a_batch_cannot_be_cancelled(echoless):
+    """It is on its way: `cancel` says so, and `flush` waits for the batch."""
+    with Producer(echoless.kafka_address) as producer:
+        outcomes = send_while_the_thread_is_busy(producer, 1, lambda outcome: outcome.cancel())
+        assert not outcomes[0].cancelled()
+        producer.flush()
+        assert outcomes[0].result(0)[0].sequence == 1

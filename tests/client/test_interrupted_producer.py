@@ -1,0 +1,68 @@
+"""Ctrl-C at any moment of the blocking producer: no record is lost, and none is stored twice."""
+
+from __future__ import annotations
+
+import sys
+from types import FrameType
+
+import client.open_batches
+import client.producer
+from client.producer import Producer
+from client.settings import Settings
+from tests.support.stored_values import read_stored_values
+
+FILES = {client.producer.__file__, client.open_batches.__file__}
+
+
+class Interrupt:
+    """Raises `KeyboardInterrupt` at the n-th moment at which Python may: as a call begins or has returned."""
+
+    def __init__(self, countdown: int) -> None:
+        self._countdown = countdown
+
+    @property
+    def was_raised(self) -> bool:
+        return self._countdown < 0
+
+    def __call__(self, frame: FrameType, event: str, _: object) -> None:
+        if event not in ("call", "c_return") or frame.f_code.co_filename not in FILES:
+            return
+        self._countdown -= 1
+        if self.was_raised:  # raising also ends the profiling
+            raise KeyboardInterrupt
+
+
+def send_and_flush(producer: Producer, values: list[bytes], interrupt: Interrupt) -> int:
+    """Returns how many of the values were taken before the interrupt, for certain."""
+    taken = 0
+    sys.setprofile(interrupt)
+    try:
+        for value in values:
+            producer.send("t", value, partition=0)
+            taken += 1
+        producer.flush()
+    except KeyboardInterrupt:
+        pass
+    finally:
+        sys.setprofile(None)
+    return taken
+
+
+def test_an_interrupt_at_any_call_loses_and_repeats_nothing(echoless):
+    """Records that `send` took are stored once by the next `flush`; the one it was busy with at most once."""
+    sure, possible, moments = [], [], 0
+    with Producer(echoless.kafka_address, Settings(batch_records_max=2)) as producer:
+        while True:
+            values = [b"%d of %d" % (number, moments) for number in range(3)]
+            interrupt = Interrupt(moments)
+            taken = send_and_flush(producer, values, interrupt)
+            producer.flush()
+            sure += values[:taken]
+            possible += values[: taken + 1]
+            if not interrupt.was_raised:
+                break
+            moments += 1
+    (stored,) = read_stored_values(echoless.kafka_address, "t", 1)
+    assert moments > 30
+    assert [value for value in possible if value in stored] == stored
+    assert [value for value in stored if value in sure] == sure
