@@ -7,6 +7,7 @@ An ACL is answered once it is stored, and in force on this broker; others follow
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any
 
 from broker.authorization.acl_nodes import AclChangeError
@@ -15,6 +16,7 @@ from broker.handlers.acl_binding import find_access, read_binding
 from broker.handlers.refusals import Refusal
 from broker.handlers.served import Served
 from broker.network.request import Answer, Request
+from broker.network.turns import in_turns, work_in_turns
 from protocol.acl import AclOperation, Binding, Entry, Pattern
 from protocol.errors import ErrorCode, KafkaError
 from protocol.registry import Api
@@ -28,13 +30,17 @@ API = Api(key=30, name="create_acls", version_min=1, version_max=3, flexible_fro
 
 async def handle(request: Request, services: Services) -> Answer:
     """One row per ACL, in the order of the request."""
-    read = [_read(creation, services) for creation in request.body.creations]
+    read: list[Binding | KafkaError] = []
+    await work_in_turns(
+        map(read.append, (_read(creation, services) for creation in request.body.creations))
+    )
     failures: dict[Pattern, KafkaError] = {}
     if services.access is not None:
         bindings = [one for one in read if isinstance(one, Binding)]
         failures = await _create(services.access, bindings)
     outcomes = (failures.get(one.pattern) if isinstance(one, Binding) else one for one in read)
-    return {"results": list(map(_row, outcomes))}
+    answer = in_turns(map(_row, outcomes), lambda rows: {"results": rows})
+    return await answer if isinstance(answer, Awaitable) else answer
 
 
 def _read(creation: Any, services: Services) -> Binding | KafkaError:

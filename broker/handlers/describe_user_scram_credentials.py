@@ -6,13 +6,14 @@ Neither salts nor keys are in the answer. What knows of users is imported by the
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Awaitable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from broker.handlers import permits
 from broker.handlers.refusals import Refusal
 from broker.handlers.served import Served
 from broker.network.request import Answer, Request
+from broker.network.turns import in_turns
 from broker.tree.node_tree import CoordinationError
 from protocol.acl import AclOperation
 from protocol.errors import ErrorCode
@@ -31,6 +32,8 @@ SCRAM_IDS: Final[Mapping[int, Mechanism]] = {
     2: Mechanism.SCRAM_SHA_512,
 }
 """The mechanisms by their ids in these requests."""
+Users = Mapping[str, Mapping[str, str]]
+"""The configuration of each user."""
 
 
 async def handle(request: Request, services: Services) -> Answer:
@@ -42,15 +45,19 @@ async def handle(request: Request, services: Services) -> Answer:
     except CoordinationError as error:
         return _answer(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error), [])
     named = [one.name for one in request.body.users or ()]
-    if not named:
-        rows = [_row(name, config) for name, config in sorted(users.items())]
-        return _answer(ErrorCode.NONE, None, [row for row in rows if row["credential_infos"]])
-    counts = Counter(named)
-    results = [
-        _twice(name) if count > 1 else _row(name, users.get(name, {}))
-        for name, count in counts.items()
-    ]
-    return _answer(ErrorCode.NONE, None, results)
+    rows = _rows_of(named, users) if named else _rows_of_all(users)
+    answer = in_turns(rows, lambda found: _answer(ErrorCode.NONE, None, found))
+    return await answer if isinstance(answer, Awaitable) else answer
+
+
+def _rows_of_all(users: Users) -> Iterator[dict[str, Any]]:
+    rows = (_row(name, users[name]) for name in sorted(users))
+    return (row for row in rows if row["credential_infos"])
+
+
+def _rows_of(named: Iterable[str], users: Users) -> Iterator[dict[str, Any]]:
+    for name, count in Counter(named).items():
+        yield _twice(name) if count > 1 else _row(name, users.get(name, {}))
 
 
 def refuse(refusal: Refusal, _services: Services) -> Answer:

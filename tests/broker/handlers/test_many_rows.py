@@ -116,6 +116,27 @@ async def test_many_rows_are_refused_in_a_thread(running: Running, name: str) ->
     )
 
 
+@pytest.mark.usefixtures("slow_clock")
+@pytest.mark.parametrize(
+    ("name", "field"),
+    [("create_acls", "creations"), ("describe_user_scram_credentials", "users")],
+)
+async def test_others_have_turns_between_acls_and_users(
+    running: Running, name: str, field: str
+) -> None:
+    """These have many rows, too: of another kind, and after the tree was asked."""
+    served = SERVED[name]
+    body = smallest_request(name, served.api.version_max, elements=1)
+    (row, *_) = getattr(body, field)
+    body = dataclasses.replace(body, **{field: tuple(numbered(row, n) for n in range(ROWS))})
+    outcome = served.handle(request_of(served, body), running.broker.services)
+    assert isinstance(outcome, Awaitable)
+    answer, turns = await turns_until(outcome)
+    assert isinstance(answer, ManyRows)
+    assert len(answer["results"]) == ROWS
+    assert turns > ROWS / 5
+
+
 class Upsertion:
     """A change of a user that is refused at once: with too few iterations; counts who looks at its user."""
 
