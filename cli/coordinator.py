@@ -32,10 +32,12 @@ def catch_up(
     """
     from broker.cluster.catching_up import catch_up_coordinator
     from broker.tree.node_tree import CoordinationError
+    from cli.coordinator_config import coordinator_config
     from protocol.errors import KafkaError
 
+    config = coordinator_config(data_dir.rstrip("/"), coordinator)
     try:
-        done = asyncio.run(catch_up_coordinator(data_dir.rstrip("/"), coordinator))
+        done = asyncio.run(catch_up_coordinator(config))
     except (CoordinationError, KafkaError) as error:
         raise CommandError(str(error)) from error
     for line in done or ["nothing to raise: the coordinator is as new as this data directory"]:

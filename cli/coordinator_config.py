@@ -13,8 +13,9 @@ def coordinator_config(data_dir: str | None, coordinator: str | None) -> Config:
 
     Raises `CommandError`.
     """
-    given = {"--data-dir": data_dir, "--coordinator": coordinator or "embedded"}
-    arguments = [part for item in given.items() if item[1] is not None for part in item if part]
+    arguments = [f"--coordinator={coordinator or 'embedded'}"]
+    if data_dir is not None:
+        arguments.append(f"--data-dir={data_dir}")
     try:
         return load_config(arguments, os.environ)
     except ConfigError as error:

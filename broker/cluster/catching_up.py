@@ -7,6 +7,7 @@ Opens both as a broker does, and serves nothing. Called by the command; the rule
 from __future__ import annotations
 
 import uuid
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from broker.config.loading import Config
@@ -24,13 +25,11 @@ if TYPE_CHECKING:
     from storage.log_config import LogConfig
 
 
-async def catch_up_coordinator(
-    data_dir: str, coordinator: str, environment: Environment | None = None
-) -> list[str]:
+async def catch_up_coordinator(config: Config, environment: Environment | None = None) -> list[str]:
     """Catches up and returns a line for each change. Raises `StorageError`, `CoordinationError`."""
-    world = environment or this_machine()
+    world, data_dir = environment or this_machine(), config.data_dir
     broker_id = read_broker_id(world.file_system, data_dir)
-    config = Config(data_dir=data_dir, coordinator=coordinator, broker_id=broker_id)
+    config = replace(config, broker_id=broker_id)
     logs = LogDirectory.claim(data_dir, broker_id=broker_id, fs=world.file_system)
     try:
         tree = await world.open_tree(config)

@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 
 from broker import environment
+from broker.cluster import catching_up
 from broker.config.loading import Config
 from broker.tree.node_tree import CoordinationError, NodeTree
 from cli import acl_targets, user_tree
 from tests.cli.command import Command
+from tests.support.echoless import Echoless
 
 ZOOKEEPER = "zookeeper://127.0.0.1:1/echoless"
 
@@ -27,7 +29,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[Config]:
 
     machine = environment.this_machine()
     unconnected = dataclasses.replace(machine, open_tree=refuse)
-    for module in (acl_targets, user_tree):
+    for module in (acl_targets, catching_up, user_tree):
         monkeypatch.setattr(module, "this_machine", lambda: unconnected)
     return configs
 
@@ -53,6 +55,21 @@ def test_zookeepers_digest_and_tls_come_from_the_environment(
     assert config.zookeeper_digest == "echoless:secret"
     assert config.zookeeper_ssl_client_enable
     assert config.zookeeper_ssl_truststore_location == str(truststore)
+
+
+def test_a_catch_up_has_the_digest_too(
+    echoless: Command, opened: list[Config], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Nodes that are closed to the world would be closed to it."""
+    broker = Echoless(tmp_path)
+    broker.start()
+    broker.kill()
+    monkeypatch.setenv("ECHOLESS_ZOOKEEPER_DIGEST", "echoless:secret")
+    ran = echoless("coordinator", "catch-up", broker.data_dir, "--coordinator", ZOOKEEPER)
+    assert (ran.code, "no coordinator here" in ran.err) == (1, True)
+    (config,) = opened
+    assert (config.coordinator, config.data_dir) == (ZOOKEEPER, str(broker.data_dir))
+    assert config.zookeeper_digest == "echoless:secret"
 
 
 @pytest.mark.parametrize("command", ["acls", "users"])

@@ -124,7 +124,7 @@ async def test_catching_up_makes_the_copy_as_new_as_the_directory(coordinator: s
 
 async def catch_up_of(host: Host) -> list[str]:
     """The effect of the command."""
-    return await catch_up_coordinator("/data", host.config.coordinator, host.environment())
+    return await catch_up_coordinator(host.config, host.environment())
 
 
 @COORDINATORS
