@@ -91,7 +91,8 @@ class Flusher:
         pending = [
             (partition, partition.log.start_flush())
             for partition in partitions
-            if not partition.log.is_changing  # it is marked dirty again when that is finished
+            if partition.log.failure is None  # else a change of it failed half-way
+            and not partition.log.is_changing  # it is marked dirty again when that is finished
         ]
         work = [flush.run for _, flush in pending]
         try:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -31,6 +32,8 @@ from storage.file_system import StorageError
 from storage.log import Log
 from storage.pending_change import PendingChange
 from storage.producers.snapshot import SnapshotError
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True, frozen=True, eq=False)
@@ -137,6 +140,8 @@ class LogChanges:
         log.finish_change(change.pending)
         under_way = self._under_way.pop(log)
         if isinstance(error, StorageError):
+            message = "%s: a change failed half-way; restart the broker to use the log again: %s"
+            logger.error(message, log.name, error)
             self._on_failure(error)
         partition = under_way.partition
         if partition is None:

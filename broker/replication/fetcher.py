@@ -5,7 +5,8 @@ others, by long poll. The next fetch says how far this broker's logs go, by whic
 with `log_flush=commit` it therefore waits until the fetched batches are on disk.
 
 A partition whose leader refuses (it has not been notified of its new role, or this broker has not)
-backs off for a moment; the pause for an unreachable leader grows.
+backs off for a moment, and so does one that lacks a descriptor; the pause for an unreachable leader
+grows.
 """
 
 from __future__ import annotations
@@ -126,7 +127,12 @@ class Fetcher:
         return [one for one in self._current() if self._due_s(one) <= now_s]
 
     def _current(self) -> Iterator[Follower]:
-        return (follower for follower in self._followers.values() if follower.is_current)
+        """The followers whose logs take what is fetched; not after a change that failed half-way."""
+        return (
+            follower
+            for follower in self._followers.values()
+            if follower.is_current and follower.partition.log.failure is None
+        )
 
     async def _change(self, changes: Sequence[tuple[Follower, LogChange]]) -> None:
         """Has the logs changed, together: a new leader may have many cut. Raises `StorageError`."""
@@ -134,7 +140,7 @@ class Fetcher:
             return
         await self._context.log_changes.make([change for _, change in changes])
         for follower, change in changes:
-            with self._backing_off_if_refused(follower):
+            with self._backing_off(follower):
                 change.check()
 
     def _due_s(self, follower: Follower) -> float:
@@ -186,7 +192,7 @@ class Fetcher:
         try:
             for follower, one in zip(followers, fetched, strict=True):
                 if follower.is_current:
-                    with self._backing_off_if_refused(follower):
+                    with self._backing_off(follower):
                         change = follower.take(one, context.now_ms())
                         if change is not None:
                             changes.append((follower, change))
@@ -200,7 +206,7 @@ class Fetcher:
         answer = await self._call(wanted.to_message())
         if follower.is_current and follower.bootstrap is bootstrap:
             change = None
-            with self._backing_off_if_refused(follower):
+            with self._backing_off(follower):
                 piece = read_replica_snapshot_answer(answer, wanted)
                 change = bootstrap.take(piece, self._context.now_ms())
             if change is not None:
@@ -215,7 +221,7 @@ class Fetcher:
         )
 
     @contextlib.contextmanager
-    def _backing_off_if_refused(self, follower: Follower) -> Iterator[None]:
+    def _backing_off(self, follower: Follower) -> Iterator[None]:
         name = follower.partition.name
         self._backs_off_until_s.pop(name, None)
         try:
@@ -225,6 +231,9 @@ class Fetcher:
             self._backs_off_until_s[name] = _now_s() + REFUSED_PAUSE_S
             if follower.bootstrap is not None:
                 follower.restart_bootstrap()
+        except OutOfDescriptorsError as error:
+            self._context.on_failure(error)
+            self._backs_off_until_s[name] = _now_s() + PAUSE_MAX_S
 
     async def _make_durable(self, followers: Sequence[Follower]) -> None:
         """Makes what the next fetch claims to have as safe as `log_flush` asks for.

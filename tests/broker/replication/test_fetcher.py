@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import SimpleNamespace
 from typing import Any
 
@@ -25,6 +25,7 @@ from protocol.errors import ErrorCode, KafkaError
 from protocol.native.replication import SnapshotPiece
 from protocol.record_batch import read_header
 from storage.disk_work import one_by_one
+from storage.file_system import OutOfDescriptorsError, StorageError
 from storage.log import Log
 from storage.producers.snapshot import encode_snapshot
 from storage.producers.state import ProducerStates
@@ -86,14 +87,21 @@ class Following:
         log: Log | None = None,
         log_flush: LogFlush = LogFlush.COMMIT,
     ) -> None:
-        config = Config(log_flush=log_flush)
         self.dirty: list[Partition] = []
+        self.failures: list[StorageError] = []
         self.leader = leader or Leader()
-        self.partition = Partition(
-            "orders",
+        self.partition = self.new_partition("orders", log or OneLog().log, log_flush)
+        self.fetcher = Fetcher(2, self.context())
+        self.fetcher.add(self.partition)
+        self.task = asyncio.create_task(self.fetcher.run())
+
+    def new_partition(self, topic: str, log: Log, log_flush: LogFlush) -> Partition:
+        config = Config(log_flush=log_flush)
+        partition = Partition(
+            topic,
             0,
             uuid.UUID(int=7),
-            log or OneLog().log,
+            log,
             config=config,
             rules=ProduceRules.of(TopicConfig.of(config, {})),
             high_watermark=0,
@@ -101,10 +109,8 @@ class Following:
             on_dirty=self.dirty.append,
         )
         state = PartitionState(leader=2, leader_epoch=3, isr=(2, 1), node_version=1)
-        self.partition.update(state, (1, 2))
-        self.fetcher = Fetcher(2, self.context())
-        self.fetcher.add(self.partition)
-        self.task = asyncio.create_task(self.fetcher.run())
+        partition.update(state, (1, 2))
+        return partition
 
     def context(self) -> FetcherContext:
         return FetcherContext(
@@ -117,7 +123,7 @@ class Following:
             ),
             now_ms=lambda: NOW_MS,
             metrics=Metrics(),
-            on_failure=lambda _: None,
+            on_failure=self.failures.append,
         )
 
     async def end(self) -> None:
@@ -219,6 +225,66 @@ async def test_a_cut_and_a_fresh_start_wait_for_no_disk_on_the_event_loop() -> N
     assert following.partition.high_watermark == 100
     guard.check()
     await following.end()
+
+
+class LeaderOfMany(Leader):
+    """Answers the first fetch with a batch for each partition, and notes which are asked for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.topics: list[list[str]] = []
+
+    async def call(
+        self, broker_id: int, address: Address, message: Mapping[str, Any], *, timeout_s: float
+    ) -> dict[str, Any]:
+        del broker_id, address, timeout_s
+        self.topics.append([wanted["topic"] for wanted in message["partitions"]])
+        if len(self.topics) > 1:
+            await asyncio.Event().wait()
+        answers = [fetched(one_batch()) for _ in message["partitions"]]
+        return {"partitions": answers, "error": {"code": 0}}
+
+
+async def test_a_follower_that_lacks_a_descriptor_holds_up_no_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Only it backs off: the others of the same answer are served, and fetched at once."""
+    leader = LeaderOfMany()
+    following = Following(leader, log_flush=LogFlush.OS)
+    lack = OutOfDescriptorsError("orders-0", "the test says so")
+    monkeypatch.setattr(following.partition.log, "append_replicated", raising(lack))
+    other = following.new_partition("other", OneLog().log, LogFlush.OS)
+    following.fetcher.add(other)
+    await turns()
+    assert other.log.log_end_offset == 1
+    assert following.failures == [lack]
+    assert list(following.fetcher._backs_off_until_s) == ["orders-0"]
+    assert len(leader.topics) == 2
+    await following.end()
+
+
+@pytest.mark.parametrize("log_flush", LogFlush)
+async def test_a_log_whose_change_failed_is_not_fetched(log_flush: LogFlush) -> None:
+    """It takes nothing until the next start, and no flush that the others would wait for."""
+    leader = LeaderOfMany()
+    following = Following(leader, log_flush=log_flush)
+    one = following.partition.log
+    batch = make_batch()
+    one.append(batch, read_header(batch), 0, NOW_MS)
+    one.failure = OutOfDescriptorsError("orders-0", "the test says so")
+    other = following.new_partition("other", OneLog().log, log_flush)
+    following.fetcher.add(other)
+    await turns()
+    assert other.log.log_end_offset == 1
+    assert leader.topics[0] == ["other"]
+    await following.end()
+
+
+def raising(error: Exception) -> Callable[..., None]:
+    def fail(*_: object) -> None:
+        raise error
+
+    return fail
 
 
 async def test_what_is_lost_to_another_leader_is_fetched_from_it() -> None:
