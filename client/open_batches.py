@@ -27,7 +27,7 @@ class OpenBatch(Generic[OutcomeT]):
     size: int = 0
     """An upper bound of the bytes of its records, uncompressed."""
     is_cut: bool = False
-    """It takes no more records. Set by `submit`, together with taking the batch."""
+    """It takes no more records. A `submit` that may be interrupted sets it together with taking the batch."""
 
 
 class OpenBatches(Generic[OutcomeT]):
@@ -85,6 +85,7 @@ class OpenBatches(Generic[OutcomeT]):
         if not batch.is_cut:
             try:
                 self._submit(batch)
+                batch.is_cut = True
             finally:
                 if batch.is_cut:
                     del self._by_partition[batch.topic, batch.partition]
