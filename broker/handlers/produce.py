@@ -12,7 +12,8 @@ refused: transactions are not supported.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from broker.config.names import IdempotentWriteAcl
@@ -30,6 +31,7 @@ from broker.network.request import (
     Outcome,
     Request,
 )
+from broker.network.turns import ROWS_PER_TURN, in_thread, work_in_turns
 from broker.records.acknowledgement import acknowledged, answer_nothing, unacknowledged
 from broker.records.produce import (
     ACKS_NONE,
@@ -73,7 +75,8 @@ _Rows = list[tuple[str | uuid.UUID, dict[int, PartitionProduced | Stored | Unope
 def handle(request: Request, services: Services) -> Outcome:
     """Appends every batch at once; then waits only if the acknowledgement has to.
 
-    A batch that takes long to open waits for a thread, and this connection's next requests wait for it.
+    A batch that takes long to open waits for a thread, and a request for many partitions for further turns;
+    this connection's next requests wait for it.
     """
     body: ProduceRequest = request.body
     parts = services.produce
@@ -81,43 +84,52 @@ def handle(request: Request, services: Services) -> Outcome:
     version, now_ms, steady_ms = request.header.api_version, clock.wall_ms(), clock.steady_ms()
     fields = (parts, request, version, body.acks, now_ms, steady_ms, Opening())
     write = tuple.__new__(Write, fields)
-    if request.peer.appending is not None:
+    if request.peer.appending is not None or _has_many_rows(body.topics):
         return _acknowledge_later(write, lambda: _append_later(write, None))
-    rows, is_whole = _append_at_once(write)
+    rows: _Rows = []
+    is_whole = True
+    for is_unopened in _append_by_steps(write, rows):
+        if is_unopened:
+            is_whole = False
     if not is_whole:
         return _acknowledge_later(write, lambda: _append_later(write, rows))
     return _acknowledge(write, rows)
 
 
-def _append_at_once(write: Write) -> tuple[_Rows, bool]:
-    """The outcomes, and whether all batches were opened."""
+def _has_many_rows(topics: Sequence[TopicRecords | TopicProduced]) -> bool:
+    """Whether the partitions are too many for one turn of the event loop."""
+    count = 0
+    for _, partitions in topics:
+        count += len(partitions)
+    return count > ROWS_PER_TURN
+
+
+def _append_by_steps(write: Write, rows: _Rows) -> Iterator[bool]:
+    """Adds the outcome of one partition per step to `rows`; yields whether its batch is unopened."""
     body: ProduceRequest = write.request.body
     topics = body.topics
     refused = _refuse_transactions(body)
     repeated = None
     if len(topics) > 1 or (topics and len(topics[0].partitions) > 1):
         repeated = _listed_twice(topics)
-    rows: _Rows = []
-    is_whole = True
     for topic, partitions in topics:
         produced: dict[int, PartitionProduced | Stored | Unopened] = {}
+        rows.append((topic, produced))
         for index, records in partitions:
             if refused is not None:
                 produced[index] = refused._replace(partition=index)
             elif repeated and (topic, index) in repeated:
                 produced[index] = _listed_twice_error(index)
             else:
-                produced[index] = outcome = produce_batch(write, topic, index, records)
-                if type(outcome) is Unopened:
-                    is_whole = False
-        rows.append((topic, produced))
-    return rows, is_whole
+                produced[index] = produce_batch(write, topic, index, records)
+            yield type(produced[index]) is Unopened
 
 
 async def _append_later(write: Write, rows: _Rows | None) -> _Rows:
     """Appends what `rows` leaves unopened; None means that nothing was processed yet."""
     if rows is None:
-        rows, _ = _append_at_once(write.now())
+        rows = []
+        await work_in_turns(_append_by_steps(write.now(), rows))
     for _, produced in rows:
         for index, one in produced.items():
             if isinstance(one, Unopened):
@@ -192,14 +204,21 @@ def _acknowledge(write: Write, rows: _Rows) -> Outcome:
         return NO_RESPONSE
     waits = unacknowledged(write.acks, stored)
     if not waits:
-        return encode_produce_response(write.version, topics)
+        return _encoded(write.version, topics)
     timeout_s = write.request.body.timeout_ms / 1000
     topics_later = acknowledged(write.acks, topics, waits, timeout_s)
     return NeedsNoFrame(_answer_later(write.request.version, topics_later))
 
 
+def _encoded(version: int, topics: list[TopicProduced]) -> Outcome:
+    if _has_many_rows(topics):
+        return in_thread(partial(encode_produce_response, version, topics))
+    return encode_produce_response(version, topics)
+
+
 async def _answer_later(version: int, topics: Awaitable[list[TopicProduced]]) -> Answer:
-    return encode_produce_response(version, await topics)
+    outcome = _encoded(version, await topics)
+    return outcome if isinstance(outcome, bytes) else await outcome
 
 
 def _acknowledge_later(

@@ -15,13 +15,17 @@ from broker.handlers.alter_user_scram_credentials import USERS_MAX
 from broker.handlers.dispatch import SERVED_BY_KEY
 from broker.handlers.refusals import Refusal
 from broker.handlers.served import Served
+from broker.metadata.topic import NewTopic
 from broker.network.loop_turn import LOOP_TURN, TURN_S
 from broker.network.request import Peer, Request
 from broker.network.turns import ROWS_PER_TURN, ManyRows
+from broker.records.produce import ACKS_LEADER
 from protocol.errors import ErrorCode, KafkaError
 from protocol.headers import RequestHeader
+from protocol.produce_request import PartitionRecords, ProduceRequest, TopicRecords
 from tests.support.in_process import Running
 from tests.support.kio_requests import smallest_request
+from tests.support.raw_batches import plain_batch
 
 ROWS = 2 * ROWS_PER_TURN
 SERVED = {one.api.name: one for one in SERVED_BY_KEY.values()}
@@ -98,6 +102,35 @@ async def test_others_have_turns_between_the_rows(running: Running, name: str) -
     answer, turns = await turns_until(outcome)
     assert isinstance(answer, ManyRows)
     assert turns > ROWS / 5
+
+
+@pytest.mark.usefixtures("slow_clock")
+async def test_others_have_turns_between_the_partitions_of_a_produce_request(
+    running: Running,
+) -> None:
+    """What exists is stored, and every row is answered."""
+    await running.broker.services.topics.create(NewTopic(name="t", partitions=2))
+    batch = plain_batch([b"value"]).encode()
+    rows = [PartitionRecords(n, batch if n < 2 else None) for n in range(ROWS)]
+    body = ProduceRequest(None, ACKS_LEADER, 1000, [TopicRecords("t", rows)])
+    served = SERVED["produce"]
+    header = RequestHeader(served.api.key, 9, 1, None, 0)
+    outcome = served.handle(Request(header, body, Peer(1, "127.0.0.1:1")), running.broker.services)
+    assert isinstance(outcome, Awaitable)
+    answer, turns = await turns_until(outcome)
+    (topic,) = produce_rows(answer)
+    codes = [row.error_code for row in topic.partition_responses]
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert codes == [ErrorCode.NONE] * 2 + [unknown] * (ROWS - 2)
+    assert turns > ROWS / 5
+
+
+def produce_rows(answer: bytes) -> Any:
+    from kio.schema.produce.v9.response import ProduceResponse
+    from kio.serial import entity_reader
+
+    response, _ = entity_reader(ProduceResponse)(answer, 0)
+    return response.responses
 
 
 @pytest.mark.parametrize("name", APIS)
