@@ -210,7 +210,7 @@ def _acknowledge(write: Write, rows: _Rows) -> Outcome:
     return NeedsNoFrame(_answer_later(write.request.version, topics_later))
 
 
-def _encoded(version: int, topics: list[TopicProduced]) -> Outcome:
+def _encoded(version: int, topics: list[TopicProduced]) -> bytes | Awaitable[bytes]:
     if _has_many_rows(topics):
         return in_thread(partial(encode_produce_response, version, topics))
     return encode_produce_response(version, topics)

@@ -90,8 +90,12 @@ class ServerProcess:
         return self._end(lambda process: process.terminate())
 
     def pause(self) -> None:
-        """Sends SIGSTOP: alive, but silent."""
+        """Sends SIGSTOP and waits until every thread has stopped: alive, but silent.
+
+        A thread on another core still answers for a moment after `kill` has returned.
+        """
         os.kill(self.pid, signal.SIGSTOP)
+        os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def resume(self) -> None:
         os.kill(self.pid, signal.SIGCONT)

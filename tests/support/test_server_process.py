@@ -12,6 +12,14 @@ from tests.support.server_process import ServerProcess, ServerStartError
 
 READY = re.compile(r"^ready at (\w+)")
 WAITS = "import signal; print('ready at home', flush=True); signal.pause()"
+HAS_BUSY_THREADS = """
+import threading, time
+def work():
+    while True: time.sleep(0.0001)
+for _ in range(30): threading.Thread(target=work, daemon=True).start()
+print('ready at home', flush=True)
+work()
+"""
 
 
 def _server(tmp_path: Path) -> ServerProcess:
@@ -42,3 +50,21 @@ def test_a_server_starts_again_after_either_end(tmp_path: Path) -> None:
     server.start([sys.executable, "-c", WAITS])
     assert server.terminate() != 0
     assert server.log().count("ready at home") == 2
+
+
+def test_a_paused_server_has_stopped_with_every_thread(tmp_path: Path) -> None:
+    """A thread that was running when the signal was sent has stopped when `pause` returns."""
+    server = _server(tmp_path)
+    server.start([sys.executable, "-c", HAS_BUSY_THREADS])
+    for _ in range(20):
+        server.pause()
+        assert set(_thread_states(server.pid)) == {"T"}
+        server.resume()
+    server.kill()
+
+
+def _thread_states(pid: int) -> list[str]:
+    return [
+        (task / "stat").read_text().rpartition(") ")[2][0]
+        for task in Path(f"/proc/{pid}/task").iterdir()
+    ]

@@ -108,7 +108,7 @@ async def test_others_have_turns_between_the_rows(running: Running, name: str) -
 async def test_others_have_turns_between_the_partitions_of_a_produce_request(
     running: Running,
 ) -> None:
-    """What exists is stored, and every row is answered."""
+    """Existing partitions store the batch, and every row is answered."""
     await running.broker.services.topics.create(NewTopic(name="t", partitions=2))
     batch = plain_batch([b"value"]).encode()
     rows = [PartitionRecords(n, batch if n < 2 else None) for n in range(ROWS)]
