@@ -21,8 +21,8 @@ from broker.authentication.credentials import Credentials
 from broker.config.loading import Config
 from broker.limited_log import LimitedLog
 from broker.metrics import Metrics
+from broker.network.fair_workers import FairWorkers
 from broker.network.request import CloseConnectionError
-from broker.threads import Workers
 from broker.tree.node_tree import NodeTree
 from protocol.errors import ErrorCode, KafkaError
 from protocol.sasl.mechanism import Mechanism, SaslError
@@ -39,7 +39,7 @@ Result = TypeVar("Result")
 AGAIN_INTERVAL_S: Final = 1.0
 """How often a client may log in again."""
 PASSWORD_CHECKS_MAX: Final = 4
-"""How many passwords are checked at a time: each takes milliseconds of a processor."""
+"""How many passwords are checked at a time: each takes milliseconds of a processor. Addresses take turns."""
 
 
 class Stage(enum.Enum):
@@ -62,13 +62,13 @@ class Logins:
         self.config = config
         self.metrics = metrics
         self.credentials = Credentials()
-        self.passwords: Workers | None = None
+        self.passwords: FairWorkers | None = None
         self.mechanisms = tuple(Mechanism(name) for name in config.sasl_enabled_mechanisms)
 
     async def start(self, tree: NodeTree) -> None:
         """Raises `CoordinationError`, `OutOfThreadsError`."""
         if Mechanism.PLAIN in self.mechanisms:
-            self.passwords = Workers("passwords", PASSWORD_CHECKS_MAX)
+            self.passwords = FairWorkers("passwords", PASSWORD_CHECKS_MAX)
             self.passwords.start()
         await self.credentials.start(tree)
 
@@ -206,7 +206,7 @@ class Session:
         passwords = self._logins.passwords
         assert passwords is not None
         check = partial(fits_password, mechanism, found.credential, claimed.password)
-        fits = await passwords.run(check)
+        fits = await passwords.run(self._connection.host, check)
         if not (fits and found.is_real):
             raise wrong_password()
         self._complete(claimed.user)

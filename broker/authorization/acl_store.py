@@ -1,6 +1,6 @@
 """The cluster's ACLs: read from the tree, followed as anyone changes them, and changed.
 
-Kafka announces a change of a resource's ACLs by a sequential node, which names the resource; whoever
+Kafka announces a change of a resource's ACLs by a sequential node, which names the resource; a broker that
 follows reads the resource again. A Kafka broker and an Echoless broker on one tree obey each other's
 changes. Announcements can be lost, with a session or because their writer died before it wrote them. So
 everything is listed again when a connection is new, and once a minute.
@@ -134,7 +134,7 @@ class AclStore:
         update = asyncio.ensure_future(self._update(pattern, change))
         self._updates.add(update)
         update.add_done_callback(self._updates.discard)
-        # Whoever asked may go away; what is written is announced all the same.
+        # The client may disconnect; a change that was written is announced all the same.
         return await asyncio.shield(update)
 
     # Changes

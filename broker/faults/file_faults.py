@@ -4,8 +4,8 @@ Every rule that matches acts, in their order. A file is matched by its directory
 append also by the batches in it. Writes come from the event loop, syncs from other threads as well,
 so counting is under a lock.
 
-Crash points, in terms of files: before_append, after_append: the append to a `.log` file, whoever
-asked for it (a producer, or replication); after_fsync: the sync of a `.log` file; in_roll: the new
+Crash points, in terms of files: before_append, after_append: the append to a `.log` file, for
+a producer or by replication; after_fsync: the sync of a `.log` file; in_roll: the new
 segment's `.log` file is there and empty; in_snapshot: half of a new producer snapshot is in its
 temporary file.
 """

@@ -3,7 +3,7 @@
 The event loop's own servers tell no one of a handshake that fails or hangs, so connections are accepted
 here and given to the loop one by one. A handshake counts as an open connection of its address, gives way
 to others like an idle one, and ends after `handshake_timeout_s`. Each new one takes the context that is in
-use then. Imports no `ssl`: whoever has a context has it loaded.
+use then. Imports no `ssl`: a caller with a context has loaded it.
 """
 
 from __future__ import annotations

@@ -85,7 +85,7 @@ def librdkafka(
 def test_librdkafka_produces_and_logs_in_again(
     secure: Echoless, authority: Authority, mechanism: str
 ) -> None:
-    """Its idempotent producer goes on over the end of its session; each record is stored once."""
+    """Its idempotent producer continues after its session has ended; each record is stored once."""
     from confluent_kafka import Consumer, Producer, TopicPartition
 
     producer = Producer(librdkafka(secure, authority, mechanism, **{"enable.idempotence": True}))

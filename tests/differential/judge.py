@@ -147,7 +147,7 @@ class Judge:
     def _case(self, step: Produce, part: Part, rows: tuple[Row, Row] | None) -> _Case:
         batch = facts_of(part.records)
         if batch is None:
-            raise MismatchError(f"somebody took {part.note}: {rows}")
+            raise MismatchError(f"a caller took {part.note}: {rows}")
         return _Case(self._slots[part.slot], step.version, part, batch, rows)
 
     def _judge_stray(self, rows: tuple[Row, Row], *, is_poisoned: bool) -> None:

@@ -68,7 +68,7 @@ def long_poll(topic: str) -> object:
 
 @pytest.mark.slow
 async def test_a_stop_under_load_is_quick_and_clean(start_echoless):
-    """Exit 0 within seconds, whoever is connected; the marker is there, and nothing is lost."""
+    """Exit 0 within seconds, whatever clients are connected; the marker is there, and nothing is lost."""
     broker: Echoless = start_echoless(SETTINGS)
     load = Load(broker)
     load.wait_for(2000)

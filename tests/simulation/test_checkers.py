@@ -75,7 +75,7 @@ def test_what_was_promised_is_fine() -> None:
         ([0, 1, 2, 1], [], "twice"),
         ([0, 1], [poll(2, 1)], "different batches at offset 1"),
         ([1, 0], [], "different batches"),
-        ([0, 1, 9], [], "nobody sent"),
+        ([0, 1, 9], [], "no client sent"),
         ([0, 1], [poll(1, 1)], "skipped"),
         ([0, 1], [poll(0, 0), poll(0, 0)], "again"),
     ],

@@ -58,10 +58,14 @@ class RawConnection:
         self._received = 0
 
     @classmethod
-    async def open(cls, address: str, context: ssl.SSLContext | None = None) -> RawConnection:
-        """`address` is `host:port`; with a context, by TLS."""
+    async def open(
+        cls, address: str, context: ssl.SSLContext | None = None, source: str = "127.0.0.1"
+    ) -> RawConnection:
+        """`address` is `host:port`; with a context, by TLS. `source` is the client's own host."""
         host, _, port = address.rpartition(":")
-        reader, writer = await asyncio.open_connection(host, int(port), limit=2**20, ssl=context)
+        reader, writer = await asyncio.open_connection(
+            host, int(port), limit=2**20, ssl=context, local_addr=(source, 0)
+        )
         return cls(reader, writer)
 
     async def close(self) -> None:

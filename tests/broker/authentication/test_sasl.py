@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
+import threading
 import time
 from collections.abc import Callable
 from datetime import timedelta
@@ -14,6 +15,7 @@ import pytest
 
 from broker.authentication import session
 from broker.metadata.topic import NewTopic
+from broker.network.fair_workers import FairWorkers
 from protocol.errors import ErrorCode
 from protocol.sasl.mechanism import Mechanism
 from protocol.sasl.plain import plain_token
@@ -508,6 +510,43 @@ class TestAgain:
             forgotten_topics_data=(),
         )
         return connection
+
+
+async def test_a_flood_of_passwords_from_one_address_delays_another_by_one_check(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Addresses take turns at the threads that check passwords."""
+    may_finish, all_wait = threading.Event(), asyncio.Event()
+    checked: list[str] = []
+    calls: list[str] = []
+
+    def check(_mechanism: Mechanism, _credential: object, password: str) -> bool:
+        checked.append(password)
+        return not may_finish.wait(_PATIENCE_S)
+
+    class CountingWorkers(FairWorkers):
+        async def run(self, address: str, function: Any, *args: Any, **kwargs: Any) -> Any:
+            calls.append(address)
+            if len(calls) == 5:
+                all_wait.set()
+            return await super().run(address, function, *args, **kwargs)
+
+    monkeypatch.setattr(session, "FairWorkers", CountingWorkers)
+    monkeypatch.setattr(session, "fits_password", check)
+    monkeypatch.setattr(session, "PASSWORD_CHECKS_MAX", 1)
+    async with with_users(tmp_path, "alice") as running:
+        flood = [await RawConnection.open(running.kafka_address) for _ in range(4)]
+        other = await RawConnection.open(running.kafka_address, source="127.0.0.2")
+        for connection in (*flood, other):
+            assert (await handshake(connection, "PLAIN")).error_code == 0
+            password = "theirs" if connection is other else "mine"
+            send(connection, "sasl_authenticate", 2, auth_bytes=plain_token("alice", password))
+        await all_wait.wait()
+        may_finish.set()
+        for connection in (*flood, other):
+            answer = await connection.receive_response("sasl_authenticate", 2)
+            assert answer.error_code == FAILED
+    assert checked.index("theirs") <= 2
 
 
 async def test_fault_rules_do_not_act_before_a_log_in(tmp_path: Path) -> None:

@@ -54,7 +54,7 @@ def test_append_is_remembered_with_its_offset_and_its_client() -> None:
     assert (outcome.topic, outcome.partition, outcome.client_id) == ("orders", 2, "client")
     assert (outcome.address, outcome.time_ms) == ("10.0.0.1:5000", 1000)
     assert (outcome.connection_id, outcome.correlation_id) == (1, 1)
-    assert outcome.window is None, "nobody follows, so nobody pays for looking it up"
+    assert outcome.window is None, "no one follows, so it is not looked up"
 
 
 def test_gap_is_counted_and_logged_with_the_window(caplog: pytest.LogCaptureFixture) -> None:

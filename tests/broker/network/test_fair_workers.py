@@ -1,4 +1,4 @@
-"""The thread that opens records: one call at a time, addresses in turn."""
+"""Threads that addresses share: as many calls at a time as there are threads, addresses in turn."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import threading
 
 import pytest
 
-from broker.records.record_thread import RecordThread
+from broker.network.fair_workers import FairWorkers
 
 
 class Calls:
     """Calls that note their names; the first is held until the test lets it go."""
 
     def __init__(self) -> None:
-        self.thread = RecordThread()
+        self.thread = FairWorkers("test", 1)
         self.done: list[str] = []
         self.may_go_on = threading.Event()
         self.tasks: dict[str, asyncio.Task[None]] = {}
@@ -41,6 +41,16 @@ async def test_addresses_take_turns() -> None:
     calls = Calls()
     await calls.begin("a1", "a2", "a3", "a4", "b1", "b2", "c1")
     assert await calls.finish() == ["a1", "a2", "b1", "c1", "a3", "b2", "a4"]
+
+
+async def test_as_many_run_as_there_are_threads() -> None:
+    """Two calls of one address meet in two threads; a third one waits for either."""
+    workers = FairWorkers("test", 2)
+    meeting = threading.Barrier(2, timeout=30)
+    await asyncio.gather(workers.run("a", meeting.wait), workers.run("a", meeting.wait))
+    async with asyncio.timeout(30):
+        await workers.run("a", int)
+    workers.stop()
 
 
 async def test_those_that_leave_lose_their_turns_and_hold_up_none() -> None:
@@ -70,7 +80,7 @@ async def test_an_error_is_its_callers_own() -> None:
 
 
 async def test_calls_that_wait_end_with_the_thread() -> None:
-    """Their callers are told at once."""
+    """Their callers get a `CancelledError` at once."""
     calls = Calls()
     await calls.begin("a1", "a2", "b1")
     calls.thread.stop()

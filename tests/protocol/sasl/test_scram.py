@@ -161,7 +161,7 @@ def test_an_unknown_user_fails_only_at_the_end() -> None:
 
 
 def test_a_credential_of_too_few_iterations_fails() -> None:
-    """Whoever stored it."""
+    """The minimum holds for stored credentials, too."""
     salted = salted_password(SHA_256, "pencil", RFC_SALT, 4096)
     weak = credential_of(SHA_256, salted, RFC_SALT, 4095)
     with pytest.raises(SaslError, match="invalid credentials"):

@@ -90,7 +90,7 @@ class Delivery:
     def _made_up(self) -> Iterator[str]:
         for content, seen in self._offsets.items():
             if content not in self._batch_of:
-                yield f"{self.spot}: nobody sent what stands at {seen}: {content[:60]!r}"
+                yield f"{self.spot}: no client sent what is at {seen}: {content[:60]!r}"
 
     def _twice(self) -> Iterator[str]:
         for content, seen in self._offsets.items():
@@ -136,5 +136,5 @@ class Delivery:
 
 def _name(batch: SentBatch | None) -> str:
     if batch is None:
-        return "a batch that nobody sent"
+        return "a batch that no client sent"
     return f"batch {batch.number} of {batch.producer} (sequence {batch.base_sequence})"
