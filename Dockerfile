@@ -12,6 +12,7 @@ RUN python3 -c "import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb')
 COPY README.md ./
 COPY protocol protocol
 COPY storage storage
+COPY coordinators coordinators
 COPY client client
 COPY testkit testkit
 COPY broker broker

@@ -22,13 +22,13 @@ _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 _FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 _FILE = re.compile(
-    r"`((?:protocol|storage|broker|client|pipeline|testkit|cli|tests|benchmarks|docs|\.ci)/[\w./-]+)(?:::(\w+))?`"
+    r"`((?:protocol|storage|coordinators|broker|client|pipeline|testkit|cli|tests|benchmarks|docs|\.ci)/[\w./-]+)(?:::(\w+))?`"
 )
 """A path from the top of the tree, optionally with the name of a test in it."""
 _MEMBER = re.compile(r"`([A-Z]\w+)\.(\w+)`")
 _PAGE = re.compile(r"docs/[\w/-]+\.md")
 _INVARIANT = re.compile(r"Invariant: (.+)")
-ROOMS = ("protocol", "storage", "broker", "client", "pipeline", "testkit", "cli")
+ROOMS = ("protocol", "storage", "coordinators", "broker", "client", "pipeline", "testkit", "cli")
 CODE = (*ROOMS, "benchmarks", "containers", "tests")
 _PROSE = re.compile(r'"""(.*?)"""|#(.*?)$', re.MULTILINE | re.DOTALL)
 """A docstring or a comment, nearly enough."""

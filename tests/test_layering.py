@@ -14,14 +14,23 @@ ROOT = Path(__file__).parent.parent
 MAY_IMPORT = {
     "protocol": {"protocol"},
     "storage": {"storage", "protocol"},
-    "broker": {"broker", "storage", "protocol"},
+    "coordinators": {"coordinators", "protocol"},
+    "broker": {"broker", "coordinators", "storage", "protocol"},
     "client": {"client", "protocol"},
     "pipeline": {"pipeline", "client", "protocol"},
     "testkit": {"testkit", "client", "protocol"},
-    "cli": {"cli", "testkit", "pipeline", "client", "broker", "storage", "protocol"},
+    "cli": {
+        *("cli", "testkit", "pipeline", "client", "broker", "coordinators", "storage", "protocol"),
+    },
 }
 PURE = (
-    *("protocol", "broker/partitions/core", "client/lease.py", "client/sequencer.py"),
+    *(
+        "protocol",
+        "coordinators",
+        "broker/partitions/core",
+        "client/lease.py",
+        "client/sequencer.py",
+    ),
     *("client/sequencer_actions.py", "client/sequenced_batch.py", "client/outstanding.py"),
 )
 NOT_PURE = {"asyncio", "socket", "os", "time", "random", "logging", "kazoo", "threading"}

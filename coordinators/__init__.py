@@ -1,0 +1,1 @@
+"""Coordinators: pure state machines whose state lives in internal topics. They import `protocol/` only."""

@@ -1,0 +1,1 @@
+"""Consumer groups: events in, effects out; no clock, no randomness, no event loop."""

@@ -1,0 +1,158 @@
+"""The answers of a group coordinator: one value for all versions of an API, translated by its handler."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from coordinators.groups.requests import (
+    NO_GENERATION,
+    NO_LEADER_EPOCH,
+    DeleteGroup,
+    DescribeGroup,
+    GroupRequest,
+    Heartbeat,
+    JoinGroup,
+    LeaveGroup,
+    OffsetCommit,
+    OffsetDelete,
+    OffsetFetch,
+    SyncGroup,
+)
+from protocol.errors import ErrorCode
+from protocol.lean_named_tuple import NamedTuple
+
+NO_OFFSET = -1
+
+
+class JoinedMember(NamedTuple):
+    member_id: str
+    group_instance_id: str | None
+    metadata: bytes
+
+
+class JoinAnswer(NamedTuple):
+    error_code: ErrorCode
+    member_id: str
+    generation_id: int = NO_GENERATION
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    """None is "" before version 7."""
+    leader: str = ""
+    members: tuple[JoinedMember, ...] = ()
+    """For the leader only."""
+    skip_assignment: bool = False
+
+
+class SyncAnswer(NamedTuple):
+    error_code: ErrorCode
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    assignment: bytes = b""
+
+
+class HeartbeatAnswer(NamedTuple):
+    error_code: ErrorCode
+
+
+class LeftMember(NamedTuple):
+    member_id: str
+    group_instance_id: str | None
+    error_code: ErrorCode
+
+
+class LeaveAnswer(NamedTuple):
+    error_code: ErrorCode
+    members: tuple[LeftMember, ...] = ()
+
+
+class OffsetCommitAnswer(NamedTuple):
+    error_codes: tuple[ErrorCode, ...]
+    """In the order of the partitions of the request."""
+
+
+class FetchedOffset(NamedTuple):
+    topic: str
+    partition: int
+    offset: int = NO_OFFSET
+    leader_epoch: int = NO_LEADER_EPOCH
+    metadata: str = ""
+    error_code: ErrorCode = ErrorCode.NONE
+
+
+class OffsetFetchAnswer(NamedTuple):
+    error_code: ErrorCode
+    partitions: Iterable[FetchedOffset] = ()
+    """Made lazily of a snapshot, to be read once: there may be many, so the handler takes turns."""
+
+
+class OffsetDeleteAnswer(NamedTuple):
+    error_code: ErrorCode
+    error_codes: tuple[ErrorCode, ...] = ()
+    """In the order of the partitions of the request; empty with an error of the group."""
+
+
+class DescribedMember(NamedTuple):
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    metadata: bytes
+    assignment: bytes
+
+
+class DescribeAnswer(NamedTuple):
+    error_code: ErrorCode
+    """GROUP_ID_NOT_FOUND for a group that does not exist: NONE before version 6, with the same state `Dead`."""
+    state: str = ""
+    protocol_type: str = ""
+    protocol_name: str = ""
+    members: tuple[DescribedMember, ...] = ()
+
+
+class DeleteAnswer(NamedTuple):
+    error_code: ErrorCode
+
+
+class ListedGroup(NamedTuple):
+    """A row of ListGroups: not an answer to a request, see `GroupCoordinator.listed`."""
+
+    group_id: str
+    protocol_type: str
+    state: str
+    group_type: str
+
+
+GroupAnswer = (
+    JoinAnswer
+    | SyncAnswer
+    | HeartbeatAnswer
+    | LeaveAnswer
+    | OffsetCommitAnswer
+    | OffsetFetchAnswer
+    | OffsetDeleteAnswer
+    | DescribeAnswer
+    | DeleteAnswer
+)
+
+
+def refusal(request: GroupRequest, code: ErrorCode) -> GroupAnswer:
+    """The answer to `request` that carries `code` and nothing else: while loading, or once the lead is lost."""
+    match request:
+        case JoinGroup():
+            return JoinAnswer(code, request.member_id)
+        case SyncGroup():
+            return SyncAnswer(code)
+        case Heartbeat():
+            return HeartbeatAnswer(code)
+        case LeaveGroup():
+            return LeaveAnswer(code)
+        case OffsetCommit():
+            return OffsetCommitAnswer((code,) * len(request.partitions))
+        case OffsetFetch():
+            return OffsetFetchAnswer(code)
+        case OffsetDelete():
+            return OffsetDeleteAnswer(code)
+        case DescribeGroup():
+            return DescribeAnswer(code)
+        case DeleteGroup():
+            return DeleteAnswer(code)

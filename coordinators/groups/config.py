@@ -1,0 +1,28 @@
+"""The settings and bounds of a group coordinator."""
+
+from __future__ import annotations
+
+from protocol.lean_named_tuple import NamedTuple
+
+
+class GroupConfig(NamedTuple):
+    """Kafka's names and defaults, and bounds of our own on what clients can make a coordinator hold."""
+
+    group_min_session_timeout_ms: int = 6_000
+    group_max_session_timeout_ms: int = 1_800_000
+    group_initial_rebalance_delay_ms: int = 3_000
+    group_max_size: int = 2_000
+    """Members of one group; as many ids may be handed out besides (79). A step takes time in proportion to it."""
+    new_member_join_timeout_ms: int = 300_000
+    offset_metadata_max_bytes: int = 4_096
+    """Characters, as in Kafka."""
+    offsets_retention_ms: int = 7 * 24 * 3_600_000
+    member_bytes_max: int = 1 << 20
+    """Protocols of one member: names and metadata."""
+    member_protocols_max: int = 100
+    group_bytes_max: int = 16 << 20
+    """Protocols and assignments of all members of a group."""
+    groups_max: int = 100_000
+    """Groups of one coordinator, those with offsets only included."""
+    members_max: int = 50_000
+    """Members and ids handed out of all groups of one coordinator."""

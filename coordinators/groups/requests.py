@@ -1,0 +1,125 @@
+"""The requests of a group coordinator: one value for all versions of an API, made by its handler.
+
+A field that a version lacks has the default that Kafka gives it. Facts that depend on the version are fields here, so
+that the coordinator knows no versions. Topics and permissions are checked before; group ids are not.
+"""
+
+from __future__ import annotations
+
+from protocol.lean_named_tuple import NamedTuple
+
+NO_GENERATION = -1
+NO_RETENTION = -1
+NO_LEADER_EPOCH = -1
+
+
+class JoinGroup(NamedTuple):
+    group_id: str
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    """As Kafka writes it: `/127.0.0.1`."""
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    """Version 0 has none: the session timeout."""
+    protocol_type: str
+    protocols: tuple[tuple[str, bytes], ...]
+    """Name and metadata, the preferred one first."""
+    uuid: str
+    """A fresh random UUID: a new member's id ends with it."""
+    requires_known_member_id: bool = True
+    """From version 4 on a dynamic member is given its id first (79) and joins with it."""
+    can_skip_assignment: bool = True
+    """From version 9 on the leader may be instructed to keep the assignment."""
+    reason: str = ""
+
+
+class SyncGroup(NamedTuple):
+    group_id: str
+    generation_id: int
+    member_id: str
+    group_instance_id: str | None
+    assignments: tuple[tuple[str, bytes], ...]
+    """Member id and its assignment; from the leader only."""
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    names_protocol: bool = False
+    """From version 5 on type and name of the protocol must be given."""
+
+
+class Heartbeat(NamedTuple):
+    group_id: str
+    generation_id: int
+    member_id: str
+    group_instance_id: str | None
+
+
+class LeavingMember(NamedTuple):
+    member_id: str
+    group_instance_id: str | None = None
+    reason: str = ""
+
+
+class LeaveGroup(NamedTuple):
+    """Before version 3 there is one member; the handler puts its code on top."""
+
+    group_id: str
+    members: tuple[LeavingMember, ...]
+
+
+class CommittedPartition(NamedTuple):
+    topic: str
+    partition: int
+    offset: int
+    leader_epoch: int = NO_LEADER_EPOCH
+    metadata: str = ""
+
+
+class OffsetCommit(NamedTuple):
+    """Only the partitions that exist and that the principal may read."""
+
+    group_id: str
+    generation_id: int
+    member_id: str
+    group_instance_id: str | None
+    partitions: tuple[CommittedPartition, ...]
+    retention_time_ms: int = NO_RETENTION
+    """Versions 2 to 4."""
+    knows_missing_groups: bool = False
+    """From version 9 on a group that does not exist is GROUP_ID_NOT_FOUND instead of ILLEGAL_GENERATION."""
+
+
+class OffsetFetch(NamedTuple):
+    group_id: str
+    partitions: tuple[tuple[str, int], ...] | None
+    """Topic and partition; None for all."""
+    require_stable: bool = False
+
+
+class OffsetDelete(NamedTuple):
+    """Only the partitions that exist."""
+
+    group_id: str
+    partitions: tuple[tuple[str, int], ...]
+
+
+class DescribeGroup(NamedTuple):
+    group_id: str
+
+
+class DeleteGroup(NamedTuple):
+    group_id: str
+
+
+GroupRequest = (
+    JoinGroup
+    | SyncGroup
+    | Heartbeat
+    | LeaveGroup
+    | OffsetCommit
+    | OffsetFetch
+    | OffsetDelete
+    | DescribeGroup
+    | DeleteGroup
+)
