@@ -38,6 +38,7 @@ from broker.services import Services
 
 if TYPE_CHECKING:
     from broker.admin.server import AdminServer
+    from broker.authentication.admin_tokens import Tokens
     from broker.authentication.session import Logins
     from broker.authentication.tls import Tls
     from broker.network.tls_acceptor import TlsSettings
@@ -49,7 +50,7 @@ def new_broker(
 ) -> Broker:
     """A broker that has not started. Its environment is the one that fault rules can break.
 
-    Raises `ConfigError` if a listener speaks TLS and its files cannot be used.
+    Raises `ConfigError` if the files of TLS, or of the admin port's tokens, cannot be used.
     """
     tls = _new_tls(config)
     if config.security_protocol(NATIVE) is not SecurityProtocol.PLAINTEXT:
@@ -67,6 +68,7 @@ def new_broker(
         wiring=wiring,
         tls=tls,
         logins=_new_logins(config, metrics),
+        admin_tokens=_new_admin_tokens(config),
     )
 
 
@@ -115,6 +117,14 @@ def _new_logins(config: Config, metrics: Metrics) -> Logins | None:
     from broker.authentication.session import Logins
 
     return Logins(config, metrics)
+
+
+def _new_admin_tokens(config: Config) -> Tokens | None:
+    if config.admin_token_file is None:
+        return None
+    from broker.authentication.admin_tokens import Tokens
+
+    return Tokens(config.admin_token_file)
 
 
 def _required_login(broker: Broker, listener: str) -> Callable[[Connection], None] | None:

@@ -54,6 +54,7 @@ from storage.log_directory import LogDirectory
 from storage.meta_properties import read_cluster_id
 
 if TYPE_CHECKING:
+    from broker.authentication.admin_tokens import Tokens
     from broker.authentication.session import Logins
     from broker.authentication.tls import Tls
     from broker.authorization.access import Access
@@ -99,6 +100,7 @@ class Broker:
         wiring: Wiring,
         tls: Tls | None = None,
         logins: Logins | None = None,
+        admin_tokens: Tokens | None = None,
     ) -> None:
         """`tls` and `logins` are None while no listener asks for them."""
         self.config = config
@@ -108,6 +110,7 @@ class Broker:
         self.faults = faults
         self.tls = tls
         self.logins = logins
+        self.admin_tokens = admin_tokens
         self._wiring = wiring
         self.request_memory = MemoryBudget(config.request_size_max)
         self.unsent_answers = UnsentAnswers(UNSENT_BYTES_MAX)

@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from cli.options import ADMIN_DEFAULT, AdminAddress, PartitionFilter, ProducerFilter, TopicFilter
+from cli.options import (
+    ADMIN_DEFAULT,
+    AdminAddress,
+    AdminTokenFile,
+    PartitionFilter,
+    ProducerFilter,
+    TopicFilter,
+)
 
 if TYPE_CHECKING:
     from testkit.admin import Admin
@@ -26,6 +33,7 @@ def decisions(  # noqa: PLR0917 - typer makes options of them
     topic: TopicFilter = None,
     partition: PartitionFilter = None,
     admin: AdminAddress = ADMIN_DEFAULT,
+    admin_token_file: AdminTokenFile = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON object a line instead of a table.")
     ] = False,
@@ -36,7 +44,7 @@ def decisions(  # noqa: PLR0917 - typer makes options of them
 
     selection: dict[str, Any] = {"producer_id": producer_id, "topic": topic, "partition": partition}
     show = _print_lines if as_json else print_growing_table
-    with admin_port(admin) as port:
+    with admin_port(admin, admin_token_file) as port:
         try:
             show(
                 port.follow_decisions(n=last, **selection)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Final
 
 import typer
@@ -22,6 +23,15 @@ AdminAddress = Annotated[
     str,
     typer.Option(
         "--admin", envvar="ECHOLESS_ADMIN", metavar="HOST:PORT", help="A broker's admin port."
+    ),
+]
+AdminTokenFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--admin-token-file",
+        envvar="ECHOLESS_ADMIN_TOKEN_FILE",
+        metavar="FILE",
+        help="The admin port's token: the first in this file. (Or: ECHOLESS_ADMIN_TOKEN.)",
     ),
 ]
 ProducerFilter = Annotated[

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from cli.errors import CommandError
-from cli.options import ADMIN_DEFAULT, PartitionFilter, ProducerFilter, TopicFilter
+from cli.options import ADMIN_DEFAULT, AdminTokenFile, PartitionFilter, ProducerFilter, TopicFilter
 
 _LOOK_EVERY_S: Final = 0.05
 _LAST_MAX: Final = 3000
@@ -37,6 +37,7 @@ def trace(  # noqa: PLR0917 - typer makes options of them
             envvar="ECHOLESS_ADMIN",
         ),
     ] = None,
+    admin_token_file: AdminTokenFile = None,
     follow_for: Annotated[
         float | None, typer.Option(metavar="SECONDS", min=0, help="Default: until Ctrl-C.")
     ] = None,
@@ -58,25 +59,30 @@ def trace(  # noqa: PLR0917 - typer makes options of them
     if file is not None:
         events = _chosen(_read(file), selection)
     else:
-        events = _record(admin or [ADMIN_DEFAULT], follow_for, last, selection)
+        events = _record(admin or [ADMIN_DEFAULT], admin_token_file, follow_for, last, selection)
     if not events:
         raise CommandError("nothing was decided: there is nothing to draw")
     _write(events, svg, mermaid, record, title)
 
 
 def _record(
-    addresses: list[str], seconds: float | None, last: int, selection: dict[str, Any]
+    addresses: list[str],
+    token_file: Path | None,
+    seconds: float | None,
+    last: int,
+    selection: dict[str, Any],
 ) -> list[Event]:
     """Records until the time is over, Ctrl-C is pressed or the brokers have exited."""
-    from cli.admin import check_admin_address
+    from cli.admin import admin_token, check_admin_address
     from testkit.admin import AdminError
     from testkit.recorder import Recorder
 
     for address in addresses:
         check_admin_address(address)
+    token = admin_token(token_file)
     end = None if seconds is None else time.monotonic() + seconds
     try:
-        with Recorder(addresses, last=last, **selection) as recorder:
+        with Recorder(addresses, last=last, token=token, **selection) as recorder:
             if end is None:
                 typer.echo("recording; Ctrl-C ends it", err=True)
             try:

@@ -27,8 +27,12 @@ class AdminError(Exception):
 class Admin:
     """The admin port at `address` (`host:port`). Thread-safe: it is stateless."""
 
-    def __init__(self, address: str, *, timeout_s: float = _TIMEOUT_S) -> None:
+    def __init__(
+        self, address: str, *, timeout_s: float = _TIMEOUT_S, token: str | None = None
+    ) -> None:
+        """`token`: one of the broker's `admin_token_file`, if it has one."""
         self.address = address
+        self._headers = authorization(token)
         self._timeout_s = timeout_s
 
     def get(self, path: str, **query: object) -> Any:
@@ -74,7 +78,7 @@ class Admin:
     ) -> http.client.HTTPResponse:
         content = None if body is None else json.dumps(body)
         headers = {} if body is None else {"Content-Type": "application/json"}
-        connection.request(method, path, content, headers)
+        connection.request(method, path, content, {**self._headers, **headers})
         answer = connection.getresponse()
         if answer.status >= http.HTTPStatus.BAD_REQUEST:
             raise AdminError(self._url(path), _reason(answer), answer.status)
@@ -82,6 +86,11 @@ class Admin:
 
     def _url(self, path: str) -> str:
         return f"http://{self.address}{path}"
+
+
+def authorization(token: str | None) -> dict[str, str]:
+    """The header with the token, if there is one."""
+    return {} if token is None else {"Authorization": f"Bearer {token}"}
 
 
 def _with_query(path: str, query: dict[str, object]) -> str:

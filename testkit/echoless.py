@@ -80,7 +80,7 @@ class Echoless:
         """Everything that the topic holds, partition by partition, in offset order."""
         return read_topic(self.admin, self.native, topic)
 
-    def record(self, **selection: object) -> Recorder:
+    def record(self, **selection: Any) -> Recorder:
         """Follows the decisions for the duration of a block, with the window before each append."""
         return Recorder([self.broker.admin], last=0, **selection)
 

@@ -21,7 +21,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 from urllib.parse import urlencode
 
-from testkit.admin import Admin, AdminError
+from testkit.admin import Admin, AdminError, authorization
 
 Event = dict[str, Any]
 
@@ -32,14 +32,22 @@ _CONNECT_S: Final = 10.0
 class Recorder:
     """Follows every broker in its own thread; `events` are in order of arrival."""
 
-    def __init__(self, addresses: Sequence[str], *, last: int = 0, **selection: object) -> None:
-        """`addresses` are admin ports; `selection`: producer_id, topic, partition."""
+    def __init__(
+        self,
+        addresses: Sequence[str],
+        *,
+        last: int = 0,
+        token: str | None = None,
+        **selection: object,
+    ) -> None:
+        """`addresses` are admin ports that take `token`; `selection`: producer_id, topic, partition."""
         self._selection = {name: value for name, value in selection.items() if value is not None}
         self._changed = threading.Condition()
         self._events: list[Event] = []
         self._has_past = last > 0
         query = {**self._selection, "n": last, "follow": "true"}
-        self._streams = [_Stream(address, query, self._take) for address in addresses]
+        self._token = token
+        self._streams = [_Stream(address, query, token, self._take) for address in addresses]
 
     @property
     def events(self) -> list[Event]:
@@ -63,7 +71,7 @@ class Recorder:
             for stream in self._streams:
                 stream.connect()
                 if not self._has_past:  # it will never report events from before now
-                    stream.seen = _latest_number(stream.address, self._selection)
+                    stream.seen = self._latest_number(stream)
                 stream.start()
         except BaseException:
             self._close()
@@ -84,13 +92,22 @@ class Recorder:
     def settle(self) -> None:
         """Waits until everything that has happened so far has arrived from the running brokers."""
         for stream in self._streams:
-            has_arrived = partial(stream.has_seen, _latest_number(stream.address, self._selection))
+            has_arrived = partial(stream.has_seen, self._latest_number(stream))
             with self._changed:
                 self._changed.wait_for(has_arrived, _SETTLE_S)
 
     def _close(self) -> None:
         for stream in self._streams:
             stream.close()
+
+    def _latest_number(self, stream: _Stream) -> int:
+        """The number of the latest event so far; 0 if the broker has exited."""
+        try:
+            port = Admin(stream.address, token=self._token)
+            answer = port.get("/decisions", n=1, **self._selection)
+        except AdminError:
+            return 0
+        return max((event["number"] for event in answer["decisions"] + answer["faults"]), default=0)
 
     def _take(self, event: Event | None) -> None:
         """Keeps an event; None says that a stream has ended."""
@@ -104,12 +121,17 @@ class _Stream:
     """The connection to one broker, and the thread that reads it."""
 
     def __init__(
-        self, address: str, query: dict[str, Any], take: Callable[[Event | None], None]
+        self,
+        address: str,
+        query: dict[str, Any],
+        token: str | None,
+        take: Callable[[Event | None], None],
     ) -> None:
         self.address = address
         self.seen = 0
         self.is_alive = False
         self._path = f"/decisions?{urlencode(query)}"
+        self._headers = authorization(token)
         self._take = take
         self._connection = http.client.HTTPConnection(address, timeout=_CONNECT_S)
         self._socket: socket.socket | None = None
@@ -120,7 +142,7 @@ class _Stream:
         """Returns when the broker has begun to answer: later events will arrive."""
         url = f"http://{self.address}{self._path}"
         try:
-            self._connection.request("GET", self._path)
+            self._connection.request("GET", self._path, headers=self._headers)
             self._socket = self._connection.sock
             answer = self._connection.getresponse()
         except (OSError, http.client.HTTPException) as error:
@@ -166,12 +188,3 @@ class _Stream:
         finally:
             self.is_alive = False
             self._take(None)
-
-
-def _latest_number(address: str, selection: dict[str, Any]) -> int:
-    """The number of the latest event so far; 0 if the broker has exited."""
-    try:
-        answer = Admin(address).get("/decisions", n=1, **selection)
-    except AdminError:
-        return 0
-    return max((event["number"] for event in answer["decisions"] + answer["faults"]), default=0)

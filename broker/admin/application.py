@@ -10,6 +10,7 @@ import asyncio
 import logging
 import socket
 from collections.abc import Iterable
+from functools import partial
 from http import HTTPStatus
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
@@ -20,6 +21,7 @@ from aiohttp.typedefs import Handler, Middleware
 from broker.admin.answer import answer_rows, encoded
 from broker.admin.body import BODY_BYTES_MAX, BODY_TIMEOUT_S
 from broker.admin.bounded_accept import BoundedAccept, bounded_tls
+from broker.admin.callers import authenticate, caller_of
 from broker.admin.decisions import LIST_MAX, DecisionPages
 from broker.admin.documents import (
     add_topics,
@@ -93,7 +95,7 @@ async def _listen(
     }
     connections_max = descriptor_shares().admin_connections
     accept = BoundedAccept(
-        server, lambda: HttpProtocol(server, loop=loop, **settings), connections_max
+        server, partial(HttpProtocol, server, loop=loop, **settings), connections_max
     )
     if tls is not None:
         return bounded_tls(listener, tls, accept, connections_max)
@@ -105,7 +107,12 @@ def application(broker: BrokerView) -> web.Application:
     pages = _Pages(broker)
     decisions = DecisionPages(broker)
     app = web.Application(
-        middlewares=[_refusals_as_json, guard(broker.config), _wait_for_start(broker)],
+        middlewares=[
+            _refusals_as_json,
+            guard(broker.config),
+            authenticate(broker),
+            _wait_for_start(broker),
+        ],
         client_max_size=BODY_BYTES_MAX,
     )
     app.on_shutdown.append(decisions.close)
@@ -148,18 +155,22 @@ class _Pages:
         resources = request.app.router.resources()
         return web.json_response({"paths": sorted(r.canonical for r in resources)})
 
-    async def health(self, _: web.Request) -> web.Response:
+    async def health(self, request: web.Request) -> web.Response:
         """Whether a restart would help (the disk has failed), and what was found on the disk."""
         failure = self._broker.logs.failure
         if failure is not None:
             return _unavailable("storage failed", str(failure))
+        if caller_of(request).is_stranger:
+            return web.json_response({"status": "ok"})
         return web.json_response(health_document(self._broker))
 
-    async def ready(self, _: web.Request) -> web.Response:
+    async def ready(self, request: web.Request) -> web.Response:
         """Whether clients should be sent here."""
         failure = self._broker.logs.failure
         if failure is not None:
             return _unavailable("storage failed", str(failure))
+        if caller_of(request).is_stranger:
+            return web.json_response({"status": "ready"})
         return web.json_response(ready_document(self._broker))
 
     async def metrics(self, _: web.Request) -> web.Response:
@@ -203,4 +214,4 @@ async def _refusals_as_json(request: web.Request, handler: Handler) -> web.Strea
     try:
         return await handler(request)
     except RefusalError as error:
-        return web.json_response({"error": error.text}, status=error.status)
+        return web.json_response({"error": error.text}, status=error.status, headers=error.headers)

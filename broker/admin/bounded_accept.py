@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Final
 
 from aiohttp import web
 
+from broker.admin.protocol import HttpProtocol
 from broker.limited_log import LimitedLog
+from broker.network.request import ANONYMOUS
 
 if TYPE_CHECKING:
     from broker.network.tls_acceptor import Handshake, TlsAcceptor, TlsSettings
@@ -26,20 +28,22 @@ class BoundedAccept:
     """Creates the protocol for each connection to `server`."""
 
     def __init__(
-        self, server: web.Server, make: Callable[[], asyncio.Protocol], connections_max: int
+        self, server: web.Server, make: Callable[[], HttpProtocol], connections_max: int
     ) -> None:
         self._server = server
         self._make = make
         self._connections_max = connections_max
 
-    def __call__(self) -> asyncio.BaseProtocol:
+    def __call__(self, principal: str = ANONYMOUS) -> asyncio.BaseProtocol:
         connections = self._server.connections
         if len(connections) >= self._connections_max:
             idle = next((one for one in connections if _is_idle(one)), None)
             if idle is None:
                 return _Refusal(len(connections))
             idle.force_close()
-        return self._make()
+        protocol = self._make()
+        protocol.principal = principal
+        return protocol
 
 
 def bounded_tls(
@@ -58,7 +62,7 @@ def bounded_tls(
     return TlsAcceptor(
         listener,
         tls,
-        lambda _principal: accept(),
+        accept,
         refusal_of=lambda _host, _port: None,
         begun=begin,
         ended=lambda handshake: handshakes.pop(handshake, None),

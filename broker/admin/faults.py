@@ -5,11 +5,15 @@
 
 from __future__ import annotations
 
+from functools import partial
 from http import HTTPStatus
+from json import dumps
+from typing import Final
 
 from aiohttp import web
 
 from broker.admin.body import read_json
+from broker.admin.callers import note_change
 from broker.admin.refusal import RefusalError
 from broker.admin.view import BrokerView
 from broker.faults.faults import import_rules
@@ -18,6 +22,8 @@ from broker.faults.permission import refusal
 from broker.faults.rule import read_rules
 from broker.faults.rules import NameTakenError
 from broker.network.turns import in_thread
+
+encode: Final = partial(dumps, separators=(",", ":"))
 
 
 class FaultPages:
@@ -53,12 +59,15 @@ class FaultPages:
             raise RefusalError(HTTPStatus.CONFLICT, str(error)) from error
         except RuleError as error:
             raise RefusalError(HTTPStatus.BAD_REQUEST, str(error)) from error
+        note_change(request, encode(added))
         return web.json_response({"rules": added}, status=201)
 
-    async def clear(self, _: web.Request) -> web.Response:
+    async def clear(self, request: web.Request) -> web.Response:
         """Removes all rules and shows their final state."""
         self._check_allowed()
-        return web.json_response({"rules": self._broker.faults.clear()})
+        cleared = self._broker.faults.clear()
+        note_change(request, encode(cleared))
+        return web.json_response({"rules": cleared})
 
     async def remove(self, request: web.Request) -> web.Response:
         """Removes one rule and shows its final state."""
@@ -68,6 +77,7 @@ class FaultPages:
             removed = self._broker.faults.remove(name)
         except KeyError as error:
             raise RefusalError(HTTPStatus.NOT_FOUND, f"there is no rule {name!r}") from error
+        note_change(request, encode(removed))
         return web.json_response({"rules": [removed]})
 
     def _check_allowed(self) -> None:

@@ -33,7 +33,10 @@ class HttpProtocol(web.RequestHandler):
     count against the limit, for as long as it likes.
     """
 
-    __slots__ = ("_connection", "_has_ended", "_unread")
+    __slots__ = ("_connection", "_has_ended", "_unread", "principal")
+
+    principal: str
+    """The client's, by its certificate."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """See `asyncio.Protocol`."""

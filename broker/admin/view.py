@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from broker.clock import Clock
 from broker.config.loading import Config
@@ -20,6 +20,9 @@ from broker.network.unsent_answers import UnsentAnswers
 from storage.producers.state import ProducerStates
 from storage.scrub import Damage
 from storage.strays import Stray
+
+if TYPE_CHECKING:
+    from broker.authentication.admin_tokens import Tokens
 
 
 class LogView(Protocol):
@@ -74,6 +77,8 @@ class BrokerView(Protocol):
     def starting(self) -> str | None: ...
     @property
     def config(self) -> Config: ...
+    @property
+    def admin_tokens(self) -> Tokens | None: ...
     @property
     def clock(self) -> Clock: ...
     @property

@@ -16,7 +16,9 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from broker.config.listener_names import ADMIN
 from broker.config.names import Authorizer, Config, LogFlush, LogFormat, LogLevel, settings
+from broker.config.security import ClientAuth
 from broker.config.setting import Setting
 from broker.config.values import Address, canonical
 from protocol.lean_named_tuple import NamedTuple
@@ -26,7 +28,9 @@ __all__ = ["Address", "Config", "ConfigError", "LogFlush", "LogFormat", "LogLeve
 ENVIRONMENT_PREFIX: Final = "ECHOLESS_"
 _OPTION: Final = re.compile(r"-\D")
 """The beginning of an option: `-1` is a value."""
-_NOT_OPTIONS = re.compile(r"CONFIG|BOOTSTRAP_SERVER|ADMIN|(\w+_)?(SERVICE_(HOST|PORT)|PORT)(_\w+)?")
+_NOT_OPTIONS = re.compile(
+    r"CONFIG|BOOTSTRAP_SERVER|ADMIN|ADMIN_TOKEN|(\w+_)?(SERVICE_(HOST|PORT)|PORT)(_\w+)?"
+)
 """Variables with our prefix that are not options: the command line's own, and those that Kubernetes
 sets for a service named echoless (`ECHOLESS_SERVICE_HOST`, `ECHOLESS_PORT_9092_TCP`)."""
 
@@ -107,6 +111,8 @@ def _checked(config: Config) -> Config:
         if (problem := security_problem(config)) is not None:
             raise ConfigError(problem)
     _check_authorizer(config)
+    if not config.admin_listen.is_loopback:
+        _check_admin(config)
     return config
 
 
@@ -118,6 +124,19 @@ def _check_authorizer(config: Config) -> None:
                 raise ConfigError(
                     f"{name}: takes effect with authorizer=acl only, which is not set"
                 )
+
+
+def _check_admin(config: Config) -> None:
+    """Refuses to let other machines use the admin port without saying who they are."""
+    protects = config.security_protocol(ADMIN).is_encrypted
+    has_certificates = protects and config.ssl_client_auth is ClientAuth.REQUIRED
+    if not (config.admin_token_file or has_certificates or config.admin_insecure):
+        raise ConfigError(
+            f"--admin-listen: {config.admin_listen} can be reached by other machines; it takes a "
+            "loopback address, or set admin_token_file, or require certificates "
+            "(listener_security_protocol_map=ADMIN:SSL, ssl_client_auth=required), or let every "
+            "machine use it (admin_insecure=true)"
+        )
 
 
 def _check_addresses(listen: Sequence[Address], advertise: Sequence[Address]) -> None:

@@ -138,6 +138,16 @@ class Config(SecurityConfig):
         "further names in the Host header of admin requests, besides addresses, localhost and the "
         "names to listen on and to advertise",
     )
+    admin_token_file: str | None = _setting(
+        None,
+        optional_path(),
+        "tokens for admin requests, one a line: TOKEN [read|change [TYPE:NAME]] (docs/admin.md)",
+    )
+    admin_insecure: bool = _setting(
+        False,
+        boolean(),
+        "let other machines use the admin port without a token or a certificate",
+    )
     broker_rack: str | None = _setting(
         None,
         optional_name(),

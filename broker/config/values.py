@@ -49,7 +49,7 @@ class Address(NamedTuple):
     @property
     def is_loopback(self) -> bool:
         """Whether only this machine can connect to it. Names other than localhost may be anything."""
-        if self.host == "localhost":
+        if self.host in {"localhost", "127.0.0.1"}:
             return True
         import ipaddress  # takes 3 ms, and few brokers need it
 

@@ -1,6 +1,6 @@
 """Whether rules for faults may be set on this broker: `allow_faults`.
 
-A rule can lose acknowledgements and kill the broker, and the admin port asks for no password. So
+A rule can lose acknowledgements and kill the broker, whose clients may not know what it is there for. So
 unless the operator says otherwise, rules are only for a broker that only its own machine can reach and
 that does not restrict its clients.
 """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from dataclasses import dataclass, field
 
+from broker.authentication.admin_tokens import Tokens
 from broker.clock import Clock
 from broker.config.loading import Config
 from broker.decisions.decisions import Decisions
@@ -52,6 +53,7 @@ class FakeBroker:
 
     def __init__(self) -> None:
         self.config = Config()
+        self.admin_tokens: Tokens | None = None
         self.starting: str | None = None
         self.clock = Clock(lambda: 0, lambda: 0, None)
         self.cluster_id = "cluster"

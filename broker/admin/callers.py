@@ -1,0 +1,149 @@
+"""Who sends a request to the admin port, and whether it may: bearer token or client certificate.
+
+The port asks for one of them if there are tokens (`admin_token_file`), or if TLS requires certificates of its
+clients; otherwise it is open, which `serve` allows only on loopback unless told otherwise (`admin_insecure`).
+Each change, done or refused, is a line of the log with its caller. `OPEN_PATHS` are answered in any case, to
+a stranger with the status alone.
+"""
+
+from __future__ import annotations
+
+import logging
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Final
+
+from aiohttp import hdrs, web
+from aiohttp.typedefs import Handler, Middleware
+
+from broker.admin.protocol import HttpProtocol
+from broker.admin.refusal import RefusalError
+from broker.authentication.admin_tokens import Role, Token
+from broker.limited_log import LimitedLog
+from broker.network.request import ANONYMOUS
+
+if TYPE_CHECKING:
+    from broker.admin.view import BrokerView
+
+OPEN_PATHS: Final = frozenset({"/health", "/ready"})
+"""What orchestration asks, which has no token."""
+_READING: Final = frozenset({hdrs.METH_GET, hdrs.METH_HEAD, hdrs.METH_OPTIONS})
+_LOGGED_MAX: Final = 2000
+"""How much of a change is logged."""
+_MISSING: Final = "Authorization: takes Bearer and a token of admin_token_file"
+
+logger: Final = logging.getLogger(__name__)
+limited: Final = LimitedLog(logger)
+
+
+class Caller:
+    """The sender of one request."""
+
+    def __init__(self, request: web.Request, principal: str, role: Role | None) -> None:
+        """`role` is None for a stranger, who may ask for `OPEN_PATHS` only."""
+        host, port = _peername(request)
+        self.host = host
+        self.address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        self.principal = principal
+        self.role = role
+
+    @property
+    def is_stranger(self) -> bool:
+        """Whether nothing is known of it, on a port where that matters."""
+        return self.role is None
+
+    def check_may_change(self) -> None:
+        """Raises `RefusalError` if it may only read."""
+        if self.role is not Role.CHANGE:
+            raise RefusalError(
+                HTTPStatus.FORBIDDEN, f"the token of {self.principal} is for reading only"
+            )
+
+
+_CALLER: Final = web.RequestKey("caller", Caller)
+_CHANGE: Final = web.RequestKey("change", str)
+
+
+def caller_of(request: web.Request) -> Caller:
+    """The sender of a request that `authenticate` has let through."""
+    return request[_CALLER]
+
+
+def note_change(request: web.Request, what: str) -> None:
+    """Says what the request changes, for the log: text without line breaks, such as JSON."""
+    request[_CHANGE] = what
+
+
+def authenticate(broker: BrokerView) -> Middleware:
+    """The middleware that refuses strangers, and changes by callers who may only read; logs all changes."""
+
+    @web.middleware
+    async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
+        request[_CALLER] = caller = await _identify(request, broker)
+        if request.method in _READING:
+            return await handler(request)
+        try:
+            caller.check_may_change()
+            response = await handler(request)
+        except RefusalError as error:
+            _log_refusal(request, caller, error)
+            raise
+        if response.status >= HTTPStatus.BAD_REQUEST:  # such as 503 while the broker starts
+            return response
+        logger.info(
+            "a change by %s from %s: %s %s %s",
+            *(caller.principal, caller.address, request.method, _path(request)),
+            request.get(_CHANGE, "")[:_LOGGED_MAX],
+        )
+        return response
+
+    return check
+
+
+async def _identify(request: web.Request, broker: BrokerView) -> Caller:
+    protocol, token = request.protocol, None
+    principal = protocol.principal if isinstance(protocol, HttpProtocol) else ANONYMOUS
+    tokens = broker.admin_tokens
+    if tokens is not None and (given := request.headers.get(hdrs.AUTHORIZATION)) is not None:
+        scheme, _, secret = given.partition(" ")
+        token = await tokens.find(secret.strip()) if scheme.lower() == "bearer" else None
+        if token is None:
+            raise _unauthorized(request, f"{_MISSING}, not what was given")
+    if token is not None:
+        return _bearer(request, token)
+    if tokens is None or principal != ANONYMOUS:
+        return Caller(request, principal, Role.CHANGE)
+    if request.path in OPEN_PATHS and request.method in _READING:
+        return Caller(request, principal, None)
+    raise _unauthorized(request, _MISSING)
+
+
+def _bearer(request: web.Request, token: Token) -> Caller:
+    return Caller(request, token.principal, token.role)
+
+
+def _unauthorized(request: web.Request, text: str) -> RefusalError:
+    caller = Caller(request, ANONYMOUS, None)
+    error = RefusalError(HTTPStatus.UNAUTHORIZED, text, {hdrs.WWW_AUTHENTICATE: "Bearer"})
+    _log_refusal(request, caller, error)
+    return error
+
+
+def _log_refusal(request: web.Request, caller: Caller, error: RefusalError) -> None:
+    limited.log(
+        logging.WARNING,
+        caller.host,
+        "refused to %s from %s: %s %s: %d %s",
+        *(caller.principal, caller.address, request.method, _path(request)),
+        *(error.status, ascii(error.text)),
+    )
+
+
+def _path(request: web.Request) -> str:
+    """The path as it was sent, in printable ASCII."""
+    return ascii(request.raw_path[:_LOGGED_MAX])[1:-1]
+
+
+def _peername(request: web.Request) -> tuple[str, int]:
+    found = None if request.transport is None else request.transport.get_extra_info("peername")
+    host, port, *_ = found or (request.remote or "?", 0)
+    return str(host), int(port)
