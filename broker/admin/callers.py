@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from broker.admin.view import BrokerView
 
 OPEN_PATHS: Final = frozenset({"/health", "/ready"})
-"""What orchestration asks, which has no token."""
+"""The paths that orchestration asks for, which has no token."""
 _READING: Final = frozenset({hdrs.METH_GET, hdrs.METH_HEAD, hdrs.METH_OPTIONS})
 _LOGGED_MAX: Final = 2000
 """How much of a change is logged."""

@@ -34,13 +34,13 @@ LOOK_INTERVAL_S: Final = 1.0
 """How often the file is looked at, while there are requests."""
 _FILE_BYTES_MAX: Final = 64 * 1024
 _TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/-]+=*")
-"""What RFC 6750 allows in `Authorization: Bearer`."""
+"""The characters that RFC 6750 allows in `Authorization: Bearer`."""
 _OPTION: Final = "admin_token_file"
 _LINE: Final = f"TOKEN [read|change [TYPE:NAME]], a token of {TOKEN_LENGTH_MIN} or more of A-Z a-z 0-9 . _ ~ + / -"
 
 
 class Role(enum.StrEnum):
-    """What the bearer of a token may do."""
+    """The rights of a bearer of a token."""
 
     READ = "read"
     CHANGE = "change"
@@ -52,7 +52,7 @@ class Token(NamedTuple):
     secret: str
     role: Role
     principal: str
-    """Whose rights the bearer has, if the broker has an authorizer."""
+    """The principal of its bearers, as ACLs name it."""
 
 
 def read_tokens(path: str) -> tuple[Token, ...]:
