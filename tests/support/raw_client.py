@@ -59,12 +59,12 @@ class RawConnection:
 
     @classmethod
     async def open(
-        cls, address: str, context: ssl.SSLContext | None = None, source: str = "127.0.0.1"
+        cls, address: str, context: ssl.SSLContext | None = None, source: str | None = None
     ) -> RawConnection:
-        """`address` is `host:port`; with a context, by TLS. `source` is the client's own host."""
+        """`address` is `host:port`; with a context, by TLS. `source` is the client's own address, if not any."""
         host, _, port = address.rpartition(":")
         reader, writer = await asyncio.open_connection(
-            host, int(port), limit=2**20, ssl=context, local_addr=(source, 0)
+            host, int(port), limit=2**20, ssl=context, local_addr=source and (source, 0)
         )
         return cls(reader, writer)
 
