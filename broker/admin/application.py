@@ -38,6 +38,7 @@ from broker.admin.refusal import RefusalError
 from broker.admin.view import BrokerView
 from broker.descriptors import descriptor_shares
 from broker.network.turns import work_in_turns
+from protocol.acl import AclOperation
 from protocol.dedup import ProducerEntry
 
 if TYPE_CHECKING:
@@ -160,9 +161,10 @@ class _Pages:
         failure = self._broker.logs.failure
         if failure is not None:
             return _unavailable("storage failed", str(failure))
-        if caller_of(request).is_stranger:
+        caller = caller_of(request)
+        if caller.is_stranger:
             return web.json_response({"status": "ok"})
-        return web.json_response(health_document(self._broker))
+        return web.json_response(health_document(self._broker, caller.may_describe))
 
     async def ready(self, request: web.Request) -> web.Response:
         """Whether clients should be sent here."""
@@ -173,17 +175,19 @@ class _Pages:
             return web.json_response({"status": "ready"})
         return web.json_response(ready_document(self._broker))
 
-    async def metrics(self, _: web.Request) -> web.Response:
+    async def metrics(self, request: web.Request) -> web.Response:
+        caller_of(request).require_cluster(AclOperation.DESCRIBE)
         text = await self._exposition.text()
         return web.Response(body=text, headers={"Content-Type": CONTENT_TYPE})
 
-    async def topics(self, _: web.Request) -> web.Response:
+    async def topics(self, request: web.Request) -> web.Response:
         topics: list[dict[str, Any]] = []
-        await work_in_turns(add_topics(self._broker, topics))
+        await work_in_turns(add_topics(self._broker, topics, caller_of(request).may_describe))
         return await encoded({"topics": topics}, len(self._broker.partitions))
 
     async def producers(self, request: web.Request) -> web.Response:
         topic, text = request.match_info["topic"], request.match_info["partition"]
+        caller_of(request).require_topic(topic)
         index = read_index(text)
         partition = None if index is None else self._broker.partitions.get((topic, index))
         if partition is None:

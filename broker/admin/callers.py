@@ -4,6 +4,9 @@ The port asks for one of them if there are tokens (`admin_token_file`), or if TL
 clients; otherwise it is open, which `serve` allows only on loopback unless told otherwise (`admin_insecure`).
 Each change, done or refused, is a line of the log with its caller. `OPEN_PATHS` are answered in any case, to
 a stranger with the status alone.
+
+If the broker has an authorizer, a caller sees the topics that its principal may describe, and needs the same
+rights for the rest as a Kafka client: otherwise the port would be a way around every ACL.
 """
 
 from __future__ import annotations
@@ -17,12 +20,15 @@ from aiohttp.typedefs import Handler, Middleware
 
 from broker.admin.protocol import HttpProtocol
 from broker.admin.refusal import RefusalError
-from broker.authentication.admin_tokens import Role, Token
+from broker.authentication.admin_tokens import Role
 from broker.limited_log import LimitedLog
-from broker.network.request import ANONYMOUS
+from broker.network.request import ANONYMOUS, Peer
+from protocol.acl import AclOperation, ResourceType
 
 if TYPE_CHECKING:
     from broker.admin.view import BrokerView
+    from broker.authorization.access import Access
+    from broker.decisions.events import Event
 
 OPEN_PATHS: Final = frozenset({"/health", "/ready"})
 """The paths that orchestration asks for, which has no token."""
@@ -38,13 +44,18 @@ limited: Final = LimitedLog(logger)
 class Caller:
     """The sender of one request."""
 
-    def __init__(self, request: web.Request, principal: str, role: Role | None) -> None:
+    def __init__(
+        self, request: web.Request, principal: str, role: Role | None, access: Access | None
+    ) -> None:
         """`role` is None for a stranger, who may ask for `OPEN_PATHS` only."""
         host, port = _peername(request)
         self.host = host
         self.address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         self.principal = principal
         self.role = role
+        self._rights = (
+            None if access is None else access.rights(Peer(0, self.address, principal=principal))
+        )
 
     @property
     def is_stranger(self) -> bool:
@@ -57,6 +68,36 @@ class Caller:
             raise RefusalError(
                 HTTPStatus.FORBIDDEN, f"the token of {self.principal} is for reading only"
             )
+
+    def may_describe(self, topic: str) -> bool:
+        """Whether it may see this topic."""
+        rights = self._rights
+        return rights is None or rights.may(AclOperation.DESCRIBE, ResourceType.TOPIC, topic)
+
+    def may_see(self, event: Event) -> bool:
+        """Whether it may see all topics of an event; for an event without any: the cluster."""
+        rights = self._rights
+        if rights is None:
+            return True
+        topics = {topic for _producer_id, topic, _partition in event.subjects()}
+        if not topics:
+            return rights.may_with_cluster(AclOperation.DESCRIBE)
+        return all(map(self.may_describe, topics))
+
+    def require_topic(self, topic: str) -> None:
+        """Raises `RefusalError` if it may not see this topic, whether that exists or not."""
+        if not self.may_describe(topic):
+            raise self._denied("Describe on this topic")
+
+    def require_cluster(self, operation: AclOperation) -> None:
+        """Raises `RefusalError` if it may not do this with the cluster."""
+        if self._rights is not None and not self._rights.may_with_cluster(operation):
+            raise self._denied(f"{operation.name.title()} on the cluster")
+
+    def _denied(self, right: str) -> RefusalError:
+        return RefusalError(
+            HTTPStatus.FORBIDDEN, f"ACLs do not allow {self.principal} {right}, which this needs"
+        )
 
 
 _CALLER: Final = web.RequestKey("caller", Caller)
@@ -83,6 +124,7 @@ def authenticate(broker: BrokerView) -> Middleware:
             return await handler(request)
         try:
             caller.check_may_change()
+            caller.require_cluster(AclOperation.ALTER)
             response = await handler(request)
         except RefusalError as error:
             _log_refusal(request, caller, error)
@@ -109,20 +151,16 @@ async def _identify(request: web.Request, broker: BrokerView) -> Caller:
         if token is None:
             raise _unauthorized(request, f"{_MISSING}, not what was given")
     if token is not None:
-        return _bearer(request, token)
+        return Caller(request, token.principal, token.role, broker.access)
     if tokens is None or principal != ANONYMOUS:
-        return Caller(request, principal, Role.CHANGE)
+        return Caller(request, principal, Role.CHANGE, broker.access)
     if request.path in OPEN_PATHS and request.method in _READING:
-        return Caller(request, principal, None)
+        return Caller(request, principal, None, None)
     raise _unauthorized(request, _MISSING)
 
 
-def _bearer(request: web.Request, token: Token) -> Caller:
-    return Caller(request, token.principal, token.role)
-
-
 def _unauthorized(request: web.Request, text: str) -> RefusalError:
-    caller = Caller(request, ANONYMOUS, None)
+    caller = Caller(request, ANONYMOUS, None, None)
     error = RefusalError(HTTPStatus.UNAUTHORIZED, text, {hdrs.WWW_AUTHENTICATE: "Bearer"})
     _log_refusal(request, caller, error)
     return error

@@ -17,6 +17,7 @@ from aiohttp import hdrs, web
 from aiohttp.client_exceptions import ClientConnectionError
 
 from broker.admin.answer import answer_rows
+from broker.admin.callers import caller_of
 from broker.admin.documents import decision_document, event_document, fault_document
 from broker.admin.query import read_count, read_fact, read_selection
 from broker.admin.refusal import RefusalError
@@ -49,7 +50,8 @@ class DecisionPages:
         is_followed = read_fact(request.query, "follow")
         least = 0 if is_followed else 1
         count = read_count(request.query, "n", _COUNT_DEFAULT, least=least, most=LIST_MAX)
-        selection = read_selection(request.query)
+        caller = caller_of(request)
+        selection = read_selection(request.query, caller.may_see)
         if is_followed and request.method != hdrs.METH_HEAD:  # an answer to HEAD must end
             return await self._follow(request, count, DecisionStream(selection))
         decisions = self._broker.decisions

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from broker.admin.view import BrokerView, PartitionView
@@ -26,13 +26,18 @@ def ready_document(broker: BrokerView) -> dict[str, Any]:
     }
 
 
-def health_document(broker: BrokerView) -> dict[str, Any]:
-    """Whether the broker serves, and anything found on its disk that needs an operator's attention."""
+def health_document(broker: BrokerView, is_shown: Callable[[str], bool]) -> dict[str, Any]:
+    """Whether the broker serves, and anything found on its disk that needs an operator's attention.
+
+    `is_shown` says of which topics.
+    """
     document: dict[str, Any] = {"status": "ok"}
-    if broker.logs.strays:
-        document["strays"] = [_stray_document(stray) for stray in broker.logs.strays]
-    if broker.logs.damaged:
-        document["damaged"] = [damage._asdict() for damage in broker.logs.damaged.values()]
+    strays = [_stray_document(stray) for stray in broker.logs.strays if is_shown(stray.topic)]
+    if strays:
+        document["strays"] = strays
+    damaged = [one._asdict() for one in broker.logs.damaged.values() if is_shown(one.topic)]
+    if damaged:
+        document["damaged"] = damaged
     return document
 
 
@@ -48,9 +53,14 @@ def _stray_document(stray: Stray) -> dict[str, Any]:
     }
 
 
-def add_topics(broker: BrokerView, topics: list[dict[str, Any]]) -> Iterator[None]:
+def add_topics(
+    broker: BrokerView, topics: list[dict[str, Any]], is_shown: Callable[[str], bool]
+) -> Iterator[None]:
     """Adds every topic with the partitions that this broker holds, in order; a partition a step."""
     for (name, index), partition in sorted(broker.partitions.items(), key=lambda item: item[0]):
+        if not is_shown(name):
+            yield
+            continue
         if not topics or topics[-1]["name"] != name:
             topics.append({"name": name, "id": str(partition.topic_id), "partitions": []})
         topics[-1]["partitions"].append(_partition_document(index, partition))

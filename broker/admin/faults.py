@@ -13,7 +13,7 @@ from typing import Final
 from aiohttp import web
 
 from broker.admin.body import read_json
-from broker.admin.callers import note_change
+from broker.admin.callers import caller_of, note_change
 from broker.admin.refusal import RefusalError
 from broker.admin.view import BrokerView
 from broker.faults.faults import import_rules
@@ -22,6 +22,7 @@ from broker.faults.permission import refusal
 from broker.faults.rule import read_rules
 from broker.faults.rules import NameTakenError
 from broker.network.turns import in_thread
+from protocol.acl import AclOperation
 
 encode: Final = partial(dumps, separators=(",", ":"))
 
@@ -41,8 +42,9 @@ class FaultPages:
             web.delete("/faults/{name}", self.remove),
         ]
 
-    async def show(self, _: web.Request) -> web.Response:
+    async def show(self, request: web.Request) -> web.Response:
         """All rules with their counts, and the reason if none may be set."""
+        caller_of(request).require_cluster(AclOperation.DESCRIBE)
         refused = refusal(self._broker.config)
         why = {} if refused is None else {"reason": refused}
         rules = self._broker.faults.documents()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from typing import Final
 
 from broker.admin.refusal import RefusalError
 from broker.config.values import INT64_MAX, integer
+from broker.decisions.events import Event
 from broker.decisions.stream import Selection
 
 INT32_MAX: Final = 2**31 - 1
@@ -38,12 +39,15 @@ def read_fact(query: Mapping[str, str], name: str) -> bool:
     return text == "true"
 
 
-def read_selection(query: Mapping[str, str]) -> Selection:
-    """The selection of events by `producer_id`, `topic` and `partition`."""
+def read_selection(
+    query: Mapping[str, str], may_see: Callable[[Event], bool] | None = None
+) -> Selection:
+    """The selection of events by `producer_id`, `topic` and `partition`, of those that a caller may see."""
     return Selection(
         read_optional(query, "producer_id"),
         query.get("topic"),
         read_optional(query, "partition", INT32_MAX),
+        may_see,
     )
 
 

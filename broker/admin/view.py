@@ -23,6 +23,7 @@ from storage.strays import Stray
 
 if TYPE_CHECKING:
     from broker.authentication.admin_tokens import Tokens
+    from broker.authorization.access import Access
 
 
 class LogView(Protocol):
@@ -77,6 +78,8 @@ class BrokerView(Protocol):
     def starting(self) -> str | None: ...
     @property
     def config(self) -> Config: ...
+    @property
+    def access(self) -> Access | None: ...
     @property
     def admin_tokens(self) -> Tokens | None: ...
     @property

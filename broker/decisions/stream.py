@@ -8,7 +8,7 @@ nothing of HTTP.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from broker.decisions.events import Event, Subject
@@ -23,15 +23,19 @@ class Selection(NamedTuple):
     producer_id: int | None = None
     topic: str | None = None
     partition: int | None = None
+    may_see: Callable[[Event], bool] | None = None
+    """Whether the reader may see an event at all."""
 
     def includes(self, event: Event) -> bool:
         """Whether the event is wanted; a fault hitting a request without batches concerns every reader."""
         subjects = event.subjects()
-        return not subjects or any(self._picks(subject) for subject in subjects)
+        is_wanted = not subjects or any(self._picks(subject) for subject in subjects)
+        return is_wanted and (self.may_see is None or self.may_see(event))
 
     def _picks(self, subject: Subject) -> bool:
         return all(
-            wanted is None or wanted == found for wanted, found in zip(self, subject, strict=True)
+            wanted is None or wanted == found
+            for wanted, found in zip(self[: len(subject)], subject, strict=True)
         )
 
 

@@ -6,6 +6,7 @@ import uuid
 from dataclasses import dataclass, field
 
 from broker.authentication.admin_tokens import Tokens
+from broker.authorization.access import Access
 from broker.clock import Clock
 from broker.config.loading import Config
 from broker.decisions.decisions import Decisions
@@ -53,6 +54,7 @@ class FakeBroker:
 
     def __init__(self) -> None:
         self.config = Config()
+        self.access: Access | None = None
         self.admin_tokens: Tokens | None = None
         self.starting: str | None = None
         self.clock = Clock(lambda: 0, lambda: 0, None)

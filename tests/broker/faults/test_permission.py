@@ -74,7 +74,10 @@ def test_a_file_of_rules_needs_the_permission_too(
 
 @pytest.mark.parametrize(
     ("settings", "reason"),
-    [({"allow_faults": "false"}, "allow_faults=false"), ({"authorizer": "acl"}, "ACLs")],
+    [
+        ({"allow_faults": "false"}, "allow_faults=false"),
+        ({"authorizer": "acl", "super_users": "User:ANONYMOUS"}, "ACLs"),
+    ],
 )
 async def test_a_broker_that_takes_no_rules_says_why(
     start_echoless: Callable[..., Echoless], settings: dict[str, str], reason: str

@@ -1,0 +1,148 @@
+"""The admin port of a broker with an authorizer: no way around its ACLs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from broker.authentication.admin_tokens import Tokens
+from broker.config.names import AllowFaults, Authorizer
+from broker.metadata.topic import NewTopic
+from protocol.acl import AclOperation
+from storage.scrub import Damage
+from tests.broker.admin.decider import Decider
+from tests.broker.admin.raw_http import Answer, ask
+from tests.support.acls import AclEditor
+from tests.support.in_process import Running, in_process
+
+RULE = b'{"name": "again", "action": "twice"}'
+TOKEN = "q3bVvnsS0lD2Zx8KfWm1uA"
+
+
+@pytest.fixture
+async def running(tmp_path: Path) -> AsyncIterator[Running]:
+    """A broker with the topics `t` and `u`, of which nothing is allowed yet."""
+    more = {"authorizer": Authorizer.ACL, "allow_faults": AllowFaults.TRUE}
+    async with in_process(tmp_path, **more) as running:
+        for name in ("t", "u"):
+            await running.broker.services.topics.create(NewTopic(name=name))
+        yield running
+
+
+@pytest.fixture
+def acls(running: Running) -> AclEditor:
+    return AclEditor(running.broker.access)
+
+
+@pytest.fixture
+def decider(running: Running) -> Decider:
+    broker: Any = running.broker
+    return Decider(broker)
+
+
+async def get(address: str, path: str, *headers: str) -> Answer:
+    return await ask(address, f"GET {path} HTTP/1.1", f"Host: {address}", *headers)
+
+
+def topics_of(document: dict[str, Any]) -> list[str]:
+    return [one["name"] for one in document["topics"]]
+
+
+async def test_topics_are_shown_to_those_who_may_describe_them(
+    admin_address: str, acls: AclEditor
+) -> None:
+    """Others are left out, and their producers are refused whether the topic exists or not."""
+    assert topics_of((await get(admin_address, "/topics")).document) == []
+    for name in ("t", "none"):
+        answer = await get(admin_address, f"/producers/{name}/0")
+        assert answer.status == HTTPStatus.FORBIDDEN
+        assert "User:ANONYMOUS Describe on this topic" in answer.document["error"]
+    await acls.allow(AclOperation.WRITE, "t")
+    assert topics_of((await get(admin_address, "/topics")).document) == ["t"]
+    assert (await get(admin_address, "/producers/t/0")).status == HTTPStatus.OK
+    assert (await get(admin_address, "/producers/u/0")).status == HTTPStatus.FORBIDDEN
+
+
+async def test_decisions_are_shown_with_their_topics(
+    running: Running, admin_address: str, acls: AclEditor, decider: Decider
+) -> None:
+    """Looked up and followed; faults too, those about no topic with Describe on the cluster."""
+    decider.refuse(topic="t")
+    decider.refuse(topic="u")
+    decider.hit()  # of the topic `orders`
+    assert (await get(admin_address, "/decisions")).document == {"decisions": [], "faults": []}
+    await acls.allow(AclOperation.DESCRIBE, "u")
+    document = (await get(admin_address, "/decisions")).document
+    assert [one["topic"] for one in document["decisions"]] == ["u"]
+    assert document["faults"] == []
+    url = f"http://{admin_address}/decisions?follow=true"
+    async with aiohttp.ClientSession() as session, session.get(url) as answer:
+        assert json.loads(await answer.content.readline())["topic"] == "u"
+        decider.refuse(topic="t")
+        decider.refuse(topic="u")
+        assert json.loads(await answer.content.readline())["number"] == 5
+        await acls.revoke(AclOperation.DESCRIBE, "u")
+        decider.refuse(topic="u")
+        await acls.allow(AclOperation.DESCRIBE, "u")
+        decider.refuse(topic="u")
+        assert json.loads(await answer.content.readline())["number"] == 7
+    running.broker.decisions.record_fault(
+        running.broker.decisions.latest_faults(1)[0]._replace(batches=())
+    )
+    assert (await get(admin_address, "/decisions")).document["faults"] == []
+    await acls.allow(AclOperation.DESCRIBE)
+    assert len((await get(admin_address, "/decisions")).document["faults"]) == 1
+
+
+async def test_the_rest_needs_describe_on_the_cluster(
+    admin_address: str, acls: AclEditor, running: Running
+) -> None:
+    """Metrics name topics, rules name clients; whether the broker is well is no secret."""
+    running.broker.logs.damaged["t-0/0.log"] = Damage("t", 0, "t-0/0.log", 0, "rot")
+    for path in ("/metrics", "/faults"):
+        answer = await get(admin_address, path)
+        assert answer.status == HTTPStatus.FORBIDDEN
+        assert "Describe on the cluster" in answer.document["error"]
+    assert (await get(admin_address, "/health")).document == {"status": "ok"}
+    assert (await get(admin_address, "/ready")).status == HTTPStatus.OK
+    await acls.allow(AclOperation.DESCRIBE)
+    await acls.allow(AclOperation.DESCRIBE, "t")
+    for path in ("/metrics", "/faults"):
+        assert (await get(admin_address, path)).status == HTTPStatus.OK
+    assert len((await get(admin_address, "/health")).document["damaged"]) == 1
+
+
+async def test_a_change_needs_alter_on_the_cluster(
+    running: Running, admin_address: str, acls: AclEditor
+) -> None:
+    """As CreateAcls does on the Kafka port."""
+    head = (f"Host: {admin_address}", "Content-Type: application/json")
+    await acls.allow(AclOperation.DESCRIBE)
+    answer = await ask(admin_address, "POST /faults HTTP/1.1", *head, body=RULE)
+    assert answer.status == HTTPStatus.FORBIDDEN
+    assert "Alter on the cluster" in answer.document["error"]
+    assert (await ask(admin_address, "DELETE /faults HTTP/1.1", *head)).status == (
+        HTTPStatus.FORBIDDEN
+    )
+    assert running.broker.faults.documents() == []
+    await acls.allow(AclOperation.ALTER)
+    answer = await ask(admin_address, "POST /faults HTTP/1.1", *head, body=RULE)
+    assert answer.status == HTTPStatus.CREATED
+
+
+async def test_a_token_has_the_rights_of_its_principal(
+    running: Running, admin_address: str, acls: AclEditor, tmp_path: Path
+) -> None:
+    """And nothing of what is allowed to clients that have not authenticated."""
+    (tmp_path / "tokens").write_text(f"{TOKEN} change User:olga")
+    running.broker.admin_tokens = Tokens(str(tmp_path / "tokens"))
+    await acls.allow(AclOperation.DESCRIBE, "t")
+    await acls.allow(AclOperation.DESCRIBE, "u", principal="User:olga")
+    answer = await get(admin_address, "/topics", f"Authorization: Bearer {TOKEN}")
+    assert topics_of(answer.document) == ["u"]
