@@ -122,6 +122,7 @@ class AsyncProducer:
             self._bootstrap,
             timeout_s=settings.request_timeout_s,
             auto_create_topics=settings.auto_create_topics,
+            security=settings.security,
         )
         if self._state is not None:
             self._starts = Starts.resumed(self._state, settings)
@@ -279,7 +280,9 @@ class AsyncProducer:
 
     def _begin_leasing(self) -> LeaseKeeper:
         servers = LeaseServers(
-            parse_addresses(self.settings.lease_servers), timeout_s=self.settings.request_timeout_s
+            parse_addresses(self.settings.lease_servers),
+            timeout_s=self.settings.request_timeout_s,
+            security=self.settings.security,
         )
         keeper = LeaseKeeper(servers.request, now=self._lease_clock_s, on_news=self._on_leases)
         self._leasing = asyncio.get_running_loop().create_task(keeper.run())

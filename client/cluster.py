@@ -11,16 +11,19 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from client.connection import ConnectionFailedError
+from client.connection_errors import AuthenticationError, ConnectionFailedError
 from client.pipelined_connection import PipelinedConnection
+from client.security import NO_SECURITY, Security
 from protocol.errors import ErrorCode
 
 _FINAL: Final = frozenset(
     {
         ErrorCode.INVALID_TOPIC_EXCEPTION,
         ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        ErrorCode.GROUP_AUTHORIZATION_FAILED,
         ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
         ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        ErrorCode.SASL_AUTHENTICATION_FAILED,
         ErrorCode.UNSUPPORTED_VERSION,
         ErrorCode.INVALID_REQUEST,
     }
@@ -36,12 +39,20 @@ class Address(NamedTuple):
 class NoLeaderError(Exception):
     """No broker to send to right now; the message says why.
 
-    `final_code`: the broker's code if waiting does not help, else 0.
+    `final_code`: the broker's code if waiting does not help, else 0. A refused certificate has the code of a
+    refused log-in.
     """
 
     def __init__(self, reason: str, code: int = ErrorCode.NONE) -> None:
         super().__init__(reason)
         self.final_code = code if code in _FINAL else 0
+
+
+def _unreachable(reason: str, errors: Sequence[ConnectionFailedError]) -> NoLeaderError:
+    """The error if none of the brokers could be asked; final if one of them refused the client."""
+    is_refused = any(isinstance(error, AuthenticationError) for error in errors)
+    code = ErrorCode.SASL_AUTHENTICATION_FAILED if is_refused else ErrorCode.NONE
+    return NoLeaderError(reason, code)
 
 
 class _Partition(NamedTuple):
@@ -70,10 +81,12 @@ class Cluster:
         *,
         timeout_s: float,
         auto_create_topics: bool = True,
+        security: Security = NO_SECURITY,
     ) -> None:
         self._bootstrap = tuple(bootstrap)
         self._timeout_s = timeout_s
         self._auto_create_topics = auto_create_topics
+        self._security = security
         self._brokers: dict[int, Address] = {}
         self._connections: dict[Address, asyncio.Task[PipelinedConnection]] = {}
         self._partitions: dict[tuple[str, int], _Partition] = {}
@@ -106,7 +119,7 @@ class Cluster:
         try:
             return await self._connection(address)
         except ConnectionFailedError as error:
-            raise NoLeaderError(str(error)) from error
+            raise _unreachable(str(error), [error]) from error
 
     def known_leader(self, topic: str, partition: int) -> PipelinedConnection | None:
         """The open connection to the leader, if there is one."""
@@ -140,13 +153,13 @@ class Cluster:
 
     async def ask_any(self, api: str, fields: Mapping[str, Any]) -> Any:
         """One request to the first broker that answers. Raises `NoLeaderError`."""
-        reasons = []
+        errors: list[ConnectionFailedError] = []
         for address in dict.fromkeys((*self._brokers.values(), *self._bootstrap)):
             try:
                 return await (await self._connection(address)).send(api, fields)
             except ConnectionFailedError as error:
-                reasons.append(str(error))
-        raise NoLeaderError("; ".join(reasons))
+                errors.append(error)
+        raise _unreachable("; ".join(map(str, errors)), errors)
 
     async def close(self) -> None:
         for task in (*self._refreshing.values(), *self._connections.values()):
@@ -162,7 +175,7 @@ class Cluster:
         if task is not None and task.done() and _is_broken(task):
             task = None
         if task is None:
-            opening = PipelinedConnection.open(address.host, address.port, self._timeout_s)
+            opening = PipelinedConnection.open(*address, self._timeout_s, self._security)
             task = asyncio.ensure_future(opening)
             self._connections[address] = task
         return await asyncio.shield(task)
@@ -177,7 +190,7 @@ class Cluster:
         try:
             answer = await self.ask_any("metadata", fields)
         except NoLeaderError as error:
-            self._topic_errors[topic] = (ErrorCode.NONE, str(error))
+            self._topic_errors[topic] = (error.final_code, str(error))
             return
         self._brokers = {b.node_id: Address(b.host, b.port) for b in answer.brokers}
         for found in answer.topics:

@@ -11,11 +11,15 @@ partition opens a connection to it.
 
 from __future__ import annotations
 
+import math
 import socket
+import time
 from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Final, Self
 
+from client.connection_errors import AuthenticationError, ConnectionFailedError
+from client.log_in import RENEWED_AT, LoggingIn
 from client.messages import (
     API_VERSIONS,
     LENGTH,
@@ -28,27 +32,38 @@ from client.messages import (
     newest_version,
     served_versions,
 )
+from client.security import NO_SECURITY, Security
 from protocol.errors import DecodeError
 
+__all__ = ["TIMEOUT_S_DEFAULT", "AuthenticationError", "Connection", "ConnectionFailedError"]
+
 TIMEOUT_S_DEFAULT: Final = 10.0
-
-
-class ConnectionFailedError(Exception):
-    """Communication with the broker failed; the message is one line that says why, and what to try."""
 
 
 class Connection:
     """An open connection with negotiated API versions. Use it in a `with` block."""
 
-    def __init__(self, sock: socket.socket, address: str) -> None:
+    def __init__(self, sock: socket.socket, address: str, security: Security) -> None:
         self.address = address
         self._socket = sock
+        self._security = security
         self._correlation_id = 0
         self._served: ServedVersions = {}
+        self._renewal_at = math.inf
+        """When to log in again, by the monotonic clock."""
 
     @classmethod
-    def open(cls, host: str, port: int, timeout_s: float = TIMEOUT_S_DEFAULT) -> Self:
-        """Connects and asks for the API versions. Raises `ConnectionFailedError`."""
+    def open(
+        cls,
+        host: str,
+        port: int,
+        timeout_s: float = TIMEOUT_S_DEFAULT,
+        security: Security = NO_SECURITY,
+    ) -> Self:
+        """Connects, asks for the API versions and logs in.
+
+        Raises `ConnectionFailedError`; `AuthenticationError` if another attempt would fail, too.
+        """
         address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         try:
             sock = socket.create_connection((host, port), timeout_s)
@@ -59,9 +74,11 @@ class Connection:
                 f"is it running, and is this its --listen address?"
             ) from error
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        connection = cls(sock, address)
+        connection = cls(sock, address, security)
         try:
+            connection._encrypt(host)
             connection._negotiate()
+            connection._log_in()
         except BaseException:
             connection.close()
             raise
@@ -73,6 +90,8 @@ class Connection:
         `api` is kio's name (`create_topics`). Raises `ConnectionFailedError` when the broker does
         not serve the API, does not answer in time or ends the connection.
         """
+        if time.monotonic() >= self._renewal_at:
+            self._log_in()
         return self._exchange(api, self._version(api), fields)
 
     def close(self) -> None:
@@ -88,6 +107,37 @@ class Connection:
         traceback: TracebackType | None,
     ) -> None:
         self.close()
+
+    def _encrypt(self, host: str) -> None:
+        tls = self._security.tls
+        if tls is None:
+            return
+        from client.tls import handshake_failure, tls_context  # noqa: PLC0415  65 ms that few need
+
+        context = tls_context(tls)
+        try:
+            self._socket = context.wrap_socket(self._socket, server_hostname=host)
+        except TimeoutError as error:
+            raise ConnectionFailedError(
+                f"{self.address} did not answer the TLS handshake within "
+                f"{self._socket.gettimeout():g} s"
+            ) from error
+        except OSError as error:
+            raise handshake_failure(error, self.address) or ConnectionFailedError(
+                f"{self.address} ended the TLS handshake; does it speak TLS there?"
+            ) from error
+
+    def _log_in(self) -> None:
+        """Logs in, again if the session is about to end; does nothing without a user."""
+        if self._security.login is None:
+            return
+        began = time.monotonic()
+        logging_in = LoggingIn(self._security.login, self.address)
+        while logging_in.request is not None:
+            api, fields = logging_in.request
+            logging_in.take(self._exchange(api, self._version(api), fields))
+        if logging_in.session_s:
+            self._renewal_at = began + logging_in.session_s * RENEWED_AT
 
     def _negotiate(self) -> None:
         # Version 0 is served by every broker since 0.10, and returns the same.
@@ -110,7 +160,17 @@ class Connection:
                 f"{self.address} did not answer {api} within {self._socket.gettimeout():g} s"
             ) from error
         except (OSError, DecodeError) as error:
-            raise ConnectionFailedError(f"{self.address}: {error}") from error
+            raise self._failure(error) from error
+
+    def _failure(self, error: Exception) -> ConnectionFailedError:
+        if self._security.tls is not None:
+            from client.tls import handshake_failure  # noqa: PLC0415  65 ms that few need
+
+            # With TLS 1.3 a client learns only here that its certificate was refused.
+            found = handshake_failure(error, self.address)
+            if found is not None:
+                return found
+        return ConnectionFailedError(f"{self.address}: {error}")
 
     def _read_exactly(self, size: int) -> bytes:
         buffer = bytearray()

@@ -16,7 +16,7 @@ from typing import Final
 
 from client.lease import Lease, PartitionLeases
 from client.lease_request import Leased, NoLeasesError, TopicPartition
-from protocol.errors import KafkaError
+from protocol.errors import ErrorCode, KafkaError
 from protocol.native.codec import ENTRIES_MAX
 
 RETRY_S: Final = 1.0
@@ -129,7 +129,11 @@ class LeaseKeeper:
         """Requests the leases; returns whether each of them was granted."""
         try:
             leased = await self._request(partitions, self._now())
-        except NoLeasesError:
+        except NoLeasesError as error:
+            if error.is_refused:
+                refusal = KafkaError(ErrorCode.SASL_AUTHENTICATION_FAILED, str(error))
+                self._refusals.update(dict.fromkeys(partitions, refusal))
+                self._on_news()
             return False
         for partition, granted in leased.items():
             if isinstance(granted, KafkaError):

@@ -16,13 +16,17 @@ from client.lease_request import (
     request_brokers,
     request_leases,
 )
+from client.security import NO_SECURITY, Security
 
 
 class LeaseServers:
     """Servers of one cluster; `request` is what a `LeaseKeeper` takes."""
 
-    def __init__(self, given: Sequence[Address], *, timeout_s: float) -> None:
+    def __init__(
+        self, given: Sequence[Address], *, timeout_s: float, security: Security = NO_SECURITY
+    ) -> None:
         self._given = tuple(given)
+        self._security = security
         self._timeout_s = timeout_s
         self._named: tuple[Address, ...] = ()
 
@@ -34,10 +38,16 @@ class LeaseServers:
     async def request(self, partitions: Sequence[TopicPartition], now: float) -> Leased:
         """Raises `NoLeasesError`."""
         leased = await request_leases(
-            self.addresses, partitions, asked_at=now, timeout_s=self._timeout_s
+            self.addresses,
+            partitions,
+            asked_at=now,
+            timeout_s=self._timeout_s,
+            security=self._security,
         )
         try:
-            self._named = await request_brokers(self.addresses, timeout_s=self._timeout_s)
+            self._named = await request_brokers(
+                self.addresses, timeout_s=self._timeout_s, security=self._security
+            )
         except NoLeasesError:
             return leased  # the server that has just answered is known
         return leased

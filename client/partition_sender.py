@@ -17,7 +17,7 @@ from client.acknowledgements import AcknowledgedBatch
 from client.answers import Answer, answer_of
 from client.batch import Delivery, Piece, Records, encode_batch
 from client.cluster import NoLeaderError
-from client.connection import ConnectionFailedError
+from client.connection_errors import ConnectionFailedError
 from client.errors import DeliveryError, delivery_error
 from client.lease_request import TopicPartition
 from client.leased_partition import LeasedPartition
@@ -289,7 +289,11 @@ class PartitionSender:
             answer = await connection.send(_API, {"topics": [topic]})
         except (NoLeaderError, ConnectionFailedError) as error:
             self._last_reason = str(error)
-            self._back_off(elsewhere=True)
+            code = getattr(error, "final_code", ErrorCode.NONE)
+            if code:
+                self._perform(self._sequencer.on_unanswerable(Answer(code, message=str(error))))
+            else:
+                self._back_off(elsewhere=True)
             return
         self._take_description(answer.topics[0].partitions[0], identity.producer_id)
 
@@ -316,7 +320,11 @@ class PartitionSender:
                 identity = await self._around.new_identity()
         except NoLeaderError as error:
             self._last_reason = str(error)
-            self._back_off(elsewhere=False)
+            if error.final_code:
+                answer = Answer(error.final_code, message=str(error))
+                self._perform(self._sequencer.on_id_refused(answer))
+            else:
+                self._back_off(elsewhere=False)
             return
         self._perform(self._sequencer.on_new_id(identity))
 

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import random
+import ssl
 from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple, Self
 
-from client.connection import ConnectionFailedError
+from client.connection_errors import ConnectionFailedError
+from client.log_in import RENEWED_AT, LoggingIn
 from client.messages import (
     API_VERSIONS,
     LENGTH,
@@ -30,6 +33,9 @@ from client.messages import (
 from client.produce_queue import ProduceQueue
 from client.produce_request import PartitionBatch
 from client.receivers import Receiver, RowReceiver, WholeAnswer
+from client.security import NO_SECURITY, Login, Security
+from client.streams import open_streams
+from client.tls import handshake_failure
 from protocol.errors import DecodeError
 
 _PRODUCE: Final = "produce"
@@ -39,6 +45,9 @@ in fewer requests, which cost both sides less; otherwise they leave at once.
 """
 _WAITING_BYTES_MAX: Final = 16 * 1024
 """Limit on the batches that wait in this way."""
+_RENEWAL_SPREAD: Final = 0.1
+"""The part of a session over which its renewals are spread: not all connections at once."""
+_LOST: Final = "the connection was lost"
 
 
 class _Pending(NamedTuple):
@@ -52,6 +61,15 @@ class _Pending(NamedTuple):
     """In the loop's time."""
 
 
+class _Held(NamedTuple):
+    """A request that is to be written."""
+
+    api: str
+    version: int
+    fields: Mapping[str, Any]
+    answer: WholeAnswer
+
+
 class PipelinedConnection:
     """An open connection with negotiated API versions."""
 
@@ -61,6 +79,7 @@ class PipelinedConnection:
         writer: asyncio.StreamWriter,
         address: str,
         timeout_s: float,
+        login: Login | None = None,
     ) -> None:
         self.address = address
         self.is_closed = False
@@ -77,30 +96,32 @@ class PipelinedConnection:
         self._produces_pending = 0
         self._loop = asyncio.get_running_loop()
         self._watch: asyncio.TimerHandle | None = None
+        self._login = login
+        self._is_logging_in = False
+        """Whether requests are held: the broker takes no other while it looks at a log-in."""
+        self._held: deque[_Held] = deque()
+        self._renewal: asyncio.TimerHandle | None = None
+        self._renewing: asyncio.Task[None] | None = None
         self._reading = self._loop.create_task(self._read_answers())
 
     @classmethod
-    async def open(cls, host: str, port: int, timeout_s: float) -> Self:
-        """Connects and asks for the API versions. Raises `ConnectionFailedError`."""
+    async def open(
+        cls, host: str, port: int, timeout_s: float, security: Security = NO_SECURITY
+    ) -> Self:
+        """Connects, asks for the API versions and logs in.
+
+        Raises `ConnectionFailedError`; `AuthenticationError` if another attempt would fail, too.
+        """
         address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-        try:
-            async with asyncio.timeout(timeout_s):
-                reader, writer = await asyncio.open_connection(host, port)
-        except TimeoutError as error:
-            raise ConnectionFailedError(
-                f"{address} cannot be reached in {timeout_s:g} s"
-            ) from error
-        except OSError as error:
-            reason = error.strerror or str(error)
-            raise ConnectionFailedError(f"{address} cannot be reached ({reason})") from error
-        connection = cls(reader, writer, address, timeout_s)
+        reader, writer = await open_streams(host, port, address, timeout_s, security)
+        connection = cls(reader, writer, address, timeout_s, security.login)
         try:
             # Version 0 is served by every broker since 0.10, and returns the same.
-            answer = await connection._send(API_VERSIONS, 0, {})
+            connection._served = served_versions(await connection._send(API_VERSIONS, 0, {}))
+            await connection._log_in()
         except BaseException:
             await connection.close()
             raise
-        connection._served = served_versions(answer)
         return connection
 
     def send(self, api: str, fields: Mapping[str, Any]) -> asyncio.Future[Any]:
@@ -109,7 +130,13 @@ class PipelinedConnection:
         Raises `ConnectionFailedError` if nothing was sent: the connection is closed or the broker
         does not serve the API.
         """
-        return self._send(api, self._version(api), fields)
+        version = self._version(api)
+        if self._is_logging_in:
+            self._check_open()
+            held = _Held(api, version, fields, WholeAnswer(self._loop.create_future()))
+            self._held.append(held)
+            return held.answer.future
+        return self._send(api, version, fields)
 
     def produce(
         self,
@@ -136,7 +163,7 @@ class PipelinedConnection:
 
     def _send_queued(self) -> None:
         self._will_look = False
-        while not self.is_closed:
+        while not self.is_closed and not self._is_logging_in:
             is_busy = self._produces_pending >= _PRODUCES_PENDING_MAX
             group = self._queue.pop(may_wait=is_busy, waiting_bytes_max=_WAITING_BYTES_MAX)
             if group is None:
@@ -157,10 +184,49 @@ class PipelinedConnection:
 
     async def close(self) -> None:
         """Closes at once; pending requests fail."""
-        self._fail("closed")
-        self._reading.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await self._reading
+        self._fail(self._failure("closed"))
+        for task in (self._reading, self._renewing):
+            if task is not None:
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await task
+
+    async def _log_in(self) -> None:
+        """Logs in, and does so again before the session ends; does nothing without a user."""
+        if self._login is None:
+            return
+        began = self._loop.time()
+        logging_in = LoggingIn(self._login, self.address)
+        while logging_in.request is not None:
+            api, fields = logging_in.request
+            answer = await self._send(api, self._version(api), fields)
+            await asyncio.to_thread(logging_in.take, answer)  # it computes for milliseconds
+        if logging_in.session_s:
+            share = random.uniform(RENEWED_AT, RENEWED_AT + _RENEWAL_SPREAD)  # noqa: S311  jitter
+            self._renewal = self._loop.call_at(began + logging_in.session_s * share, self._renew)
+
+    def _renew(self) -> None:
+        self._renewing = self._loop.create_task(self._log_in_again())
+
+    async def _log_in_again(self) -> None:
+        """Holds what is sent meanwhile. What is in flight is answered first, as answers keep their order."""
+        self._is_logging_in = True
+        try:
+            await self._log_in()
+        except ConnectionFailedError as error:
+            self._fail(error)
+        except Exception as error:  # noqa: BLE001  a bug: it must not hold requests for ever
+            self._fail(self._failure(f"the log-in failed: {error!r}"))
+        finally:
+            self._is_logging_in = False
+        while self._held and not self.is_closed:
+            held = self._held.popleft()
+            self._send_held(held)
+        self._send_queued()
+
+    def _send_held(self, held: _Held) -> None:
+        frame = encode_request(held.api, held.version, self._correlation_id + 1, held.fields)
+        self._write(held.api, held.version, (frame,), held.answer)
 
     def _version(self, api: str) -> int:
         version = self._versions.get(api)
@@ -177,10 +243,9 @@ class PipelinedConnection:
 
     def _send(self, api: str, version: int, fields: Mapping[str, Any]) -> asyncio.Future[Any]:
         self._check_open()
-        frame = encode_request(api, version, self._correlation_id + 1, fields)
-        answer = WholeAnswer(self._loop.create_future())
-        self._write(api, version, (frame,), answer)
-        return answer.future
+        held = _Held(api, version, fields, WholeAnswer(self._loop.create_future()))
+        self._send_held(held)
+        return held.answer.future
 
     def _write(self, api: str, version: int, parts: Sequence[bytes], receiver: Receiver) -> None:
         """Sends the parts of a frame that carries the next correlation id."""
@@ -196,10 +261,20 @@ class PipelinedConnection:
             while True:
                 size = answer_size(await self._reader.readexactly(LENGTH.size))
                 self._take(await self._reader.readexactly(size))
+        except ssl.SSLError as error:
+            # With TLS 1.3 a client learns only here that its certificate was refused.
+            self._fail(handshake_failure(error, self.address) or self._failure(_LOST))
         except (OSError, EOFError):
-            self._fail("the connection was lost")
+            if self._renewing is not None and not self._pending:
+                await (
+                    self._renewing
+                )  # the last answer to a log-in says why the connection has ended
+            self._fail(self._failure(_LOST))
         except DecodeError as error:
-            self._fail(str(error))
+            self._fail(self._failure(str(error)))
+
+    def _failure(self, reason: str) -> ConnectionFailedError:
+        return ConnectionFailedError(f"{self.address}: {reason}")
 
     def _take(self, frame: bytes) -> None:
         if not self._pending:
@@ -223,19 +298,21 @@ class PipelinedConnection:
             return
         oldest = self._pending[0]
         if oldest.deadline <= self._loop.time():
-            self._fail(f"{oldest.api} was not answered within {self._timeout_s:g} s")
+            self._fail(self._failure(f"{oldest.api} was not answered within {self._timeout_s:g} s"))
         else:
             self._watch = self._loop.call_at(oldest.deadline, self._check_deadline)
 
-    def _fail(self, reason: str) -> None:
+    def _fail(self, error: ConnectionFailedError) -> None:
         self.is_closed = True
         self._writer.transport.abort()
-        if self._watch is not None:
-            self._watch.cancel()
-            self._watch = None
+        for timer in (self._watch, self._renewal):
+            if timer is not None:
+                timer.cancel()
+        self._watch = self._renewal = None
         receivers: list[Receiver] = [pending.receiver for pending in self._pending]
+        receivers += [held.answer for held in self._held]
         self._pending.clear()
-        error = ConnectionFailedError(f"{self.address}: {reason}")
+        self._held.clear()
         for receiver in receivers:
             receiver.fail(error)
         self._queue.fail(error)

@@ -321,6 +321,12 @@ class Sequencer:
         assert not self._outstanding.sent
         return self._give_up(self._head(), Failure.REFUSED, answer)
 
+    def on_id_refused(self, answer: Answer) -> Sequence[Action]:
+        """Handles that there will be no other producer id: nothing can be sent any more."""
+        assert self.phase is Phase.AWAITING_ID
+        head = self._head()
+        return self._stop(Failed(head, Failure.REFUSED, answer, head.is_in_doubt))
+
     def _head(self) -> SequencedBatch:
         oldest = self.oldest
         assert oldest is not None, "questions are asked for batches"

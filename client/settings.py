@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from client.security import NO_SECURITY, Security
 from client.sequencer import IN_FLIGHT_MAX_DEFAULT
 from client.sequencer_actions import AfterFailure
 from protocol.record_batch import Codec
@@ -46,6 +47,8 @@ class Settings:
     its own producer ids, leased there, each replaced by another before it ends. Such a producer has
     no state to resume from.
     """
+    security: Security = NO_SECURITY
+    """How brokers are reached: TLS, and a log-in (`security_of` reads options by Kafka's names)."""
     auto_create_topics: bool = True
     """Whether brokers may create a missing topic, if they are configured to."""
 

@@ -10,9 +10,8 @@ from broker.config.loading import Config
 from broker.network.turns import in_thread
 from protocol.native.answers import Answer
 from protocol.native.replication import read_error
+from protocol.sasl.client_exchange import ClientExchange
 from protocol.sasl.mechanism import Mechanism, SaslError
-from protocol.sasl.plain import plain_token
-from protocol.sasl.scram_client import ScramClient
 
 Send = Callable[[Mapping[str, Any]], Awaitable[dict[str, Any]]]
 
@@ -42,15 +41,13 @@ class PeerLogin(NamedTuple):
 
         Raises `SaslError`, and what `send` does.
         """
-        if self.mechanism is Mechanism.PLAIN:
-            token = plain_token(self.user, self.password)
-            return _lifetime_s(await self._exchanged(send, token))
-        exchange = ScramClient(self.mechanism, self.user, self.password)
-        first = (await self._exchanged(send, exchange.first())).binary("data")
-        final = await in_thread(partial(exchange.final, first))
-        last = await self._exchanged(send, final)
-        exchange.check(last.binary("data"))
-        return _lifetime_s(last)
+        exchange = ClientExchange(self.mechanism, self.user, self.password)
+        while True:
+            assert exchange.token is not None
+            answer = await self._exchanged(send, exchange.token)
+            await in_thread(partial(exchange.take, answer.binary("data")))
+            if exchange.token is None:
+                return _lifetime_s(answer)
 
     async def _exchanged(self, send: Send, token: bytes) -> Answer:
         answer = await send({"type": "sasl", "mechanism": self.mechanism, "data": token})

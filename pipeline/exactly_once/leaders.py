@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Any, Final, NamedTuple, Self, TypeVar
 
 from client.cluster import Cluster, NoLeaderError, parse_addresses
-from client.connection import ConnectionFailedError
+from client.connection_errors import ConnectionFailedError
 from client.pipelined_connection import PipelinedConnection
 from client.producer_ids import new_identity
 from client.sequencer import EPOCH_MAX, Found, Identity

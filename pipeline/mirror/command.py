@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from client.cluster import parse_addresses
-from client.connection import ConnectionFailedError
+from client.connection_errors import ConnectionFailedError
 from pipeline.exactly_once import ExactlyOnceSink
 from pipeline.exactly_once.errors import SinkError
 from pipeline.kafka_connector import ConnectorError

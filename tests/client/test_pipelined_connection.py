@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from client.connection import ConnectionFailedError
+from client.connection_errors import ConnectionFailedError
 from client.pipelined_connection import PipelinedConnection
 from tests.support.in_process import in_process
 

@@ -418,3 +418,18 @@ def test_exhausted_or_fenced_id_is_replaced(code, epoch):
     assert one.on_new_id(Identity(41, 0)) == [Renumbered(later)]
     assert send(one) == [later]
     assert (later.identity, later.base_sequence) == (Identity(41, 0), 0)
+
+
+def test_an_id_that_is_refused_stops_the_partition():
+    """Without a producer id nothing can be sent, whatever is to happen after a failure."""
+    one = sequencer(after=AfterFailure.NEW_EPOCH)
+    (batch,) = given(one, 1)
+    send(one)
+    one.on_answer(batch, Answer(ErrorCode.INVALID_PRODUCER_EPOCH))
+    later = one.add(1, None)
+    assert one.next_step() == NewId()
+    refused = Answer(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    (failed,) = one.on_id_refused(refused)
+    assert failed == Failed(later, Failure.REFUSED, refused, may_be_stored=False)
+    assert one.phase is Phase.STOPPED
+    assert one.next_step() is None
