@@ -19,10 +19,16 @@ class GroupConfig(NamedTuple):
     offsets_retention_ms: int = 7 * 24 * 3_600_000
     member_bytes_max: int = 1 << 20
     """Protocols of one member: names and metadata."""
-    member_protocols_max: int = 100
+    member_protocols_max: int = 20
     group_bytes_max: int = 16 << 20
     """Protocols and assignments of all members of a group."""
     groups_max: int = 100_000
     """Groups of one coordinator, those with offsets only included."""
     members_max: int = 50_000
     """Members and ids handed out of all groups of one coordinator."""
+    bytes_max: int = 256 << 20
+    """Protocols and assignments of all members of one coordinator."""
+    name_bytes_max: int = 1_024
+    """Ids of groups and instances, and names of protocols: they are held and stored."""
+    commit_partitions_max: int = 10_000
+    """Offsets of one commit, which is one batch and one step."""

@@ -6,38 +6,179 @@ from collections.abc import Collection, Iterator
 
 from coordinators.groups.answers import ListedGroup
 from coordinators.groups.config import GroupConfig
-from coordinators.groups.effects import Effect
-from coordinators.groups.events import Event, Now
+from coordinators.groups.deletions import Deletions
+from coordinators.groups.descriptions import described, listed
+from coordinators.groups.effects import Effect, TimerKey, TimerKind
+from coordinators.groups.events import (
+    Abandoned,
+    AppendFailed,
+    Committed,
+    Event,
+    Now,
+    Requested,
+    TimerFired,
+)
+from coordinators.groups.expiry import Expiry
+from coordinators.groups.groups import Groups
+from coordinators.groups.heartbeats import Heartbeats
+from coordinators.groups.joins import Joins
+from coordinators.groups.leaves import Leaves
+from coordinators.groups.membership import Membership
+from coordinators.groups.offset_commits import OffsetCommits
+from coordinators.groups.offset_reads import OffsetReads
+from coordinators.groups.rebalances import Rebalances
+from coordinators.groups.requests import (
+    DeleteGroup,
+    DescribeGroup,
+    GroupRequest,
+    Heartbeat,
+    JoinGroup,
+    LeaveGroup,
+    OffsetCommit,
+    OffsetDelete,
+    OffsetFetch,
+    SyncGroup,
+)
+from coordinators.groups.sessions import Sessions
+from coordinators.groups.syncs import Syncs
 
 
 class GroupCoordinator:
     """One leader epoch's view of the groups: made when the partition is led, dropped when the lead is lost."""
 
     def __init__(self, config: GroupConfig) -> None:
-        self._config = config
+        self._groups = groups = Groups(config)
+        self._sessions = sessions = Sessions(groups)
+        self._membership = membership = Membership(groups, sessions)
+        self._rebalances = rebalances = Rebalances(groups, membership, sessions)
+        self._deletions = deletions = Deletions(groups, membership)
+        self._expiry = Expiry(groups, deletions)
+        self._joins = Joins(groups, membership, sessions, rebalances)
+        self._syncs = Syncs(groups, sessions, rebalances)
+        self._heartbeats = Heartbeats(groups, sessions)
+        self._leaves = Leaves(groups, membership, rebalances)
+        self._offset_commits = OffsetCommits(groups, sessions)
+        self._offset_reads = OffsetReads(groups)
 
     def apply(self, key: bytes, value: bytes | None) -> str | None:
         """Replay a record of the log; only while loading. Returns why it was skipped, for a warning; else None."""
-        raise NotImplementedError
+        return self._groups.durable.apply(key, value)
 
     def start(self, now: Now) -> Iterator[list[Effect]]:
         """Begin after the replay: what follows for one group after the other. Run to the end before any `step`."""
-        raise NotImplementedError
+        for group_id, durable in list(self._groups.durable.groups.items()):
+            if durable.value is not None and durable.value.members:
+                self._groups.now = now
+                self._begin(group_id, is_rebalancing=durable.value.is_rebalancing)
+                yield self._groups.take_effects()
 
     def step(self, event: Event, now: Now) -> list[Effect]:
         """Handle an event, and return what follows from it."""
-        raise NotImplementedError
+        groups = self._groups
+        groups.now = now
+        match event:
+            case Requested():
+                self._request(event.reply_id, event.request)
+            case TimerFired():
+                self._timer(event.key)
+            case Committed():
+                groups.committed(event.token)
+            case AppendFailed():
+                groups.append_failed(event.token, event.error_code, may_commit=event.may_commit)
+            case Abandoned():
+                self._abandon(event.reply_id)
+        return groups.take_effects()
 
     def expire_offsets(self, now: Now) -> Iterator[list[Effect]]:
         """Expire offsets and groups, a bounded number per item; steps may come between. Every ten minutes."""
-        raise NotImplementedError
+        return self._expiry.expire(now)
 
     def forget_topic(self, topic: str, now: Now) -> Iterator[list[Effect]]:
         """Remove the offsets of a deleted topic from all groups, a bounded number of groups per item."""
-        raise NotImplementedError
+        return self._expiry.forget_topic(topic, now)
 
     def listed(
         self, states: Collection[str], types: Collection[str]
     ) -> Iterator[ListedGroup | None]:
         """The groups for ListGroups; filters ignore case, empty ones match all. None for one filtered out."""
-        raise NotImplementedError
+        return listed(self._groups, states, types)
+
+    @property
+    def group_count(self) -> int:
+        """How many groups there are, nearly enough: those that are not stored yet are counted only if there are more."""
+        return max(len(self._groups.live), len(self._groups.durable.groups))
+
+    @property
+    def member_count(self) -> int:
+        """Members of all groups, and ids that were handed out."""
+        return self._groups.members
+
+    @property
+    def rebalances_completed(self) -> int:
+        return self._rebalances.completed
+
+    def _begin(self, group_id: str, *, is_rebalancing: bool) -> None:
+        group = self._groups.find(group_id)
+        assert group is not None
+        self._membership.count_loaded(group)
+        for member in group.members.values():
+            self._sessions.extend(group, member)
+        if is_rebalancing:
+            self._rebalances.begin(group, "the coordinator has moved during a rebalance")
+        elif len(group.members) > self._groups.config.group_max_size:
+            self._rebalances.begin(group, "it has more members than a group may have")
+
+    def _request(self, reply_id: int, request: GroupRequest) -> None:
+        match request:
+            case Heartbeat():
+                self._heartbeats.handle(reply_id, request)
+            case OffsetCommit():
+                self._offset_commits.handle(reply_id, request)
+            case OffsetFetch():
+                self._offset_reads.handle(reply_id, request)
+            case JoinGroup():
+                self._joins.handle(reply_id, request)
+            case SyncGroup():
+                self._syncs.handle(reply_id, request)
+            case LeaveGroup():
+                self._leaves.handle(reply_id, request)
+            case OffsetDelete():
+                self._deletions.delete_offsets(reply_id, request)
+            case DeleteGroup():
+                self._deletions.delete_group(reply_id, request)
+            case DescribeGroup():
+                self._groups.reply(reply_id, described(self._groups.find(request.group_id)))
+        self._settle(request.group_id)
+
+    def _timer(self, key: TimerKey) -> None:
+        group = self._groups.live.get(key.group_id)
+        if group is None:
+            return
+        match key.kind:
+            case TimerKind.REBALANCE:
+                self._rebalances.timer_fired(group)
+            case TimerKind.SYNC:
+                self._rebalances.sync_timer_fired(group)
+            case TimerKind.PENDING_MEMBER:
+                self._membership.pending_timer_fired(group, key.member_id)
+                self._rebalances.try_complete(group)
+            case TimerKind.SESSION:
+                member = group.members.get(key.member_id)
+                if member is not None and self._sessions.has_expired(group, member):
+                    self._rebalances.remove(group, [member], "has let its session expire")
+        self._settle(key.group_id)
+
+    def _abandon(self, reply_id: int) -> None:
+        """Remove a member that does not know its id yet: it will come back as another one."""
+        found = self._groups.unnamed.pop(reply_id, None)
+        if found is None:
+            return
+        group, member = found
+        if group.members.get(member.member_id) is member and member.join_reply == reply_id:
+            self._rebalances.remove(group, [member], "has gone before it was given its id")
+            self._settle(group.group_id)
+
+    def _settle(self, group_id: str) -> None:
+        group = self._groups.live.get(group_id)
+        if group is not None:
+            self._groups.settle(group)

@@ -1,0 +1,65 @@
+"""DescribeGroups and ListGroups."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from itertools import chain
+
+from coordinators.groups.answers import DescribeAnswer, DescribedMember, ListedGroup
+from coordinators.groups.group import Group, GroupState
+from coordinators.groups.groups import Groups
+from coordinators.groups.member import Member
+from protocol.errors import ErrorCode
+
+_CLASSIC = "classic"
+
+
+def described(group: Group | None) -> DescribeAnswer:
+    """The group; protocol, metadata and assignments only while it is stable."""
+    if group is None or group.state is GroupState.DEAD:
+        return DescribeAnswer(ErrorCode.GROUP_ID_NOT_FOUND, GroupState.DEAD.value)
+    is_stable = group.state is GroupState.STABLE
+    protocol_name = group.protocol_name if is_stable else None
+    return DescribeAnswer(
+        ErrorCode.NONE,
+        group.state.value,
+        group.protocol_type or "",
+        protocol_name or "",
+        tuple([_member(member, protocol_name) for member in group.members.values()]),
+    )
+
+
+def _member(member: Member, protocol_name: str | None) -> DescribedMember:
+    return DescribedMember(
+        member.member_id,
+        member.group_instance_id,
+        member.client_id,
+        member.client_host,
+        b"" if protocol_name is None else member.metadata(protocol_name),
+        b"" if protocol_name is None else member.assignment,
+    )
+
+
+def listed(
+    groups: Groups, states: Collection[str], types: Collection[str]
+) -> Iterator[ListedGroup | None]:
+    """All groups that match, one after the other; None for one that does not."""
+    wanted_states = {state.casefold() for state in states}
+    is_type_wanted = not types or _CLASSIC in {one.casefold() for one in types}
+    for group_id in list(dict.fromkeys(chain(groups.durable.groups, groups.live))):
+        row = _row(groups, group_id)
+        is_wanted = row is not None and (
+            is_type_wanted and (not wanted_states or row.state.casefold() in wanted_states)
+        )
+        yield row if is_wanted else None
+
+
+def _row(groups: Groups, group_id: str) -> ListedGroup | None:
+    group = groups.live.get(group_id)
+    if group is not None:
+        return ListedGroup(group_id, group.protocol_type or "", group.state.value, _CLASSIC)
+    durable = groups.durable.groups.get(group_id)
+    if durable is None:
+        return None
+    protocol_type = durable.value.protocol_type if durable.value is not None else ""
+    return ListedGroup(group_id, protocol_type, GroupState.EMPTY.value, _CLASSIC)

@@ -1,0 +1,71 @@
+"""Groups and offsets as the committed log has them: the replay of the records up to the high watermark.
+
+Invariant: only `DurableGroups.put` changes them, with records in the order of the log, so a replay gives the same.
+"""
+
+from __future__ import annotations
+
+from protocol.consumer_offsets.group_value import GroupValue, read_group_value
+from protocol.consumer_offsets.keys import GroupKey, OffsetKey, OtherKey, read_key
+from protocol.consumer_offsets.offset_value import OffsetValue, read_offset_value
+from protocol.errors import DecodeError
+from protocol.lean_dataclass import dataclass
+
+
+@dataclass(slots=True)
+class DurableGroup:
+    """A group in the log: its last generation, if it had one, and its offsets."""
+
+    value: GroupValue | None
+    offsets: dict[str, dict[int, OffsetValue]]
+    """By topic and partition; no topic without partitions."""
+
+
+class DurableGroups:
+    """All groups of one partition of `__consumer_offsets`; none without a value and without offsets."""
+
+    def __init__(self) -> None:
+        self.groups: dict[str, DurableGroup] = {}
+
+    def apply(self, key: bytes, value: bytes | None) -> str | None:
+        """Put a record of the log. Returns why it was skipped instead."""
+        try:
+            read = read_key(key)
+            match read:
+                case OffsetKey():
+                    self.put(read, None if value is None else read_offset_value(value))
+                case GroupKey():
+                    self.put(read, None if value is None else read_group_value(value))
+                case OtherKey():
+                    return f"records of type {read.version} are not known"
+        except DecodeError as error:
+            return str(error)
+        return None
+
+    def put(self, key: OffsetKey | GroupKey, value: OffsetValue | GroupValue | None) -> None:
+        """Put a record that has been read. A value of None removes what the key names."""
+        group = self.groups.get(key.group_id)
+        if group is None:
+            if value is None:
+                return
+            group = self.groups[key.group_id] = DurableGroup(None, {})
+        if isinstance(key, GroupKey):
+            assert not isinstance(value, OffsetValue)
+            group.value = value
+        else:
+            assert not isinstance(value, GroupValue)
+            _put_offset(group.offsets, key, value)
+        if group.value is None and not group.offsets:
+            del self.groups[key.group_id]
+
+
+def _put_offset(
+    offsets: dict[str, dict[int, OffsetValue]], key: OffsetKey, value: OffsetValue | None
+) -> None:
+    if value is not None:
+        offsets.setdefault(key.topic, {})[key.partition] = value
+        return
+    partitions = offsets.get(key.topic, {})
+    partitions.pop(key.partition, None)
+    if not partitions:
+        offsets.pop(key.topic, None)

@@ -1,0 +1,144 @@
+"""Expiry of committed offsets, by the state of their group, and of groups that are left with none.
+
+Expired offsets are removed by tombstones, and forgotten once these are committed. An offset that is being committed
+never expires.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Final
+
+from coordinators.groups.deletions import Deletions
+from coordinators.groups.effects import Effect
+from coordinators.groups.events import Now
+from coordinators.groups.group import CONSUMER, Group, GroupState
+from coordinators.groups.groups import Groups, Record
+from protocol.consumer_offsets.group_value import NO_TIMESTAMP
+from protocol.consumer_offsets.keys import OffsetKey
+from protocol.consumer_offsets.offset_value import NO_EXPIRY, OffsetValue
+from protocol.errors import ErrorCode
+
+_OFFSETS_PER_SLICE: Final = 1_000
+_GROUPS_PER_SLICE: Final = 100
+
+
+class Expiry:
+    """Walks all groups, a slice at a time; requests are served in between."""
+
+    def __init__(self, groups: Groups, deletions: Deletions) -> None:
+        self._groups = groups
+        self._deletions = deletions
+
+    def expire(self, now: Now) -> Iterator[list[Effect]]:
+        """Expire what is too old."""
+        for count, group_id in enumerate(list(self._groups.durable.groups), 1):
+            yield from self._expire_group(group_id, now)
+            if count % _GROUPS_PER_SLICE == 0:
+                yield self._groups.take_effects()
+        yield self._groups.take_effects()
+
+    def forget_topic(self, topic: str, now: Now) -> Iterator[list[Effect]]:
+        """Remove the offsets of a topic that was deleted."""
+        for count, group_id in enumerate(list(self._groups.durable.groups), 1):
+            self._groups.now = now
+            durable = self._groups.durable.groups.get(group_id)
+            if durable is not None and topic in durable.offsets:
+                places = [(topic, partition) for partition in durable.offsets[topic]]
+                self._remove(group_id, places, "its topic was deleted")
+            if count % _GROUPS_PER_SLICE == 0:
+                yield self._groups.take_effects()
+        yield self._groups.take_effects()
+
+    def _expire_group(self, group_id: str, now: Now) -> Iterator[list[Effect]]:
+        durable = self._groups.durable.groups.get(group_id)
+        if durable is None:
+            return
+        for topic in list(durable.offsets):
+            left = list(durable.offsets.get(topic, {}))
+            while left:
+                some, left = left[:_OFFSETS_PER_SLICE], left[_OFFSETS_PER_SLICE:]
+                self._groups.now = now
+                places = self._expired(group_id, topic, some)
+                self._remove(group_id, places, "it is older than the retention time")
+                if len(some) == _OFFSETS_PER_SLICE:
+                    yield self._groups.take_effects()
+        self._groups.now = now
+        self._remove_if_unused(group_id)
+
+    def _expired(self, group_id: str, topic: str, partitions: list[int]) -> list[tuple[str, int]]:
+        group = self._groups.find(group_id)
+        durable = self._groups.durable.groups.get(group_id)
+        if group is None or durable is None or _keeps_all(group, topic):
+            return []
+        stored = durable.offsets.get(topic, {})
+        return [
+            (topic, partition)
+            for partition in partitions
+            if partition in stored
+            and (topic, partition) not in group.pending_offsets
+            and self._is_expired(group, stored[partition])
+        ]
+
+    def _is_expired(self, group: Group, value: OffsetValue) -> bool:
+        now_ms = self._groups.now.wall_ms
+        if value.expire_timestamp != NO_EXPIRY:
+            return now_ms >= value.expire_timestamp
+        since = value.commit_timestamp
+        if _had_members(group) and group.state_timestamp != NO_TIMESTAMP:
+            since = group.state_timestamp
+        return now_ms - since >= self._groups.config.offsets_retention_ms
+
+    def _remove(self, group_id: str, places: list[tuple[str, int]], reason: str) -> None:
+        group = self._groups.find(group_id)
+        if group is None or not places:
+            return
+        topic = places[0][0]
+        self._groups.note(
+            f"group {group_id!r} loses {len(places)} offsets of topic {topic!r}: {reason}"
+        )
+        for index in range(0, len(places), _OFFSETS_PER_SLICE):
+            records: list[Record] = [
+                (OffsetKey(group_id, topic, partition), None)
+                for _, partition in places[index : index + _OFFSETS_PER_SLICE]
+            ]
+            self._groups.append(group, records, partial(self._removed, group_id))
+
+    def _removed(self, group_id: str, code: ErrorCode) -> None:
+        if code is ErrorCode.NONE:
+            self._remove_if_unused(group_id)
+
+    def _remove_if_unused(self, group_id: str) -> None:
+        """Remove a group that has no members, no offsets and nothing under way."""
+        group = self._groups.find(group_id)
+        durable = self._groups.durable.groups.get(group_id)
+        if group is None:
+            return
+        if (
+            group.state is GroupState.EMPTY
+            and not group.pending_members
+            and not group.appends
+            and (durable is None or not durable.offsets)
+        ):
+            if durable is not None:
+                self._groups.note(
+                    f"group {group_id!r} has neither members nor offsets, and is removed"
+                )
+            self._deletions.remove_group(group)
+        else:
+            self._groups.settle(group)
+
+
+def _had_members(group: Group) -> bool:
+    return group.state is GroupState.EMPTY and group.protocol_type is not None
+
+
+def _keeps_all(group: Group, topic: str) -> bool:
+    """Whether no offset of the topic expires, in this state of the group."""
+    if group.state is GroupState.EMPTY:
+        return False
+    if group.state is not GroupState.STABLE or group.protocol_type != CONSUMER:
+        return True
+    subscribed = group.subscribed()
+    return subscribed is None or topic in subscribed

@@ -1,0 +1,174 @@
+"""The groups of one coordinator, and the effects of the step that changes them.
+
+The parts of the coordinator share one `Groups`: it finds and makes groups, collects effects, and keeps what waits for
+an append. What is durable changes here and nowhere else, when an append is committed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from coordinators.groups.answers import GroupAnswer
+from coordinators.groups.config import GroupConfig
+from coordinators.groups.durable import DurableGroups
+from coordinators.groups.effects import (
+    Append,
+    CancelTimer,
+    Effect,
+    GroupRecord,
+    Note,
+    Reply,
+    SetTimer,
+    TimerKey,
+)
+from coordinators.groups.events import Now
+from coordinators.groups.group import Group, GroupState, stored_group
+from coordinators.groups.member import Member
+from protocol.consumer_offsets.group_value import GroupValue, write_group_value
+from protocol.consumer_offsets.keys import (
+    GroupKey,
+    OffsetKey,
+    write_group_key,
+    write_offset_key,
+)
+from protocol.consumer_offsets.offset_value import OffsetValue, write_offset_value
+from protocol.errors import ErrorCode
+from protocol.lean_dataclass import dataclass
+
+Record = tuple[OffsetKey, OffsetValue | None] | tuple[GroupKey, GroupValue | None]
+Outcome = Callable[[ErrorCode], None]
+"""Called once: with NONE when an append is committed, else with the error that it failed with."""
+
+
+@dataclass(slots=True, eq=False)
+class _Appended:
+    group: Group
+    records: Sequence[Record]
+    outcome: Outcome | None
+    """None once it was called: the append failed, and may be committed all the same."""
+
+
+class Groups:
+    """All groups of a coordinator: what is stored of them, and those that are more than that."""
+
+    def __init__(self, config: GroupConfig) -> None:
+        self.config = config
+        self.durable = DurableGroups()
+        self.live: dict[str, Group] = {}
+        """Groups with soft state. A stored group that is empty and idle has none, and is made when needed."""
+        self.now = Now(0, 0)
+        self.unnamed: dict[int, tuple[Group, Member]] = {}
+        """Members that wait in Join and do not know their ids yet, by their requests."""
+        self.members = 0
+        """Members and ids handed out, of all groups."""
+        self.protocol_bytes = 0
+        self._effects: list[Effect] = []
+        self._token = 0
+        self._appended: dict[int, _Appended] = {}
+
+    # --- groups
+
+    def find(self, group_id: str) -> Group | None:
+        """The group; None if there is none."""
+        group = self.live.get(group_id)
+        if group is None:
+            durable = self.durable.groups.get(group_id)
+            if durable is None:
+                return None
+            group = self.live[group_id] = stored_group(group_id, durable)
+        return group
+
+    def find_or_create(self, group_id: str) -> Group | None:
+        """The group, which is made if there is none; None if there are too many."""
+        group = self.find(group_id)
+        if group is None:
+            if max(len(self.live), len(self.durable.groups)) >= self.config.groups_max:
+                return None
+            group = self.live[group_id] = Group(group_id)
+        return group
+
+    def settle(self, group: Group) -> None:
+        """Forget the soft state of a group that has none left."""
+        if group.state is not GroupState.EMPTY or group.pending_members or group.appends:
+            return
+        stored = self.durable.groups.get(group.group_id)
+        if stored is None or stored.value is None or not stored.value.members:
+            self.live.pop(group.group_id, None)
+
+    # --- effects
+
+    def take_effects(self) -> list[Effect]:
+        """The effects since the last call."""
+        effects, self._effects = self._effects, []
+        return effects
+
+    def reply(self, reply_id: int | None, answer: GroupAnswer) -> None:
+        """Answer a request; None is one that no one waits for."""
+        if reply_id is not None:
+            self.unnamed.pop(reply_id, None)
+            self._effects.append(Reply(reply_id, answer))
+
+    def note(self, message: str) -> None:
+        self._effects.append(Note(message))
+
+    def set_timer(self, key: TimerKey, at_ms: int) -> None:
+        self._effects.append(SetTimer(key, at_ms))
+
+    def cancel_timer(self, key: TimerKey) -> None:
+        self._effects.append(CancelTimer(key))
+
+    # --- appends
+
+    def append(self, group: Group, records: Sequence[Record], outcome: Outcome) -> int:
+        """Append records of a group. Returns the token; `outcome` is called in a later step."""
+        self._token += 1
+        group.appends += 1
+        self._appended[self._token] = _Appended(group, records, outcome)
+        for key, _ in records:
+            if isinstance(key, OffsetKey):
+                group.pending_offsets[key.topic, key.partition] += 1
+        self._effects.append(Append(self._token, tuple([_packed(record) for record in records])))
+        return self._token
+
+    def committed(self, token: int) -> None:
+        """Apply the records of an append that the high watermark has passed."""
+        appended = self._appended.pop(token)
+        for key, value in appended.records:
+            self.durable.put(key, value)
+        self._end(appended)
+        if appended.outcome is not None:
+            appended.outcome(ErrorCode.NONE)
+        self.settle(appended.group)
+
+    def append_failed(self, token: int, code: ErrorCode, *, may_commit: bool) -> None:
+        """Tell the part that waits for an append that it failed. One that may commit is kept."""
+        appended = self._appended[token]
+        outcome, appended.outcome = appended.outcome, None
+        if not may_commit:
+            del self._appended[token]
+            self._end(appended)
+        if outcome is not None:
+            outcome(code)
+        self.settle(appended.group)
+
+    def _end(self, appended: _Appended) -> None:
+        group = appended.group
+        group.appends -= 1
+        for key, _ in appended.records:
+            if isinstance(key, OffsetKey):
+                place = (key.topic, key.partition)
+                group.pending_offsets[place] -= 1
+                if not group.pending_offsets[place]:
+                    del group.pending_offsets[place]
+
+
+def _packed(record: Record) -> GroupRecord:
+    key, value = record
+    if isinstance(key, OffsetKey):
+        assert not isinstance(value, GroupValue)
+        packed = None if value is None else write_offset_value(value)
+        return GroupRecord(write_offset_key(key), packed)
+    assert not isinstance(value, OffsetValue)
+    return GroupRecord(
+        write_group_key(key.group_id), None if value is None else write_group_value(value)
+    )

@@ -1,0 +1,90 @@
+"""A member of a classic group."""
+
+from __future__ import annotations
+
+from coordinators.groups.requests import JoinGroup
+from protocol.consumer_offsets.group_value import MemberValue
+from protocol.lean_dataclass import dataclass
+
+Protocols = tuple[tuple[str, bytes], ...]
+
+
+@dataclass(slots=True, eq=False)
+class Member:
+    """A member, its waiting requests and its session."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocols: Protocols
+    """Name and metadata, the preferred one first."""
+    assignment: bytes = b""
+    join_reply: int | None = None
+    """The JoinGroup that waits for the end of the join phase."""
+    sync_reply: int | None = None
+    """The SyncGroup that waits for the assignment."""
+    is_new: bool = False
+    """No JoinGroup of it has been answered yet; a session begins with the first answer."""
+    was_given_id: bool = True
+    """It knows its id; a client before JoinGroup v4 learns it with its first answer."""
+    session_deadline_ms: int = 0
+    session_timer_ms: int | None = None
+    """The time of the session's timer, which may be earlier than the deadline: heartbeats set none."""
+
+    @property
+    def is_static(self) -> bool:
+        return self.group_instance_id is not None
+
+    def metadata(self, protocol_name: str | None) -> bytes:
+        """Its metadata of the protocol; empty for one that it does not support."""
+        return next((data for name, data in self.protocols if name == protocol_name), b"")
+
+    def value(self, protocol_name: str | None, assignment: bytes) -> MemberValue:
+        """The member as it is stored."""
+        return MemberValue(
+            self.member_id,
+            self.group_instance_id,
+            self.client_id,
+            self.client_host,
+            self.rebalance_timeout_ms,
+            self.session_timeout_ms,
+            self.metadata(protocol_name),
+            assignment,
+        )
+
+
+def joining_member(request: JoinGroup, member_id: str) -> Member:
+    """The member that a JoinGroup adds."""
+    return Member(
+        member_id,
+        request.group_instance_id,
+        request.client_id,
+        request.client_host,
+        request.session_timeout_ms,
+        request.rebalance_timeout_ms,
+        request.protocols,
+        is_new=True,
+        was_given_id=bool(request.member_id),
+    )
+
+
+def stored_member(value: MemberValue, protocol_name: str | None) -> Member:
+    """The member that was stored: of its protocols only the chosen one is known."""
+    return Member(
+        value.member_id,
+        value.group_instance_id,
+        value.client_id,
+        value.client_host,
+        value.session_timeout_ms,
+        value.rebalance_timeout_ms,
+        ((protocol_name or "", value.subscription),),
+        value.assignment,
+    )
+
+
+def protocol_bytes(protocols: Protocols) -> int:
+    """The memory that protocols take, nearly enough."""
+    return sum([len(name) + len(metadata) for name, metadata in protocols])

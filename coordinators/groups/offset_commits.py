@@ -1,0 +1,97 @@
+"""OffsetCommit: who may commit in which state of the group, and the append of what was accepted."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from coordinators.groups.answers import OffsetCommitAnswer
+from coordinators.groups.append_errors import commit_code
+from coordinators.groups.group import Group, GroupState
+from coordinators.groups.groups import Groups, Record
+from coordinators.groups.membership import member_error
+from coordinators.groups.requests import NO_RETENTION, CommittedPartition, OffsetCommit
+from coordinators.groups.sessions import Sessions
+from protocol.consumer_offsets.keys import OffsetKey
+from protocol.consumer_offsets.offset_value import NO_EXPIRY, OffsetValue
+from protocol.errors import ErrorCode
+
+
+class OffsetCommits:
+    """Answers OffsetCommit once the offsets are committed: all of a request, or none."""
+
+    def __init__(self, groups: Groups, sessions: Sessions) -> None:
+        self._groups = groups
+        self._sessions = sessions
+
+    def handle(self, reply_id: int, request: OffsetCommit) -> None:
+        """Append the offsets of those who may commit; metadata that is too long fails its partition alone."""
+        code, group = self._admit(request)
+        if group is None or code is not ErrorCode.NONE:
+            codes = (code,) * len(request.partitions)
+            self._groups.reply(reply_id, OffsetCommitAnswer(codes))
+            return
+        longest = self._groups.config.offset_metadata_max_bytes
+        are_stored = [len(one.metadata) <= longest for one in request.partitions]
+        accepted = [
+            one for one, is_stored in zip(request.partitions, are_stored, strict=True) if is_stored
+        ]
+        if not accepted:
+            self._stored(reply_id, are_stored, ErrorCode.NONE)
+            return
+        expire_ms = self._expire_timestamp(request)
+        records = [self._record(request.group_id, one, expire_ms) for one in accepted]
+        self._groups.append(group, records, partial(self._stored, reply_id, are_stored))
+
+    def _admit(self, request: OffsetCommit) -> tuple[ErrorCode, Group | None]:
+        if len(request.group_id) > self._groups.config.name_bytes_max:
+            return ErrorCode.INVALID_GROUP_ID, None
+        if len(request.partitions) > self._groups.config.commit_partitions_max:
+            return ErrorCode.INVALID_COMMIT_OFFSET_SIZE, None
+        group = self._groups.find(request.group_id)
+        if group is None:
+            return self._admit_to_new_group(request)
+        return self._admit_to_group(group, request), group
+
+    def _admit_to_new_group(self, request: OffsetCommit) -> tuple[ErrorCode, Group | None]:
+        if request.generation_id >= 0:
+            if request.knows_missing_groups:
+                return ErrorCode.GROUP_ID_NOT_FOUND, None
+            return ErrorCode.ILLEGAL_GENERATION, None
+        group = self._groups.find_or_create(request.group_id)
+        return (ErrorCode.POLICY_VIOLATION if group is None else ErrorCode.NONE), group
+
+    def _admit_to_group(self, group: Group, request: OffsetCommit) -> ErrorCode:
+        if group.state is GroupState.DEAD:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        if group.state is GroupState.EMPTY and request.generation_id < 0:
+            return ErrorCode.NONE
+        code = member_error(group, request.member_id, request.group_instance_id)
+        if code is not ErrorCode.NONE:
+            return code
+        if request.generation_id != group.generation_id:
+            return ErrorCode.ILLEGAL_GENERATION
+        if group.state is GroupState.COMPLETING_REBALANCE:
+            return ErrorCode.REBALANCE_IN_PROGRESS
+        self._sessions.extend(group, group.members[request.member_id])
+        return ErrorCode.NONE
+
+    def _expire_timestamp(self, request: OffsetCommit) -> int:
+        if request.retention_time_ms == NO_RETENTION:
+            return NO_EXPIRY
+        return self._groups.now.wall_ms + request.retention_time_ms
+
+    def _record(self, group_id: str, one: CommittedPartition, expire_ms: int) -> Record:
+        value = OffsetValue(
+            one.offset, one.leader_epoch, one.metadata, self._groups.now.wall_ms, expire_ms
+        )
+        return OffsetKey(group_id, one.topic, one.partition), value
+
+    def _stored(self, reply_id: int, are_stored: list[bool], code: ErrorCode) -> None:
+        answered = commit_code(code)
+        codes = tuple(
+            [
+                answered if is_stored else ErrorCode.OFFSET_METADATA_TOO_LARGE
+                for is_stored in are_stored
+            ]
+        )
+        self._groups.reply(reply_id, OffsetCommitAnswer(codes))

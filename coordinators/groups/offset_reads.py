@@ -1,0 +1,64 @@
+"""OffsetFetch: committed offsets, as the high watermark has passed them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from coordinators.groups.answers import FetchedOffset, OffsetFetchAnswer
+from coordinators.groups.groups import Groups
+from coordinators.groups.requests import OffsetFetch
+from protocol.consumer_offsets.offset_value import OffsetValue
+from protocol.errors import ErrorCode
+
+Offsets = dict[str, dict[int, OffsetValue]]
+_NONE_PENDING: frozenset[tuple[str, int]] = frozenset()
+
+
+class OffsetReads:
+    """Answers OffsetFetch, at once. A group or a partition without an offset has offset -1, and is no error."""
+
+    def __init__(self, groups: Groups) -> None:
+        self._groups = groups
+
+    def handle(self, reply_id: int, request: OffsetFetch) -> None:
+        """Answer with a snapshot; with `require_stable` an offset that is being replaced is UNSTABLE_OFFSET_COMMIT."""
+        durable = self._groups.durable.groups.get(request.group_id)
+        live = self._groups.live.get(request.group_id)
+        offsets = {} if durable is None else durable.offsets
+        pending = _NONE_PENDING
+        if request.require_stable and live is not None:
+            pending = frozenset(live.pending_offsets)
+        if request.partitions is None:
+            rows = _all({topic: dict(ids) for topic, ids in offsets.items()}, pending)
+        else:
+            found = [offsets.get(topic, {}).get(index) for topic, index in request.partitions]
+            rows = _named(request.partitions, found, pending)
+        self._groups.reply(reply_id, OffsetFetchAnswer(ErrorCode.NONE, rows))
+
+
+def _named(
+    partitions: tuple[tuple[str, int], ...],
+    found: list[OffsetValue | None],
+    pending: frozenset[tuple[str, int]],
+) -> Iterator[FetchedOffset]:
+    for (topic, partition), value in zip(partitions, found, strict=True):
+        yield _row(topic, partition, value, is_pending=(topic, partition) in pending)
+
+
+def _all(offsets: Offsets, pending: frozenset[tuple[str, int]]) -> Iterator[FetchedOffset]:
+    for topic, partitions in offsets.items():
+        for partition, value in partitions.items():
+            yield _row(topic, partition, value, is_pending=(topic, partition) in pending)
+    for topic, partition in pending:
+        if partition not in offsets.get(topic, {}):
+            yield _row(topic, partition, None, is_pending=True)
+
+
+def _row(
+    topic: str, partition: int, value: OffsetValue | None, *, is_pending: bool
+) -> FetchedOffset:
+    if is_pending:
+        return FetchedOffset(topic, partition, error_code=ErrorCode.UNSTABLE_OFFSET_COMMIT)
+    if value is None:
+        return FetchedOffset(topic, partition)
+    return FetchedOffset(topic, partition, value.offset, value.leader_epoch, value.metadata)

@@ -1,0 +1,1 @@
+"""The records of `__consumer_offsets`: Kafka's formats of committed offsets and of groups (`docs/formats/consumer-offsets.md`)."""

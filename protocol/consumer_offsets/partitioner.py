@@ -1,0 +1,13 @@
+"""The partition of `__consumer_offsets` that holds a group."""
+
+from __future__ import annotations
+
+
+def partition_of_group(group_id: str, partition_count: int) -> int:
+    """The absolute value of Java's `String.hashCode`, modulo the number of partitions, as in Kafka."""
+    units = group_id.encode("utf-16-be")
+    hashed = 0
+    for index in range(0, len(units), 2):
+        hashed = (31 * hashed + (units[index] << 8 | units[index + 1])) & 0xFFFFFFFF
+    signed = hashed - (hashed >> 31 << 32)
+    return (0 if signed == -(1 << 31) else abs(signed)) % partition_count

@@ -1,0 +1,184 @@
+"""A shell around a `GroupCoordinator` with a log, timers and a clock that tests move by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from coordinators.groups.answers import GroupAnswer
+from coordinators.groups.config import GroupConfig
+from coordinators.groups.coordinator import GroupCoordinator
+from coordinators.groups.effects import (
+    Append,
+    CancelTimer,
+    Effect,
+    GroupRecord,
+    Note,
+    Reply,
+    SetTimer,
+    TimerKey,
+)
+from coordinators.groups.events import (
+    Abandoned,
+    AppendFailed,
+    Committed,
+    Event,
+    Now,
+    Requested,
+    TimerFired,
+)
+from coordinators.groups.requests import GroupRequest, JoinGroup, SyncGroup
+from protocol.errors import ErrorCode
+
+WALL_MS = 1_700_000_000_000
+RANGE = (("range", b"\x00\x01\x00\x00\x00\x01\x00\x01t"),)
+"""A subscription to topic t."""
+
+
+class Shell:
+    """Carries out effects: appends commit at once, unless `holds_appends`."""
+
+    def __init__(self, config: GroupConfig | None = None) -> None:
+        self.config = config or GroupConfig()
+        self.ms = 0
+        self.wall_skew_ms = 0
+        self.log: list[GroupRecord] = []
+        """What is committed."""
+        self.held: list[Append] = []
+        """Appends that are neither committed nor refused."""
+        self.holds_appends = False
+        self.timers: dict[TimerKey, int] = {}
+        self.answers: dict[int, GroupAnswer] = {}
+        self.notes: list[str] = []
+        self.uuids = 0
+        self._replies = 0
+        self.coordinator = GroupCoordinator(self.config)
+
+    @property
+    def now(self) -> Now:
+        return Now(self.ms, WALL_MS + self.ms + self.wall_skew_ms)
+
+    def load(self) -> None:
+        """Lose the lead, and lead again: appends that were not committed are gone."""
+        self.held.clear()
+        self.timers.clear()
+        self.coordinator = GroupCoordinator(self.config)
+        for record in self.log:
+            assert self.coordinator.apply(*record) is None
+        for effects in self.coordinator.start(self.now):
+            self.perform(effects)
+
+    def send(self, request: GroupRequest) -> int:
+        """Send a request; its number is that of its answer."""
+        self._replies += 1
+        self.step(Requested(self._replies, request))
+        return self._replies
+
+    def ask(self, request: GroupRequest):
+        """The answer to a request that does not wait."""
+        return self.answers[self.send(request)]
+
+    def step(self, event: Event) -> None:
+        self.perform(self.coordinator.step(event, self.now))
+
+    def perform(self, effects: Iterable[Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case Append():
+                    assert not self.held or self.held[-1].token < effect.token
+                    self.held.append(effect)
+                case Reply():
+                    assert effect.reply_id not in self.answers, "a request is answered once"
+                    self.answers[effect.reply_id] = effect.answer
+                case SetTimer():
+                    self.timers[effect.key] = effect.at_ms
+                case CancelTimer():
+                    self.timers.pop(effect.key, None)
+                case Note():
+                    self.notes.append(effect.message)
+        if not self.holds_appends:
+            self.commit_all()
+
+    def commit_all(self) -> None:
+        while self.held:
+            self.commit()
+
+    def commit(self) -> None:
+        """Commit the oldest append."""
+        append = self.held.pop(0)
+        self.log += append.records
+        self.step(Committed(append.token))
+
+    def refuse(self, code: ErrorCode) -> None:
+        """Refuse the oldest append; nothing of it is in the log."""
+        append = self.held.pop(0)
+        self.step(AppendFailed(append.token, code))
+
+    def abandon(self, reply_id: int) -> None:
+        self.step(Abandoned(reply_id))
+
+    def pass_time(self, duration_ms: int) -> None:
+        """Let time pass, and timers fire in their order."""
+        end = self.ms + duration_ms
+        while due := [(at, key) for key, at in self.timers.items() if at <= end]:
+            at, key = min(due, key=lambda one: (one[0], str(one[1])))
+            del self.timers[key]
+            self.ms = max(self.ms, at)
+            self.step(TimerFired(key))
+        self.ms = end
+
+    def expire(self) -> None:
+        for effects in self.coordinator.expire_offsets(self.now):
+            self.perform(effects)
+
+    # --- requests in short
+
+    def join(self, member_id: str = "", **fields) -> int:
+        """Send JoinGroup of group g."""
+        return self.send(self.join_request(member_id, **fields))
+
+    def join_request(self, member_id: str = "", **fields) -> JoinGroup:
+        self.uuids += 1
+        given = {
+            "group_id": "g",
+            "member_id": member_id,
+            "group_instance_id": None,
+            "client_id": "c",
+            "client_host": "/127.0.0.1",
+            "session_timeout_ms": 10_000,
+            "rebalance_timeout_ms": 60_000,
+            "protocol_type": "consumer",
+            "protocols": RANGE,
+            "uuid": f"{self.uuids:04}",
+        }
+        return JoinGroup(**(given | fields))
+
+    def new_member(self, **fields) -> tuple[str, int]:
+        """A dynamic member that has asked for its id, and joins with it: the id, and its waiting JoinGroup."""
+        member_id = self.answers[self.join(**fields)].member_id
+        return member_id, self.join(member_id, **fields)
+
+    def sync(self, member_id: str, generation_id: int, **fields) -> int:
+        """Send SyncGroup of group g."""
+        given = {"group_instance_id": None, "assignments": ()} | fields
+        return self.send(SyncGroup("g", generation_id, member_id, **given))
+
+    def stable(self, count: int = 1, **fields) -> list[str]:
+        """The ids of the members of a new group g that is stable in generation 1, the leader first."""
+        members = [self.new_member(**fields) for _ in range(count)]
+        self.pass_time(self.config.group_initial_rebalance_delay_ms * 2)
+        leader, join = members[0]
+        generation_id = self.answers[join].generation_id
+        for member_id, _ in members[1:]:
+            self.sync(member_id, generation_id)
+        given = tuple((member_id, member_id.encode()) for member_id, _ in members)
+        answer = self.answers[self.sync(leader, generation_id, assignments=given)]
+        assert answer.error_code is ErrorCode.NONE
+        return [member_id for member_id, _ in members]
+
+    def state(self) -> str:
+        """The state of group g, Dead if there is none."""
+        return self.coordinator._groups.live["g"].state.value if "g" in self.live else "Dead"
+
+    @property
+    def live(self) -> dict:
+        return self.coordinator._groups.live
