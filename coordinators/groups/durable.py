@@ -1,6 +1,6 @@
 """Groups and offsets as the committed log has them: the replay of the records up to the high watermark.
 
-Invariant: only `DurableGroups.put` changes them, with records in the order of the log, so a replay gives the same.
+Only `DurableGroups.put` changes them, with records in the order of the log, so a replay gives the same.
 """
 
 from __future__ import annotations

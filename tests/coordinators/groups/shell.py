@@ -42,7 +42,7 @@ class Shell:
         self.ms = 0
         self.wall_skew_ms = 0
         self.log: list[GroupRecord] = []
-        """What is committed."""
+        """The records that are committed."""
         self.held: list[Append] = []
         """Appends that are neither committed nor refused."""
         self.holds_appends = False
