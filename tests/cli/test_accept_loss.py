@@ -12,6 +12,7 @@ from tests.cli.command import Command
 from tests.cli.data_directory import CONFIG, fill, open_directory
 
 
+@pytest.mark.slow
 def test_the_next_start_goes_on_with_what_is_left(tmp_path: Path, echoless: Command) -> None:
     """The command that the refusal names is the one that helps."""
     directory = fill(tmp_path)

@@ -10,6 +10,8 @@ import pytest
 from tests.cli.command import Command
 from tests.support.echoless import Echoless
 
+pytestmark = pytest.mark.slow
+
 ALICE_WRITES = ("--principal", "User:alice", "--operation", "write", "--topic", "orders")
 STORED = {
     "resource": "topic",

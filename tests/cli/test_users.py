@@ -14,6 +14,8 @@ from tests.cli.command import Command
 from tests.support.echoless import Echoless
 from tests.support.raw_client import RawConnection
 
+pytestmark = pytest.mark.slow
+
 PASSWORD = "correct horse"
 
 

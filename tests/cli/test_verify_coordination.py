@@ -24,6 +24,8 @@ from tests.storage.log_workload import make_batch
 from tests.support.in_process import in_process
 from tests.support.zookeeper import ZooKeeper
 
+pytestmark = pytest.mark.slow
+
 SMALL_FILES = [
     paths.META_PROPERTIES,
     paths.CLOCK_CHECKPOINT,

@@ -153,6 +153,7 @@ def _fuzz(address: str, examples: int) -> None:
     anything()
 
 
+@pytest.mark.slow
 def test_any_request_is_answered_in_json(target: Echoless) -> None:
     """A status below 500, and the reason as JSON where it is an error."""
     _fuzz(target.admin_address, _EXAMPLES)

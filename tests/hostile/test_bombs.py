@@ -66,6 +66,7 @@ async def beside(broker: Echoless, **message: Any) -> tuple[dict[str, Any], int]
     return await answer, served
 
 
+@pytest.mark.slow
 async def test_dishonest_batches_are_refused(target: Echoless):
     """87 for each, and nothing of them is stored."""
     for name, bomb in REFUSED.items():

@@ -14,6 +14,8 @@ from tests.support.broken_broker import HALFWAY
 from tests.support.echoless import Echoless
 from tests.support.native_client import NativeConnection
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def broken(tmp_path: Path) -> Iterator[Echoless]:

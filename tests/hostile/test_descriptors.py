@@ -6,6 +6,8 @@ import asyncio
 import threading
 from pathlib import Path
 
+import pytest
+
 from tests.crash.test_kill_under_load import (
     PARTITIONS,
     TOPIC,
@@ -17,6 +19,8 @@ from tests.hostile.target import admin, assert_quiet_log, connect, is_answering,
 from tests.support.echoless import Echoless
 from tests.support.raw_client import ConnectionEndedError, RawConnection, create_topic, nested
 from tests.support.stored_values import read_stored_values
+
+pytestmark = pytest.mark.slow
 
 LIMIT = 160
 NONE, POLICY_VIOLATION = 0, 44

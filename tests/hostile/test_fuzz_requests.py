@@ -22,6 +22,7 @@ def assert_harmless(report: Report, seed: int) -> None:
     assert len(report.waits_s) > 10, "the good client produced meanwhile"
 
 
+@pytest.mark.slow
 def test_hostile_requests_harm_no_one(tmp_path: Path):
     """The broker lives, logs no traceback, and stores each good record once, in good time."""
     assert_harmless(fuzz(tmp_path, SEED, requests=REQUESTS), SEED)

@@ -263,6 +263,7 @@ def talk_and_stay(held: list[socket.socket], address: str) -> bytes:
     return answer
 
 
+@pytest.mark.slow
 def test_an_address_that_fills_the_broker_gives_way_to_another(tmp_path: Path):
     """Idle connections of the address with most are closed for a newcomer of another one."""
     broker = Echoless(tmp_path, {"connections_max": "6"})

@@ -9,6 +9,8 @@ import threading
 import time
 from pathlib import Path
 
+import pytest
+
 from tests.hostile.target import assert_quiet_log, connect, resident_bytes, until
 from tests.support.echoless import Echoless
 from tests.support.raw_batches import Batch, records
@@ -52,6 +54,7 @@ def batch(producer_id: int, sequence: int) -> PartitionData:
     return PartitionData(TOPIC, 0, data.encode())
 
 
+@pytest.mark.slow
 async def test_half_sent_frames_do_not_hold_up_a_good_client(tmp_path: Path):
     """Requests of 1 MB go through while two dozen connections each hold half of a large frame."""
     broker = Echoless(tmp_path, {"request_size_max": str(FRAME)})

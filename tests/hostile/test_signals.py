@@ -25,6 +25,8 @@ from tests.support.echoless import Echoless
 from tests.support.raw_client import RawConnection, message, nested
 from tests.support.stored_values import read_stored_values
 
+pytestmark = pytest.mark.slow
+
 STOP_S_MAX = 5.0
 SETTINGS = {"num_partitions": str(PARTITIONS), "log_segment_bytes": "1000000"}
 
@@ -66,7 +68,6 @@ def long_poll(topic: str) -> object:
     )
 
 
-@pytest.mark.slow
 async def test_a_stop_under_load_is_quick_and_clean(start_echoless):
     """Exit 0 within seconds, whatever clients are connected; the marker is there, and nothing is lost."""
     broker: Echoless = start_echoless(SETTINGS)
@@ -133,7 +134,6 @@ def test_a_signal_while_the_broker_starts(start_echoless, number: signal.Signals
     assert_quiet_log(broker)
 
 
-@pytest.mark.slow
 @pytest.mark.crash
 def test_a_recovery_that_is_killed_is_done_again(start_echoless):
     """However often a start is killed, the next one finds every acknowledged record."""

@@ -13,6 +13,8 @@ from tests.hostile.target import assert_quiet_log
 from tests.hostile.tmpfs import mounted_tmpfs
 from tests.support.echoless import Echoless
 
+pytestmark = pytest.mark.slow
+
 ANY_PORT = ("--listen", "--native-listen", "--admin-listen")
 
 
@@ -73,7 +75,6 @@ def test_a_bad_configuration(tmp_path: Path, argument: str):
     assert not (tmp_path / "data").exists()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "data"),
     [

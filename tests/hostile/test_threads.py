@@ -24,6 +24,8 @@ from tests.support.raw_client import (
 from tests.support.raw_produce import PartitionData
 from tests.support.server_process import ServerStartError
 
+pytestmark = pytest.mark.slow
+
 MODULE = "tests.hostile.threadless_broker"
 PARTITIONS = 20
 """More than the flushes that one thread does alone."""

@@ -43,6 +43,7 @@ def test_every_kind_of_fault_strikes() -> None:
     assert verdict.counts["batches sent again"] > 0
 
 
+@pytest.mark.slow
 def test_a_seed_replays_exactly() -> None:
     """Two processes with different hash seeds play the same histories, event by event."""
     hash_seed = "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"
@@ -87,6 +88,7 @@ def _stalling(clock: Callable[[], float]) -> Callable[[], float]:
     return stalling
 
 
+@pytest.mark.slow
 def test_another_seed_is_another_history() -> None:
     """The digest distinguishes histories."""
     assert play(3).digest != play(4).digest

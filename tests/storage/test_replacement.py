@@ -32,6 +32,8 @@ from tests.fakes.memory_file_system import (
 from tests.storage.log_workload import Facts, facts_of_entries, make_batch, new_file_system, stamped
 from tests.storage.one_log import DIRECTORY, NOW_MS, SMALL, OneLog
 
+pytestmark = pytest.mark.slow
+
 KEY = ("orders", 0)
 ENTRY = ProducerEntry(2, 0, NOW_MS - 500, (BatchMetadata(9, 49, 9, 1000, 77),))
 KNOWN = {7: ENTRY, 8: replace(ENTRY, last_append_ms=NOW_MS - 100)}
@@ -253,7 +255,6 @@ def test_the_completion_may_be_cut_short_as_well(offset: int) -> None:
     check_crashes_in_recovery(offset, 4)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("offset", OFFSETS)
 def test_the_completion_may_be_cut_short_anywhere(offset: int) -> None:
     """The same at every operation."""

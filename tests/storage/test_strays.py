@@ -126,6 +126,7 @@ def crash_everywhere(act: Callable[[MemoryFileSystem], object], prepare: Callabl
     raise AssertionError("the action never ends")
 
 
+@pytest.mark.slow
 def test_setting_aside_may_be_cut_short_anywhere() -> None:
     """The log is in its place or set aside, with all its records, and the next start is not refused."""
     fs = new_file_system()

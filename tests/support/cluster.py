@@ -261,6 +261,10 @@ class Cluster:
         # Below the ephemeral ports: an outgoing connection must not take one between two starts.
         ports = [free_port() for _ in range(3)]
         settings = {"default_replication_factor": "3", **self._settings}
+        if self._hosts is not None:
+            settings["admin_insecure"] = (
+                "true"  # addresses of namespaces that only this test reaches
+            )
         if self._by_name:
             settings["native_advertise"] = f"{name}:{ports[1]}"
         broker = Echoless(

@@ -168,6 +168,7 @@ async def _rest(reader: asyncio.StreamReader) -> bytes:
     return b"".join(found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("then", ["close", "keep-alive"])
 async def test_a_large_answer_may_take_its_time(admin: AdminClient, then: str) -> None:
     """A slow answer is fine as long as it is being read."""

@@ -72,6 +72,7 @@ def test_a_file_of_rules_needs_the_permission_too(
     assert broker.process.pid
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("settings", "reason"),
     [

@@ -337,6 +337,7 @@ async def run(block_size: int, program: list[tuple[str, int, int]]) -> list[int]
     return cluster.taken
 
 
+@pytest.mark.slow
 @given(block_size=st.integers(1, 5), program=st.lists(steps, max_size=40))
 @settings(max_examples=150, deadline=None)
 def test_no_id_is_handed_out_twice(block_size: int, program: list[tuple[str, int, int]]) -> None:

@@ -198,6 +198,7 @@ async def test_a_refusal_that_no_caller_awaits_any_more_is_silent(tree: Embedded
     assert told == []
 
 
+@pytest.mark.slow
 def test_a_damaged_file_is_refused_in_words(path: str) -> None:
     """Cut off anywhere, or with any bit flipped: it is opened, or an error names the file and a way out."""
     whole = asyncio.run(_written(path))

@@ -13,6 +13,8 @@ from tests.pipeline.audit.without_spark import judge_logs, judge_producers, read
 from tests.pipeline.seeded_logs import Expected, damaged_log, sound_log
 from tests.pipeline.written_logs import write_logs
 
+pytestmark = pytest.mark.slow
+
 
 def as_expected(finding: Finding) -> Expected:
     return Expected(finding.kind, finding.producer_id, finding.base_sequence, finding.records)

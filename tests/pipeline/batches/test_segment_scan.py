@@ -16,6 +16,8 @@ from storage.log_config import LogConfig
 from tests.pipeline.seeded_logs import sound_log
 from tests.pipeline.written_logs import Sent, encode, write_logs
 
+pytestmark = pytest.mark.slow
+
 WHOLE = 1 << 40
 
 
