@@ -21,6 +21,7 @@ from broker.tree.node_tree import CoordinationError
 from cli.cluster import Cluster, check
 from cli.coordinator_config import coordinator_config
 from cli.errors import CommandError
+from cli.options import Broker
 from protocol.acl import (
     AclOperation,
     Binding,
@@ -50,8 +51,8 @@ class AclTarget(Protocol):
 class RunningCluster:
     """A cluster, through one of its brokers."""
 
-    def __init__(self, bootstrap_server: str) -> None:
-        self._bootstrap_server = bootstrap_server
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
 
     def find(self, wanted: BindingFilter) -> list[Binding]:
         answer = self._ask("describe_acls", _filter_fields(wanted))
@@ -84,7 +85,7 @@ class RunningCluster:
         return [_binding(acl, acl) for acl in result.matching_acls]
 
     def _ask(self, api: str, fields: dict[str, Any]) -> Any:
-        with Cluster.open(self._bootstrap_server) as cluster:
+        with Cluster.open(self._broker) as cluster:
             return cluster.request(api, fields)
 
 

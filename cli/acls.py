@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 
 import typer
 
 from cli.errors import CommandError
-from cli.options import BOOTSTRAP_DEFAULT, BootstrapServer, Json
+from cli.option_groups import grouped
+from cli.options import Json
 from cli.output import print_json, print_table
+from cli.places import Place
 
 if TYPE_CHECKING:
     from cli.acl_targets import AclTarget
@@ -25,51 +27,42 @@ Operations = Annotated[
         "--operation", metavar="NAME", help="As read, write, describe-configs, all; repeatable."
     ),
 ]
-Topic = Annotated[str | None, typer.Option(metavar="NAME", help="A topic, or * for all.")]
-Group = Annotated[str | None, typer.Option(metavar="NAME", help="A group, or * for all.")]
-TransactionalId = Annotated[
-    str | None, typer.Option(metavar="ID", help="A transactional id, or * for all.")
-]
-OfCluster = Annotated[bool, typer.Option("--cluster", help="The cluster.")]
 Prefixed = Annotated[bool, typer.Option("--prefixed", help="The name is the beginning of names.")]
 Deny = Annotated[bool, typer.Option("--deny", help="Deny instead of allow.")]
 Host = Annotated[str | None, typer.Option(metavar="ADDRESS", help="Only from this address.")]
-DataDir = Annotated[
-    str | None,
-    typer.Option(
-        metavar="DIR", help="Change the coordinator in a stopped broker's data directory."
-    ),
-]
-CoordinatorUrl = Annotated[
-    str | None,
-    typer.Option(
-        "--coordinator", metavar="URL", help="Change the coordinator: zookeeper://HOST:PORT/CHROOT."
-    ),
-]
+
+
+class Resource(NamedTuple):
+    """The resource that an ACL is about. A group of options."""
+
+    topic: Annotated[str | None, typer.Option(metavar="NAME", help="A topic, or * for all.")] = None
+    group: Annotated[str | None, typer.Option(metavar="NAME", help="A group, or * for all.")] = None
+    transactional_id: Annotated[
+        str | None, typer.Option(metavar="ID", help="A transactional id, or * for all.")
+    ] = None
+    cluster: Annotated[bool, typer.Option("--cluster", help="The cluster.")] = False
+
 
 _COLUMNS: Final = ("resource", "name", "pattern", "principal", "host", "operation", "permission")
 
 
 @app.command()
-def add(  # noqa: PLR0917 - typer makes options of them
+@grouped
+def add(
+    *,
+    resource: Resource,
     principal: Principal = None,
     operation: Operations = None,
-    topic: Topic = None,
-    group: Group = None,
-    transactional_id: TransactionalId = None,
-    cluster: OfCluster = False,
     prefixed: Prefixed = False,
     deny: Deny = False,
     host: Host = None,
-    bootstrap_server: BootstrapServer = BOOTSTRAP_DEFAULT,
-    data_dir: DataDir = None,
-    coordinator: CoordinatorUrl = None,
+    place: Place,
 ) -> None:
     """Allow a principal something, or deny it."""
     from protocol.acl import Binding, Entry, Permission, java_host
 
-    resource = _pattern(topic, group, transactional_id, cluster=cluster, prefixed=prefixed)
-    if resource is None or principal is None or not operation:
+    pattern = _pattern(resource, prefixed=prefixed)
+    if pattern is None or principal is None or not operation:
         raise CommandError(
             "--principal, --operation and one of --topic, --group, --transactional-id and "
             "--cluster are needed"
@@ -77,36 +70,33 @@ def add(  # noqa: PLR0917 - typer makes options of them
     permission = Permission.DENY if deny else Permission.ALLOW
     address = "*" if host is None else java_host(host)
     bindings = [
-        Binding(resource, Entry(principal, address, _operation(one), permission))
+        Binding(pattern, Entry(principal, address, _operation(one), permission))
         for one in operation
     ]
-    _target(bootstrap_server, data_dir, coordinator).add(bindings)
+    _target(place).add(bindings)
     for binding in bindings:
         typer.echo(f"added: {_sentence(binding)}", err=True)
 
 
 @app.command("list")
-def list_acls(  # noqa: PLR0917 - typer makes options of them
+@grouped
+def list_acls(
+    *,
+    resource: Resource,
     principal: Principal = None,
-    topic: Topic = None,
-    group: Group = None,
-    transactional_id: TransactionalId = None,
-    cluster: OfCluster = False,
-    bootstrap_server: BootstrapServer = BOOTSTRAP_DEFAULT,
-    data_dir: DataDir = None,
-    coordinator: CoordinatorUrl = None,
     as_json: Json = False,
+    place: Place,
 ) -> None:
     """List ACLs: all, or those that are about a resource, prefixes and wildcards included."""
     from protocol.acl import MATCH, BindingFilter
 
-    resource = _pattern(topic, group, transactional_id, cluster=cluster, prefixed=False)
+    pattern = _pattern(resource, prefixed=False)
     wanted = BindingFilter(principal=principal)
-    if resource is not None:
+    if pattern is not None:
         wanted = wanted._replace(
-            resource_type=resource.resource_type, name=resource.name, pattern_type=MATCH
+            resource_type=pattern.resource_type, name=pattern.name, pattern_type=MATCH
         )
-    found = sorted(_target(bootstrap_server, data_dir, coordinator).find(wanted))
+    found = sorted(_target(place).find(wanted))
     rows = [_row(binding) for binding in found]
     if as_json:
         print_json([dict(zip(_COLUMNS, row, strict=True)) for row in rows])
@@ -115,30 +105,27 @@ def list_acls(  # noqa: PLR0917 - typer makes options of them
 
 
 @app.command()
-def remove(  # noqa: PLR0917 - typer makes options of them
+@grouped
+def remove(
+    *,
+    resource: Resource,
     principal: Principal = None,
     operation: Operations = None,
-    topic: Topic = None,
-    group: Group = None,
-    transactional_id: TransactionalId = None,
-    cluster: OfCluster = False,
     prefixed: Prefixed = False,
     deny: Annotated[bool, typer.Option("--deny", help="Only those that deny.")] = False,
     host: Host = None,
-    bootstrap_server: BootstrapServer = BOOTSTRAP_DEFAULT,
-    data_dir: DataDir = None,
-    coordinator: CoordinatorUrl = None,
+    place: Place,
 ) -> None:
     """Remove the ACLs of exactly this name or prefix, and of a principal, that the options describe."""
-    resource = _pattern(topic, group, transactional_id, cluster=cluster, prefixed=prefixed)
-    if resource is None and principal is None:
+    pattern = _pattern(resource, prefixed=prefixed)
+    if pattern is None and principal is None:
         raise CommandError(
             "--principal, or one of --topic, --group, --transactional-id and --cluster is needed"
         )
-    target = _target(bootstrap_server, data_dir, coordinator)
+    target = _target(place)
     removed: list[Binding] = []
     for one in operation or (None,):
-        removed += target.remove(_filter(resource, principal, one, host, deny=deny))
+        removed += target.remove(_filter(pattern, principal, one, host, deny=deny))
     if not removed:
         raise CommandError("there is no such ACL; echoless acls list shows what there is")
     for binding in sorted(removed):
@@ -146,7 +133,7 @@ def remove(  # noqa: PLR0917 - typer makes options of them
 
 
 def _filter(
-    resource: Pattern | None,
+    pattern: Pattern | None,
     principal: str | None,
     operation: str | None,
     host: str | None,
@@ -161,43 +148,32 @@ def _filter(
         operation=ANY if operation is None else _operation(operation),
         permission=Permission.DENY if deny else ANY,
     )
-    if resource is None:
+    if pattern is None:
         return wanted
     return wanted._replace(
-        resource_type=resource.resource_type,
-        name=resource.name,
-        pattern_type=resource.pattern_type,
+        resource_type=pattern.resource_type,
+        name=pattern.name,
+        pattern_type=pattern.pattern_type,
     )
 
 
-def _target(bootstrap_server: str, data_dir: str | None, coordinator: str | None) -> AclTarget:
+def _target(place: Place) -> AclTarget:
     from cli.acl_targets import Coordinator, RunningCluster
 
-    if data_dir is not None and coordinator is not None:
-        raise CommandError("either --data-dir or --coordinator, not both")
-    if coordinator is not None and not coordinator.startswith("zookeeper://"):
-        raise CommandError(f"--coordinator: takes zookeeper://HOST:PORT, not {coordinator!r}")
-    if data_dir is None and coordinator is None:
-        return RunningCluster(bootstrap_server)
-    return Coordinator(data_dir, coordinator)
+    if place.is_coordinator:
+        return Coordinator(place.data_dir, place.coordinator)
+    return RunningCluster(place.broker)
 
 
-def _pattern(
-    topic: str | None,
-    group: str | None,
-    transactional_id: str | None,
-    *,
-    cluster: bool,
-    prefixed: bool,
-) -> Pattern | None:
-    """The resource that the options name; None if they name none."""
+def _pattern(resource: Resource, *, prefixed: bool) -> Pattern | None:
+    """The pattern that the options name; None if they name none."""
     from protocol.acl import CLUSTER_NAME, Pattern, PatternType, ResourceType
 
     named = {
-        ResourceType.TOPIC: topic,
-        ResourceType.GROUP: group,
-        ResourceType.TRANSACTIONAL_ID: transactional_id,
-        ResourceType.CLUSTER: CLUSTER_NAME if cluster else None,
+        ResourceType.TOPIC: resource.topic,
+        ResourceType.GROUP: resource.group,
+        ResourceType.TRANSACTIONAL_ID: resource.transactional_id,
+        ResourceType.CLUSTER: CLUSTER_NAME if resource.cluster else None,
     }
     found = [(kind, name) for kind, name in named.items() if name is not None]
     if len(found) > 1:

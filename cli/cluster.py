@@ -5,14 +5,21 @@ Imports kio through `client.connection`; commands import this file when they run
 
 from __future__ import annotations
 
+import sys
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Final, Self
 
+import typer
+
 from broker.config.values import parse_address
 from cli.errors import CommandError
-from client.connection import Connection, ConnectionFailedError
+from cli.options import Broker
+from client.command_config import command_security
+from client.connection import AuthenticationError, Connection, ConnectionFailedError
+from client.security import NO_SECURITY, Security
+from client.security_options import SecurityOptionError
 
 _HINTS: Final = {
     "UNKNOWN_TOPIC_OR_PARTITION": "echoless topics list shows what there is",
@@ -26,16 +33,18 @@ _ByTopic = dict[str, list[int]]
 class Cluster:
     """Open connections to the brokers of one cluster. Use it in a `with` block."""
 
-    def __init__(self, bootstrap: Connection) -> None:
+    def __init__(self, bootstrap: Connection, security: Security = NO_SECURITY) -> None:
         self._bootstrap = bootstrap
+        self._security = security
         self._by_id: dict[int, Connection] = {}
         self._addresses: dict[int, tuple[str, int]] = {}
 
     @classmethod
-    def open(cls, bootstrap_server: str) -> Self:
+    def open(cls, broker: Broker) -> Self:
         """Connects to the first of the listed brokers that answers. Raises `CommandError`."""
+        security = _security(broker.command_config)
         failure = None
-        for text in bootstrap_server.split(","):
+        for text in broker.bootstrap_server.split(","):
             try:
                 address = parse_address(text.strip())
             except ValueError:
@@ -43,10 +52,13 @@ class Cluster:
                     f"--bootstrap-server: takes HOST:PORT[,HOST:PORT...], not {text!r}"
                 ) from None
             try:
-                return cls(Connection.open(address.host, address.port))
+                connection = Connection.open(address.host, address.port, security=security)
+                return cls(connection, security)
+            except AuthenticationError as error:
+                raise CommandError(str(error)) from error
             except ConnectionFailedError as error:
                 failure = failure or error
-        raise CommandError(str(failure)) from failure
+        raise CommandError(_with_hint(str(failure), security)) from failure
 
     def request(self, api: str, fields: Mapping[str, Any]) -> Any:
         """Sends a request to the broker that the command was given."""
@@ -89,7 +101,9 @@ class Cluster:
     def _broker(self, broker_id: int) -> Connection:
         if broker_id not in self._by_id:
             try:
-                self._by_id[broker_id] = Connection.open(*self._addresses[broker_id])
+                self._by_id[broker_id] = Connection.open(
+                    *self._addresses[broker_id], security=self._security
+                )
             except ConnectionFailedError as error:
                 raise CommandError(f"broker {broker_id}: {error}") from error
         return self._by_id[broker_id]
@@ -105,6 +119,29 @@ class Cluster:
     ) -> None:
         for connection in (self._bootstrap, *self._by_id.values()):
             connection.close()
+
+
+def _security(command_config: str | None) -> Security:
+    """Raises `CommandError`."""
+    try:
+        return command_security(command_config, _ask_password)
+    except SecurityOptionError as error:
+        raise CommandError(f"--command-config: {error}") from error
+
+
+def _ask_password(user: str) -> str:
+    """The password from the terminal; nothing if there is none."""
+    if not sys.stdin.isatty():
+        return ""
+    password: str = typer.prompt(f"Password of {user}", hide_input=True, err=True)
+    return password
+
+
+def _with_hint(reason: str, security: Security) -> str:
+    is_encrypted = "ended the connection" in reason or "does not speak the Kafka protocol" in reason
+    if security != NO_SECURITY or not is_encrypted:
+        return reason
+    return f"{reason}; if it has TLS or SASL, pass --command-config"
 
 
 def check(code: Any, subject: str, message: str | None = None) -> None:

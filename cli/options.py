@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Final, NamedTuple
 
 import typer
 
@@ -17,6 +17,23 @@ BootstrapServer = Annotated[
         help="A broker to start from.",
     ),
 ]
+CommandConfig = Annotated[
+    str | None,
+    typer.Option(
+        envvar="ECHOLESS_COMMAND_CONFIG",
+        metavar="FILE",
+        help="Properties with security.protocol, sasl.* and ssl.*, as Kafka's tools take them.",
+    ),
+]
+
+
+class Broker(NamedTuple):
+    """A running cluster, and how to be let in. A group of options."""
+
+    bootstrap_server: BootstrapServer = BOOTSTRAP_DEFAULT
+    command_config: CommandConfig = None
+
+
 ADMIN_DEFAULT: Final = "127.0.0.1:8080"
 
 AdminAddress = Annotated[

@@ -7,20 +7,23 @@ from typing import Annotated, Any
 import typer
 
 from cli.errors import CommandError
-from cli.options import BOOTSTRAP_DEFAULT, BootstrapServer, Json
+from cli.option_groups import grouped
+from cli.options import Broker, Json
 from cli.output import print_json, print_table, time_text
 
 
+@grouped
 def producers(
     topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic's name.")],
+    *,
     partition: Annotated[int | None, typer.Option(help="Only this partition.")] = None,
-    bootstrap_server: BootstrapServer = BOOTSTRAP_DEFAULT,
     as_json: Json = False,
+    broker: Broker,
 ) -> None:
     """Show the idempotent producers that a topic remembers."""
     from cli.cluster import Cluster, check
 
-    with Cluster.open(bootstrap_server) as cluster:
+    with Cluster.open(broker) as cluster:
         (described,) = cluster.metadata([topic]).topics
         check(described.error_code, topic)
         answers = cluster.ask_leaders(

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cli.errors import CommandError
-from cli.options import BOOTSTRAP_DEFAULT, BootstrapServer, Json
+from cli.option_groups import grouped
+from cli.options import Broker, Json
 from cli.output import print_json, print_table
 
 if TYPE_CHECKING:
@@ -25,8 +26,10 @@ Partitions = Annotated[
 ]
 
 
-def reassign(  # noqa: PLR0917 - typer makes options of them
+@grouped
+def reassign(
     topic: OneTopic = None,
+    *,
     partition: Partitions = None,
     replicas: Annotated[
         str | None,
@@ -39,8 +42,8 @@ def reassign(  # noqa: PLR0917 - typer makes options of them
         typer.Option(metavar="OLD=NEW", help="Replace one broker by another."),
     ] = None,
     cancel: Annotated[bool, typer.Option("--cancel", help="Cancel moves in progress.")] = False,
-    bootstrap_server: BootstrapServer = BOOTSTRAP_DEFAULT,
     as_json: Json = False,
+    broker: Broker,
 ) -> None:
     """Move partitions to other brokers; without an option, show the moves in progress."""
     from cli.cluster import Cluster
@@ -49,7 +52,7 @@ def reassign(  # noqa: PLR0917 - typer makes options of them
         raise CommandError("pass only one of --replicas, --replace and --cancel")
     if replicas is not None and (topic is None or not partition):
         raise CommandError("--replicas: name the topic, and its partitions with --partition")
-    with Cluster.open(bootstrap_server) as cluster:
+    with Cluster.open(broker) as cluster:
         moving = _moving(cluster, topic, partition)
         if replicas is not None:
             wanted = dict.fromkeys(partition or (), _broker_ids("--replicas", replicas, ","))
@@ -66,21 +69,23 @@ def reassign(  # noqa: PLR0917 - typer makes options of them
             _show(moving, as_json=as_json)
 
 
+@grouped
 def elect_leaders(
     topic: OneTopic = None,
+    *,
     partition: Partitions = None,
     unclean: Annotated[
         bool,
         typer.Option("--unclean", help="End an outage with any replica; loses what it lacks."),
     ] = False,
-    bootstrap_server: BootstrapServer = BOOTSTRAP_DEFAULT,
+    broker: Broker,
 ) -> None:
     """Give partitions back to their preferred leaders."""
     from cli.cluster import Cluster, check
 
     if unclean and topic is None:
         raise CommandError("--unclean: name the topic whose records may be lost")
-    with Cluster.open(bootstrap_server) as cluster:
+    with Cluster.open(broker) as cluster:
         fields = {
             "election_type": _UNCLEAN if unclean else _PREFERRED,
             "topic_partitions": None

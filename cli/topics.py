@@ -8,7 +8,8 @@ import typer
 
 from cli import topic_moves
 from cli.errors import CommandError
-from cli.options import BOOTSTRAP_DEFAULT, BootstrapServer, Json
+from cli.option_groups import grouped
+from cli.options import Broker, Json
 from cli.output import print_json, print_table
 
 if TYPE_CHECKING:
@@ -31,13 +32,15 @@ ConfigPairs = Annotated[
 
 
 @app.command()
-def create(  # noqa: PLR0917 - typer makes options of them
+@grouped
+def create(
     topic: Name,
+    *,
     partitions: Annotated[int, typer.Option(help="-1: the broker's default.")] = -1,
     replication_factor: Annotated[int, typer.Option(help="-1: the broker's default.")] = -1,
     config: ConfigPairs = None,
     if_not_exists: Annotated[bool, typer.Option("--if-not-exists")] = False,
-    bootstrap_server: BootstrapServer = BOOTSTRAP_DEFAULT,
+    broker: Broker,
 ) -> None:
     """Create a topic."""
     from cli.cluster import Cluster, check
@@ -49,7 +52,7 @@ def create(  # noqa: PLR0917 - typer makes options of them
         "assignments": (),
         "configs": [{"name": n, "value": v} for n, v in _pairs(config).items()],
     }
-    with Cluster.open(bootstrap_server) as cluster:
+    with Cluster.open(broker) as cluster:
         answer = cluster.request("create_topics", {"topics": [new], "timeout": _TIMEOUT_MS})
     (result,) = answer.topics
     if if_not_exists and result.error_code.name == "topic_already_exists":
@@ -60,13 +63,12 @@ def create(  # noqa: PLR0917 - typer makes options of them
 
 
 @app.command("list")
-def list_topics(
-    bootstrap_server: BootstrapServer = BOOTSTRAP_DEFAULT, as_json: Json = False
-) -> None:
+@grouped
+def list_topics(*, as_json: Json = False, broker: Broker) -> None:
     """List all topics."""
     from cli.cluster import Cluster
 
-    with Cluster.open(bootstrap_server) as cluster:
+    with Cluster.open(broker) as cluster:
         topics = sorted(cluster.metadata().topics, key=lambda topic: str(topic.name))
     found = [
         {
@@ -86,14 +88,13 @@ def list_topics(
 
 
 @app.command()
-def describe(
-    topics: Names, bootstrap_server: BootstrapServer = BOOTSTRAP_DEFAULT, as_json: Json = False
-) -> None:
+@grouped
+def describe(topics: Names, *, as_json: Json = False, broker: Broker) -> None:
     """Show leaders, replicas, offsets and overrides of topics."""
     from cli.cluster import Cluster, check
     from cli.topic_description import describe_topics
 
-    with Cluster.open(bootstrap_server) as cluster:
+    with Cluster.open(broker) as cluster:
         described = cluster.metadata(topics).topics
         for topic in described:
             check(topic.error_code, topic.name)
@@ -109,14 +110,16 @@ def describe(
 
 
 @app.command()
+@grouped
 def alter(
     topic: Name,
+    *,
     partitions: Annotated[int | None, typer.Option(help="Grow to this many partitions.")] = None,
     config: ConfigPairs = None,
     delete_config: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="Return to the broker's value.")
     ] = None,
-    bootstrap_server: BootstrapServer = BOOTSTRAP_DEFAULT,
+    broker: Broker,
 ) -> None:
     """Change a topic's overrides, or add partitions to it."""
     from cli.cluster import Cluster
@@ -127,7 +130,7 @@ def alter(
     ]
     if not changes and partitions is None:
         raise CommandError("nothing to alter; pass --config, --delete-config or --partitions")
-    with Cluster.open(bootstrap_server) as cluster:
+    with Cluster.open(broker) as cluster:
         if changes:
             _alter_configs(cluster, topic, changes)
         if partitions is not None:
@@ -136,10 +139,12 @@ def alter(
 
 
 @app.command()
+@grouped
 def delete(
     topics: Names,
+    *,
     if_exists: Annotated[bool, typer.Option("--if-exists")] = False,
-    bootstrap_server: BootstrapServer = BOOTSTRAP_DEFAULT,
+    broker: Broker,
 ) -> None:
     """Delete topics with everything they hold."""
     from cli.cluster import Cluster, check
@@ -149,7 +154,7 @@ def delete(
         "topic_names": topics,
         "timeout": _TIMEOUT_MS,
     }
-    with Cluster.open(bootstrap_server) as cluster:
+    with Cluster.open(broker) as cluster:
         answer = cluster.request("delete_topics", named)
     for result in answer.responses:
         if if_exists and result.error_code.name == "unknown_topic_or_partition":

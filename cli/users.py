@@ -12,7 +12,9 @@ from typing import Annotated, Any, Final, NamedTuple
 import typer
 
 from cli.errors import CommandError
-from cli.options import BOOTSTRAP_DEFAULT, BootstrapServer, Json
+from cli.option_groups import grouped
+from cli.options import Json
+from cli.places import Place
 
 app = typer.Typer(no_args_is_help=True, help="Manage the users who log in by SCRAM or PLAIN.")
 
@@ -28,14 +30,6 @@ class ScramMechanism(enum.StrEnum):
     SHA_512 = "SCRAM-SHA-512"
 
 
-DataDir = Annotated[
-    str | None,
-    typer.Option(help="The data directory of a stopped broker that stands alone, or of a new one."),
-]
-Coordinator = Annotated[
-    str | None,
-    typer.Option(help="The coordinator itself, as for serve: zookeeper://HOST:PORT,.../CHROOT."),
-]
 Mechanisms = Annotated[
     list[ScramMechanism] | None,
     typer.Option("--mechanism", help="One mechanism; may be repeated. Without it: both."),
@@ -44,6 +38,7 @@ Name = Annotated[str, typer.Argument(help="The user's name.")]
 
 
 @app.command()
+@grouped
 def add(
     name: Name,
     *,
@@ -54,9 +49,7 @@ def add(
     iterations: Annotated[
         int, typer.Option(min=4096, max=16384, help="How hard a password is to guess.")
     ] = _ITERATIONS_DEFAULT,
-    data_dir: DataDir = None,
-    coordinator: Coordinator = None,
-    bootstrap_server: BootstrapServer = BOOTSTRAP_DEFAULT,
+    place: Place,
 ) -> None:
     """Add a user, or give one a new password; open connections stay."""
     from protocol.sasl.mechanism import Mechanism
@@ -75,44 +68,42 @@ def add(
                 "salted_password": salted_password(Mechanism(chosen), password, salt, iterations),
             }
         )
-    _Place(data_dir, coordinator, bootstrap_server).alter(name, [], upsertions)
+    _Users(place).alter(name, [], upsertions)
     typer.echo(f"{name} can log in by {', '.join(_chosen(mechanism))}")
 
 
 @app.command()
+@grouped
 def remove(
     name: Name,
     *,
     mechanism: Mechanisms = None,
-    data_dir: DataDir = None,
-    coordinator: Coordinator = None,
-    bootstrap_server: BootstrapServer = BOOTSTRAP_DEFAULT,
+    place: Place,
 ) -> None:
     """Remove a user's credentials; open connections stay."""
-    place = _Place(data_dir, coordinator, bootstrap_server)
-    known = {row["user"]: row["credentials"] for row in place.read()}
+    users = _Users(place)
+    known = {row["user"]: row["credentials"] for row in users.read()}
     present = [one for one in _chosen(mechanism) if one in known.get(name, {})]
     if not present or (mechanism and len(present) < len(mechanism)):
         raise CommandError(
             f"{name} has no such credential; echoless users list shows what there is"
         )
     deletions = [{"name": name, "mechanism": _IDS[one]} for one in present]
-    place.alter(name, deletions, [])
+    users.alter(name, deletions, [])
     typer.echo(f"{name} can no longer log in by {', '.join(present)}")
 
 
 @app.command("list")
+@grouped
 def list_users(
     *,
-    data_dir: DataDir = None,
-    coordinator: Coordinator = None,
-    bootstrap_server: BootstrapServer = BOOTSTRAP_DEFAULT,
     json: Json = False,
+    place: Place,
 ) -> None:
     """List the users and their mechanisms."""
     from cli.output import print_json, print_table
 
-    users = _Place(data_dir, coordinator, bootstrap_server).read()
+    users = _Users(place).read()
     if json:
         print_json({"users": users})
         return
@@ -145,44 +136,38 @@ def _password(name: str, path: str | None) -> str:
     return password
 
 
-class _Place(NamedTuple):
-    """The place where users are: a coordinator, if one is named, or a running broker."""
+class _Users(NamedTuple):
+    """The users of a running cluster, or those in a coordinator."""
 
-    data_dir: str | None
-    coordinator: str | None
-    bootstrap_server: str
-
-    @property
-    def is_coordinator(self) -> bool:
-        return self.data_dir is not None or self.coordinator is not None
+    place: Place
 
     def alter(
         self, name: str, deletions: list[dict[str, Any]], upsertions: list[dict[str, Any]]
     ) -> None:
         """Makes the changes of one user, all or none."""
-        if self.is_coordinator:
+        if self.place.is_coordinator:
             from cli.user_tree import alter_in_tree
 
-            tree = self.data_dir, self.coordinator
+            tree = self.place.data_dir, self.place.coordinator
             alter_in_tree(tree, name, deletions, upsertions)
             return
         from cli.cluster import Cluster, check
 
         fields = {"deletions": deletions, "upsertions": upsertions}
-        with Cluster.open(self.bootstrap_server) as cluster:
+        with Cluster.open(self.place.broker) as cluster:
             answer = cluster.request("alter_user_scram_credentials", fields)
         for row in answer.results:
             check(row.error_code, name, row.error_message)
 
     def read(self) -> list[dict[str, Any]]:
         """The users that have a credential, by name, with the iterations of each mechanism."""
-        if self.is_coordinator:
+        if self.place.is_coordinator:
             from cli.user_tree import read_from_tree
 
-            return read_from_tree((self.data_dir, self.coordinator))
+            return read_from_tree((self.place.data_dir, self.place.coordinator))
         from cli.cluster import Cluster, check
 
-        with Cluster.open(self.bootstrap_server) as cluster:
+        with Cluster.open(self.place.broker) as cluster:
             answer = cluster.request("describe_user_scram_credentials", {"users": None})
         check(answer.error_code, "the users", answer.error_message)
         return [{"user": row.user, "credentials": _credentials(row)} for row in answer.results]

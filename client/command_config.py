@@ -1,0 +1,47 @@
+"""The security options of a command: those of `--command-config FILE`, as Kafka's own tools take it.
+
+A password may be left out of the file: it then comes from the environment, or is asked for. It is never an
+argument, which everyone on the machine could read.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+from client.properties import read_properties
+from client.security import NO_SECURITY, Security
+from client.security_options import SecurityOptionError, security_of
+
+PASSWORD_VARIABLE: Final = "ECHOLESS_SASL_PASSWORD"  # noqa: S105  the variable's name
+
+
+def read_command_config(path: str) -> dict[str, str]:
+    """Every option of the file. Raises `SecurityOptionError`."""
+    try:
+        return read_properties(Path(path).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not UTF-8"
+        raise SecurityOptionError(f"cannot read {path}: {reason}") from error
+
+
+def command_security(
+    path: str | None,
+    ask: Callable[[str], str] | None = None,
+    environment: Mapping[str, str] = os.environ,
+) -> Security:
+    """`ask` returns the password of a user. Raises `SecurityOptionError`."""
+    if path is None:
+        return NO_SECURITY
+    options = read_command_config(path)
+    user = options.get("sasl.username")
+    if user and not {"sasl.password", "sasl.jaas.config"} & options.keys():
+        password = environment.get(PASSWORD_VARIABLE) or (ask(user) if ask is not None else "")
+        if not password:
+            raise SecurityOptionError(
+                f"{path} has no sasl.password: add it, or set {PASSWORD_VARIABLE}"
+            )
+        options["sasl.password"] = password
+    return security_of(options)
