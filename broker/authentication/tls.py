@@ -15,6 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from broker.authentication.distinguished_name import subject_name
+from broker.authentication.tls_alert import AlertingContext
 from broker.config.loading import Config, ConfigError
 from broker.config.security import ClientAuth, EndpointIdentification
 from broker.network.request import ANONYMOUS
@@ -121,7 +122,7 @@ def contexts(config: Config) -> Contexts:
 
 
 def _context(config: Config, protocol: ssl._SSLMethod) -> ssl.SSLContext:
-    context = ssl.SSLContext(protocol)
+    context = AlertingContext(protocol)
     versions = sorted(_VERSIONS[name] for name in config.ssl_enabled_protocols)
     context.minimum_version, context.maximum_version = versions[0], versions[-1]
     assert config.ssl_keystore_location is not None

@@ -14,6 +14,7 @@ import logging
 import socket
 import time
 from collections.abc import Callable
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, cast
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 limited: Final = LimitedLog(logging.getLogger(__name__))
 
+ACCEPTED: Final[ContextVar[socket.socket]] = ContextVar("accepted")
+"""The socket whose handshake is being made in this context."""
 GOODBYE_S: Final = 2.0
 """How long a closed connection waits for the client's own goodbye."""
 _ACCEPTED_PER_TURN: Final = 32
@@ -144,6 +147,7 @@ class TlsAcceptor:
 
     async def _shake_hands(self, handshake: Handshake, accepted: socket.socket, port: int) -> None:
         settings = self._settings
+        ACCEPTED.set(accepted)  # in the context of this task
         try:
             await self._loop.connect_accepted_socket(
                 lambda: _Newcomer(self, handshake),

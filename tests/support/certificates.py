@@ -8,9 +8,16 @@ context = authority.client_context()
 from __future__ import annotations
 
 import ssl
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import trustme
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
 
 HOSTS = ("localhost", "127.0.0.1", "::1")
 
@@ -32,17 +39,22 @@ class Authority:
         unit: str | None = None,
         organization: str | None = None,
         to: Path | None = None,
+        is_expired: bool = False,
     ) -> Path:
         """A certificate with this common name for these hosts (loopback, if none), written at once."""
+        yesterday = datetime.now(tz=UTC) - timedelta(days=1)
         issued = self._authority.issue_cert(
             *(hosts or HOSTS),
             common_name=name,
             organization_unit_name=unit,
             organization_name=organization,
+            not_before=yesterday - timedelta(days=1),
+            not_after=yesterday if is_expired else None,
         )
         path = to or self._directory / f"{name}.pem"
         fresh = path.with_suffix(".new")
-        issued.private_key_and_cert_chain_pem.write_to_path(str(fresh))
+        chain = b"".join(one.bytes() for one in issued.cert_chain_pems)
+        fresh.write_bytes(_pkcs8(issued.private_key_pem.bytes()) + chain)
         fresh.replace(path)
         return path
 
@@ -64,3 +76,9 @@ class Authority:
         if certificate is not None:
             context.load_cert_chain(certificate)
         return context
+
+
+def _pkcs8(key: bytes) -> bytes:
+    """The key in the only form that Java reads."""
+    form = (Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    return load_pem_private_key(key, password=None).private_bytes(*form)

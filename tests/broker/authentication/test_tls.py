@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import datetime
 import logging
 import os
 import signal
+import socket
 import ssl
 import subprocess
 import sys
@@ -68,7 +70,8 @@ async def refused(connection: RawConnection) -> None:
     """The end comes at the first read: with TLS 1.3 a client's own handshake succeeds before."""
     with pytest.raises((ConnectionEndedError, ssl.SSLError)):
         await connection.call("api_versions", 0)
-    await connection.close()
+    with contextlib.suppress(ssl.SSLError):  # the alert, once more
+        await connection.close()
 
 
 async def metadata(connection: RawConnection) -> Any:
@@ -164,6 +167,31 @@ async def test_who_has_no_certificate_of_ours_is_refused(
             await RawConnection.open(running.kafka_address, ssl.create_default_context())
     assert "PEER_DID_NOT_RETURN_A_CERTIFICATE" in caplog.text
     assert "CERTIFICATE_VERIFY_FAILED" in caplog.text
+
+
+async def test_a_refused_client_is_told_why(tmp_path: Path, authority: Authority) -> None:
+    """By an alert, which names what is wrong with its certificate."""
+    certificates = {
+        "certificate required": None,
+        "unknown ca": Authority(tmp_path / "stranger").issue("alice"),
+        "certificate expired": authority.issue("late", is_expired=True),
+    }
+    settings = authority.settings("PLAINTEXT:SSL", ssl_client_auth="required")
+    async with serving(tmp_path, settings) as running:
+        for alert, certificate in certificates.items():
+            context = authority.client_context(certificate)
+            with pytest.raises(ssl.SSLError, match=f"alert {alert}"):
+                await asyncio.to_thread(read_one_byte, running.kafka_address, context)
+
+
+def read_one_byte(address: str, context: ssl.SSLContext) -> None:
+    """Connects, and reads: with TLS 1.3 a client learns then that it was refused."""
+    host, _, port = address.rpartition(":")
+    with (
+        socket.create_connection((host, int(port))) as plain,
+        context.wrap_socket(plain, server_hostname=host) as secure,
+    ):
+        secure.recv(1)
 
 
 async def test_a_certificate_that_is_only_requested_may_be_missing(
