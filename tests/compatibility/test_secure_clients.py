@@ -1,8 +1,7 @@
-"""Real clients over SASL_SSL: good and bad log-ins, strangers' authorities, sessions that end."""
+"""Real clients over SASL_SSL: sessions that end, and Java's tools. `test_secure_outcomes.py` has the log-ins."""
 
 from __future__ import annotations
 
-import asyncio
 import re
 import time
 import urllib.request
@@ -111,88 +110,6 @@ def test_librdkafka_produces_and_logs_in_again(
         values.append(message.value().decode())
     assert values == [str(number) for number in range(sent)]
     consumer.close()
-
-
-@pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_librdkafka_is_told_of_a_wrong_password(
-    secure: Echoless, authority: Authority, mechanism: str
-) -> None:
-    """By the error that it has for it."""
-    from confluent_kafka import KafkaError, Producer
-
-    errors: list[Any] = []
-    settings = librdkafka(secure, authority, mechanism, error_cb=errors.append)
-    producer = Producer({**settings, "sasl.password": "wrong"})
-    deadline = time.monotonic() + _PATIENCE_S
-    while not errors and time.monotonic() < deadline:
-        producer.poll(0.1)
-    assert errors[0].code() == KafkaError._AUTHENTICATION
-
-
-def test_librdkafka_does_not_trust_a_stranger(
-    secure: Echoless, tmp_path: Path, authority: Authority
-) -> None:
-    """Another authority, or another host."""
-    from confluent_kafka import KafkaError, Producer
-
-    stranger = Authority(tmp_path / "stranger")
-    errors: list[Any] = []
-    producer = Producer(librdkafka(secure, stranger, "PLAIN", error_cb=errors.append))
-    deadline = time.monotonic() + _PATIENCE_S
-    while not errors and time.monotonic() < deadline:
-        producer.poll(0.1)
-    assert errors[0].code() == KafkaError._SSL
-
-
-@pytest.mark.parametrize("mechanism", MECHANISMS)
-async def test_aiokafka_produces(secure: Echoless, authority: Authority, mechanism: str) -> None:
-    """With idempotence; a wrong password is its own error."""
-    from aiokafka import AIOKafkaProducer
-    from aiokafka.errors import KafkaConnectionError
-
-    def producer(password: str) -> AIOKafkaProducer:
-        return AIOKafkaProducer(
-            bootstrap_servers=secure.kafka_address,
-            security_protocol="SASL_SSL",
-            ssl_context=authority.client_context(),
-            sasl_mechanism=mechanism,
-            sasl_plain_username="alice",
-            sasl_plain_password=password,
-            enable_idempotence=True,
-        )
-
-    good = producer(PASSWORD)
-    await good.start()
-    try:
-        for number in range(3):
-            stored = await asyncio.wait_for(good.send_and_wait("t", b"x", partition=0), _PATIENCE_S)
-            assert stored.offset == number
-    finally:
-        await good.stop()
-    bad = producer("wrong")
-    with pytest.raises(KafkaConnectionError):
-        await bad.start()
-    await bad.stop()
-
-
-@pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_kafka_python_produces(secure: Echoless, authority: Authority, mechanism: str) -> None:
-    """With idempotence, by its own TLS and SCRAM."""
-    from kafka import KafkaProducer
-
-    producer = KafkaProducer(
-        bootstrap_servers=secure.kafka_address,
-        security_protocol="SASL_SSL",
-        ssl_cafile=str(authority.path),
-        sasl_mechanism=mechanism,
-        sasl_plain_username="alice",
-        sasl_plain_password=PASSWORD,
-        enable_idempotence=True,
-    )
-    for number in range(3):
-        stored = producer.send("t", b"x", partition=0).get(timeout=_PATIENCE_S)
-        assert stored.offset == number
-    producer.close()
 
 
 @pytest.mark.slow

@@ -73,6 +73,7 @@ class ApacheKafka:
         *,
         jvm: Sequence[str] = QUICK_START_JVM,
         controller_port: int | None = None,
+        more_listeners: Sequence[str] = (),
         version: KafkaVersion = KafkaVersion.V3_9,
     ) -> None:
         self._jvm = jvm
@@ -85,7 +86,8 @@ class ApacheKafka:
         self.process = ServerProcess(_READY, directory / "kafka.log")
         directory.mkdir(parents=True, exist_ok=True)
         self._log4j.write_text(_LOG4J if version is KafkaVersion.V3_9 else _LOG4J_2)
-        lines = {**self._defaults(controller_port or free_port()), **(settings or {})}.items()
+        defaults = self._defaults(controller_port or free_port(), more_listeners)
+        lines = {**defaults, **(settings or {})}.items()
         self._properties.write_text("".join(f"{name}={value}\n" for name, value in lines))
 
     @property
@@ -122,12 +124,13 @@ class ApacheKafka:
         jars = f"{self._version.jars}/*"
         return ["java", *self._jvm, *log4j, "-cp", jars, main_class, *arguments]
 
-    def _defaults(self, controller_port: int) -> dict[str, str]:
+    def _defaults(self, controller_port: int, more_listeners: Sequence[str]) -> dict[str, str]:
+        controller = f"CONTROLLER://127.0.0.1:{controller_port}"
         return {
             "process.roles": "broker,controller",
             "node.id": "1",
             "controller.quorum.voters": f"1@127.0.0.1:{controller_port}",
-            "listeners": f"PLAINTEXT://{self.address},CONTROLLER://127.0.0.1:{controller_port}",
+            "listeners": ",".join([f"PLAINTEXT://{self.address}", controller, *more_listeners]),
             "controller.listener.names": "CONTROLLER",
             "log.dirs": str(self.data_dir),
             "offsets.topic.replication.factor": "1",

@@ -33,7 +33,11 @@ func consume(o options) (*consumeSummary, error) {
 		defer buffered.Flush()
 		summary.records = buffered
 	}
-	client, err := kgo.NewClient(kgo.SeedBrokers(o.bootstrap))
+	secured, err := securityOptions(o.security)
+	if err != nil {
+		return nil, err
+	}
+	client, err := kgo.NewClient(append(secured, kgo.SeedBrokers(o.bootstrap))...)
 	if err != nil {
 		return nil, err
 	}

@@ -17,7 +17,7 @@ type header struct {
 
 func main() {
 	if len(os.Args) < 2 {
-		fmt.Fprintln(os.Stderr, "produce or consume?")
+		fmt.Fprintln(os.Stderr, "produce, consume or attempt?")
 		os.Exit(2)
 	}
 	began := time.Now()
@@ -52,8 +52,18 @@ func run(command string, o options, began time.Time) (bool, error) {
 			*consumeSummary
 		}{newHeader(began), summary})
 		return summary.succeeded(), err
+	case "attempt":
+		summary, err := attempt(o.cases)
+		if summary == nil {
+			return false, err
+		}
+		show(struct {
+			header
+			*attemptSummary
+		}{newHeader(began), summary})
+		return true, err
 	}
-	return false, fmt.Errorf("produce or consume, not %s", command)
+	return false, fmt.Errorf("produce, consume or attempt, not %s", command)
 }
 
 func newHeader(began time.Time) header {

@@ -9,7 +9,7 @@ import (
 // options is the command line of tests/compatibility/README.md.
 type options struct {
 	bootstrap, topic, codec, ackLog, records             string
-	transactionalID                                      string
+	transactionalID, security, cases                     string
 	partitions, count, first                             int
 	seed                                                 uint
 	baseTimestamp                                        int64
@@ -31,6 +31,8 @@ func parse(arguments []string) options {
 	set.Float64Var(&o.rate, "rate", 0, "records a second; 0: no limit")
 	set.StringVar(&o.ackLog, "ack-log", "", "file")
 	set.StringVar(&o.transactionalID, "transactional-id", "", "")
+	set.StringVar(&o.security, "security", "", "file of settings, by librdkafka's names")
+	set.StringVar(&o.cases, "cases", "", "file")
 	set.StringVar(&o.records, "records", "", "file")
 	milliseconds(set, &o.linger, "linger-ms", 5)
 	milliseconds(set, &o.requestTimeout, "request-timeout-ms", 10_000)

@@ -42,17 +42,21 @@ func produce(o options) (*produceSummary, error) {
 		defer file.Close()
 		summary.ackLog = file
 	}
-	settings := []kgo.Opt{
+	secured, err := securityOptions(o.security)
+	if err != nil {
+		return nil, err
+	}
+	settings := append(secured,
 		kgo.SeedBrokers(o.bootstrap),
 		kgo.AllowAutoTopicCreation(),
 		// Kafka does not know a topic yet in the answer that creates it; do not wait 5 s to ask again.
-		kgo.MetadataMinAge(100 * time.Millisecond),
+		kgo.MetadataMinAge(100*time.Millisecond),
 		kgo.RecordPartitioner(kgo.ManualPartitioner()),
 		kgo.RequiredAcks(kgo.AllISRAcks()),
 		kgo.ProducerBatchCompression(codecs[o.codec]),
 		kgo.ProducerLinger(o.linger),
 		kgo.ProduceRequestTimeout(o.requestTimeout),
-	}
+	)
 	if o.deliveryTimeout > 0 {
 		// Counted from the record's own timestamp, so not by default.
 		settings = append(settings, kgo.RecordDeliveryTimeout(o.deliveryTimeout))

@@ -6,7 +6,9 @@ const fs = require('node:fs')
 const { parseArgs } = require('node:util')
 const { Kafka, logLevel } = require('kafkajs')
 const codecs = require('./codecs')
+const { attemptAll } = require('./attempt')
 const { record } = require('./records')
+const { securitySettings } = require('./security')
 
 const RECORDS_A_SEND = 500
 
@@ -26,13 +28,16 @@ function parse() {
       rate: text('0'),
       'ack-log': text(),
       'transactional-id': text(),
+      security: text(),
+      cases: text(), // of `attempt`
       'linger-ms': text('5'), // kafkajs sends what it is given at once
       'request-timeout-ms': text('10000'),
       'delivery-timeout-ms': text('0'), // nor does it give up
     },
   })
-  if (positionals[0] !== 'produce') throw new Error('this client only knows `produce`')
-  return values
+  const [command] = positionals
+  if (command !== 'produce' && command !== 'attempt') throw new Error('`produce` or `attempt`')
+  return { command, ...values }
 }
 
 class Produce {
@@ -55,6 +60,7 @@ class Produce {
   async run() {
     const retry = { initialRetryTime: 50, maxRetryTime: 1000, retries: Number.MAX_SAFE_INTEGER }
     const kafka = new Kafka({
+      ...securitySettings(this.options.security),
       retry,
       brokers: [this.options.bootstrap],
       requestTimeout: Number(this.options['request-timeout-ms']),
@@ -129,8 +135,11 @@ class Produce {
 async function main() {
   const began = process.hrtime.bigint()
   const options = parse()
-  const run = new Produce(options, await codecs.use(options.codec))
-  await run.run()
+  const run =
+    options.command === 'attempt'
+      ? await attemptAll(options.cases)
+      : new Produce(options, await codecs.use(options.codec))
+  if (options.command === 'produce') await run.run()
   const seconds = Number(process.hrtime.bigint() - began) / 1e9
   const { version } = require('kafkajs/package.json')
   process.stdout.write(

@@ -9,11 +9,13 @@ import aiokafka
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.errors import KafkaTimeoutError
 
-from tests.compatibility.clients.python.program import Consume, Produce, main
+from tests.compatibility.clients.python.program import STORED, Case, Consume, Produce, main
 from tests.compatibility.clients.python.records import Record
+from tests.compatibility.clients.python.security import aiokafka_settings
 
 _PENDING_RECORDS_MAX = 5_000
 _PENDING_RECORDS_LOW = 1_000
+_ATTEMPT_TIMEOUT_S = 15.0
 
 
 async def produce(run: Produce) -> None:
@@ -25,6 +27,7 @@ async def produce(run: Produce) -> None:
         compression_type=None if options.codec == "none" else options.codec,
         linger_ms=options.linger_ms,
         request_timeout_ms=options.request_timeout_ms,
+        **aiokafka_settings(options.security),
     )
     await producer.start()
     pending: set[asyncio.Future[Any]] = set()
@@ -81,7 +84,10 @@ async def consume(run: Consume) -> None:
     options = run.options
     partitions = [TopicPartition(options.topic, p) for p in range(options.partitions)]
     consumer = AIOKafkaConsumer(
-        bootstrap_servers=options.bootstrap, check_crcs=True, enable_auto_commit=False
+        bootstrap_servers=options.bootstrap,
+        check_crcs=True,
+        enable_auto_commit=False,
+        **aiokafka_settings(options.security),
     )
     await consumer.start()
     try:
@@ -99,5 +105,20 @@ async def consume(run: Consume) -> None:
         await consumer.stop()
 
 
+async def attempt(case: Case) -> str:
+    """Starts a producer and stores one record; whatever it raises is the outcome."""
+    producer = AIOKafkaProducer(
+        bootstrap_servers=case.bootstrap,
+        enable_idempotence=True,
+        **aiokafka_settings(case.security),
+    )
+    try:
+        await asyncio.wait_for(producer.start(), _ATTEMPT_TIMEOUT_S)
+        await asyncio.wait_for(producer.send_and_wait(case.topic, b"x", partition=0), _ATTEMPT_TIMEOUT_S)
+    finally:
+        await producer.stop()
+    return STORED
+
+
 if __name__ == "__main__":
-    main("aiokafka", aiokafka.__version__, produce, consume)
+    main("aiokafka", aiokafka.__version__, produce, consume, attempt)

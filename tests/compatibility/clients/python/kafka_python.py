@@ -9,11 +9,13 @@ from typing import Any
 import kafka
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
-from tests.compatibility.clients.python.program import Consume, Produce, main
+from tests.compatibility.clients.python.program import STORED, Case, Consume, Produce, main
 from tests.compatibility.clients.python.records import Record
+from tests.compatibility.clients.python.security import kafka_python_settings
 
 _PENDING_RECORDS_MAX = 5_000
 _CLOSE_TIMEOUT_S = 60
+_ATTEMPT_TIMEOUT_MS = 8_000
 
 
 def produce(run: Produce) -> None:
@@ -26,6 +28,7 @@ def produce(run: Produce) -> None:
         linger_ms=options.linger_ms,
         request_timeout_ms=options.request_timeout_ms,
         delivery_timeout_ms=options.delivery_timeout_ms,
+        **kafka_python_settings(options.security),
     )
     room = threading.Semaphore(_PENDING_RECORDS_MAX)
     for wait, record in run.records():
@@ -62,7 +65,10 @@ def consume(run: Consume) -> None:
     options = run.options
     partitions = [TopicPartition(options.topic, p) for p in range(options.partitions)]
     consumer = KafkaConsumer(
-        bootstrap_servers=options.bootstrap, check_crcs=True, enable_auto_commit=False
+        bootstrap_servers=options.bootstrap,
+        check_crcs=True,
+        enable_auto_commit=False,
+        **kafka_python_settings(options.security),
     )
     consumer.assign(partitions)
     begins = consumer.beginning_offsets(partitions)
@@ -77,5 +83,21 @@ def consume(run: Consume) -> None:
     consumer.close()
 
 
+def attempt(case: Case) -> str:
+    """Starts a producer and stores one record; whatever it raises is the outcome."""
+    producer = KafkaProducer(
+        bootstrap_servers=case.bootstrap,
+        enable_idempotence=True,
+        bootstrap_timeout_ms=_ATTEMPT_TIMEOUT_MS,
+        max_block_ms=_ATTEMPT_TIMEOUT_MS,
+        **kafka_python_settings(case.security),
+    )
+    try:
+        producer.send(case.topic, b"x", partition=0).get(timeout=_ATTEMPT_TIMEOUT_MS / 1000)
+    finally:
+        producer.close(timeout=0)
+    return STORED
+
+
 if __name__ == "__main__":
-    main("kafka-python", kafka.__version__, produce, consume, null_headers=False)
+    main("kafka-python", kafka.__version__, produce, consume, attempt, null_headers=False)

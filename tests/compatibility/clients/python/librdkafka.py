@@ -7,10 +7,12 @@ import time
 import confluent_kafka
 from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
 
-from tests.compatibility.clients.python.program import Consume, Produce, main
+from tests.compatibility.clients.python.program import STORED, Case, Consume, Produce, main
 from tests.compatibility.clients.python.records import Record
+from tests.compatibility.clients.python.security import read_settings
 
 _QUEUED_RECORDS_MAX = 50_000
+_ATTEMPT_TIMEOUT_MS = 15_000
 
 
 def produce(run: Produce) -> None:
@@ -27,6 +29,7 @@ def produce(run: Produce) -> None:
             "delivery.timeout.ms": options.delivery_timeout_ms,
             "queue.buffering.max.messages": _QUEUED_RECORDS_MAX,
             "error_cb": lambda error: _note_fatal(run, producer, error),
+            **read_settings(options.security),
         }
     )
     for wait, record in run.records():
@@ -86,6 +89,7 @@ def consume(run: Consume) -> None:
             "group.id": "unused: partitions are assigned",
             "enable.auto.commit": False,
             "check.crcs": True,
+            **read_settings(options.security),
         }
     )
     assignment = []
@@ -98,6 +102,30 @@ def consume(run: Consume) -> None:
         for message in consumer.consume(1000, timeout=0.2):
             _take(run, message)
     consumer.close()
+
+
+def attempt(case: Case) -> str:
+    """Waits for the first thing that librdkafka says: the record's fate, or an error of its own."""
+    said: list[confluent_kafka.KafkaError | None] = []
+    producer = Producer(
+        {
+            "bootstrap.servers": case.bootstrap,
+            "enable.idempotence": True,
+            "message.timeout.ms": _ATTEMPT_TIMEOUT_MS,
+            "error_cb": said.append,
+            "log_level": 0,
+            **read_settings(case.security),
+        }
+    )
+    producer.produce(case.topic, b"x", partition=0, on_delivery=lambda error, _: said.append(error))
+    while not said:
+        producer.poll(0.1)
+    error = said[0]
+    if error is None:
+        return STORED
+    if error.code() == confluent_kafka.KafkaError._FATAL:
+        error = producer.fatal_error() or error
+    return f"{error.name()}: {error.str()}"
 
 
 def _take(run: Consume, message: Message) -> None:
@@ -115,4 +143,4 @@ def _take(run: Consume, message: Message) -> None:
 
 
 if __name__ == "__main__":
-    main("librdkafka", confluent_kafka.libversion()[0], produce, consume)
+    main("librdkafka", confluent_kafka.libversion()[0], produce, consume, attempt)

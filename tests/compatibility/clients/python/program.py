@@ -14,8 +14,9 @@ import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from typing import Any, TextIO
+from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple, TextIO
 
 from tests.compatibility.clients.python.records import (
     BASE_TIMESTAMP_MS,
@@ -27,6 +28,8 @@ from tests.compatibility.clients.python.records import (
 )
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+STORED = "stored"
+"""The outcome of an attempt whose record was acknowledged."""
 
 
 class Produce:
@@ -143,26 +146,72 @@ class Consume:
         return {"partitions": {str(p): d.report() for p, d in sorted(self._partitions.items())}}
 
 
+class Case(NamedTuple):
+    """One attempt to store a record: where, and by which security settings."""
+
+    name: str
+    bootstrap: str
+    topic: str
+    security: str
+
+
+class Attempts:
+    """One run of `attempt`: the outcome of each case, `STORED` or the client's own error."""
+
+    succeeded = True
+    """Errors are what was asked for."""
+
+    def __init__(self, path: str) -> None:
+        with open(path) as lines:
+            self.cases = [Case(*line.split()) for line in lines]
+        self._outcomes: dict[str, str] = {}
+
+    async def run(self, attempt: Callable[[Case], Any]) -> None:
+        """Makes all attempts at once: some clients retry for seconds before they say anything."""
+        threads = ThreadPoolExecutor(len(self.cases))
+        asyncio.get_running_loop().set_default_executor(threads)
+        outcomes = [_outcome(attempt, case) for case in self.cases]
+        for case, outcome in zip(self.cases, await asyncio.gather(*outcomes), strict=True):
+            self._outcomes[case.name] = outcome
+
+    def summary(self) -> dict[str, Any]:
+        """The fields of the summary line."""
+        return {"outcomes": self._outcomes}
+
+
+async def _outcome(attempt: Callable[[Case], Any], case: Case) -> str:
+    try:
+        if inspect.iscoroutinefunction(attempt):
+            return str(await attempt(case))
+        return str(await asyncio.to_thread(attempt, case))
+    except Exception as error:  # noqa: BLE001 - this is the answer
+        return f"{type(error).__name__}: {error}"
+
+
 def main(
     client: str,
     version: str,
     produce: Callable[[Produce], Any],
     consume: Callable[[Consume], Any],
+    attempt: Callable[[Case], str | Awaitable[str]],
     *,
     null_headers: bool = True,
 ) -> None:
-    """Runs the command line; `produce` and `consume` may be coroutine functions."""
+    """Runs the command line; the three functions may be coroutine functions."""
     options = _parser().parse_args()
     began = time.monotonic()
-    run: Produce | Consume
-    if options.command == "produce":
+    run: Produce | Consume | Attempts
+    if options.command == "attempt":
+        run = Attempts(options.cases)
+        work: Any = run.run(attempt)
+    elif options.command == "produce":
         run = Produce(options, null_headers=null_headers)
         work = produce(run)
     else:
         run = Consume(options)
         work = consume(run)
     if inspect.isawaitable(work):
-        asyncio.run(work)  # type: ignore[arg-type]
+        asyncio.run(work)
     seconds = round(time.monotonic() - began, 3)
     print(json.dumps({"client": client, "version": version, "seconds": seconds, **run.summary()}))
     sys.stdout.flush()
@@ -177,7 +226,9 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument("--bootstrap", required=True)
         command.add_argument("--topic", required=True)
         command.add_argument("--partitions", type=int, required=True)
+        command.add_argument("--security", help="file of settings, by librdkafka's names")
         (_add_produce_options if name == "produce" else _add_consume_options)(command)
+    commands.add_parser("attempt").add_argument("--cases", required=True)
     return parser
 
 

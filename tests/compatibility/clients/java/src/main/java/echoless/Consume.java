@@ -48,8 +48,8 @@ final class Consume {
         }
     }
 
-    private Properties settings() {
-        Properties settings = new Properties();
+    private Properties settings() throws IOException {
+        Properties settings = Security.settings(options.text("security", null));
         settings.put("bootstrap.servers", options.text("bootstrap"));
         settings.put("enable.auto.commit", "false");
         settings.put("check.crcs", "true");

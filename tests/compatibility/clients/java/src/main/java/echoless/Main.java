@@ -26,7 +26,11 @@ public final class Main {
                 summary = run.summary();
                 succeeded = run.succeeded();
             }
-            default -> throw new IllegalArgumentException("produce or consume, not " + options.command);
+            case "attempt" -> {
+                summary = Attempts.run(options.text("cases"));
+                succeeded = true;
+            }
+            default -> throw new IllegalArgumentException("produce, consume or attempt, not " + options.command);
         }
         System.out.printf("{\"client\": \"kafka-clients\", \"version\": \"%s\", \"seconds\": %.3f, %s}%n",
                 version(), (System.nanoTime() - began) / 1e9, summary);

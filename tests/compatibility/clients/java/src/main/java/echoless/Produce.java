@@ -31,7 +31,7 @@ final class Produce {
         Signal.handle(new Signal("TERM"), signal -> stopped = true);
     }
 
-    void run() {
+    void run() throws IOException {
         Series series = new Series(
                 options.text("topic"), options.number("seed"), options.number("partitions"),
                 options.number("base-timestamp", 1_700_000_000_000L));
@@ -58,8 +58,8 @@ final class Produce {
         }
     }
 
-    private Properties settings() {
-        Properties settings = new Properties();
+    private Properties settings() throws IOException {
+        Properties settings = Security.settings(options.text("security", null));
         long requestTimeoutMs = options.number("request-timeout-ms", 10_000);
         settings.put("bootstrap.servers", options.text("bootstrap"));
         settings.put("enable.idempotence", "true");
