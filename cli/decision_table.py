@@ -12,6 +12,7 @@ from typing import Any, Final
 from rich.table import Table
 from rich.text import Text
 
+from broker.network.request import ANONYMOUS
 from cli.output import console
 
 Event = Mapping[str, Any]
@@ -98,11 +99,14 @@ def _fault(event: Event) -> list[Text]:
 
 
 def _origin(event: Event) -> list[Text]:
-    """Time and origin: client id or address, and the connection."""
+    """Time and origin: client id or address, the connection, and the principal if there is one."""
     moment = datetime.datetime.fromtimestamp(event["time_ms"] / 1000, tz=datetime.UTC)
     client = event["client_id"] or event["address"]
     connection = f" #{event['connection_id']}" if event["connection_id"] else ""
-    return [Text(f"{moment:%H:%M:%S}.{event['time_ms'] % 1000:03d}"), Text(f"{client}{connection}")]
+    principal = event.get("principal") or ANONYMOUS
+    who = "" if principal == ANONYMOUS else f" {principal}"
+    time = f"{moment:%H:%M:%S}.{event['time_ms'] % 1000:03d}"
+    return [Text(time), Text(f"{client}{connection}{who}")]
 
 
 def _batch(batch: Event) -> list[Text]:

@@ -116,6 +116,7 @@ def decision_document(outcome: Outcome) -> dict[str, Any]:
         "partition": outcome.partition,
         "client_id": outcome.client_id,
         "address": outcome.address,
+        "principal": outcome.principal,
         "connection_id": outcome.connection_id,
         "correlation_id": outcome.correlation_id,
         "producer_id": header.producer_id,

@@ -129,6 +129,11 @@ class Session:
         """How long the client may go on, from the log-in on; 0: forever."""
         return self._logins.config.connections_max_reauth_ms
 
+    def expire(self) -> None:
+        """Ends the session now, as if its time were over; the client may log in again at once."""
+        if self.is_open:
+            self._ends_at = self._again_at = monotonic()
+
     def check_expiry(self) -> None:
         """Raises `CloseConnectionError`, counted, if the client should have logged in again."""
         if self.has_expired:

@@ -88,6 +88,7 @@ class Decisions:
             header,
             sent.client_id,
             peer.address,
+            peer.principal,
             peer.connection_id,
             sent.correlation_id,
             APPEND,

@@ -36,6 +36,8 @@ class Outcome(NamedTuple):
     client_id: str | None
     address: str
     """The client's `host:port`."""
+    principal: str
+    """Who the client was, such as `User:alice`."""
     connection_id: int
     correlation_id: int
     outcome: str
@@ -51,7 +53,7 @@ class Outcome(NamedTuple):
         return ((self.header.producer_id, self.topic, self.partition),)
 
 
-OutcomeFields = tuple[int, int, str, int, BatchHeader, str | None, str, int, int, str, int]
+OutcomeFields = tuple[int, int, str, int, BatchHeader, str | None, str, str, int, int, str, int]
 """The fields of an outcome that have no default."""
 
 
@@ -87,6 +89,8 @@ class FaultHit(NamedTuple):
     """The batches that a produce request carried."""
     detail: str = ""
     """The fields of the action, such as `code=REQUEST_TIMED_OUT`, `ms=100`, `later=wait`."""
+    principal: str = ""
+    """Who the client was; empty if no request was hit."""
 
     def subjects(self) -> Sequence[Subject]:
         return [(batch.producer_id, batch.topic, batch.partition) for batch in self.batches]

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, Final
 
-from broker.faults.fields import INT32_MAX, Fields, RuleError
+from broker.faults.fields import INT32_MAX, Fields, RuleError, snake_case
+from protocol.acl import AclOperation
 from protocol.errors import ErrorCode
 
 DELAY_MS_MAX: Final = 3600 * 1000
@@ -65,6 +66,8 @@ class Action:
     """A pattern (`*.log`) for the name of the file."""
     errno: int | None = None
     point: str | None = None
+    right: AclOperation | None = None
+    """The operation that is denied."""
 
     @classmethod
     def read(cls, given: object) -> Action:
@@ -105,6 +108,8 @@ class Action:
             shown["code"] = self.code.name
         if self.errno is not None:
             shown["errno"] = errno.errorcode[self.errno]
+        if self.right is not None:
+            shown["right"] = self.right.name.lower()
         return shown
 
 
@@ -180,6 +185,15 @@ def _point(fields: Fields, name: str) -> str:
     return value
 
 
+def _right(fields: Fields, name: str) -> AclOperation:
+    value = fields.text(name, AclOperation.ALL.name)
+    assert value is not None
+    found = AclOperation.__members__.get(snake_case(value).upper())
+    if found is None:
+        raise fields.wrong(name, f"one of {', '.join(one.name.lower() for one in AclOperation)}")
+    return found
+
+
 _PLACES: Final = {
     "fail_write": Place.FILE,
     "slow_write": Place.FILE,
@@ -197,6 +211,8 @@ TYPES: Final[Mapping[str, Mapping[str, Callable[[Fields, str], Any]]]] = {
     "delay_response": {"ms": _ms},
     "error": {"code": _code},
     "error_after": {"code": _code},
+    "deny": {"right": _right},
+    "expire_login": {},
     "close_before": {},
     "close_after": {},
     "close_within": {},

@@ -14,6 +14,8 @@ def check_feasible(rules: Sequence[RuleText], config: Config) -> None:
     """Raises `RuleError` for the first of them."""
     for rule in rules:
         _check_version(rule)
+        if rule.action.type == "expire_login":
+            _check_login(config)
         if rule.action.broker_id is not None:
             _check_link(rule.action.broker_id, config)
 
@@ -29,6 +31,14 @@ def _check_version(rule: RuleText) -> None:
         raise RuleError(
             f"match.api_version: {api} is served in versions {found.version_min} to "
             f"{found.version_max}, not {version}"
+        )
+
+
+def _check_login(config: Config) -> None:
+    if not any(one.protocol.is_sasl for one in config.listener_security_protocol_map):
+        raise RuleError(
+            "expire_login: clients of this broker do not log in; give a listener SASL "
+            "(listener_security_protocol_map)"
         )
 
 

@@ -5,11 +5,18 @@ Every error is a `RuleError` of one sentence that names the field, its value, an
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Self
 
 INT32_MAX: Final = 2**31 - 1
 INT64_MAX: Final = 2**63 - 1
+_CAMEL_CASE: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
+
+
+def snake_case(name: str) -> str:
+    """`InitProducerId`, as Kafka writes it, or `init_producer_id`: the latter."""
+    return _CAMEL_CASE.sub("_", name).lower()
 
 
 class RuleError(Exception):

@@ -42,6 +42,7 @@ class Hits:
                 address=peer.address,
                 batches=_batches(parts),
                 detail=_detail(rule),
+                principal=peer.principal,
             )
         )
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from broker.faults.denied_right import DeniedRight
 from broker.faults.match import NO_PARTITION, Part, RequestFacts
 from broker.faults.requests import ReadRequest
+from broker.faults.served import ABOUT_ACLS
 from broker.handlers import produce
 from broker.handlers.dispatch import SERVED_BY_KEY, framed_later, framed_soon
 from broker.handlers.gate import admit
@@ -17,6 +20,7 @@ from broker.handlers.served import Served
 from broker.network.connection import Dispatched
 from broker.network.request import Outcome, Peer, Request
 from broker.records.produce import ACKS_NONE
+from protocol.acl import AclOperation
 from protocol.errors import DecodeError, KafkaError
 from protocol.framing import Frame
 from protocol.headers import RequestHeader, read_request_header, skip_tagged_fields
@@ -94,6 +98,17 @@ class KafkaRequests:
         served, refusal = _served(request), self._refusal(request, parts, error)
         outcome = admit(served, refusal.request, self._services)
         return self._framed(request, served.replace_parts(outcome, refusal, self._services))
+
+    def deny(
+        self, request: ReadRequest, right: AclOperation, topics: frozenset[str] | None
+    ) -> Dispatched:
+        """The API's own gate and handler decide what is denied of it, and how."""
+        services, served, inside = self._services, _served(request), request.inside
+        if services.access is not None or served.api.name not in ABOUT_ACLS:
+            access = DeniedRight.instead_of(services.access, right, topics)
+            services = replace(services, access=access)
+        outcome = admit(served, Request(inside.header, inside.body, request.peer), services)
+        return self._framed(request, outcome)
 
     def _refusal(self, request: ReadRequest, parts: Sequence[Part], error: KafkaError) -> Refusal:
         inside: _Inside = request.inside

@@ -12,14 +12,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from broker.faults.fields import INT32_MAX, Fields, RuleError
+from broker.faults.fields import INT32_MAX, Fields, RuleError, snake_case
 from broker.network.request import Peer
 
 _RANGE: Final = re.compile(r"(\d+)(?:-(\d+))?")
-_CAMEL_CASE: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
 BATCH_FIELDS: Final = ("producer_id", "producer_epoch", "base_sequence")
 PARTITION_FIELDS: Final = ("topic", "partition", *BATCH_FIELDS)
-REQUEST_FIELDS: Final = ("api", "api_version", "client_id", "connection")
+REQUEST_FIELDS: Final = ("api", "api_version", "client_id", "connection", "principal")
 PICKED_AT_ONCE: Final = 500
 """Partitions that are compared with a rule in one go, in about half a millisecond."""
 NO_PARTITION: Final = -1
@@ -76,6 +75,7 @@ class Match:
     base_sequence: tuple[int, int] | None = None
     """From the first to the last, both included."""
     connection: int | None = None
+    principal: str | None = None
 
     @classmethod
     def read(cls, fields: Fields) -> Match:
@@ -90,6 +90,7 @@ class Match:
             partition=fields.integer("partition", most=INT32_MAX),
             base_sequence=_sequences(fields),
             connection=fields.integer("connection", least=1),
+            principal=_principal(fields),
         )
 
     @property
@@ -122,6 +123,7 @@ class Match:
             and self._is(self.api_version, facts.api_version)
             and self._is(self.client_id, facts.client_id)
             and self._is(self.connection, peer.connection_id)
+            and self._is(self.principal, peer.principal)
         )
 
     def picks_part(self, part: Part) -> bool:
@@ -156,7 +158,14 @@ class Match:
 def _api(fields: Fields) -> str | None:
     """`produce`, or as Kafka writes it: `Produce`, `InitProducerId`."""
     name = fields.text("api")
-    return None if name is None else _CAMEL_CASE.sub("_", name).lower()
+    return None if name is None else snake_case(name)
+
+
+def _principal(fields: Fields) -> str | None:
+    principal = fields.text("principal")
+    if principal is not None and not all(principal.partition(":")):
+        raise fields.wrong("principal", "TYPE:NAME, such as User:alice")
+    return principal
 
 
 def _sequences(fields: Fields) -> tuple[int, int] | None:

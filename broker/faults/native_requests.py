@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from broker.faults.denied_right import DeniedRight
 from broker.faults.kafka_requests import with_batch
 from broker.faults.match import NO_VERSION, Part, RequestFacts
 from broker.faults.requests import Dispatch, ReadRequest, finished
 from broker.faults.served import BETWEEN_BROKERS
-from broker.native.exchange import HANDLERS, KAFKA_NAMES, framed, read_head
+from broker.native.exchange import HANDLERS, KAFKA_NAMES, Exchange, framed, read_head
 from broker.native.failure import failure
 from broker.network.connection import Buffers, Dispatched
 from broker.network.request import CloseConnectionError, Peer
 from broker.records.produce import ACKS_NONE
+from protocol.acl import AclOperation
 from protocol.errors import KafkaError
 from protocol.framing import Frame
 from protocol.native import messages, replication
@@ -83,6 +86,14 @@ class NativeRequests:
         answer = self._process(request.frame, request.peer)
         _check_answered(request, error)
         return _in_place_of(answer, inside, error)
+
+    def deny(
+        self, request: ReadRequest, right: AclOperation, topics: frozenset[str] | None
+    ) -> Dispatched:
+        """The port's own gate decides what is denied of it."""
+        access = DeniedRight.instead_of(self._services.access, right, topics)
+        exchange = Exchange(replace(self._services, access=access))
+        return exchange.answer(request.frame, request.peer)
 
     def _parts(self, message: Any) -> Iterator[Part]:
         match message:

@@ -16,6 +16,7 @@ from broker.faults.match import Part
 from broker.faults.request_actions import Hit, RequestActions
 from broker.faults.requests import Dispatch, ReadRequest, Requests, finished
 from broker.faults.rule import Rule
+from broker.faults.served import NEED_NO_RIGHT
 from broker.faults.unexpected import report_unexpected
 from broker.network.connection import Buffers, Connection, Dispatched
 from broker.network.request import Peer
@@ -25,7 +26,7 @@ from protocol.framing import Frame
 
 _CUT: Final = "cut_replica_link"
 _FREEZE: Final = "freeze"
-_PARTIAL: Final = frozenset({"error", "error_after"})
+_PARTIAL: Final = frozenset({"error", "error_after", "deny"})
 """They leave the partitions alone that do not match; all others take the whole request."""
 _COMPARED_AT_ONCE: Final = 2000
 """Partitions times rules that are compared in one go, in about two milliseconds."""
@@ -237,6 +238,10 @@ def _picks(rule: Rule, request: ReadRequest) -> Iterator[Sequence[Part]]:
     if rule.action.type == _CUT:
         if facts.from_broker == rule.action.broker_id:
             yield facts.parts
+        return
+    if rule.action.type == "deny" and facts.api in NEED_NO_RIGHT:
+        return
+    if rule.action.type == "expire_login" and request.peer.login is None:
         return
     is_meant = rule.match.api == facts.api or rule.action.type == _FREEZE
     if is_meant or not facts.is_between_brokers:

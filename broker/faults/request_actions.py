@@ -58,6 +58,8 @@ class RequestActions:
             "delay_response": self._delay_response,
             "error": lambda hit: requests.refuse(hit.request, hit.parts, _error(hit)),
             "error_after": lambda hit: requests.refuse_after(hit.request, hit.parts, _error(hit)),
+            "deny": self._deny,
+            "expire_login": self._expire_login,
             "close_before": self._close_before,
             "close_after": self._close_after,
             "close_within": self._in_pieces,
@@ -129,6 +131,23 @@ class RequestActions:
             reason = "a fault ends it within an answer"
             return Pieces(data[: len(data) // 2], len(data), 0.0, closes=reason)
         return Pieces(data, action.bytes, action.draw_s(hit.rule.turns.rng))
+
+    # --- without a right, or a session ---
+
+    def _deny(self, hit: Hit) -> Dispatched:
+        rule, right = hit.rule, hit.rule.action.right
+        assert right is not None
+        topics = frozenset(part.topic for part in hit.parts)
+        return self._requests.deny(
+            hit.request, right, topics if rule.match.names_partitions else None
+        )
+
+    def _expire_login(self, hit: Hit) -> Dispatched:
+        login = hit.request.peer.login
+        assert login is not None
+        answer = self._process(hit)
+        login.expire()
+        return answer
 
     # --- the end of the connection ---
 

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Protocol
 from broker.faults.match import Part, RequestFacts
 from broker.network.connection import Buffers, Dispatch, Dispatched
 from broker.network.request import Peer
+from protocol.acl import AclOperation
 from protocol.errors import KafkaError
 from protocol.framing import Frame
 
@@ -47,6 +48,14 @@ class Requests(Protocol):
         self, request: ReadRequest, parts: Sequence[Part], error: KafkaError
     ) -> Dispatched:
         """Processes all of it, and answers these parts with the error instead of their result."""
+
+    def deny(
+        self, request: ReadRequest, right: AclOperation, topics: frozenset[str] | None
+    ) -> Dispatched:
+        """Answers as if the client did not have this right: to these topics, or to anything.
+
+        Raises `CloseConnectionError` if the client expects no answer.
+        """
 
 
 async def finished(dispatched: Dispatched) -> Buffers | None:

@@ -22,7 +22,7 @@ from broker.faults.match import (
     refuse_fields,
 )
 from broker.faults.schedule import Schedule, Turns
-from broker.faults.served import BATCH_API, ERROR_APIS, check_api
+from broker.faults.served import BATCH_API, ERROR_APIS, NEED_NO_RIGHT, check_api
 
 _NAME: Final = re.compile(r"[A-Za-z0-9._:-]{1,100}")
 _EVERY_FIELD: Final = (*REQUEST_FIELDS, *PARTITION_FIELDS)
@@ -135,6 +135,8 @@ def _check_request(rule: RuleText) -> None:
         _check_lasting(rule)
     if action in {"error", "error_after"}:
         _check_error(rule)
+    if action == "deny":
+        _check_denial(match)
 
 
 def _check_error(rule: RuleText) -> None:
@@ -145,6 +147,12 @@ def _check_error(rule: RuleText) -> None:
     if api not in ERROR_APIS:
         found = "no match.api" if api is None else f"match.api {api!r}"
         raise RuleError(f"{rule.action.type} takes match.api: {', '.join(ERROR_APIS)}; not {found}")
+
+
+def _check_denial(match: Match) -> None:
+    refuse_fields(match, ("partition",), "rights are to topics: deny takes topic")
+    if match.api in NEED_NO_RIGHT:
+        raise RuleError(f"match.api: every client may send {match.api}; there is no right to deny")
 
 
 def _check_lasting(rule: RuleText) -> None:

@@ -30,6 +30,13 @@ APIS: Final = tuple(_NAMES)
 ERROR_APIS: Final = tuple(name for name in APIS if name not in {"hello", "await_topic"})
 """APIs that can be answered with an `error`."""
 
+NEED_NO_RIGHT: Final = frozenset(
+    {"api_versions", "sasl_handshake", "sasl_authenticate", "hello", "sasl"}
+)
+"""Requests that every client may send, so that no right can be denied to them."""
+ABOUT_ACLS: Final = frozenset({"describe_acls", "create_acls", "delete_acls"})
+"""Requests that a broker without an authorizer refuses anyway."""
+
 BETWEEN_BROKERS: Final = frozenset({"replica_fetch", "replica_snapshot", "await_topic"})
 """Messages that only a rule naming them, a freeze or a cut link affects."""
 

@@ -21,6 +21,9 @@ class Login(Protocol):
     def is_open(self) -> bool:
         """Whether the client has logged in, and need not do so again yet."""
 
+    def expire(self) -> None:
+        """Ends the session now: before anything else, the client has to log in again."""
+
 
 @dataclass(slots=True)
 class Peer:

@@ -39,7 +39,7 @@ _RESPONSE_FATES: Final = {
 }
 _SILENCING: Final = {"drop_request", "drop_response"}
 """Answers keep their order: those after a lost one wait, unless the rule says otherwise."""
-_NEVER_JUDGED: Final = {"drop_request", "close_before", "error"}
+_NEVER_JUDGED: Final = {"drop_request", "close_before", "error", "deny"}
 
 
 def build_diagram(events: Iterable[Event]) -> Diagram:

@@ -1,6 +1,6 @@
 """The producer line of the diagram to which a request belongs.
 
-A client is identified by its name and by the producer id that it uses: so a client that reconnects
+A client is identified by its name, its principal and the producer id that it uses: so a client that reconnects
 after a lost acknowledgement stays on its line, and one that restarts with a new id gets another.
 Two live clients with the same name and id (a zombie and its successor) are told apart by their
 connections, which take turns: first one, then the other, then the first again.
@@ -14,10 +14,12 @@ from typing import Final
 from testkit.sequence_diagram.lives import Connection, Event, connection_of
 from testkit.sequence_diagram.steps import Line
 
-_Identity = tuple[str, int]
-"""Client id (or address) and producer id; -1 for a request without one."""
+_Identity = tuple[str, int, str]
+"""Client id (or address), producer id and principal; -1 for a request without a producer id."""
 
 NO_PRODUCER: Final = -1
+_ANONYMOUS: Final = "User:ANONYMOUS"
+"""The principal of a client that has not authenticated, which is not shown."""
 
 
 class ProducerLines:
@@ -84,12 +86,15 @@ def _identity(event: Event) -> _Identity:
     if producer_id is None:
         batches = event.get("batches") or [{"producer_id": NO_PRODUCER}]
         producer_id = batches[0]["producer_id"]
-    return event.get("client_id") or event.get("address") or "client", producer_id
+    name = event.get("client_id") or event.get("address") or "client"
+    return name, producer_id, event.get("principal") or _ANONYMOUS
 
 
 def _line(identity: _Identity, connection: Connection | None) -> Line:
-    name, producer_id = identity
+    name, producer_id, principal = identity
     details = [] if producer_id == NO_PRODUCER else [f"producer id {producer_id}"]
+    if principal != _ANONYMOUS:
+        details.append(principal)
     if connection is not None:
         details.append(f"connection {connection[-1]}")
     return Line(name, ", ".join(details))

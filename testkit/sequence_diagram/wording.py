@@ -23,6 +23,8 @@ _ACTIONS: Final = {
     "delay_response": "answer held back",
     "error": "answered with an error, not processed",
     "error_after": "processed, answered with an error",
+    "deny": "denied",
+    "expire_login": "session ended",
     "close_before": "connection closed before processing",
     "close_after": "connection closed instead of an answer",
     "close_within": "connection closed within the answer",
@@ -40,7 +42,7 @@ _ACTIONS: Final = {
 }
 
 
-_ERRORS: Final = {"error", "error_after"}
+_ERRORS: Final = {"error", "error_after", "deny"}
 
 
 def action_text(action: str) -> str:
@@ -106,7 +108,7 @@ def answer_text(exchange: Exchange) -> str:
     actions = {fault.action for fault in exchange.faults}
     if actions & _ERRORS:
         codes = [fault.field("code") for fault in exchange.faults if fault.action in _ERRORS]
-        return error_text(codes[0]) if codes[0] else "error"
+        return error_text(codes[0]) if codes[0] else _denial_text(exchange)
     if len(exchange.sent) > 1:
         refused = sum(one.verdict is Verdict.REJECTED for one in exchange.sent)
         return f"{refused} of {len(exchange.sent)} refused" if refused else "all stored"
@@ -114,6 +116,12 @@ def answer_text(exchange: Exchange) -> str:
         return ""
     sent = exchange.sent[0]
     return error_text(sent.error) if sent.error else f"offset {sent.base_offset}"
+
+
+def _denial_text(exchange: Exchange) -> str:
+    if exchange.api == "produce":
+        return error_text(ErrorCode.TOPIC_AUTHORIZATION_FAILED.name)
+    return "not authorized"
 
 
 def is_success(exchange: Exchange) -> bool:

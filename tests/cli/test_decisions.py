@@ -79,6 +79,9 @@ def test_table_shows_who_what_and_why(echoless: Command, admin: _AdminThread) ->
     assert "orders-0" in appended
     assert "drop response (lose-acks) produce" in fault
     assert "OUT_OF_ORDER_SEQUENCE_NUMBER: sequence 9 does not follow 1" in refused
+    assert "User:" not in ran.out, "no one has authenticated"
+    admin.run(lambda: admin.decider.append(principal="User:alice"))
+    assert "User:alice" in echoless("decisions", "--last", 1, "--admin", admin.address).out
 
 
 def test_json_lines_are_for_programs(echoless: Command, admin: _AdminThread) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from broker.decisions.events import FaultedBatch, FaultHit
-from broker.network.request import Peer, Request
+from broker.network.request import ANONYMOUS, Peer, Request
 from protocol.dedup import Reject
 from protocol.errors import ErrorCode
 from protocol.headers import RequestHeader
@@ -20,10 +20,16 @@ class Decider:
     def __init__(self, broker: FakeBroker) -> None:
         self._broker = broker
 
-    def append(self, producer_id: int = 7, base_sequence: int = 0, topic: str = "orders") -> None:
+    def append(
+        self,
+        producer_id: int = 7,
+        base_sequence: int = 0,
+        topic: str = "orders",
+        principal: str = ANONYMOUS,
+    ) -> None:
         """The broker has appended a batch of two records."""
         result = Appended(base_offset=4, last_offset=5, timestamp=0, log_append_time=-1)
-        self._decide(producer_id, base_sequence, topic, result)
+        self._decide(producer_id, base_sequence, topic, result, principal)
 
     def refuse(self, producer_id: int = 7, base_sequence: int = 9, topic: str = "orders") -> None:
         """The broker has refused a batch of two records."""
@@ -41,9 +47,15 @@ class Decider:
         )  # fmt: skip
 
     def _decide(
-        self, producer_id: int, base_sequence: int, topic: str, result: Appended | Reject
+        self,
+        producer_id: int,
+        base_sequence: int,
+        topic: str,
+        result: Appended | Reject,
+        principal: str = ANONYMOUS,
     ) -> None:
         header = BatchHeader(0, 100, 0, 2, 5, 0, 1, 0, 0, producer_id, 2, base_sequence, 2)
-        request = Request(RequestHeader(0, 9, 1, "billing", 0), None, Peer(1, "10.0.0.1:5000"))
+        peer = Peer(1, "10.0.0.1:5000", principal=principal)
+        request = Request(RequestHeader(0, 9, 1, "billing", 0), None, peer)
         partition: Any = self._broker.partitions[topic, 0]
         self._broker.decisions.record(request, partition, header, result, 1000)

@@ -46,6 +46,7 @@ async def test_decisions_say_who_what_and_why(admin: AdminClient) -> None:
             "partition": 0,
             "client_id": "billing",
             "address": "10.0.0.1:5000",
+            "principal": "User:ANONYMOUS",
             "connection_id": 1,
             "correlation_id": 1,
             "producer_id": 7,
@@ -79,6 +80,7 @@ async def test_faults_are_listed_beside_the_decisions(admin: AdminClient) -> Non
             "correlation_id": 1,
             "client_id": "billing",
             "address": "10.0.0.1:5000",
+            "principal": "",
             "detail": "later=wait",
             "batches": [
                 {

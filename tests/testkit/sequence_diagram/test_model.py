@@ -15,6 +15,7 @@ from testkit.sequence_diagram.steps import (
     Remembered,
     Verdict,
 )
+from testkit.sequence_diagram.wording import answer_text, is_success
 from tests.testkit.sequence_diagram.recording import A, B, C, D, Recording
 
 
@@ -165,6 +166,24 @@ def test_restarted_producer_gets_a_line_of_its_own() -> None:
     recording.append(A, producer_id=4001, connection_id=2)
     details = [line.detail for line in build_diagram(recording.events).producers]
     assert details == ["producer id 4000", "producer id 4001"]
+
+
+def test_a_producer_is_shown_with_its_principal() -> None:
+    """Two principals have two lines, even with one producer id; one that has not logged in needs no name."""
+    recording = Recording()
+    recording.append(A, principal="User:ANONYMOUS")
+    recording.append(B, principal="User:alice", connection_id=2)
+    recording.hit("deny", C, principal="User:alice", connection_id=2, detail="right=write")
+    diagram = build_diagram(recording.events)
+    assert [line.detail for line in diagram.producers] == [
+        "producer id 4000",
+        "producer id 4000, User:alice",
+    ]
+    denied = _exchanges(diagram)[-1]
+    assert denied.producer == 1
+    assert denied.sent[0].verdict is Verdict.NOT_JUDGED
+    assert answer_text(denied) == "29 TOPIC_AUTHORIZATION_FAILED"
+    assert not is_success(denied)
 
 
 def test_two_that_live_at_once_are_told_apart_by_their_connections() -> None:
