@@ -32,6 +32,7 @@ from broker.network.connection import Connection, Dispatch
 from broker.network.listeners import Listener
 from broker.network.open_connections import OpenConnections
 from broker.network.server import Server
+from broker.records.deadlines import Deadlines
 from broker.records.fetch import FetchParts
 from broker.records.produce import ProduceParts
 from broker.services import Services
@@ -212,6 +213,7 @@ def _new_services(broker: Broker) -> Services:
             metrics=broker.metrics,
             clock=broker.clock,
             thread=broker.record_thread,
+            deadlines=Deadlines(),
         ),
         fetch=FetchParts(
             find=broker.replicas.find,

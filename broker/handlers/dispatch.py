@@ -49,6 +49,7 @@ from broker.handlers.refusals import Refusal
 from broker.handlers.served import Served
 from broker.handlers.throttle_time import with_throttle_time
 from broker.network.connection import Buffers, Dispatched
+from broker.network.promise import Promise
 from broker.network.request import (
     Answer,
     CloseConnectionError,
@@ -176,6 +177,8 @@ class KafkaDispatcher:
         )
         if type(outcome) is bytes:
             return framed(api, header, version, outcome)
+        if isinstance(outcome, Promise):
+            return outcome.then(partial(framed, api, header, version))
         if isinstance(outcome, Awaitable):
             return needing_as_much(outcome, framed_later(api, header, outcome))
         return framed_soon(api, header, version, outcome)

@@ -32,7 +32,7 @@ from broker.network.request import (
     Request,
 )
 from broker.network.turns import ROWS_PER_TURN, in_thread, work_in_turns
-from broker.records.acknowledgement import acknowledged, answer_nothing, unacknowledged
+from broker.records.acknowledgement import Acknowledgement, answer_nothing, unacknowledged
 from broker.records.produce import (
     ACKS_NONE,
     TRANSACTIONS_REFUSED,
@@ -206,8 +206,11 @@ def _acknowledge(write: Write, rows: _Rows) -> Outcome:
     if not waits:
         return _encoded(write.version, topics)
     timeout_s = write.request.body.timeout_ms / 1000
-    topics_later = acknowledged(write.acks, topics, waits, timeout_s)
-    return NeedsNoFrame(_answer_later(write.request.version, topics_later))
+    deadlines = write.parts.deadlines
+    acknowledgement = Acknowledgement(write.acks, topics, waits, timeout_s, deadlines)
+    if _has_many_rows(topics):
+        return NeedsNoFrame(_encoded_later(write.version, acknowledgement))
+    return acknowledgement.then(partial(encode_produce_response, write.version))
 
 
 def _encoded(version: int, topics: list[TopicProduced]) -> bytes | Awaitable[bytes]:
@@ -216,9 +219,8 @@ def _encoded(version: int, topics: list[TopicProduced]) -> bytes | Awaitable[byt
     return encode_produce_response(version, topics)
 
 
-async def _answer_later(version: int, topics: Awaitable[list[TopicProduced]]) -> Answer:
-    outcome = _encoded(version, await topics)
-    return outcome if isinstance(outcome, bytes) else await outcome
+async def _encoded_later(version: int, topics: Awaitable[list[TopicProduced]]) -> bytes:
+    return await in_thread(partial(encode_produce_response, version, await topics))
 
 
 def _acknowledge_later(

@@ -32,6 +32,7 @@ from broker.native.permits import check_permitted
 from broker.native.replica_fetch import ReplicaFetches
 from broker.native.sasl import RefusedLoginError, check_login
 from broker.network.connection import Buffers, Dispatched
+from broker.network.promise import Promise
 from broker.network.request import (
     NeedsFrameUntil,
     NoResponse,
@@ -109,6 +110,8 @@ class Exchange:
             return error.session.end_with(_framed_soon(head, error), str(error))
         except KafkaError as error:
             return framed(head, failure(error))
+        if isinstance(outcome, Promise):
+            return outcome.then(partial(framed, head))
         if isinstance(outcome, Awaitable):
             answer = _framed_later(head, outcome)
             return needing_as_much(outcome, answer)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from broker.handlers.produce import API
@@ -11,12 +12,11 @@ from broker.native.failure import failure
 from broker.network.request import (
     NO_RESPONSE,
     NeedsFrameUntil,
-    NeedsNoFrame,
     NoResponse,
     Peer,
     Request,
 )
-from broker.records.acknowledgement import acknowledged, answer_nothing, unacknowledged
+from broker.records.acknowledgement import Acknowledgement, answer_nothing, unacknowledged
 from broker.records.produce import (
     ACKS_NONE,
     TRANSACTIONS_REFUSED,
@@ -107,15 +107,14 @@ def _acknowledge(
         return NO_RESPONSE
     if unacknowledged(message.acks, [outcome]):
         topics = [TopicProduced(message.topic, [outcome.produced])]
-        waits = acknowledged(message.acks, topics, [outcome], message.timeout_ms / 1000)
-        return NeedsNoFrame(_answer_later(waits, is_duplicate=outcome.is_duplicate))
+        timeout_s, deadlines = message.timeout_ms / 1000, write.parts.deadlines
+        acknowledgement = Acknowledgement(message.acks, topics, [outcome], timeout_s, deadlines)
+        return acknowledgement.then(partial(_acknowledged, is_duplicate=outcome.is_duplicate))
     return _answer(outcome.produced, is_duplicate=outcome.is_duplicate)
 
 
-async def _answer_later(
-    topics: Awaitable[list[TopicProduced]], *, is_duplicate: bool
-) -> dict[str, Any]:
-    (topic,) = await topics
+def _acknowledged(topics: list[TopicProduced], *, is_duplicate: bool) -> dict[str, Any]:
+    (topic,) = topics
     return _answer(topic.partitions[0], is_duplicate=is_duplicate)
 
 

@@ -32,6 +32,7 @@ from broker.metrics import Metrics
 from broker.network.loop_turn import LOOP_TURN
 from broker.network.memory_budget import MemoryBudget, Reservation
 from broker.network.pieces import Pieces
+from broker.network.promise import Promise
 from broker.network.request import (
     ANONYMOUS,
     CloseConnectionError,
@@ -68,10 +69,11 @@ Dispatch = Callable[[Frame, Peer], Dispatched]
 class _Slot:
     """One answer's position in the response order. `ready` once `buffers` is final."""
 
-    __slots__ = ("buffers", "ready", "reservation", "waiting")
+    __slots__ = ("buffers", "promise", "ready", "reservation", "waiting")
 
     def __init__(self) -> None:
         self.buffers: Buffers | None = None
+        self.promise: Promise | None = None
         self.ready = False
         self.reservation: Reservation | None = None
         """The memory that a large request holds until it is answered."""
@@ -108,6 +110,13 @@ class Connection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._slots: deque[_Slot] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
+        """One for each answer that takes more than the event a `Promise` waits for."""
+        self._promised: set[_Slot] = set()
+        """Slots whose promise has not been taken."""
+        self._kept: list[_Slot] = []
+        """Those whose promise is ready, taken together in the next step of the loop."""
+        self._all_kept: asyncio.Future[None] | None = None
+        """Done when no promise is left, if anyone waits for that."""
         self._reservation: Reservation | None = None
         """The memory for the large frame now arriving."""
         self._is_reserving = False
@@ -162,6 +171,11 @@ class Connection(asyncio.BufferedProtocol):
     def _cancel_tasks(self) -> None:
         for task in self._tasks:
             task.cancel()
+        for slot in self._promised:
+            assert slot.promise is not None
+            slot.promise.abandon()
+        self._promised.clear()
+        self._note_all_kept()
         if self._ending is not None:
             self._ending.cancel()
 
@@ -200,7 +214,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def is_idle_since(self, moment: float) -> bool:
         """Whether nothing has moved since `moment` (monotonic seconds) and no request is in progress."""
-        return self._last_active < moment and not self._tasks
+        return self._last_active < moment and not self._tasks and not self._promised
 
     # --- log-in ---
 
@@ -256,8 +270,8 @@ class Connection(asyncio.BufferedProtocol):
         self._release()
         self._flush_slots()
         self._update_reading()
-        if self._tasks:
-            await asyncio.wait(self._tasks)
+        if work := self._in_progress():
+            await asyncio.wait(work)
         transport = self._transport
         if was_active and transport is not None and not transport.is_closing():
             if transport.can_write_eof():
@@ -288,15 +302,24 @@ class Connection(asyncio.BufferedProtocol):
 
         Not for longer than `GOODBYE_S`, because most clients are gone and read no answer.
         """
-        if not self._tasks:
+        if not self._tasks and not self._promised:
             return False
         if not self._is_draining:
             self._ending = asyncio.ensure_future(self._end())
         return True
 
     async def _end(self) -> None:
-        await asyncio.wait(self._tasks, timeout=GOODBYE_S)
+        await asyncio.wait(self._in_progress(), timeout=GOODBYE_S)
         self.close()
+
+    def _in_progress(self) -> set[asyncio.Future[None]]:
+        """What is done when the requests in progress are answered."""
+        work: set[asyncio.Future[None]] = {*self._tasks}
+        if self._promised:
+            if self._all_kept is None:
+                self._all_kept = asyncio.get_running_loop().create_future()
+            work.add(self._all_kept)
+        return work
 
     def _pump(self) -> None:
         """Processes every complete frame that back-pressure allows, for one turn at most."""
@@ -397,6 +420,8 @@ class Connection(asyncio.BufferedProtocol):
                 self._write(dispatched)
         elif dispatched is None:
             self._release()
+        elif isinstance(dispatched, Promise):
+            self._answer_when_kept(dispatched)
         else:
             self._answer_later(dispatched, len(frame))
 
@@ -406,6 +431,55 @@ class Connection(asyncio.BufferedProtocol):
         slot.buffers, slot.ready = buffers, True
         self._slots.append(slot)
         self._count_unsent(_size(buffers))
+
+    def _answer_when_kept(self, promise: Promise) -> None:
+        if self._reservation is not None:
+            self._release()
+        slot = _Slot()
+        slot.promise = promise
+        self._slots.append(slot)
+        self._promised.add(slot)
+        promise.watch(partial(self._note_kept, slot))
+
+    def _note_kept(self, slot: _Slot) -> None:
+        if not self._kept:
+            asyncio.get_running_loop().call_soon(self._take_kept)
+        self._kept.append(slot)
+
+    def _take_kept(self) -> None:
+        """Takes the answers that became ready in the last step of the loop; they leave in one write."""
+        kept, self._kept = self._kept, []
+        self._promised.difference_update(kept)
+        self._is_pumping = True
+        try:
+            for slot in kept:
+                self._take(slot)
+        except Exception as error:  # noqa: BLE001 - a bug costs its client, not the broker
+            self._on_bug(error)
+        finally:
+            self._is_pumping = False
+        self._flush_slots()
+        self._write_answers()
+        self._note_all_kept()
+        self._pump()
+
+    def _take(self, slot: _Slot) -> None:
+        if self._transport is None:
+            return
+        assert slot.promise is not None
+        buffers: Buffers = slot.promise.answer()
+        slot.promise = None
+        if self._slots[0] is slot and not self._is_writing_paused:
+            self._slots.popleft()
+            self._write(buffers)
+        else:
+            slot.buffers, slot.ready = buffers, True
+            self._count_unsent(_size(buffers))
+
+    def _note_all_kept(self) -> None:
+        if self._all_kept is not None and not self._promised:
+            self._all_kept.set_result(None)
+            self._all_kept = None
 
     def _answer_later(self, answer: Awaitable[Buffers | None], size: int) -> None:
         slot = _Slot()

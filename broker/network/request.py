@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Coroutine, Generator, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from broker.config.listener_names import PLAINTEXT
+from broker.network.promise import Promise
 from protocol.headers import RequestHeader
 from protocol.lean_dataclass import dataclass
 
@@ -84,7 +85,10 @@ Answer = Mapping[str, Any] | bytes | Sequence[bytes] | NoResponse
 """Plain values for `Api.encode_response`, or the body already packed."""
 
 Outcome = Answer | Awaitable[Answer]
-"""Handlers that need not wait answer at once, since an asyncio task costs more than most requests."""
+"""Handlers that need not wait answer at once, since an asyncio task costs more than most requests.
+
+What waits for one event of a partition returns a `Promise`, which needs no task either.
+"""
 
 
 class CloseConnectionError(Exception):
@@ -124,7 +128,7 @@ class NeedsFrameUntil(Awaitable[Any]):
 
 def needing_as_much(outcome: Awaitable[Any], answer: Coroutine[Any, Any, Any]) -> Awaitable[Any]:
     """Marks `answer`, which is made of `outcome`, as needing the frame for as long as that does."""
-    if isinstance(outcome, NeedsNoFrame):
+    if isinstance(outcome, NeedsNoFrame | Promise):
         return NeedsNoFrame(answer)
     if isinstance(outcome, NeedsFrameUntil):
         return NeedsFrameUntil(answer, outcome.processed)

@@ -1,4 +1,4 @@
-"""Requests that wait on a partition: each is a future, and is resolved once.
+"""Requests that wait on a partition; each is resolved once.
 
 `Waiters` holds all of one partition. Produce requests wait until an offset is reached
 (`OffsetWaiters`, the lowest first); fetches of consumers and followers wait for the next event
@@ -10,32 +10,54 @@ from __future__ import annotations
 import asyncio
 import heapq
 import itertools
+from typing import Any, Protocol
+
+
+class OffsetWaiter(Protocol):
+    """Waits for an offset: a future, or a batch of an acknowledgement, which is lighter."""
+
+    def done(self) -> bool: ...
+
+    def cancel(self) -> bool:
+        """Ends the wait; returns False if it was done."""
+
+    def set_result(self, result: Any, /) -> None:
+        """Called in the middle of the append or flush that reached the offset: it may only take note."""
+
+    def set_exception(self, error: Exception, /) -> None:
+        """Called in place of `set_result`, and likewise, if the offset will not be reached."""
+
+    def exception(self) -> BaseException | None: ...
 
 
 class OffsetWaiters:
-    """Futures by the offset that resolves them. Belongs to one event loop."""
+    """Waiters by the offset that resolves them. Belongs to one event loop."""
 
     __slots__ = ("_abandoned", "_ticket", "heap")
 
     def __init__(self) -> None:
         self._abandoned = 0
-        """Futures that were abandoned since the heap was last cleared of them, at most half of it."""
-        self.heap: list[tuple[int, int, asyncio.Future[None]]] = []
+        """Waiters that were abandoned since the heap was last cleared of them, at most half of it."""
+        self.heap: list[tuple[int, int, OffsetWaiter]] = []
         """Empty: no one waits, and `reached` need not be called. Only this class changes it."""
         self._ticket = itertools.count()
 
     def wait_for(self, offset: int) -> asyncio.Future[None]:
         """A future that is done once `reached` is called with at least `offset`."""
-        future = asyncio.get_running_loop().create_future()
-        heapq.heappush(self.heap, (offset, next(self._ticket), future))
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.add(future, offset)
         return future
+
+    def add(self, waiter: OffsetWaiter, offset: int) -> None:
+        """Resolves `waiter` once `reached` is called with at least `offset`."""
+        heapq.heappush(self.heap, (offset, next(self._ticket), waiter))
 
     def __len__(self) -> int:
         return len(self.heap)
 
-    def abandon(self, future: asyncio.Future[None]) -> None:
-        """Drops `future`: no one waits for it. Abandoned futures never exceed half of all."""
-        if future.cancel():
+    def abandon(self, waiter: OffsetWaiter) -> None:
+        """Drops `waiter`: no one waits for it. Abandoned ones never exceed half of all."""
+        if waiter.cancel():
             self._abandoned += 1
             if 2 * self._abandoned > len(self.heap):
                 self.heap = [entry for entry in self.heap if not entry[2].done()]
@@ -43,21 +65,21 @@ class OffsetWaiters:
                 self._abandoned = 0
 
     def reached(self, offset: int) -> None:
-        """Resolves every future at or below `offset`."""
+        """Resolves every waiter at or below `offset`."""
         heap = self.heap
         while heap and heap[0][0] <= offset:
-            future = heapq.heappop(heap)[2]
-            if not future.done():
-                future.set_result(None)
+            waiter = heapq.heappop(heap)[2]
+            if not waiter.done():
+                waiter.set_result(None)
 
     def fail(self, error: Exception) -> None:
-        """Fails every future with `error`: nothing more will be reached."""
+        """Fails every waiter with `error`: nothing more will be reached."""
         heap, self.heap = self.heap, []
         self._abandoned = 0
-        for _, _, future in heap:
-            if not future.done():
-                future.set_exception(error)
-                future.exception()  # looked at, in case the client that waits is gone meanwhile
+        for _, _, waiter in heap:
+            if not waiter.done():
+                waiter.set_exception(error)
+                waiter.exception()  # looked at, in case the client that waits is gone meanwhile
 
 
 class EventWaiters(dict["asyncio.Future[None]", None]):
@@ -99,16 +121,16 @@ class Waiters:
         self.append = EventWaiters()
         """Followers' fetches that wait for an append."""
 
-    def acknowledgement(self, offset: int, *, by_all: bool) -> asyncio.Future[None]:
-        """Done once everything below `offset` is committed (`by_all`), or durable on this replica.
+    def acknowledge(self, waiter: OffsetWaiter, offset: int, *, by_all: bool) -> None:
+        """Resolves `waiter` once everything below `offset` is committed (`by_all`), or durable here.
 
-        Raises `KafkaError` from the future when leadership ends first.
+        It gets a `KafkaError` when leadership ends first.
         """
-        return (self.commit if by_all else self.flush).wait_for(offset)
+        (self.commit if by_all else self.flush).add(waiter, offset)
 
-    def abandon(self, acknowledgement: asyncio.Future[None], *, by_all: bool) -> None:
-        """Drops a future returned by `acknowledgement`: the client no longer waits for it."""
-        (self.commit if by_all else self.flush).abandon(acknowledgement)
+    def abandon(self, waiter: OffsetWaiter, *, by_all: bool) -> None:
+        """Drops a waiter that was passed to `acknowledge`: the client no longer waits for it."""
+        (self.commit if by_all else self.flush).abandon(waiter)
 
     def fail(self, error: Exception) -> None:
         """Fails the produce requests with `error`, and lets all fetches look again."""

@@ -9,11 +9,9 @@ Called by the Produce handlers of both ports.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Mapping
-
+from broker.network.promise import Promise
 from broker.network.request import CloseConnectionError
-from broker.partitions.partition import Partition
+from broker.records.deadlines import Deadlines
 from broker.records.produce import ACKS_ALL, Stored
 from protocol.errors import ErrorCode, KafkaError
 from protocol.produce import TopicProduced
@@ -26,53 +24,112 @@ def unacknowledged(acks: int, stored: list[Stored]) -> list[Stored]:
     return [one for one in stored if one.next_offset > one.partition.durable_offset]
 
 
-def acknowledged(
-    acks: int, topics: list[TopicProduced], waits: list[Stored], timeout_s: float
-) -> Awaitable[list[TopicProduced]]:
-    """Waits for all partitions together, at most for the timeout; returns the topics with the result.
+class _Wait:
+    """One batch of an acknowledgement; its partition resolves it (`waiters.py`)."""
 
-    The wait begins with the call, not with the first `await`: nothing is missed in between.
+    __slots__ = ("_acknowledgement", "_is_done", "error", "stored")
+
+    def __init__(self, acknowledgement: Acknowledgement, stored: Stored) -> None:
+        self._acknowledgement = acknowledgement
+        self._is_done = False
+        self.error: BaseException | None = None
+        self.stored = stored
+
+    def done(self) -> bool:
+        return self._is_done
+
+    def cancel(self) -> bool:
+        was_done, self._is_done = self._is_done, True
+        return not was_done
+
+    def set_result(self, _: None) -> None:
+        self._is_done = True
+        self._acknowledgement.count_down()
+
+    def set_exception(self, error: BaseException) -> None:
+        self.error = error
+        self.set_result(None)
+
+    def exception(self) -> BaseException | None:
+        return self.error
+
+
+class Acknowledgement(Promise):
+    """Waits for all batches of one request together, at most for the timeout; answers with the topics.
+
+    The wait begins at once: nothing is missed before the promise is watched.
     """
-    by_all = acks == ACKS_ALL
-    futures = {
-        one.partition.waiters.acknowledgement(one.next_offset, by_all=by_all): one for one in waits
-    }
-    return _when_done(futures, topics, timeout_s, by_all=by_all)
+
+    __slots__ = ("_by_all", "_deadlines", "_left", "_tick", "_topics", "_waits")
+
+    def __init__(
+        self,
+        acks: int,
+        topics: list[TopicProduced],
+        waits: list[Stored],
+        timeout_s: float,
+        deadlines: Deadlines,
+    ) -> None:
+        super().__init__()
+        self._by_all = by_all = acks == ACKS_ALL
+        self._topics = topics
+        self._deadlines = deadlines
+        self._left = len(waits)
+        self._waits = [_Wait(self, one) for one in waits]
+        for wait in self._waits:
+            stored = wait.stored
+            stored.partition.waiters.acknowledge(wait, stored.next_offset, by_all=by_all)
+        self._tick = deadlines.add(self, timeout_s)
+
+    def count_down(self) -> None:
+        """Notes that one of the batches waits no longer."""
+        self._left -= 1
+        if not self._left:
+            self._deadlines.discard(self, self._tick)
+            self._become_ready()
+
+    def expire(self) -> None:
+        """Ends the wait at its deadline: the batches that still wait get REQUEST_TIMED_OUT."""
+        for wait in self._leave():
+            wait.error = KafkaError(ErrorCode.REQUEST_TIMED_OUT)
+        self._become_ready()
+
+    def abandon(self) -> None:
+        """Ends the wait: the client is gone. Does nothing once the answer is ready."""
+        if not self.is_ready:
+            self._deadlines.discard(self, self._tick)
+            self._leave()
+
+    def _leave(self) -> list[_Wait]:
+        """Takes the batches that still wait out of their partitions."""
+        late = [wait for wait in self._waits if not wait.done()]
+        for wait in late:
+            wait.stored.partition.waiters.abandon(wait, by_all=self._by_all)
+        return late
+
+    def _result(self) -> list[TopicProduced]:
+        failed = {}
+        for wait in self._waits:
+            code = self._failure(wait)
+            if code is not None:
+                failed[id(wait.stored.produced)] = code
+        topics = self._topics
+        return [_with_failures(topic, failed) for topic in topics] if failed else topics
+
+    def _failure(self, wait: _Wait) -> ErrorCode | None:
+        """Why a batch that was appended cannot be acknowledged."""
+        if isinstance(wait.error, KafkaError):
+            return wait.error.code
+        partition = wait.stored.partition
+        if self._by_all and len(partition.isr) < partition.rules.min_insync_replicas:
+            return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+        return None
 
 
-async def _when_done(
-    futures: Mapping[asyncio.Future[None], Stored],
-    topics: list[TopicProduced],
-    timeout_s: float,
-    *,
-    by_all: bool,
-) -> list[TopicProduced]:
-    try:
-        done, late = await asyncio.wait(futures, timeout=max(timeout_s, 0))
-    finally:
-        # Also if the client is gone and this task is cancelled.
-        for future, one in futures.items():
-            if not future.done():
-                one.partition.waiters.abandon(future, by_all=by_all)
-    failed = {futures[future].partition: ErrorCode.REQUEST_TIMED_OUT for future in late}
-    for future in done:
-        partition = futures[future].partition
-        error = future.exception()
-        if isinstance(error, KafkaError):
-            failed[partition] = error.code
-        elif by_all and len(partition.isr) < partition.rules.min_insync_replicas:
-            failed[partition] = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
-    waits = list(futures.values())
-    return [_with_failures(topic, failed, waits) for topic in topics] if failed else topics
-
-
-def _with_failures(
-    topic: TopicProduced, failed: dict[Partition, ErrorCode], waits: list[Stored]
-) -> TopicProduced:
-    """The topic with error codes for batches that were appended but cannot be acknowledged."""
-    codes = {id(one.produced): failed[one.partition] for one in waits if one.partition in failed}
+def _with_failures(topic: TopicProduced, failed: dict[int, ErrorCode]) -> TopicProduced:
+    """The topic with the error codes, which are listed by `id` of their rows."""
     partitions = [
-        produced._replace(error_code=codes.get(id(produced), produced.error_code))
+        produced._replace(error_code=failed.get(id(produced), produced.error_code))
         for produced in topic.partitions
     ]
     return topic._replace(partitions=partitions)

@@ -19,6 +19,7 @@ from broker.metadata.node_data import NO_LEADER
 from broker.metrics import Metrics
 from broker.network.request import Request
 from broker.partitions.partition import Partition
+from broker.records.deadlines import Deadlines
 from broker.records.record_thread import RecordThread
 from protocol.batch_validation import check_batch, check_container
 from protocol.dedup import Duplicate, Reject
@@ -95,6 +96,7 @@ class ProduceParts:
     metrics: Metrics
     clock: Clock
     thread: RecordThread
+    deadlines: Deadlines
 
 
 class Write(NamedTuple):

@@ -15,9 +15,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from broker.config.names import LogFlush
 from broker.handlers.dispatch import KafkaDispatcher
 from broker.metrics import Metrics
 from broker.network.connection import Connection
@@ -326,8 +328,8 @@ def _rows(produce: Produce, answer: bytes) -> list[tuple[int, int, int]]:
     return [(row.partition, row.error, row.base_offset) for row in found]
 
 
-async def _check(directory: Path, seeds: list[int]) -> None:
-    async with in_process(directory) as running, asyncio.timeout(TIMEOUT_S):
+async def _check(directory: Path, log_flush: LogFlush, seeds: list[int]) -> None:
+    async with in_process(directory, log_flush=log_flush) as running, asyncio.timeout(TIMEOUT_S):
         client = await RawConnection.open(running.kafka_address)
         for number, seed in enumerate(seeds):
             topic = f"topic-{number}"
@@ -358,11 +360,12 @@ async def _check_one(
         assert file.read_bytes() == log, f"seed {seed}, partition {index}"
 
 
+@pytest.mark.parametrize("log_flush", LogFlush)
 @settings(max_examples=2, deadline=None)
 @given(seeds=st.lists(st.integers(0, 2**32), min_size=15, max_size=15))
 def test_answers_and_log_bytes_are_those_of_a_plain_model(
-    tmp_path_factory, seeds: list[int]
+    tmp_path_factory, log_flush: LogFlush, seeds: list[int]
 ) -> None:
     """Any requests in any reads are answered, and stored, as a model that takes one batch at a time says."""
     directory = tmp_path_factory.mktemp("produce")
-    asyncio.run(_check(directory, seeds))
+    asyncio.run(_check(directory, log_flush, seeds))

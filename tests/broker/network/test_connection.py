@@ -28,14 +28,11 @@ from broker.network.memory_budget import MemoryBudget
 from broker.network.request import CloseConnectionError, NeedsNoFrame
 from broker.network.unsent_answers import UNSENT_BYTES_MAX, UnsentAnswers
 from protocol.errors import DecodeError
+from tests.broker.network.fed_connection import LostTransport, RecordingTransport, framed, receive
 
 FRAME_SIZE_MAX = 1_000_000
 LARGE_ANSWER_BYTES = 4_000_000
 BIG_ANSWER_BYTES = 40_000
-
-
-def framed(payload: bytes) -> bytes:
-    return struct.pack(">i", len(payload)) + payload
 
 
 def failure(payload: bytes) -> Exception:
@@ -180,52 +177,6 @@ async def test_the_slow_requests_of_many_connections_share_turns_fairly():
             assert [await read_frame(reader) for _ in range(2)] == [b"slow", b"slow"]
         most = max(after - before for before, after in pairwise(seen))
         assert most <= CROWDED_S / (2 * TURN_S) + 1
-
-
-class LostTransport(asyncio.Transport):
-    """A connection's transport of which the test decides when it is lost."""
-
-    def set_write_buffer_limits(self, high=None, low=None):
-        pass
-
-    def pause_reading(self):
-        pass
-
-    def resume_reading(self):
-        pass
-
-    def is_closing(self):
-        return False
-
-
-class RecordingTransport(LostTransport):
-    """Keeps what each write carried, and whether the connection was closed after it."""
-
-    def __init__(self):
-        super().__init__()
-        self.writes: list[bytes] = []
-
-    def write(self, data):
-        self.writes.append(bytes(data))
-
-    def writelines(self, list_of_data):
-        self.writes.append(b"".join(list_of_data))
-
-    def close(self):
-        self.writes.append(b"closed")
-
-    def get_write_buffer_size(self):
-        return 0
-
-
-def receive(connection, data):
-    """Hands bytes to the connection, as the loop does after one read."""
-    while data:
-        buffer = connection.get_buffer(-1)
-        size = min(len(buffer), len(data))
-        buffer[:size] = data[:size]
-        data = data[size:]
-        connection.buffer_updated(size)
 
 
 @pytest.fixture

@@ -51,7 +51,7 @@ async def test_who_waits_is_woken_by_the_offset() -> None:
     """A produce is acknowledged once everything below its end is committed, and not before."""
     led = Led(LogFlush.COMMIT)
     led.append(0)
-    waiting = led.partition.waiters.acknowledgement(1, by_all=True)
+    waiting = led.partition.waiters.commit.wait_for(1)
     led.partition.advance_high_watermark()
     assert not waiting.done()
     led.flush()
@@ -62,7 +62,7 @@ async def test_who_waits_is_told_that_leadership_ended() -> None:
     """A broken promise never becomes a success."""
     led = Led(LogFlush.COMMIT)
     led.append(0)
-    waiting = led.partition.waiters.acknowledgement(1, by_all=True)
+    waiting = led.partition.waiters.commit.wait_for(1)
     led.partition.resign()
     with pytest.raises(KafkaError) as failure:
         await waiting

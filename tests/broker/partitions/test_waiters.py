@@ -85,8 +85,9 @@ async def test_an_event_wakes_all_that_waited_for_it_once():
 async def test_a_failure_ends_every_wait_on_a_partition():
     """Produce requests get the error; fetches look again, and find it themselves."""
     waiters = Waiters()
-    produces = [waiters.acknowledgement(5, by_all=by_all) for by_all in (True, False)]
-    fetches = [asyncio.get_running_loop().create_future() for _ in range(2)]
+    produces, fetches = ([asyncio.get_running_loop().create_future() for _ in "12"] for _ in "12")
+    for by_all, future in zip((True, False), produces, strict=True):
+        waiters.acknowledge(future, 5, by_all=by_all)
     waiters.data.add(fetches[0])
     waiters.append.add(fetches[1])
     waiters.fail(RuntimeError("leadership lost"))
@@ -97,7 +98,9 @@ async def test_a_failure_ends_every_wait_on_a_partition():
 async def test_an_acknowledgement_waits_for_what_its_client_asked():
     """acks=-1 for the high watermark, acks=1 for this replica's disk; each can be abandoned."""
     waiters = Waiters()
-    by_all, by_leader = (waiters.acknowledgement(1, by_all=one) for one in (True, False))
+    by_all, by_leader = (asyncio.get_running_loop().create_future() for _ in "12")
+    waiters.acknowledge(by_all, 1, by_all=True)
+    waiters.acknowledge(by_leader, 1, by_all=False)
     waiters.flush.reached(1)
     assert (by_all.done(), by_leader.done()) == (False, True)
     waiters.abandon(by_all, by_all=True)

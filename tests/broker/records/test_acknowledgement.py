@@ -8,7 +8,8 @@ import gc
 import pytest
 
 from broker.partitions.waiters import Waiters
-from broker.records.acknowledgement import acknowledged
+from broker.records.acknowledgement import Acknowledgement
+from broker.records.deadlines import Deadlines
 from broker.records.produce import ACKS_ALL, Stored
 from protocol.errors import ErrorCode, KafkaError
 from protocol.produce import PartitionProduced, TopicProduced
@@ -26,7 +27,8 @@ class Waited:
 def waits(partition: Waited, timeout_s: float):
     produced = PartitionProduced(0, ErrorCode.NONE, 5)
     stored = Stored(partition, produced, 6, 0)
-    return acknowledged(ACKS_ALL, [TopicProduced("t", [produced])], [stored], timeout_s)
+    topics = [TopicProduced("t", [produced])]
+    return Acknowledgement(ACKS_ALL, topics, [stored], timeout_s, Deadlines())
 
 
 async def test_a_client_that_disconnects_leaves_nothing(caplog: pytest.LogCaptureFixture):
