@@ -114,7 +114,7 @@ class Connection(asyncio.BufferedProtocol):
         self._promised: set[_Slot] = set()
         """Slots whose promise has not been taken."""
         self._kept: list[_Slot] = []
-        """Those whose promise is ready, taken together in the next step of the loop."""
+        """Promised slots that are ready, taken together in the next step of the loop."""
         self._all_kept: asyncio.Future[None] | None = None
         """Done when no promise is left, if anyone waits for that."""
         self._reservation: Reservation | None = None
@@ -313,7 +313,7 @@ class Connection(asyncio.BufferedProtocol):
         self.close()
 
     def _in_progress(self) -> set[asyncio.Future[None]]:
-        """What is done when the requests in progress are answered."""
+        """Futures that are done when the requests in progress are answered."""
         work: set[asyncio.Future[None]] = {*self._tasks}
         if self._promised:
             if self._all_kept is None:

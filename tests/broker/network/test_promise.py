@@ -97,7 +97,7 @@ async def test_answers_that_one_event_makes_ready_leave_in_one_write(fed):
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 0, 2), (2, 0, 1)])
 async def test_promises_keep_the_order_of_requests(fed, order):
-    """Whichever is ready first, alone or together, with answers of other kinds between them."""
+    """Any of them may be ready first, alone or together, with answers of other kinds between them."""
     await fed.send(b"1", b"now", b"2", b"later", b"3", b"now")
     for number in order:
         await fed.keep(number)
@@ -109,7 +109,7 @@ async def test_promises_keep_the_order_of_requests(fed, order):
 
 
 async def test_a_client_that_reads_nothing_gets_its_answers_when_it_reads_again(fed):
-    """Meanwhile they are counted as unsent."""
+    """They are counted as unsent meanwhile."""
     await fed.send(b"1", b"2")
     fed.connection.pause_writing()
     await fed.keep(1, 0)
@@ -127,7 +127,7 @@ async def test_the_memory_of_a_large_request_is_free_while_its_promise_waits(fed
 
 
 async def test_a_lost_client_abandons_its_promises(fed):
-    """What waits in a partition is taken out; what was ready already is dropped."""
+    """Their waits end; one that is ready already is dropped."""
     await fed.send(b"1", b"2")
     fed.promises[0].keep()
     fed.connection.connection_lost(None)
