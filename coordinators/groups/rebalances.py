@@ -226,8 +226,10 @@ class Rebalances:
         group.assignment_token = None
         self._end_sync_timer(group)
         for member in group.members.values():
-            self._groups.reply(member.sync_reply, SyncAnswer(code))
-            member.sync_reply = None
+            if member.sync_reply is not None:
+                self._sessions.extend(group, member)
+                self._groups.reply(member.sync_reply, SyncAnswer(code))
+                member.sync_reply = None
 
     def _end_sync_timer(self, group: Group) -> None:
         if group.sync_at_ms is not None:
