@@ -23,7 +23,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from client.security import Login, Security, Tls
-from protocol.sasl.mechanism import Mechanism
+from protocol.sasl.mechanism import PASSWORD_MECHANISMS, Mechanism
 
 
 class SecurityOptionError(ValueError):
@@ -92,7 +92,7 @@ def java_options(security: Security) -> dict[str, str]:
     options = {"security.protocol": security.protocol}
     login, tls = security.login, security.tls
     if login is not None:
-        module = "scram.Scram" if login.mechanism.is_scram else "plain.Plain"
+        module = "plain.Plain" if login.mechanism is Mechanism.PLAIN else "scram.Scram"
         options["sasl.mechanism"] = str(login.mechanism)
         options["sasl.jaas.config"] = (
             f"org.apache.kafka.common.security.{module}LoginModule required "
@@ -179,12 +179,12 @@ def _names_of(field: str) -> str:
 
 def _login(given: Mapping[str, str]) -> Login:
     mechanism = given.get("sasl.mechanism", given.get("sasl.mechanisms"))
-    known = ", ".join(Mechanism)
+    known = ", ".join(PASSWORD_MECHANISMS)
     if mechanism is None:
         raise SecurityOptionError(f"sasl.mechanism is needed: one of {known}")
     if given.get("sasl.mechanisms", mechanism) != mechanism:
         raise SecurityOptionError("sasl.mechanism and sasl.mechanisms differ; give one of them")
-    if mechanism.upper() not in tuple(Mechanism):
+    if mechanism.upper() not in PASSWORD_MECHANISMS:
         raise SecurityOptionError(f"sasl.mechanism: takes one of {known}; not {mechanism!r}")
     user, password = given.get("sasl.username"), given.get("sasl.password")
     if "sasl.jaas.config" in given:

@@ -18,7 +18,9 @@ from time import monotonic
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from broker.authentication.credentials import Credentials
-from broker.config.loading import Config
+from broker.authentication.exchanges import Exchange, PlainExchange, ScramExchange
+from broker.config.loading import Config, ConfigError
+from broker.config.values import INT32_MAX
 from broker.limited_log import LimitedLog
 from broker.metrics import Metrics
 from broker.network.fair_workers import FairWorkers
@@ -26,11 +28,10 @@ from broker.network.request import CloseConnectionError
 from broker.tree.node_tree import NodeTree
 from protocol.errors import ErrorCode, KafkaError
 from protocol.sasl.mechanism import Mechanism, SaslError
-from protocol.sasl.plain import read_plain, wrong_password
-from protocol.sasl.scram import fits_password
-from protocol.sasl.scram_server import ScramServer
 
 if TYPE_CHECKING:
+    from broker.authentication.bearer import TokenCheck
+    from broker.authentication.token_keys import TokenKeys
     from broker.network.connection import Connection
 
 limited: Final = LimitedLog(logging.getLogger(__name__))
@@ -38,8 +39,11 @@ Result = TypeVar("Result")
 
 AGAIN_INTERVAL_S: Final = 1.0
 """How often a client may log in again."""
-PASSWORD_CHECKS_MAX: Final = 4
-"""How many passwords are checked at a time: each takes milliseconds of a processor. Addresses take turns."""
+CHECKS_MAX: Final = 4
+"""How many passwords or tokens are checked at a time: a password takes milliseconds of a processor.
+Addresses take turns."""
+LIFETIME_MS_MAX: Final = INT32_MAX
+"""How long a session lasts at most, whatever end a token names."""
 
 
 class Stage(enum.Enum):
@@ -59,24 +63,57 @@ class Logins:
     """The parts that the log-ins of one broker share."""
 
     def __init__(self, config: Config, metrics: Metrics) -> None:
+        """Raises `ConfigError` if OAUTHBEARER is enabled and cannot be served."""
         self.config = config
         self.metrics = metrics
-        self.credentials = Credentials()
-        self.passwords: FairWorkers | None = None
         self.mechanisms = tuple(Mechanism(name) for name in config.sasl_enabled_mechanisms)
+        self.credentials = Credentials()
+        self._checks = FairWorkers("log-ins", CHECKS_MAX)
+        self._keys: TokenKeys | None = None
+        self._tokens: TokenCheck | None = None
+        if Mechanism.OAUTHBEARER in self.mechanisms:
+            self._tokens = self._new_token_check()
+
+    def _new_token_check(self) -> TokenCheck:
+        try:
+            from broker.authentication.bearer import SignedTokens, UnsecuredTokens
+            from broker.authentication.token_keys import TokenKeys
+        except ImportError as error:
+            raise ConfigError(
+                f"sasl_enabled_mechanisms: {Mechanism.OAUTHBEARER} needs the extra oauth "
+                f"(pip install 'echoless[oauth]'): {error}"
+            ) from error
+        if self.config.oauthbearer_unsecured:
+            return UnsecuredTokens(self.config)
+        self._keys = TokenKeys(self.config)
+        return SignedTokens(self.config, self._keys)
 
     async def start(self, tree: NodeTree) -> None:
         """Raises `CoordinationError`, `OutOfThreadsError`."""
-        if Mechanism.PLAIN in self.mechanisms:
-            self.passwords = FairWorkers("passwords", PASSWORD_CHECKS_MAX)
-            self.passwords.start()
+        if any(one.sends_secret for one in self.mechanisms):
+            self._checks.start()
+        if self._keys is not None:
+            await self._keys.start()
         await self.credentials.start(tree)
 
     async def close(self) -> None:
-        """Stops following the users."""
+        """Stops following the users and the keys."""
         await self.credentials.close()
-        if self.passwords is not None:
-            self.passwords.stop()
+        if self._keys is not None:
+            await self._keys.close()
+        self._checks.stop()
+
+    def new_exchange(self, mechanism: Mechanism, host: str) -> Exchange:
+        """A log-in that begins, of a client from this host."""
+        checks = partial(self._checks.run, host)
+        if mechanism is Mechanism.PLAIN:
+            return PlainExchange(self.credentials, checks)
+        if mechanism is Mechanism.OAUTHBEARER:
+            from broker.authentication.bearer import BearerExchange
+
+            assert self._tokens is not None
+            return BearerExchange(self._tokens, checks, host)
+        return ScramExchange(mechanism, self.credentials)
 
     def require(self, connection: Connection) -> None:
         """Has the client of a new connection log in first."""
@@ -91,10 +128,11 @@ class Session:
         "_again_at",
         "_connection",
         "_ends_at",
+        "_exchange",
         "_logins",
         "_mechanism",
         "_next_mechanism",
-        "_scram",
+        "lifetime_ms",
         "stage",
     )
 
@@ -106,7 +144,9 @@ class Session:
         """By which the client has logged in."""
         self._next_mechanism = Mechanism.PLAIN
         """By which it is logging in."""
-        self._scram: ScramServer | None = None
+        self._exchange: Exchange | None = None
+        self.lifetime_ms = 0
+        """How long the client may go on, from its log-in on; 0: forever."""
         self._ends_at: float | None = None
         self._again_at = 0.0
 
@@ -123,11 +163,6 @@ class Session:
     def has_expired(self) -> bool:
         """Whether the client should have logged in again."""
         return self._mechanism is not None and not self.is_open
-
-    @property
-    def lifetime_ms(self) -> int:
-        """How long the client may go on, from the log-in on; 0: forever."""
-        return self._logins.config.connections_max_reauth_ms
 
     def expire(self) -> None:
         """Ends the session now, as if its time were over; the client may log in again at once."""
@@ -162,7 +197,7 @@ class Session:
                 f"{mechanism!r} is not enabled, only {', '.join(self.mechanisms)}",
             )
         self._next_mechanism = Mechanism(mechanism)
-        self._scram = None
+        self._exchange = None
         self.stage = stage
 
     def answer(
@@ -191,45 +226,47 @@ class Session:
         return self._end_with(answer, reason)
 
     def _take(self, token: bytes) -> bytes | Awaitable[bytes]:
-        """The answer to a token; later, if a password has to be checked. The log-in may be done then."""
-        mechanism = self._next_mechanism
+        """The answer to a token; later, if it has to be checked. The log-in may be done then."""
+        mechanism, exchange = self._next_mechanism, self._exchange
         if self._mechanism not in {None, mechanism}:
             raise CloseConnectionError(f"it logs in again by {mechanism}, not {self._mechanism}")
-        if mechanism is Mechanism.PLAIN:
-            return self._check_password(token)
-        if self._scram is None:
-            credentials = self._logins.credentials
-            self._scram = ScramServer(mechanism, lambda user: credentials.find(user, mechanism))
-            return self._scram.first(token)
-        answer = self._scram.final(token)
-        self._complete(self._scram.user)
+        if exchange is None:
+            exchange = self._logins.new_exchange(mechanism, self._connection.host)
+            self._exchange = exchange
+        outcome = exchange.take(token)
+        if not isinstance(outcome, bytes):
+            return self._take_later(exchange, outcome)
+        if exchange.is_complete:
+            self._complete(exchange)
+        return outcome
+
+    async def _take_later(self, exchange: Exchange, outcome: Awaitable[bytes]) -> bytes:
+        answer = await outcome
+        if exchange.is_complete:
+            self._complete(exchange)
         return answer
 
-    async def _check_password(self, token: bytes) -> bytes:
-        claimed = read_plain(token)
-        mechanism, found = self._logins.credentials.strongest(claimed.user)
-        passwords = self._logins.passwords
-        assert passwords is not None
-        check = partial(fits_password, mechanism, found.credential, claimed.password)
-        fits = await passwords.run(self._connection.host, check)
-        if not (fits and found.is_real):
-            raise wrong_password()
-        self._complete(claimed.user)
-        return b""
-
-    def _complete(self, user: str) -> None:
-        principal, known = f"User:{user}", self._connection.principal
+    def _complete(self, exchange: Exchange) -> None:
+        principal, known = f"User:{exchange.user}", self._connection.principal
         if self._mechanism is not None and principal != known:
             raise SaslError(
                 f"Cannot change principals during re-authentication from {known}: {principal}"
             )
         now = monotonic()
-        self._mechanism, self._scram = self._next_mechanism, None
+        self._mechanism, self._exchange = self._next_mechanism, None
         self._again_at = now + AGAIN_INTERVAL_S
+        self.lifetime_ms = self._lifetime_ms(exchange.lifetime_s)
         self._ends_at = now + self.lifetime_ms / 1000 if self.lifetime_ms else None
         self.stage = Stage.DONE
         self._logins.metrics.logins_total += 1
         self._connection.admit(principal, self._logins.config.request_size_max)
+
+    def _lifetime_ms(self, shown_s: float | None) -> int:
+        """The shorter of what the broker allows and how long what the client has shown is valid."""
+        allowed_ms = self._logins.config.connections_max_reauth_ms
+        if shown_s is None:
+            return allowed_ms
+        return max(int(min(shown_s * 1000, allowed_ms or LIFETIME_MS_MAX)), 1)
 
     async def _answer_later(
         self,
@@ -248,8 +285,8 @@ class Session:
         self._logins.metrics.logins_failed_total += 1
         await asyncio.sleep(self._logins.config.connection_failed_authentication_delay_ms / 1000)
         reason = f"its log-in by {self._next_mechanism} has failed: {error}"
-        if self._scram is not None and self._scram.user:
-            reason += f" (user {self._scram.user!r})"
+        if self._exchange is not None and self._exchange.user:
+            reason += f" (user {self._exchange.user!r})"
         self._connection.close_after_answers(reason)
         return failure(error)
 

@@ -14,17 +14,21 @@ from broker.config.principal_mapping import PrincipalMapping, parse_mapping
 from broker.config.setting import setting
 from broker.config.values import (
     INT32_MAX,
+    Address,
     ConfigType,
     Kind,
+    boolean,
     choice,
     duration,
+    integer,
+    name,
     optional_name,
     optional_path,
     password,
     size,
 )
 from protocol.lean_dataclass import dataclass
-from protocol.sasl.mechanism import Mechanism
+from protocol.sasl.mechanism import PASSWORD_MECHANISMS, Mechanism
 
 
 class EndpointIdentification(enum.StrEnum):
@@ -62,6 +66,11 @@ class ClientAuth(enum.StrEnum):
 
 
 TLS_VERSIONS: Final = ("TLSv1.2", "TLSv1.3")
+TOKEN_ALGORITHMS: Final = (
+    *("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"),
+    *("ES256", "ES384", "ES512", "EdDSA"),
+)
+"""Signatures with a public key. Never `none`, and none with a shared secret: a public key could be taken for one."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -102,6 +111,46 @@ def _some_of(choices: tuple[str, ...], parse: Callable[[str], str] = str) -> Kin
         return chosen
 
     return Kind(f"some of {', '.join(choices)}", parse_all, ConfigType.LIST)
+
+
+def _one_of(choices: tuple[Mechanism, ...]) -> Kind[Mechanism]:
+    by_name = {str(one): one for one in choices}
+    return Kind(" or ".join(choices), lambda text: _found(by_name, text.upper()))
+
+
+def _found(by_name: dict[str, Mechanism], name: str) -> Mechanism:
+    if name not in by_name:
+        raise ValueError("none of the choices")
+    return by_name[name]
+
+
+def _audiences() -> Kind[tuple[str, ...]]:
+    return Kind(
+        "names with commas between",
+        lambda text: tuple(one.strip() for one in text.split(",") if one.strip()),
+        ConfigType.LIST,
+    )
+
+
+def _keys_url() -> Kind[str | None]:
+    return Kind(
+        "https://HOST[:PORT]/PATH or file:///PATH; http:// for a loopback address",
+        lambda text: _parse_keys_url(text) if text else None,
+    )
+
+
+def _parse_keys_url(text: str) -> str:
+    from urllib.parse import urlsplit
+
+    parts = urlsplit(text)
+    is_local = parts.scheme == "http" and Address(parts.hostname or "", 0).is_loopback
+    if parts.scheme == "file":
+        is_readable = not parts.netloc and len(parts.path) > 1
+    else:
+        is_readable = bool(parts.hostname) and (parts.scheme == "https" or is_local)
+    if not is_readable or not parts.geturl().isprintable() or parts.port == 0:
+        raise ValueError("no such place for keys")
+    return text
 
 
 def _principal_mapping() -> Kind[PrincipalMapping]:
@@ -157,7 +206,7 @@ class SecurityConfig:
     )
     sasl_mechanism_inter_broker_protocol: Mechanism = setting(
         Mechanism.SCRAM_SHA_256,
-        choice(Mechanism),
+        _one_of(PASSWORD_MECHANISMS),
         "mechanism by which brokers log in to each other, if NATIVE has SASL",
     )
     sasl_inter_broker_username: str | None = setting(
@@ -176,6 +225,45 @@ class SecurityConfig:
     )
     connection_failed_authentication_delay_ms: int = setting(
         100, duration(0, 60_000), "how long the answer to a failed log-in is held back"
+    )
+
+    sasl_oauthbearer_jwks_endpoint_url: str | None = setting(
+        None, _keys_url(), "the keys by which OAUTHBEARER tokens are checked (a JSON Web Key Set)"
+    )
+    sasl_oauthbearer_expected_issuer: str | None = setting(
+        None, optional_name(), "the iss that tokens must have"
+    )
+    sasl_oauthbearer_expected_audience: tuple[str, ...] = setting(
+        (), _audiences(), "tokens must have one of these as aud"
+    )
+    sasl_oauthbearer_algorithms: tuple[str, ...] = setting(
+        ("RS256", "PS256", "ES256", "EdDSA"),
+        _some_of(TOKEN_ALGORITHMS),
+        "the algorithms by which tokens may be signed",
+    )
+    sasl_oauthbearer_sub_claim_name: str = setting("sub", name(), "the claim that names the user")
+    sasl_oauthbearer_scope_claim_name: str = setting(
+        "scope", name(), "the claim of a token's scopes, which must be text if there is one"
+    )
+    sasl_oauthbearer_clock_skew_seconds: int = setting(
+        30, integer(0, 3600), "how much the issuer's clock may differ"
+    )
+    sasl_oauthbearer_jwks_endpoint_refresh_ms: int = setting(
+        3_600_000, duration(1000, INT32_MAX), "how often the keys are read again"
+    )
+    sasl_oauthbearer_jwks_endpoint_retry_backoff_ms: int = setting(
+        100, duration(1, INT32_MAX), "the first pause after a failure to read the keys; it doubles"
+    )
+    sasl_oauthbearer_jwks_endpoint_retry_backoff_max_ms: int = setting(
+        10_000, duration(1, INT32_MAX), "the longest such pause"
+    )
+    sasl_oauthbearer_jwks_keys_max_age_ms: int = setting(
+        14_400_000,
+        duration(1000, INT32_MAX),
+        "how long keys are used while they cannot be read again; after that no token is valid",
+    )
+    oauthbearer_unsecured: bool = setting(
+        False, boolean(), "accept OAUTHBEARER tokens that no one has signed (alg none): for tests"
     )
 
     def security_protocol(self, listener: str) -> SecurityProtocol:

@@ -31,15 +31,9 @@ def security_problem(config: Config) -> str | None:
 
 
 def _sasl_problem(config: Config) -> str | None:
-    if Mechanism.PLAIN in config.sasl_enabled_mechanisms:
-        for name, address in _addresses(config).items():
-            is_plain = config.security_protocol(name) is SecurityProtocol.SASL_PLAINTEXT
-            if is_plain and not address.is_loopback:
-                return (
-                    f"sasl_enabled_mechanisms: {Mechanism.PLAIN} sends passwords as they are, and "
-                    f"{name} on {address} is {SecurityProtocol.SASL_PLAINTEXT}; "
-                    f"it takes {SecurityProtocol.SASL_SSL}, or a loopback address"
-                )
+    problem = _exposed_secret(config) or _oauthbearer_problem(config)
+    if problem is not None:
+        return problem
     if not config.security_protocol(NATIVE).is_sasl or config.zookeeper_hosts is None:
         return None
     if config.sasl_mechanism_inter_broker_protocol not in config.sasl_enabled_mechanisms:
@@ -50,6 +44,43 @@ def _sasl_problem(config: Config) -> str | None:
     for option in ("sasl_inter_broker_username", "sasl_inter_broker_password"):
         if getattr(config, option) is None:
             return f"{option}: it is needed because NATIVE, between brokers, has SASL"
+    return None
+
+
+def _exposed_secret(config: Config) -> str | None:
+    enabled = [Mechanism(name) for name in config.sasl_enabled_mechanisms]
+    mechanism = next((one for one in enabled if one.sends_secret), None)
+    if mechanism is None:
+        return None
+    for name, address in _addresses(config).items():
+        is_plain = config.security_protocol(name) is SecurityProtocol.SASL_PLAINTEXT
+        if is_plain and not address.is_loopback:
+            what = "passwords" if mechanism is Mechanism.PLAIN else "tokens"
+            return (
+                f"sasl_enabled_mechanisms: {mechanism} sends {what} as they are, and "
+                f"{name} on {address} is {SecurityProtocol.SASL_PLAINTEXT}; "
+                f"it takes {SecurityProtocol.SASL_SSL}, or a loopback address"
+            )
+    return None
+
+
+def _oauthbearer_problem(config: Config) -> str | None:
+    """A check that is not configured would be a check that is not made."""
+    if Mechanism.OAUTHBEARER not in config.sasl_enabled_mechanisms:
+        return None
+    url = "sasl_oauthbearer_jwks_endpoint_url"
+    if config.oauthbearer_unsecured:
+        if config.sasl_oauthbearer_jwks_endpoint_url is not None:
+            return f"oauthbearer_unsecured: takes false beside {url}"
+        return None
+    if config.sasl_oauthbearer_jwks_endpoint_url is None:
+        return (
+            f"{url}: takes the URL of the keys of who signs tokens; it is needed because "
+            f"sasl_enabled_mechanisms has {Mechanism.OAUTHBEARER}"
+        )
+    for option in ("sasl_oauthbearer_expected_issuer", "sasl_oauthbearer_expected_audience"):
+        if not getattr(config, option):
+            return f"{option}: it is needed because sasl_enabled_mechanisms has OAUTHBEARER"
     return None
 
 

@@ -185,6 +185,11 @@ def advertised_addresses(most: int) -> Kind[tuple[Address, ...]]:
     )
 
 
+def name() -> Kind[str]:
+    """Any text but none."""
+    return Kind("a name", _parse_name)
+
+
 def optional_name() -> Kind[str | None]:
     """Any text; empty means none."""
     return Kind("a name", lambda text: text or None)
@@ -297,6 +302,12 @@ def _parse_list(text: str, one: Kind[Value], most: int) -> tuple[Value, ...]:
     items = tuple(one.parse(item.strip()) for item in text.split(","))
     _within(len(items), 1, most)
     return items
+
+
+def _parse_name(text: str) -> str:
+    if not text:
+        raise ValueError("not a name")
+    return text
 
 
 def _parse_names(text: str) -> tuple[str, ...]:

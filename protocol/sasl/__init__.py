@@ -1,1 +1,1 @@
-"""SASL exchanges as pure machines: tokens in, tokens out. Server and client side, PLAIN and SCRAM."""
+"""SASL exchanges as pure machines: tokens in, tokens out. Server and client side, PLAIN, SCRAM and OAUTHBEARER."""

@@ -6,7 +6,7 @@ import enum
 from typing import Final
 
 TOKEN_BYTES_MAX: Final = 64 * 1024
-"""Limit on one token: names and passwords are short."""
+"""Limit on one token: names, passwords and signed claims are short."""
 
 
 class Mechanism(enum.StrEnum):
@@ -15,10 +15,20 @@ class Mechanism(enum.StrEnum):
     PLAIN = "PLAIN"
     SCRAM_SHA_256 = "SCRAM-SHA-256"
     SCRAM_SHA_512 = "SCRAM-SHA-512"
+    OAUTHBEARER = "OAUTHBEARER"
 
     @property
-    def is_scram(self) -> bool:
-        return self is not Mechanism.PLAIN
+    def sends_secret(self) -> bool:
+        """Whether who reads along can log in, too."""
+        return self in {Mechanism.PLAIN, Mechanism.OAUTHBEARER}
+
+
+PASSWORD_MECHANISMS: Final = (
+    Mechanism.PLAIN,
+    Mechanism.SCRAM_SHA_256,
+    Mechanism.SCRAM_SHA_512,
+)
+"""Those that compare a password with the credential of a user."""
 
 
 class SaslError(Exception):

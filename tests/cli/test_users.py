@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from protocol.sasl.mechanism import Mechanism
+from protocol.sasl.mechanism import PASSWORD_MECHANISMS
 from tests.broker.authentication.log_in import log_in, with_users
 from tests.cli.command import Command
 from tests.support.echoless import Echoless
@@ -36,7 +36,7 @@ def test_the_first_user_of_a_new_data_directory(
 
     async def play() -> None:
         async with with_users(tmp_path) as running:
-            for mechanism in Mechanism:
+            for mechanism in PASSWORD_MECHANISMS:
                 connection = await RawConnection.open(running.kafka_address)
                 assert (await log_in(connection, "alice", PASSWORD, mechanism)).error_code == 0
                 await connection.close()
