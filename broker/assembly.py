@@ -229,6 +229,7 @@ def _new_services(broker: Broker) -> Services:
         clock=broker.clock,
         record_thread=broker.record_thread,
         tree=broker.tree,
+        quotas=broker.quotas,
         access=broker.access,
         fail_storage=broker.fail_storage,
         stopping=broker.stopping,

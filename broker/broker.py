@@ -44,6 +44,7 @@ from broker.partitions.held import Partitions
 from broker.partitions.partition import Partition
 from broker.partitions.scrubber import Scrubber
 from broker.partitions.topic_deletion import TopicDeletion
+from broker.quotas.quotas import Quotas
 from broker.records.record_thread import RecordThread
 from broker.services import Services
 from broker.tree.node_tree import CoordinationError
@@ -123,6 +124,7 @@ class Broker:
         self.stopping = asyncio.Event()
         """Set when requests that wait for data are to wait no longer."""
         self.record_thread = RecordThread()
+        self.quotas = Quotas(metrics)
         self.access: Access | None = None
         """Decides what each client may do; None: everything."""
         self.is_new_directory = False
@@ -180,6 +182,7 @@ class Broker:
             self.logs.vouch_for_tail()  # no partition state relies any more on what a power failure took
         await self.replicas.take_up(self.membership)
         await self.producer_ids.start()
+        await self.quotas.start(self.tree, is_shared=self.config.zookeeper_hosts is not None)
         if self.logins is not None:
             await self.logins.start(self.tree)
         self.housekeeping = Housekeeping(
@@ -332,6 +335,7 @@ class Broker:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self.record_thread.stop()
+        await self.quotas.close()
         if self.access is not None:
             await self.access.close()
         if self.logins is not None:

@@ -38,6 +38,10 @@ class Metrics:
     requests_failed_total: int = 0
     """Requests that ended in an exception no handler expects: each is a bug."""
     fetch_bytes_total: int = 0
+    throttled_requests_total: int = 0
+    """Requests after which a connection was not read for a while, because of a quota."""
+    throttled_ms_total: int = 0
+    """For how long."""
 
     wall_clock_steps_total: int = 0
     """Steps of the machine's clock that were detected."""

@@ -29,6 +29,7 @@ from storage.file_system import StorageError
 
 if TYPE_CHECKING:
     from broker.authorization.access import Access
+    from broker.quotas.quotas import Quotas
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +55,7 @@ class Services:
     """Opens records when there are too many to open on the event loop."""
     tree: NodeTree
     """For requests to the controller."""
+    quotas: Quotas
     access: Access | None = None
     """Decides what each client may do; None: everything."""
     fail_storage: Callable[[StorageError], None]

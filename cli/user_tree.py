@@ -8,10 +8,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from broker.authentication.user_nodes import alter_user, credentials_in, is_storable, read_users
+from broker.authentication.user_nodes import alter_user, credentials_in, read_users
 from broker.config.loading import Config
 from broker.environment import this_machine
 from broker.handlers.describe_user_scram_credentials import SCRAM_IDS
+from broker.metadata.config_nodes import is_storable
 from broker.tree.node_tree import CoordinationError, NodeTree
 from cli.coordinator_config import coordinator_config
 from cli.errors import CommandError

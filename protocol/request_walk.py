@@ -38,6 +38,7 @@ _FIXED_SIZES: Final = {
     "int16": 2,
     "int32": 4,
     "int64": 8,
+    "float64": 8,
     "uuid": 16,
     "timedelta_i32": 4,
 }

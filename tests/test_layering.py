@@ -48,7 +48,7 @@ BROKER_FLOORS = (
     ("config",),
     ("log_lines", "network", "tree"),
     ("metadata",),
-    ("authentication", "authorization"),
+    ("authentication", "authorization", "quotas"),
     ("controller", "partitions"),
     ("decisions", "replication"),
     ("environment", "records"),

@@ -30,6 +30,8 @@ _COUNTERS: Final = {
     "logins_failed_total": "Log-ins that have failed",
     "sessions_expired_total": "Connections closed for want of another log-in",
     "requests_failed_total": "Requests that a bug of the broker ended, and their connections",
+    "throttled_requests_total": "Requests after which a quota paused the connection",
+    "throttled_ms_total": "Milliseconds of these pauses",
     "wall_clock_steps_total": "Steps of the machine's clock",
     "descriptors_lacked_total": "Times that work on files found no file descriptor",
     "batches_appended_total": "Batches written to a log",

@@ -15,14 +15,9 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Final
 
-from broker.authentication.user_nodes import (
-    CHANGES,
-    SCRAM_MECHANISMS,
-    USERS,
-    credentials_in,
-    read_users,
-)
+from broker.authentication.user_nodes import SCRAM_MECHANISMS, credentials_in, read_users
 from broker.essential_task import essential_task
+from broker.metadata.config_nodes import CHANGES, USERS
 from broker.tree.node_tree import Cancel, NodeExistsError, NodeTree, ensure_paths
 from broker.tree.refresher import Refresher
 from protocol.sasl.mechanism import Mechanism

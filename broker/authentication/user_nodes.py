@@ -1,62 +1,38 @@
 """Users in the tree: `/config/users/<user>`, as Kafka 3.9 stores their SCRAM credentials, so that both read them.
 
-A user's node also holds quotas, which survive a change here. After each change a node in `/config/changes` tells
-every broker, Kafka's too. No cache: `credentials.py` has one. Called by it, by the handlers and by
-`echoless users`.
+A user's node also holds quotas, which survive a change here (`broker/metadata/config_nodes.py`). No cache:
+`credentials.py` has one. Called by it, by the handlers and by `echoless users`.
 """
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import binascii
-import json
-import random
 from collections.abc import Collection, Mapping
-from typing import Final, NamedTuple
-from urllib.parse import quote, unquote
+from typing import Final
+from urllib.parse import unquote
 
-from broker.metadata.node_data import NodeDataError
-from broker.tree.node_json import decode_node_json
-from broker.tree.node_tree import (
-    BadVersionError,
-    NodeExistsError,
-    NodeTree,
-    NoNodeError,
-    ensure_paths,
+from broker.metadata.config_nodes import (
+    DEFAULT_NAME,
+    USERS,
+    change_config,
+    decode_config,
+    sanitized,
 )
+from broker.metadata.node_data import NodeDataError
+from broker.tree.node_tree import NodeTree, NoNodeError
 from protocol.errors import ErrorCode, KafkaError
 from protocol.sasl.mechanism import Mechanism
 from protocol.sasl.scram import ScramCredential
 
-USERS: Final = "/config/users"
-CHANGES: Final = "/config/changes"
 SCRAM_MECHANISMS: Final = (Mechanism.SCRAM_SHA_256, Mechanism.SCRAM_SHA_512)
-_DEFAULT_USER: Final = "<default>"
-"""The node of quotas for users that have none of their own; not a user."""
 _PARTS: Final = frozenset({"salt", "stored_key", "server_key", "iterations"})
 _ITERATIONS_BOUND: Final = 1 << 31
-_ATTEMPTS_MAX: Final = 10
-_PAUSE_S: Final = (0.1, 0.15)
-_CHANGES_KEPT: Final = 1000
-"""How many change nodes stay: brokers have long seen those before."""
-
-
-class UserNode(NamedTuple):
-    """A user as stored."""
-
-    config: dict[str, str]
-    version: int
 
 
 def user_path(user: str) -> str:
-    """The path of a user's node: the name as in a URL, `*` and space too."""
-    return f"{USERS}/{quote(user, safe='')}"
-
-
-def is_storable(user: str) -> bool:
-    """Whether a node can have the name: ZooKeeper has none called `.` or `..`."""
-    return user not in {"", ".", ".."}
+    """The path of a user's node."""
+    return f"{USERS}/{sanitized(user)}"
 
 
 def encode_credential(credential: ScramCredential) -> str:
@@ -98,7 +74,7 @@ def credentials_in(config: Mapping[str, str]) -> dict[Mechanism, ScramCredential
 async def read_users(tree: NodeTree) -> dict[str, dict[str, str]]:
     """The configuration of every user that has a node; nodes that cannot be read are left out."""
     try:
-        names = [name for name in await tree.children(USERS) if name != _DEFAULT_USER]
+        names = [name for name in await tree.children(USERS) if name != DEFAULT_NAME]
     except NoNodeError:
         return {}
     nodes = await tree.read_many([f"{USERS}/{name}" for name in names])
@@ -106,7 +82,7 @@ async def read_users(tree: NodeTree) -> dict[str, dict[str, str]]:
     for name, node in zip(names, nodes, strict=True):
         if node is not None:
             try:
-                found[unquote(name)] = _decode(name, node.data)
+                found[unquote(name)] = decode_config(name, node.data)
             except NodeDataError:
                 continue
     return found
@@ -122,11 +98,8 @@ async def alter_user(
 
     Raises `KafkaError` RESOURCE_NOT_FOUND if a credential to be deleted is not there.
     """
-    await ensure_paths(tree, [USERS, CHANGES])
-    path = user_path(user)
-    for _ in range(_ATTEMPTS_MAX):
-        node = (await tree.read_many([path]))[0]
-        config = {} if node is None else _decode(path, node.data)
+
+    def change(config: dict[str, str]) -> None:
         for mechanism in deletions:
             if config.pop(mechanism, None) is None:
                 raise KafkaError(
@@ -134,37 +107,5 @@ async def alter_user(
                     "Attempt to delete a user credential that does not exist",
                 )
         config |= {name: encode_credential(one) for name, one in upserts.items()}
-        data = json.dumps({"version": 1, "config": config}, separators=(",", ":")).encode()
-        try:
-            if node is None:
-                await tree.create(path, data)
-            else:
-                await tree.write(path, data, node.version)
-        except (NodeExistsError, BadVersionError, NoNodeError):
-            await asyncio.sleep(random.uniform(*_PAUSE_S))  # noqa: S311 - spreads retries
-            continue
-        await _announce(tree, path)
-        return
-    raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{path} changes all the time; try again")
 
-
-async def _announce(tree: NodeTree, path: str) -> None:
-    entity = path.removeprefix("/config/")
-    data = json.dumps({"version": 2, "entity_path": entity}, separators=(",", ":")).encode()
-    await tree.create_sequential(f"{CHANGES}/config_change_", data)
-    for name in (await tree.children(CHANGES))[:-_CHANGES_KEPT]:
-        try:
-            await tree.delete(f"{CHANGES}/{name}")
-        except NoNodeError:
-            continue
-
-
-def _decode(path: str, data: bytes) -> dict[str, str]:
-    """Raises `NodeDataError`. Kafka writes no data where there were only nodes below."""
-    if not data:
-        return {}
-    try:
-        config = decode_node_json(data)["config"]
-        return {str(name): str(value) for name, value in config.items()}
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise NodeDataError(f"the node {path} holds what cannot be read") from error
+    await change_config(tree, user_path(user), change)

@@ -83,7 +83,7 @@ def refuse(refusal: Refusal, _services: Services) -> Answer:
 
 def _check(user: str, changes: _Changes, *, is_beyond: bool) -> None:
     """Raises `KafkaError` for the first of a user's changes that cannot be made."""
-    from broker.authentication.user_nodes import is_storable
+    from broker.metadata.config_nodes import is_storable
     from protocol.sasl.scram import ITERATIONS_MAX, ITERATIONS_MIN
 
     if is_beyond:

@@ -15,6 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from broker.handlers import (
+    alter_client_quotas,
     alter_configs,
     alter_partition_reassignments,
     alter_user_scram_credentials,
@@ -26,6 +27,7 @@ from broker.handlers import (
     delete_records,
     delete_topics,
     describe_acls,
+    describe_client_quotas,
     describe_cluster,
     describe_configs,
     describe_producers,
@@ -98,6 +100,8 @@ _SERVED: Final = (
     list_partition_reassignments.SERVED,
     describe_cluster.SERVED,
     describe_producers.SERVED,
+    describe_client_quotas.SERVED,
+    alter_client_quotas.SERVED,
     describe_user_scram_credentials.SERVED,
     alter_user_scram_credentials.SERVED,
 )

@@ -1,8 +1,9 @@
 """The gate that every request of the Kafka port passes between decoding and handling.
 
-Here the request is counted and, if the broker has an authorizer, what the client may not do is answered with
-the error, and the rest of the request is processed. What each API needs is said beside it
-(`handlers/permits.py`). The native port has its own gate (`native/exchange.py`), with the same authorizer.
+Here the request is counted, in general and against quotas (`metered.py`), if there are any. If the broker has an
+authorizer, what the client may not do is answered with the error, and the rest of the request is processed. What each
+API needs is said beside it (`handlers/permits.py`). The native port has its own gate (`native/exchange.py`), with the
+same authorizer and quotas.
 """
 
 from __future__ import annotations
@@ -20,8 +21,17 @@ if TYPE_CHECKING:
 
 def admit(served: Served, request: Request, services: Services) -> Outcome:
     """Handles the request, as far as it is permitted."""
-    api = served.api
-    services.metrics.requests[api.name] += 1
+    services.metrics.requests[served.api.name] += 1
+    if services.quotas.limits is not None:
+        from broker.handlers.metered import metered
+
+        return metered(served, request, services, _permitted)
+    if services.access is not None:
+        return _permitted(served, request, services)
+    return served.handle(request, services)
+
+
+def _permitted(served: Served, request: Request, services: Services) -> Outcome:
     access = services.access
     if access is not None:
         denial = served.permit(request, access.rights(request.peer), services)

@@ -105,6 +105,7 @@ class Connection(asyncio.BufferedProtocol):
         self._connections = connections
         self._metrics = metrics
         self._peer = Peer(connection_id, "?", principal=principal, listener=listener_name)
+        self._peer.pause = self.pause
         self.host = self._peer.host
         """The address without the port; memory and turns are shared out per host."""
         self._transport: asyncio.Transport | None = None
@@ -135,7 +136,10 @@ class Connection(asyncio.BufferedProtocol):
         """Waits for the last answers of a client that has ended its side."""
         self._is_pumping = False
         self._is_resting = False
-        """Whether this connection has yielded to others although it has more requests."""
+        """Whether nothing is processed now: others have their turn, or the connection is muted or paused."""
+        self._is_muted = False
+        self._pause: asyncio.TimerHandle | None = None
+        self._pause_ends_at = 0.0
         self._last_active = time.monotonic()
 
     # --- lifecycle ---
@@ -155,6 +159,9 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
         self._lost.set()
+        self._peer.pause = None
+        if self._pause is not None:
+            self._pause.cancel()
         self._connections.discard(self)
         self._metrics.connections_open -= 1
         # Not now: a task that has not taken its first step would never reach its `finally`.
@@ -230,10 +237,27 @@ class Connection(asyncio.BufferedProtocol):
 
     def mute(self) -> None:
         """Reads and processes nothing more until `unmute`; to be called while a request is processed."""
-        self._is_resting = True
+        self._is_resting = self._is_muted = True
 
     def unmute(self) -> None:
         """Goes on with what has arrived meanwhile."""
+        self._is_muted = False
+        self._end_rest()
+
+    def pause(self, seconds: float) -> None:
+        """Reads and processes nothing more for so long; of several pauses the one that ends last counts."""
+        loop = asyncio.get_running_loop()
+        ends_at = loop.time() + seconds
+        if self._transport is None or (self._pause is not None and ends_at <= self._pause_ends_at):
+            return
+        if self._pause is not None:
+            self._pause.cancel()
+        self._is_resting, self._pause_ends_at = True, ends_at
+        self._pause = loop.call_at(ends_at, self._end_pause)
+        self._update_reading()
+
+    def _end_pause(self) -> None:
+        self._pause = None
         self._end_rest()
 
     @property
@@ -361,6 +385,8 @@ class Connection(asyncio.BufferedProtocol):
             LOOP_TURN.wait(self._end_rest)
 
     def _end_rest(self) -> None:
+        if self._is_muted or self._pause is not None:
+            return
         self._is_resting = False
         self._process_frames()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Coroutine, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from broker.config.listener_names import PLAINTEXT
@@ -37,6 +37,8 @@ class Peer:
     """The client id from a hello on the native port; on the Kafka port every request carries it."""
     principal: str = ANONYMOUS
     """Who the client is."""
+    pause: Callable[[float], None] | None = None
+    """Reads nothing more from the connection for so many seconds; None once it has ended."""
     rights: Any = None
     """The rights of the principal (`broker/authorization/access.py`), once they were needed."""
     login: Login | None = None

@@ -1,4 +1,4 @@
-"""The smallest valid request of any API and version, built from kio's own description of it."""
+"""The smallest valid request and response of any API and version, built from kio's own description of it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import datetime
 import typing
 import uuid
 from typing import Any
+
+from kio.schema.errors import ErrorCode
 
 from tests.support.raw_client import message
 
@@ -32,6 +34,11 @@ def smallest_request(api: str, version: int, *, elements: int) -> Any:
     return _build(message(api, version, "Request"), elements)
 
 
+def smallest_response(api: str, version: int, *, elements: int) -> Any:
+    """The same for a response."""
+    return _build(message(api, version, "Response"), elements)
+
+
 def _build(cls: type[Any], elements: int) -> Any:
     values = {
         field.name: _SPECIAL[cls.__name__, field.name]
@@ -47,6 +54,8 @@ def _value(field: dataclasses.Field[Any], elements: int) -> Any:
     nested = next((part for part in _parts(field.type) if dataclasses.is_dataclass(part)), None)
     if nested is not None:
         return tuple(_build(typing.cast("type[Any]", nested), elements) for _ in range(elements))
+    if field.metadata["kafka_type"] == "error_code":
+        return ErrorCode.none
     return _VALUES.get(field.metadata["kafka_type"], 0)
 
 

@@ -9,8 +9,6 @@ import pytest
 
 from broker.authentication.credentials import Credentials
 from broker.authentication.user_nodes import (
-    CHANGES,
-    USERS,
     alter_user,
     credentials_in,
     decode_credential,
@@ -18,6 +16,7 @@ from broker.authentication.user_nodes import (
     read_users,
     user_path,
 )
+from broker.metadata.config_nodes import CHANGES, USERS
 from broker.tree.node_tree import Create
 from protocol.errors import ErrorCode, KafkaError
 from protocol.sasl.mechanism import Mechanism
@@ -41,12 +40,12 @@ def tree() -> MemoryNodeTree:
         ("a b*/c", "a%20b%2A%2Fc"),  # vector 23
         ("CN=x,O=y", "CN%3Dx%2CO%3Dy"),
         ("Jürgen", "J%C3%BCrgen"),
-        ("a.b_c-d~e", "a.b_c-d~e"),
+        ("a.b_c-d~e", "a.b_c-d%7Ee"),
         ("a+b", "a%2Bb"),
     ],
 )
 async def test_a_user_is_a_node(tree: MemoryNodeTree, user: str, name: str) -> None:
-    """Called as in a URL; the change is announced under the same name."""
+    """Called as in a URL that Java wrote; the change is announced under the same name."""
     await alter_user(tree, user, {SHA_256: CREDENTIAL})
     assert user_path(user) == f"{USERS}/{name}"
     node = await tree.read(f"{USERS}/{name}")
@@ -99,7 +98,7 @@ async def test_a_lost_race_is_run_again(
     tree: MemoryNodeTree, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Neither change is lost."""
-    monkeypatch.setattr("broker.authentication.user_nodes._PAUSE_S", (0, 0))
+    monkeypatch.setattr("broker.metadata.config_nodes._PAUSE_S", (0, 0))
     await alter_user(tree, "bob", {SHA_256: CREDENTIAL})
 
     async def rival() -> None:
@@ -114,7 +113,7 @@ async def test_changes_do_not_pile_up(
     tree: MemoryNodeTree, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The newest stay."""
-    monkeypatch.setattr("broker.authentication.user_nodes._CHANGES_KEPT", 3)
+    monkeypatch.setattr("broker.metadata.config_nodes._CHANGES_KEPT", 3)
     for number in range(5):
         await alter_user(tree, f"user-{number}", {SHA_256: CREDENTIAL})
     changes = await tree.children(CHANGES)

@@ -1,0 +1,105 @@
+"""A request of a broker that has quotas: its use is counted, and a client that has used too much has to pause.
+
+As in Kafka since 2.0, the answer leaves at once and says for how long, and the connection is not read for that time.
+Produced records are counted when they have been processed, whatever became of them. A fetch by a client that has
+already used too much is answered with nothing and not counted; what any other takes is counted afterwards, even if it is
+too much. The largest of the pauses counts. The native port does the same (`native/metered.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Final
+
+from broker.handlers import fetch, produce
+from broker.handlers.throttle_time import size_of, throttled
+from broker.network.request import Answer, Outcome, Request, needing_as_much
+from broker.quotas.rate import SAMPLE_S, WHOLE_WINDOW_S
+from protocol.errors import ErrorCode
+from protocol.fetch import encode_fetch_response
+from protocol.lean_named_tuple import NamedTuple
+
+if TYPE_CHECKING:
+    from broker.handlers.served import Served
+    from broker.quotas.quotas import Meters, Quotas
+    from broker.quotas.rate import Rate
+    from broker.services import Services
+
+_REQUEST_THROTTLE_MS_MAX: Final = int(SAMPLE_S * 1000)
+"""The longest pause for request time, as in Kafka."""
+_PER_CENT: Final = 100
+
+
+def metered(
+    served: Served,
+    request: Request,
+    services: Services,
+    permitted: Callable[[Served, Request, Services], Outcome],
+) -> Outcome:
+    """Has the request processed by `permitted`, and counts it."""
+    quotas = services.quotas
+    meters = quotas.meters(request.peer, request.header.client_id)
+    if served.api is fetch.API and meters.fetched is not None:
+        pause_ms = meters.fetched.throttle_ms(quotas.clock())
+        if pause_ms:
+            return _fetched_nothing(request, quotas, pause_ms)
+        within = _within(meters.fetched, request.body)
+        request = Request(request.header, within, request.peer)
+    began_at = perf_counter()
+    outcome = permitted(served, request, services)
+    pause_ms = _pause_ms(served, request, meters, perf_counter() - began_at, quotas.clock())
+    if pause_ms:
+        quotas.pause(request.peer, pause_ms)
+    use = _Use(served, request.version, pause_ms, meters, quotas)
+    if isinstance(outcome, bytes) or not isinstance(outcome, Awaitable):
+        return use.counted(outcome)
+    return needing_as_much(outcome, use.counted_later(outcome))
+
+
+def _fetched_nothing(request: Request, quotas: Quotas, pause_ms: int) -> Answer:
+    quotas.pause(request.peer, pause_ms)
+    nothing = encode_fetch_response(request.version, ErrorCode.NONE, [])
+    return throttled(fetch.API, request.version, nothing, pause_ms)
+
+
+def _within(rate: Rate, body: Any) -> Any:
+    """The fetch, for no more than ten seconds' worth; the first batch comes whole all the same."""
+    most = int(rate.limit * WHOLE_WINDOW_S)
+    return body._replace(bytes_max=min(body.bytes_max, most), min_bytes=min(body.min_bytes, most))
+
+
+def _pause_ms(served: Served, request: Request, meters: Meters, took_s: float, now: float) -> int:
+    is_produce = served.api is produce.API
+    pause_ms = 0
+    if is_produce and meters.produced is not None:
+        pause_ms = meters.produced.record(_produced_bytes(request.body), now)
+    if meters.request_time is not None and not (is_produce and request.body.acks == 0):
+        of_time_ms = meters.request_time.record(took_s * _PER_CENT, now)
+        pause_ms = max(pause_ms, min(of_time_ms, _REQUEST_THROTTLE_MS_MAX))
+    return pause_ms
+
+
+def _produced_bytes(body: Any) -> int:
+    return sum(len(one.records or b"") for topic in body.topics for one in topic.partitions)
+
+
+class _Use(NamedTuple):
+    """A request that has been given to its handler."""
+
+    served: Served
+    version: int
+    pause_ms: int
+    meters: Meters
+    quotas: Quotas
+
+    def counted(self, answer: Answer) -> Answer:
+        """The answer as it leaves; what a fetch took is counted."""
+        if self.served.api is fetch.API and self.meters.fetched is not None:
+            self.meters.fetched.record(size_of(answer), self.quotas.clock())
+        if not self.pause_ms:
+            return answer
+        return throttled(self.served.api, self.version, answer, self.pause_ms)
+
+    async def counted_later(self, outcome: Awaitable[Answer]) -> Answer:
+        return self.counted(await outcome)

@@ -1,0 +1,159 @@
+"""The quotas in force, and how much of them has been used on this broker.
+
+Read from the tree at the start, after each announced change and once a minute: an announcement may be lost. While the
+coordinator cannot be reached, the quotas that were read last stay in force, as in Kafka. `limits` is None while there
+are no quotas at all, and a request then pays nothing but a look at it.
+
+Invariant: a change made through this broker is in force before the client learns of its success.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Final
+
+from broker.metadata.config_nodes import CHANGES, sanitized
+from broker.quotas.quota import Limits, QuotaKey, address_limit_of, limit_of
+from broker.quotas.quota_nodes import read_quotas
+from broker.quotas.rate import Rate, TokenBucket
+from protocol.lean_named_tuple import NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from broker.metrics import Metrics
+    from broker.network.request import Peer
+    from broker.tree.node_tree import Cancel, NodeTree
+    from broker.tree.refresher import Refresher
+
+READ_INTERVAL_S: Final = 60.0
+"""How long a lost announcement can go unnoticed."""
+METERS_MAX: Final = 10_000
+"""How many clients' uses are remembered: client ids are chosen by clients."""
+_USER: Final = "User:"
+_Counted = tuple[QuotaKey, str, str]
+
+
+class Meters(NamedTuple):
+    """The measures of one client; None where it has no quota."""
+
+    produced: Rate | None
+    fetched: Rate | None
+    request_time: Rate | None
+    mutations: TokenBucket | None
+
+
+class Quotas:
+    """The quotas of one broker. Used from one event loop, from `start` to `close`."""
+
+    def __init__(self, metrics: Metrics, clock: Callable[[], float] = time.monotonic) -> None:
+        self.limits: Limits | None = None
+        self.metrics = metrics
+        self.clock = clock
+        """Seconds that only grow."""
+        self._meters: dict[tuple[str, str], Meters] = {}
+        """By principal and client id; forgotten when a quota changes."""
+        self._rates: dict[_Counted, Rate] = {}
+        self._buckets: dict[_Counted, TokenBucket] = {}
+        self._refresher: Refresher | None = None
+        self._cancel: Cancel | None = None
+        self._timer: asyncio.Task[None] | None = None
+
+    async def start(self, tree: NodeTree, *, is_shared: bool) -> None:
+        """Reads all quotas; follows them if others can change the tree. Raises `CoordinationError`."""
+        self._tree = tree
+        if is_shared:
+            from broker.essential_task import essential_task
+            from broker.tree.refresher import Refresher
+
+            self._refresher = Refresher("quotas", self.refresh)
+            self._cancel = await tree.watch_children(CHANGES, lambda _: self._ask())
+            self._timer = essential_task(self._ask_regularly(), "regular reading of quotas")
+            self._refresher.start()
+        await self.refresh()
+
+    async def close(self) -> None:
+        """Stops following."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._cancel is not None:
+            self._cancel()
+        if self._refresher is not None:
+            await self._refresher.close()
+
+    async def refresh(self) -> None:
+        """Brings the quotas up to date now. Raises `CoordinationError`."""
+        self._set(await read_quotas(self._tree))
+
+    def _set(self, limits: Limits) -> None:
+        if limits != (self.limits or {}):
+            self.limits = limits or None
+            self._meters.clear()
+
+    def _ask(self) -> None:
+        if self._refresher is not None:
+            self._refresher.ask()
+
+    async def _ask_regularly(self) -> None:
+        while True:
+            await asyncio.sleep(READ_INTERVAL_S)
+            self._ask()
+
+    def meters(self, peer: Peer, client_id: str | None) -> Meters:
+        """The measures that the client's uses are counted in."""
+        key = peer.principal, client_id or ""
+        meters = self._meters.get(key)
+        if meters is None:
+            if len(self._meters) >= METERS_MAX:
+                self._meters.clear()
+                self._forget_unused()
+            meters = self._meters[key] = self._new_meters(*key)
+        return meters
+
+    def pause(self, peer: Peer, pause_ms: int) -> None:
+        """Reads nothing from the client's connection for so long."""
+        self.metrics.throttled_requests_total += 1
+        self.metrics.throttled_ms_total += pause_ms
+        if peer.pause is not None:
+            peer.pause(pause_ms / 1000)
+
+    def address_limit(self, host: str) -> float | None:
+        """How many connections per second the address may make; None: any number."""
+        return None if self.limits is None else address_limit_of(self.limits, sanitized(host))
+
+    def _new_meters(self, principal: str, client_id: str) -> Meters:
+        who = sanitized(principal.removeprefix(_USER)), sanitized(client_id)
+        return Meters(
+            self._rate(QuotaKey.PRODUCER_BYTE_RATE, *who),
+            self._rate(QuotaKey.CONSUMER_BYTE_RATE, *who),
+            self._rate(QuotaKey.REQUEST_PERCENTAGE, *who),
+            self._bucket(QuotaKey.CONTROLLER_MUTATION_RATE, *who),
+        )
+
+    def _rate(self, key: QuotaKey, user: str, client_id: str) -> Rate | None:
+        limit = limit_of(self.limits or {}, key, user, client_id)
+        if limit is None:
+            return None
+        counted = key, limit.user, limit.client_id
+        rate = self._rates.setdefault(counted, Rate(limit.value))
+        rate.limit = limit.value
+        return rate
+
+    def _bucket(self, key: QuotaKey, user: str, client_id: str) -> TokenBucket | None:
+        limit = limit_of(self.limits or {}, key, user, client_id)
+        if limit is None:
+            return None
+        counted = key, limit.user, limit.client_id
+        bucket = self._buckets.get(counted)
+        if bucket is None:
+            bucket = self._buckets[counted] = TokenBucket(limit.value, self.clock())
+        bucket.limit = limit.value
+        return bucket
+
+    def _forget_unused(self) -> None:
+        now = self.clock()
+        self._rates = {one: rate for one, rate in self._rates.items() if not rate.is_unused(now)}
+        self._buckets = {
+            one: bucket for one, bucket in self._buckets.items() if not bucket.is_unused(now)
+        }

@@ -1,0 +1,104 @@
+"""Quotas on the Kafka port: what is counted, and what a client that uses too much notices."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from tests.broker.quotas.quota_requests import alter
+from tests.support.in_process import Running
+from tests.support.raw_batches import plain_batch
+from tests.support.raw_client import RawConnection, create_topic
+from tests.support.raw_produce import PartitionData
+
+BATCH = plain_batch([b"x" * 100_000]).encode()
+WINDOW_S = 10
+PAUSE_MS = 300
+LIMIT = len(BATCH) * 1000 // (WINDOW_S * 1000 + PAUSE_MS)
+"""One batch is so much more than ten seconds' worth that it causes a pause of about `PAUSE_MS`."""
+
+
+@pytest.fixture
+async def topic(kafka: RawConnection) -> str:
+    await create_topic(kafka, "t", 1)
+    return "t"
+
+
+def send_batch(kafka: RawConnection, version: int, acks: int = -1) -> None:
+    kafka.send_produce(version, acks, [PartitionData("t", 0, BATCH)])
+
+
+async def produced(kafka: RawConnection, version: int = 9, acks: int = -1) -> Any:
+    """The answer to a produce request."""
+    send_batch(kafka, version, acks)
+    return await kafka.receive_response("produce", version)
+
+
+def pause_ms(answer: Any) -> int:
+    return round(answer.throttle_time.total_seconds() * 1000)
+
+
+@pytest.mark.parametrize("version", [3, 8, 9, 12])
+async def test_a_producer_is_answered_at_once_and_then_not_read(
+    kafka: RawConnection, topic: str, version: int
+) -> None:
+    """Vector 60: the batch is stored, the answer says for how long, the next request waits."""
+    del topic
+    assert await alter(kafka, {"producer_byte_rate": LIMIT}, user="ANONYMOUS") == 0
+    loop = asyncio.get_running_loop()
+    began_at = loop.time()
+    answer = await produced(kafka, version)
+    (row,) = answer.responses[0].partition_responses
+    assert (int(row.error_code), row.base_offset) == (0, 0)
+    assert pause_ms(answer) == pytest.approx(PAUSE_MS, abs=10)
+    await kafka.call("find_coordinator", 1, key="g", key_type=0)
+    assert loop.time() - began_at >= pause_ms(answer) / 1000
+
+
+async def test_others_are_not_held_up(running: Running, kafka: RawConnection, topic: str) -> None:
+    """Another connection of the same client is read, until it produces too."""
+    del topic
+    await alter(kafka, {"producer_byte_rate": 1}, user="ANONYMOUS")
+    await produced(kafka)
+    other = await RawConnection.open(running.kafka_address)
+    await other.call("find_coordinator", 1, key="g", key_type=0)
+    assert pause_ms(await produced(other)) > 2 * len(BATCH) * 900
+    await other.close()
+    assert running.broker.metrics.throttled_requests_total == 2
+
+
+async def test_a_producer_without_acknowledgements_is_not_read_either(
+    running: Running, kafka: RawConnection, topic: str
+) -> None:
+    """It gets no answer that could tell it."""
+    del topic
+    await alter(kafka, {"producer_byte_rate": LIMIT}, client_id="raw")
+    loop = asyncio.get_running_loop()
+    began_at = loop.time()
+    kafka.send_produce(9, 0, [PartitionData("t", 0, BATCH)])
+    await kafka.call("find_coordinator", 1, key="g", key_type=0)
+    assert loop.time() - began_at >= (PAUSE_MS - 10) / 1000
+    assert running.broker.metrics.throttled_requests_total == 1
+
+
+async def test_a_quota_that_was_removed_holds_no_longer(
+    running: Running, kafka: RawConnection, topic: str
+) -> None:
+    """And then a request costs nothing more than without quotas."""
+    del topic
+    await alter(kafka, {"producer_byte_rate": LIMIT}, user=None, client_id=None)
+    await produced(kafka)
+    await alter(kafka, {"producer_byte_rate": None}, user=None, client_id=None)
+    assert running.broker.quotas.limits is None
+    assert pause_ms(await produced(kafka)) == 0
+
+
+@pytest.mark.parametrize("acks", [1, -1])
+async def test_a_use_of_others_is_not_counted(kafka: RawConnection, topic: str, acks: int) -> None:
+    """A quota of another user and of another client id."""
+    del topic
+    await alter(kafka, {"producer_byte_rate": 1}, user="bob")
+    await alter(kafka, {"producer_byte_rate": 1}, client_id="other")
+    assert pause_ms(await produced(kafka, acks=acks)) == 0
