@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from broker.handlers import fetch, produce
 from broker.handlers.throttle_time import size_of, throttled
 from broker.network.request import Answer, Outcome, Request, needing_as_much
-from broker.quotas.rate import SAMPLE_S, WHOLE_WINDOW_S
+from broker.records.produce import ACKS_NONE
 from protocol.errors import ErrorCode
 from protocol.fetch import encode_fetch_response
 from protocol.lean_named_tuple import NamedTuple
@@ -25,10 +25,6 @@ if TYPE_CHECKING:
     from broker.quotas.quotas import Meters, Quotas
     from broker.quotas.rate import Rate
     from broker.services import Services
-
-_REQUEST_THROTTLE_MS_MAX: Final = int(SAMPLE_S * 1000)
-"""The longest pause for request time, as in Kafka."""
-_PER_CENT: Final = 100
 
 
 def metered(
@@ -46,11 +42,13 @@ def metered(
             return _fetched_nothing(request, quotas, pause_ms)
         within = _within(meters.fetched, request.body)
         request = Request(request.header, within, request.peer)
+    is_produce = served.api is produce.API
+    is_timed = not (is_produce and request.body.acks == ACKS_NONE)
     began_at = perf_counter()
     outcome = permitted(served, request, services)
-    pause_ms = _pause_ms(served, request, meters, perf_counter() - began_at, quotas.clock())
-    if pause_ms:
-        quotas.pause(request.peer, pause_ms)
+    took_s = perf_counter() - began_at if is_timed else None
+    produced_bytes = _produced_bytes(request.body) if is_produce else None
+    pause_ms = quotas.used(request.peer, meters, produced_bytes, took_s)
     use = _Use(served, request.version, pause_ms, meters, quotas)
     if isinstance(outcome, bytes) or not isinstance(outcome, Awaitable):
         return use.counted(outcome)
@@ -65,19 +63,8 @@ def _fetched_nothing(request: Request, quotas: Quotas, pause_ms: int) -> Answer:
 
 def _within(rate: Rate, body: Any) -> Any:
     """The fetch, for no more than ten seconds' worth; the first batch comes whole all the same."""
-    most = int(rate.limit * WHOLE_WINDOW_S)
+    most = rate.most_at_once
     return body._replace(bytes_max=min(body.bytes_max, most), min_bytes=min(body.min_bytes, most))
-
-
-def _pause_ms(served: Served, request: Request, meters: Meters, took_s: float, now: float) -> int:
-    is_produce = served.api is produce.API
-    pause_ms = 0
-    if is_produce and meters.produced is not None:
-        pause_ms = meters.produced.record(_produced_bytes(request.body), now)
-    if meters.request_time is not None and not (is_produce and request.body.acks == 0):
-        of_time_ms = meters.request_time.record(took_s * _PER_CENT, now)
-        pause_ms = max(pause_ms, min(of_time_ms, _REQUEST_THROTTLE_MS_MAX))
-    return pause_ms
 
 
 def _produced_bytes(body: Any) -> int:

@@ -28,6 +28,7 @@ from broker.native import (
     topics,
 )
 from broker.native.failure import SUCCESS, failure
+from broker.native.metered import NOT_COUNTED, metered
 from broker.native.permits import check_permitted
 from broker.native.replica_fetch import ReplicaFetches
 from broker.native.sasl import RefusedLoginError, check_login
@@ -105,7 +106,10 @@ class Exchange:
             message = read(fields)
             if self._services.access is not None:
                 check_permitted(self._services, peer, head["type"], message)
-            outcome = handle(message, peer, self._services)
+            if self._services.quotas.limits is not None and head["type"] not in NOT_COUNTED:
+                outcome = metered(message, peer, self._services, handle)
+            else:
+                outcome = handle(message, peer, self._services)
         except RefusedLoginError as error:
             return error.session.end_with(_framed_soon(head, error), str(error))
         except KafkaError as error:

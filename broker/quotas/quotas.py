@@ -4,7 +4,7 @@ Read from the tree at the start, after each announced change and once a minute: 
 coordinator cannot be reached, the quotas that were read last stay in force, as in Kafka. `limits` is None while there
 are no quotas at all, and a request then pays nothing but a look at it.
 
-Invariant: a change made through this broker is in force before the client learns of its success.
+Invariant: a change of quotas that was made here is in force here before its client learns of its success.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from broker.metadata.config_nodes import CHANGES, sanitized
 from broker.quotas.quota import Limits, QuotaKey, address_limit_of, limit_of
 from broker.quotas.quota_nodes import read_quotas
-from broker.quotas.rate import Rate, TokenBucket
+from broker.quotas.rate import SAMPLE_S, Rate, TokenBucket
 from protocol.lean_named_tuple import NamedTuple
 
 if TYPE_CHECKING:
@@ -32,6 +32,9 @@ READ_INTERVAL_S: Final = 60.0
 METERS_MAX: Final = 10_000
 """How many clients' uses are remembered: client ids are chosen by clients."""
 _USER: Final = "User:"
+_PER_CENT: Final = 100
+_REQUEST_PAUSE_MS_MAX: Final = int(SAMPLE_S * 1000)
+"""The longest pause for request time, as in Kafka."""
 _Counted = tuple[QuotaKey, str, str]
 
 
@@ -56,6 +59,7 @@ class Quotas:
         """By principal and client id; forgotten when a quota changes."""
         self._rates: dict[_Counted, Rate] = {}
         self._buckets: dict[_Counted, TokenBucket] = {}
+        self._reading = asyncio.Lock()
         self._refresher: Refresher | None = None
         self._cancel: Cancel | None = None
         self._timer: asyncio.Task[None] | None = None
@@ -84,7 +88,8 @@ class Quotas:
 
     async def refresh(self) -> None:
         """Brings the quotas up to date now. Raises `CoordinationError`."""
-        self._set(await read_quotas(self._tree))
+        async with self._reading:  # else a round that has read before it could end after this one
+            self._set(await read_quotas(self._tree))
 
     def _set(self, limits: Limits) -> None:
         if limits != (self.limits or {}):
@@ -110,6 +115,23 @@ class Quotas:
                 self._forget_unused()
             meters = self._meters[key] = self._new_meters(*key)
         return meters
+
+    def used(
+        self, peer: Peer, meters: Meters, produced_bytes: int | None, took_s: float | None
+    ) -> int:
+        """Counts what a request has used, pauses the connection if that is too much, and says for how long.
+
+        None: the request does not use this.
+        """
+        now, pause_ms = self.clock(), 0
+        if meters.produced is not None and produced_bytes is not None:
+            pause_ms = meters.produced.record(produced_bytes, now)
+        if meters.request_time is not None and took_s is not None:
+            of_time_ms = meters.request_time.record(took_s * _PER_CENT, now)
+            pause_ms = max(pause_ms, min(of_time_ms, _REQUEST_PAUSE_MS_MAX))
+        if pause_ms:
+            self.pause(peer, pause_ms)
+        return pause_ms
 
     def pause(self, peer: Peer, pause_ms: int) -> None:
         """Reads nothing from the client's connection for so long."""

@@ -19,14 +19,19 @@ THROTTLE_MS_MAX: Final = INT32_MAX
 
 
 class Rate:
-    """What was used per second, in the last ten seconds or a little more."""
+    """The use per second, in the last ten seconds or a little more."""
 
     __slots__ = ("_samples", "limit")
 
     def __init__(self, limit: float) -> None:
         self.limit = limit
         self._samples: deque[list[float]] = deque()
-        """When each began, and what was used in it."""
+        """The beginning of each, and what was used in it."""
+
+    @property
+    def most_at_once(self) -> int:
+        """The most that may be used at once, after a while without use."""
+        return int(self.limit * WHOLE_WINDOW_S)
 
     def record(self, used: float, now: float) -> int:
         """Counts a use; returns for how many milliseconds the client has to pause."""

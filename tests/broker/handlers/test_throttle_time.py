@@ -32,7 +32,7 @@ def read(api: Any, version: int, packed: Any) -> Any:
 
 @pytest.mark.parametrize(("api", "version"), APIS, ids=lambda one: getattr(one, "name", str(one)))
 def test_a_packed_answer_is_overwritten_in_the_right_place(api: Any, version: int) -> None:
-    """Where kio's schema of this version has the field, and nowhere if it has none."""
+    """The place is that of kio's schema of this version; without the field nothing changes."""
     answer = smallest_response(api.name, version, elements=1)
     out = io.BytesIO()
     entity_writer(type(answer))(out, answer)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.broker.handlers.test_fetch import fetch, wanted_partition
 from tests.broker.quotas.quota_requests import alter
 from tests.support.in_process import Running
 from tests.support.raw_batches import plain_batch
@@ -102,3 +103,43 @@ async def test_a_use_of_others_is_not_counted(kafka: RawConnection, topic: str, 
     await alter(kafka, {"producer_byte_rate": 1}, user="bob")
     await alter(kafka, {"producer_byte_rate": 1}, client_id="other")
     assert pause_ms(await produced(kafka, acks=acks)) == 0
+
+
+async def test_a_consumer_that_has_had_too_much_gets_nothing(
+    running: Running, kafka: RawConnection, topic: str
+) -> None:
+    """Vector 61: the first fetch is answered and counted, the second empty, the one after the pause is not."""
+    for _ in range(3):
+        await produced(kafka)
+    await alter(kafka, {"consumer_byte_rate": LIMIT}, client_id="raw")
+    quotas, now = running.broker.quotas, [1000.0]
+    quotas.clock = lambda: now[0]
+    rows = {topic: [wanted_partition(0)]}
+    first = await fetch(kafka, rows)
+    assert pause_ms(first) == 0
+    assert len(first.responses[0].partitions[0].records) == len(BATCH), "ten seconds' worth"
+    second = await fetch(kafka, rows, max_wait_ms=60_000)
+    assert second.responses == ()
+    assert pause_ms(second) == pytest.approx(PAUSE_MS, abs=10)
+    now[0] += 12
+    third = await fetch(kafka, rows)
+    assert len(third.responses[0].partitions[0].records) == len(BATCH)
+
+
+async def test_request_time(running: Running, kafka: RawConnection) -> None:
+    """Counted for every request, and the pause is never longer than a second."""
+    await alter(kafka, {"request_percentage": 1e-9}, user=None)
+    answer = await kafka.call("find_coordinator", 1, key="g", key_type=0)
+    assert pause_ms(answer) == 1000
+    assert running.broker.metrics.throttled_ms_total == 1000
+
+
+async def test_a_wait_for_data_takes_no_request_time(
+    running: Running, kafka: RawConnection
+) -> None:
+    """Only what the event loop is held for is counted."""
+    await create_topic(kafka, "t", 1)
+    await alter(kafka, {"request_percentage": 1.0}, user=None)
+    rows = {"t": [wanted_partition(0)]}
+    assert pause_ms(await fetch(kafka, rows, max_wait_ms=300)) == 0
+    assert running.broker.metrics.throttled_requests_total == 0

@@ -22,7 +22,7 @@ BY_PRECEDENCE = (
 
 @pytest.mark.parametrize("first", range(len(BY_PRECEDENCE)))
 def test_the_most_specific_wins(first: int) -> None:
-    """Of those that are set; its use is counted for the user and client that it is about."""
+    """It is chosen among those that are set; its use is counted for the user and client that it is about."""
     limits = {
         entity: {PRODUCED: float(number)}
         for number, (entity, _, _) in enumerate(BY_PRECEDENCE)

@@ -1,0 +1,101 @@
+"""A message of a broker that has quotas: its use is counted as on the Kafka port (`handlers/metered.py`).
+
+A client that has used too much learns from `throttle_time_ms` in the answer for how long nothing is read from it. What
+brokers send each other is not counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Final
+
+from broker.network.request import NoResponse, Peer, needing_as_much
+from broker.records.produce import ACKS_NONE
+from protocol.lean_named_tuple import NamedTuple
+from protocol.native.messages import Fetch, Produce
+
+if TYPE_CHECKING:
+    from broker.quotas.quotas import Quotas
+    from broker.quotas.rate import Rate
+    from broker.services import Services
+
+Answer = Mapping[str, Any] | NoResponse
+NOT_COUNTED: Final = frozenset(
+    {"hello", "sasl", "replica_fetch", "replica_snapshot", "await_topic"}
+)
+_UNKNOWN: Final = -1
+"""Offsets in the answer to a fetch that was not made."""
+
+
+def metered(
+    message: Any,
+    peer: Peer,
+    services: Services,
+    handle: Callable[[Any, Peer, Services], Answer | Awaitable[Answer]],
+) -> Answer | Awaitable[Answer]:
+    """Has the message handled, and counts it. Raises what `handle` raises."""
+    quotas = services.quotas
+    meters = quotas.meters(peer, peer.client_id)
+    if isinstance(message, Fetch) and meters.fetched is not None:
+        pause_ms = meters.fetched.throttle_ms(quotas.clock())
+        if pause_ms:
+            quotas.pause(peer, pause_ms)
+            return _nothing(message, pause_ms)
+        most = meters.fetched.most_at_once
+        bytes_max, min_bytes = min(message.bytes_max, most), min(message.min_bytes, most)
+        message = replace(message, bytes_max=bytes_max, min_bytes=min_bytes)
+    produced_bytes = _size(message) if isinstance(message, Produce) else None
+    is_timed = produced_bytes is None or message.acks != ACKS_NONE
+    began_at = perf_counter()
+    outcome = handle(message, peer, services)
+    took_s = perf_counter() - began_at if is_timed else None
+    pause_ms = quotas.used(peer, meters, produced_bytes, took_s)
+    use = _Use(meters.fetched if isinstance(message, Fetch) else None, pause_ms, quotas)
+    if isinstance(outcome, Awaitable):
+        return needing_as_much(outcome, use.counted_later(outcome))
+    return use.counted(outcome)
+
+
+def _size(message: Produce) -> int:
+    if message.unbuilt is not None:
+        return message.unbuilt.size("records")
+    return len(message.batch or b"")
+
+
+def _nothing(message: Fetch, pause_ms: int) -> dict[str, Any]:
+    return {
+        "high_watermark": _UNKNOWN,
+        "log_start_offset": _UNKNOWN,
+        "next_offset": message.offset,
+        **({"batches": b""} if message.is_raw else {"records": []}),
+        "throttle_time_ms": pause_ms,
+    }
+
+
+class _Use(NamedTuple):
+    """A message that has been given to its handler."""
+
+    fetched: Rate | None
+    pause_ms: int
+    quotas: Quotas
+
+    def counted(self, answer: Answer) -> Answer:
+        """The answer as it leaves; what a fetch took is counted."""
+        if isinstance(answer, NoResponse):
+            return answer
+        if self.fetched is not None:
+            self.fetched.record(_fetched_bytes(answer), self.quotas.clock())
+        return {**answer, "throttle_time_ms": self.pause_ms} if self.pause_ms else answer
+
+    async def counted_later(self, outcome: Awaitable[Answer]) -> Answer:
+        return self.counted(await outcome)
+
+
+def _fetched_bytes(answer: Mapping[str, Any]) -> int:
+    """Bytes of batches, or of keys and values."""
+    if "batches" in answer:
+        return len(answer["batches"])
+    records = answer.get("records", ())
+    return sum(len(one["key"] or b"") + len(one["value"] or b"") for one in records)

@@ -1,0 +1,82 @@
+"""Quotas on the native port: the same counts, for the same users and client ids."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from tests.broker.quotas.quota_requests import alter
+from tests.support.in_process import Running
+from tests.support.native_client import NativeConnection
+from tests.support.raw_batches import plain_batch
+from tests.support.raw_client import RawConnection, create_topic
+
+BATCH = plain_batch([b"x" * 100_000]).encode()
+PAUSE_MS = 300
+LIMIT = len(BATCH) * 1000 // (10_000 + PAUSE_MS)
+WHERE = {"topic": "t", "partition": 0}
+
+
+@pytest.fixture
+async def native(running: Running, kafka: RawConnection) -> AsyncIterator[NativeConnection]:
+    await create_topic(kafka, "t", 1)
+    connection = await NativeConnection.open(running.native_address)
+    await connection.call("hello", client_id="app")
+    yield connection
+    await connection.close()
+
+
+async def test_a_producer(kafka: RawConnection, native: NativeConnection) -> None:
+    """Is answered at once, and its next message later."""
+    await alter(kafka, {"producer_byte_rate": LIMIT}, user="ANONYMOUS", client_id="app")
+    loop = asyncio.get_running_loop()
+    began_at = loop.time()
+    answer = await native.call("produce", batch=BATCH, **WHERE)
+    assert (answer["error"]["code"], answer["base_offset"]) == (0, 0)
+    assert answer["throttle_time_ms"] == pytest.approx(PAUSE_MS, abs=10)
+    assert "throttle_time_ms" not in await native.call("metadata")
+    assert loop.time() - began_at >= answer["throttle_time_ms"] / 1000
+
+
+async def test_records_are_counted_as_batches_are(
+    running: Running, kafka: RawConnection, native: NativeConnection
+) -> None:
+    """Includes those that the broker makes a batch of in a thread."""
+    await alter(kafka, {"producer_byte_rate": LIMIT}, client_id="app")
+    running.broker.quotas.clock = lambda: 1000.0
+    records = [{"value": b"x" * 1000}] * 110
+    answer = await native.call("produce", records=records, **WHERE)
+    assert answer["throttle_time_ms"] > PAUSE_MS
+
+
+@pytest.mark.parametrize("raw", [False, True])
+async def test_a_consumer(
+    running: Running, kafka: RawConnection, native: NativeConnection, raw: bool
+) -> None:
+    """Gets nothing once it has had too much, and continues where it was."""
+    await native.call("produce", batch=BATCH, **WHERE)
+    await alter(kafka, {"consumer_byte_rate": LIMIT - 1000}, client_id="app")
+    now = [1000.0]
+    running.broker.quotas.clock = lambda: now[0]
+    first = await native.call("fetch", offset=0, raw=raw, **WHERE)
+    assert (first["next_offset"], "throttle_time_ms" in first) == (1, False)
+    second = await native.call("fetch", offset=0, raw=raw, **WHERE)
+    assert second["throttle_time_ms"] > PAUSE_MS
+    assert (second["next_offset"], second["batches" if raw else "records"]) == (
+        0,
+        b"" if raw else [],
+    )
+    now[0] += 12
+    assert (await native.call("fetch", offset=0, raw=raw, **WHERE))["next_offset"] == 1
+
+
+async def test_messages_of_brokers_are_not_counted(
+    running: Running, kafka: RawConnection, native: NativeConnection
+) -> None:
+    """Replication would stop because of a quota that is meant for clients."""
+    await alter(kafka, {"request_percentage": 1e-9}, user=None)
+    await native.call("hello", client_id="app")
+    assert running.broker.metrics.throttled_requests_total == 0
+    assert (await native.call("metadata"))["throttle_time_ms"] == 1000
