@@ -118,6 +118,7 @@ class Logins:
     def require(self, connection: Connection) -> None:
         """Has the client of a new connection log in first."""
         session = Session(self, connection)
+        session.begin_deadline()
         connection.require_login(session, self.config.sasl_server_max_receive_size)
 
 
@@ -127,6 +128,7 @@ class Session:
     __slots__ = (
         "_again_at",
         "_connection",
+        "_deadline",
         "_ends_at",
         "_exchange",
         "_logins",
@@ -148,7 +150,31 @@ class Session:
         self.lifetime_ms = 0
         """How long the client may go on, from its log-in on; 0: forever."""
         self._ends_at: float | None = None
+        self._deadline: asyncio.TimerHandle | None = None
         self._again_at = 0.0
+
+    # --- how long a log-in may take ---
+
+    def begin_deadline(self) -> None:
+        """Ends the connection unless its client logs in in time."""
+        timeout_s = self._logins.config.connection_login_timeout_ms / 1000
+        self._deadline = asyncio.get_running_loop().call_later(timeout_s, self._give_up)
+
+    def connection_lost(self) -> None:
+        self._end_deadline()
+
+    def _end_deadline(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _give_up(self) -> None:
+        self._deadline = None
+        self._logins.metrics.logins_failed_total += 1
+        timeout_ms = self._logins.config.connection_login_timeout_ms
+        self._connection.close(
+            f"it has not logged in within {timeout_ms} ms (connection_login_timeout_ms)"
+        )
 
     # --- what is decided about requests ---
 
@@ -258,6 +284,7 @@ class Session:
         self.lifetime_ms = self._lifetime_ms(exchange.lifetime_s)
         self._ends_at = now + self.lifetime_ms / 1000 if self.lifetime_ms else None
         self.stage = Stage.DONE
+        self._end_deadline()
         self._logins.metrics.logins_total += 1
         self._connection.admit(principal, self._logins.config.request_size_max)
 

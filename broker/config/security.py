@@ -227,6 +227,17 @@ class SecurityConfig:
         100, duration(0, 60_000), "how long the answer to a failed log-in is held back"
     )
 
+    connection_login_timeout_ms: int = setting(
+        30_000,
+        duration(1, INT32_MAX),
+        "how long a client may take to log in, after any TLS handshake",
+    )
+    connections_max_unauthenticated_per_ip: int = setting(
+        500,
+        integer(1),
+        "connections of one address that may be in a TLS handshake or have not logged in",
+    )
+
     sasl_oauthbearer_jwks_endpoint_url: str | None = setting(
         None, _keys_url(), "the keys by which OAUTHBEARER tokens are checked (a JSON Web Key Set)"
     )

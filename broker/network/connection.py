@@ -84,6 +84,11 @@ class _Slot:
 class Connection(asyncio.BufferedProtocol):
     """A client's connection to either port."""
 
+    must_log_in = False
+    """Whether its client has to log in, and has not yet."""
+    on_admitted: Callable[[Connection], None] | None = None
+    """Called when the client has logged in for the first time."""
+
     def __init__(
         self,
         dispatch: Dispatch,
@@ -162,6 +167,8 @@ class Connection(asyncio.BufferedProtocol):
         self._peer.pause = None
         if self._pause is not None:
             self._pause.cancel()
+        if self._peer.login is not None:
+            self._peer.login.connection_lost()
         self._connections.discard(self)
         self._metrics.connections_open -= 1
         # Not now: a task that has not taken its first step would never reach its `finally`.
@@ -228,12 +235,17 @@ class Connection(asyncio.BufferedProtocol):
     def require_login(self, login: Login, frame_size_max: int) -> None:
         """Sets who decides what this client may send before it has logged in."""
         self._peer.login = login
+        self.must_log_in = True
         self._receiver.limit(frame_size_max)
 
     def admit(self, principal: str, frame_size_max: int) -> None:
         """Names the client, which has logged in."""
         self._peer.principal = principal
         self._receiver.limit(frame_size_max)
+        if self.must_log_in:
+            self.must_log_in = False
+            if self.on_admitted is not None:
+                self.on_admitted(self)
 
     def mute(self) -> None:
         """Reads and processes nothing more until `unmute`; to be called while a request is processed."""

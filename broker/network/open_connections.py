@@ -28,6 +28,9 @@ class Open(Protocol):
     @property
     def host(self) -> str: ...
 
+    @property
+    def must_log_in(self) -> bool: ...
+
     def is_idle_since(self, moment: float) -> bool: ...
 
     def give_up(self, reason: str) -> None: ...
@@ -38,15 +41,32 @@ class OpenConnections:
 
     def __init__(self) -> None:
         self._by_host: dict[str, dict[Open, None]] = {}
+        self._strangers: dict[str, set[Open]] = {}
+        """Those whose clients have not logged in yet, and TLS handshakes, by client address."""
 
     def count(self, host: str) -> int:
         """How many connections the address has."""
         return len(self._by_host.get(host, ()))
 
+    def strangers(self, host: str) -> int:
+        """How many connections of the address have to log in, or to finish their TLS handshake."""
+        return len(self._strangers.get(host, ()))
+
     def add(self, connection: Open) -> None:
         self._by_host.setdefault(connection.host, {})[connection] = None
+        if connection.must_log_in:
+            self._strangers.setdefault(connection.host, set()).add(connection)
+
+    def admitted(self, connection: Open) -> None:
+        """Counts it as a stranger's no longer."""
+        strangers = self._strangers.get(connection.host)
+        if strangers is not None:
+            strangers.discard(connection)
+            if not strangers:
+                del self._strangers[connection.host]
 
     def discard(self, connection: Open) -> None:
+        self.admitted(connection)
         connections = self._by_host.get(connection.host)
         if connections is not None:
             connections.pop(connection, None)

@@ -22,6 +22,9 @@ class Login(Protocol):
     def is_open(self) -> bool:
         """Whether the client has logged in, and need not do so again yet."""
 
+    def connection_lost(self) -> None:
+        """The connection has ended; nothing will be logged in."""
+
     def expire(self) -> None:
         """Ends the session now: before anything else, the client has to log in again."""
 

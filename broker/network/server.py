@@ -146,7 +146,8 @@ class Server:
         self._all_open.discard(handshake)
 
     def _accept(self) -> asyncio.BaseProtocol:
-        if self._is_full or self._config.connections_max_per_ip < INT32_MAX:
+        is_limited = self._config.connections_max_per_ip < INT32_MAX
+        if self._is_full or is_limited or self._require_login is not None:
             return _Newcomer(self)
         return self.make_connection()
 
@@ -154,11 +155,24 @@ class Server:
     def _is_full(self) -> bool:
         return self.metrics.connections_open >= self._connections_max
 
+    @property
+    def _knows_clients(self) -> bool:
+        """Whether clients have to show who they are."""
+        return self._require_login is not None or self._tls is not None
+
     def refusal_of(self, host: str) -> str | None:
         """Why no connection is accepted from this address now; None if one is."""
         per_host_max = self._config.connections_max_per_ip
         if self._all_open.count(host) >= per_host_max:
             return f"{per_host_max} of this address are open (connections_max_per_ip)"
+        strangers_max = min(
+            self._config.connections_max_unauthenticated_per_ip, self._connections_max // 2 or 1
+        )
+        if self._knows_clients and self._all_open.strangers(host) >= strangers_max:
+            return (
+                f"{strangers_max} of this address have not logged in, or not finished their TLS "
+                "handshake (connections_max_unauthenticated_per_ip)"
+            )
         if self._is_full and not self._all_open.make_room_for(host):
             return f"{self._connections_max} are open"
         return None
@@ -189,6 +203,7 @@ class Server:
         )
         if self._require_login is not None:
             self._require_login(connection)
+            connection.on_admitted = self._all_open.admitted
         if self.route is not None:
             connection.dispatch = self.route(connection)
         return connection

@@ -53,6 +53,9 @@ class TlsSettings:
 class Handshake:
     """A handshake in progress: a connection that is not one yet."""
 
+    must_log_in = True
+    """No one knows yet who it is."""
+
     def __init__(self, host: str) -> None:
         self.host = host
         self._began_at = time.monotonic()

@@ -252,10 +252,13 @@ async def test_a_flood_of_handshakes_gives_way_to_another_address(
     tmp_path: Path, authority: Authority
 ) -> None:
     """As idle connections do: the oldest of the address that has most ends at once."""
-    settings = authority.settings("PLAINTEXT:SSL", connections_max="2")
+    settings = authority.settings("PLAINTEXT:SSL", connections_max="4")
     async with serving(tmp_path, settings) as running:
         host, _, port = running.kafka_address.rpartition(":")
-        silent = [await asyncio.open_connection(host, int(port)) for _ in range(2)]
+        silent = [
+            await asyncio.open_connection(host, int(port), local_addr=(source, 0))
+            for source in ("127.0.0.1", "127.0.0.1", "127.0.0.3", "127.0.0.3")
+        ]
         async with asyncio.timeout(_PATIENCE_S):
             await eventually(lambda: running.broker.metrics.connections_open == len(silent))
             while True:  # they give way once they are a second old
