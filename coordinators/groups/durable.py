@@ -1,6 +1,6 @@
 """Groups and offsets as the committed log has them: the replay of the records up to the high watermark.
 
-Only `DurableGroups.put` changes them, with records in the order of the log, so a replay gives the same.
+Invariant: they are what a replay of the committed log gives; `DurableGroups.put` alone changes them.
 """
 
 from __future__ import annotations

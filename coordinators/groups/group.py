@@ -1,7 +1,6 @@
 """A classic group: its state, its generation and its members. Soft state, but for what is stored of it.
 
-Invariants: `waiting_joins` counts the members with a `join_reply`; `_supporters` counts, per protocol, the members
-that support it; `static_members` names the member of every instance id in `members`.
+Invariant: `waiting_joins`, `static_members`, `protocol_bytes` and `_supporters` agree with `members`.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 from coordinators.groups.answers import HeartbeatAnswer
 from coordinators.groups.group import Group, GroupState
 from coordinators.groups.groups import Groups
-from coordinators.groups.membership import member_error
+from coordinators.groups.membership import generation_error
 from coordinators.groups.requests import Heartbeat
 from coordinators.groups.sessions import Sessions
 from protocol.errors import ErrorCode
@@ -36,7 +36,6 @@ def _flaw(group: Group | None, request: Heartbeat) -> ErrorCode:
         return ErrorCode.UNKNOWN_MEMBER_ID
     if group.state is GroupState.DEAD:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
-    code = member_error(group, request.member_id, request.group_instance_id)
-    if code is ErrorCode.NONE and request.generation_id != group.generation_id:
-        return ErrorCode.ILLEGAL_GENERATION
-    return code
+    return generation_error(
+        group, request.member_id, request.group_instance_id, request.generation_id
+    )

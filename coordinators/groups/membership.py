@@ -19,11 +19,15 @@ class Membership:
         self._sessions = sessions
 
     def has_room(self, group: Group) -> bool:
-        """Whether one more member, or id, may be held."""
+        """Whether one more member, or id, may be held.
+
+        While members of the last generation are missing there may be twice as many as the group's size.
+        """
         config = self._groups.config
         return (
             self._groups.members < config.members_max
             and len(group.pending_members) < config.group_max_size
+            and len(group.members) < 2 * config.group_max_size
         )
 
     def has_room_for(self, group: Group, protocols: Protocols, instead_of: Protocols = ()) -> bool:
@@ -100,3 +104,15 @@ def member_error(group: Group, member_id: str, instance_id: str | None) -> Error
         if current is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
     return ErrorCode.NONE if member_id in group.members else ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def generation_error(
+    group: Group, member_id: str, instance_id: str | None, generation_id: int
+) -> ErrorCode:
+    """NONE if the member is in the group, and in this generation: a new one has not been given any."""
+    code = member_error(group, member_id, instance_id)
+    if code is not ErrorCode.NONE:
+        return code
+    if generation_id != group.generation_id or group.members[member_id].is_new:
+        return ErrorCode.ILLEGAL_GENERATION
+    return ErrorCode.NONE

@@ -1,4 +1,7 @@
-"""OffsetCommit: who may commit in which state of the group, and the append of what was accepted."""
+"""OffsetCommit: who may commit in which state of the group, and the append of what was accepted.
+
+Invariant: a group with members takes offsets only from a member that was given its present generation.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from coordinators.groups.answers import OffsetCommitAnswer
 from coordinators.groups.append_errors import commit_code
 from coordinators.groups.group import Group, GroupState
 from coordinators.groups.groups import Groups, Record
-from coordinators.groups.membership import member_error
+from coordinators.groups.membership import generation_error
 from coordinators.groups.requests import NO_RETENTION, CommittedPartition, OffsetCommit
 from coordinators.groups.sessions import Sessions
 from protocol.consumer_offsets.keys import OffsetKey
@@ -65,11 +68,11 @@ class OffsetCommits:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         if group.state is GroupState.EMPTY and request.generation_id < 0:
             return ErrorCode.NONE
-        code = member_error(group, request.member_id, request.group_instance_id)
+        code = generation_error(
+            group, request.member_id, request.group_instance_id, request.generation_id
+        )
         if code is not ErrorCode.NONE:
             return code
-        if request.generation_id != group.generation_id:
-            return ErrorCode.ILLEGAL_GENERATION
         if group.state is GroupState.COMPLETING_REBALANCE:
             return ErrorCode.REBALANCE_IN_PROGRESS
         self._sessions.extend(group, group.members[request.member_id])

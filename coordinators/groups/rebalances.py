@@ -1,7 +1,8 @@
 """The rebalance of a group: the join phase, its end, and the generation that begins with it.
 
-A generation is answered only once its number is stored, so no coordinator ever issues it to others (G2). While it is
-being stored no further join phase ends: those who come then share the next one.
+Invariant: no generation is answered before its number is committed, so no coordinator issues it to others.
+
+While a generation is being stored no further join phase ends: those who join then share the next one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""SyncGroup: the leader's assignment, stored before anyone is given it."""
+"""SyncGroup: the leader's assignment.
+
+Invariant: no assignment is answered before it is committed, and a generation has one at most.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from coordinators.groups.append_errors import sync_code
 from coordinators.groups.group import Group, GroupState
 from coordinators.groups.groups import Groups
 from coordinators.groups.member import Member
-from coordinators.groups.membership import member_error
+from coordinators.groups.membership import generation_error
 from coordinators.groups.rebalances import Rebalances
 from coordinators.groups.requests import SyncGroup
 from coordinators.groups.sessions import Sessions
@@ -85,11 +88,11 @@ def _flaw(group: Group | None, request: SyncGroup) -> ErrorCode:
         return ErrorCode.UNKNOWN_MEMBER_ID
     if group.state is GroupState.DEAD:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
-    code = member_error(group, request.member_id, request.group_instance_id)
+    code = generation_error(
+        group, request.member_id, request.group_instance_id, request.generation_id
+    )
     if code is not ErrorCode.NONE:
         return code
-    if request.generation_id != group.generation_id:
-        return ErrorCode.ILLEGAL_GENERATION
     if request.protocol_type not in (None, group.protocol_type) or request.protocol_name not in (
         None,
         group.protocol_name,

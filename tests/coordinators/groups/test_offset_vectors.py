@@ -133,6 +133,16 @@ def test_h4_a_member_of_an_older_generation_commits_nothing(shell):
     assert fetched(shell) == {}
 
 
+def test_a_member_that_was_not_given_a_generation_commits_nothing(shell):
+    """It waits in Join; Commit or Heartbeat with the generation of the others: 22."""
+    shell.stable()
+    new, _ = shell.new_member()
+    right = {"member_id": new, "generation_id": 1}
+    assert commit(shell, **right) is ErrorCode.ILLEGAL_GENERATION
+    heartbeat = shell.ask(Heartbeat("g", 1, new, None))
+    assert heartbeat.error_code is ErrorCode.ILLEGAL_GENERATION
+
+
 def test_vector_42_metadata_that_is_too_long_fails_its_partition_alone(shell):
     """Commit p0 with 4097 characters, p1 fine: 12, 0; characters count, not bytes."""
     partitions = (
@@ -235,6 +245,18 @@ def test_a_group_with_many_offsets_is_deleted_in_batches_that_fit(shell):
         sizes.append(len(shell.held[0].records))
         shell.commit()
     assert sizes == [1, 1_000, 1_000, 401]
+    assert shell.answers[reply_id].error_code is ErrorCode.NONE
+    assert fetched(shell) == {}
+    assert shell.live == {}
+
+
+def test_a_commit_under_way_goes_with_its_group(shell):
+    """DeleteGroup right after the first commit to a group: once both are committed, nothing is left."""
+    shell.holds_appends = True
+    shell.send(commit_request(6))
+    reply_id = shell.send(DeleteGroup("g"))
+    assert reply_id not in shell.answers
+    shell.commit_all()
     assert shell.answers[reply_id].error_code is ErrorCode.NONE
     assert fetched(shell) == {}
     assert shell.live == {}
