@@ -77,13 +77,14 @@ def encode_topic(
     topic_id: uuid.UUID | None,
     partition_count: int,
     partitions: Iterable[bytes],
+    is_internal: bool = False,
 ) -> bytes:
     """A topic up to its authorised operations, which depend on the request."""
     parts = [_INT16.pack(error_code), _name(version, name)]
     if version >= _TOPIC_IDS_FROM:
         parts.append(_NO_ID if topic_id is None else topic_id.bytes)
     if version >= 1:
-        parts.append(b"\x00")  # no topic is internal
+        parts.append(b"\x01" if is_internal else b"\x00")
     parts.append(_count(version, partition_count))
     parts.extend(partitions)
     return b"".join(parts)

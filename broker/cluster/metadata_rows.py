@@ -17,6 +17,7 @@ from broker.metadata.node_data import NO_LEADER, PartitionState
 from broker.metadata.topic_registry import TopicRegistry
 from broker.partitions.held import Partitions
 from protocol.errors import ErrorCode
+from protocol.internal_topics import INTERNAL_TOPICS
 from protocol.metadata_response import PartitionRow, encode_partitions, encode_topic
 
 if TYPE_CHECKING:
@@ -108,6 +109,7 @@ class MetadataRows:
             topic_id=topic.topic_id,
             partition_count=count,
             partitions=slices,
+            is_internal=topic.name in INTERNAL_TOPICS,
         )
 
     def _rows(self, topic: Topic) -> Iterator[PartitionRow]:

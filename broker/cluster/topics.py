@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Final
 
 from broker.cluster.membership import Membership
@@ -21,8 +22,16 @@ from broker.metadata.topic_registry import TopicRegistry
 from broker.partitions.held import Partitions
 from broker.partitions.topic_deletion import TopicDeletion
 from protocol.errors import ErrorCode, KafkaError
+from protocol.internal_topics import INTERNAL_TOPICS
 
-limited: Final = LimitedLog(logging.getLogger(__name__))
+logger = logging.getLogger(__name__)
+limited: Final = LimitedLog(logger)
+INTERNAL_CONFIG: Final = {
+    "retention.bytes": "-1",
+    "retention.ms": "-1",
+    "segment.bytes": str(100 * 1024 * 1024),
+}
+"""The settings of an internal topic. Only the newest record of each key matters, but all are kept."""
 _ANYONE: Final = "any address"
 """Any client may create and delete topics: their lines share one allowance."""
 
@@ -54,6 +63,8 @@ class Topics:
         Raises `KafkaError` as `TopicRegistry.create_topic` does.
         """
         wanted = len(new.assignment or ()) or new.partitions
+        if new.name in INTERNAL_TOPICS:
+            new = replace(new, config={**INTERNAL_CONFIG, **new.config})
         lack = self._lack_of_room(wanted, new.replication_factor)
         if lack is not None:
             await self._registry.create_topic(new, validate_only=True)  # other reasons come first
@@ -84,6 +95,12 @@ class Topics:
         Raises `KafkaError` as `TopicRegistry.create_partitions` does.
         """
         known = self._registry.topics.get(name)
+        if name in INTERNAL_TOPICS and known is not None:
+            raise KafkaError(
+                ErrorCode.INVALID_PARTITIONS,
+                f"the number of partitions of {name} decides where each group's state is, so it "
+                f"cannot change",
+            )
         if known is not None:
             added = max(count - known.partition_count, 0)
             lack = self._lack_of_room(added, known.replication_factor)
@@ -99,8 +116,13 @@ class Topics:
     async def delete(self, name: str) -> Topic:
         """Deletes a topic (`partitions/topic_deletion.py`).
 
-        Raises `KafkaError` as `TopicRegistry.delete_topic` does.
+        Raises `KafkaError` as `TopicRegistry.delete_topic` does, and INVALID_TOPIC_EXCEPTION.
         """
+        if name in INTERNAL_TOPICS and name in self._registry.topics:
+            raise KafkaError(
+                ErrorCode.INVALID_TOPIC_EXCEPTION,
+                f"Topic {name} is internal and cannot be deleted: groups keep their state in it",
+            )
         return await self._deletion.delete(name)
 
     async def auto_create(self, name: str) -> None:
@@ -111,7 +133,7 @@ class Topics:
             replication_factor=self._config.default_replication_factor,
         )
         try:
-            await self.create(new)
+            await (self.create_internal(name) if name in INTERNAL_TOPICS else self.create(new))
         except KafkaError as error:
             if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
                 raise
@@ -119,6 +141,26 @@ class Topics:
             limited.log(
                 logging.INFO, _ANYONE, "created topic %s because a client asked for it", name
             )
+
+    async def create_internal(self, name: str) -> None:
+        """Creates a topic in which coordinators keep their state, with as many replicas as it can have.
+
+        Raises `KafkaError` as `create` does.
+        """
+        config = self._config
+        replicas = min(config.offsets_topic_replication_factor, max(len(self._cluster.brokers), 1))
+        new = NewTopic(
+            name=name,
+            partitions=config.offsets_topic_num_partitions,
+            replication_factor=replicas,
+        )
+        topic = await self.create(new)
+        logger.info(
+            "created %s with %d partitions and replication factor %d",
+            name,
+            topic.partition_count,
+            replicas,
+        )
 
     def _lack_of_room(self, partitions: int, replication_factor: int) -> KafkaError | None:
         """The error if this broker's share of new partitions could not be opened."""

@@ -13,6 +13,7 @@ import functools
 from collections.abc import Mapping
 from dataclasses import fields
 
+from broker.config.groups import GroupConfig
 from broker.config.listener_names import KAFKA_LISTENERS
 from broker.config.security import EndpointIdentification, SecurityConfig
 from broker.config.setting import Setting
@@ -98,7 +99,7 @@ class TimestampType(enum.StrEnum):
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
-class Config(SecurityConfig):
+class Config(GroupConfig):
     """One broker's configuration, complete and checked. Sizes are bytes, times milliseconds."""
 
     broker_id: int = _setting(1, integer(0), "id of this broker, unique in its cluster", "ID")
@@ -333,7 +334,7 @@ class Config(SecurityConfig):
 
 @functools.cache
 def settings() -> Mapping[str, Setting]:
-    """Every configuration name with its metadata, in the order of `Config`, those of security last."""
-    security = SecurityConfig.__dataclass_fields__
-    ordered = sorted(fields(Config), key=lambda f: f.name in security)
+    """Every configuration name with its metadata, in the order of `Config`; groups and security last."""
+    security, groups = SecurityConfig.__dataclass_fields__, GroupConfig.__dataclass_fields__
+    ordered = sorted(fields(Config), key=lambda f: (f.name in security, f.name in groups))
     return {f.name: Setting(f.name, f.default, **f.metadata) for f in ordered}

@@ -53,6 +53,8 @@ def _row(services: Services, topic: str, wanted: Any) -> dict[str, Any]:
 def _delete(services: Services, topic: str, index: int, offset: int) -> int:
     """The log start offset afterwards."""
     partition = services.partitions.find(topic, index)
+    if partition.rules.is_internal:
+        raise KafkaError(ErrorCode.POLICY_VIOLATION)  # the answer has no message
     partition.check_leader()
     partition.advance_log_start(partition.high_watermark if offset == HIGH_WATERMARK else offset)
     return partition.log.log_start_offset

@@ -27,6 +27,7 @@ from broker.network.request import Answer, Outcome, Request
 from broker.network.turns import Described, Fields, in_turns
 from protocol.acl import AclOperation, ResourceType
 from protocol.errors import ErrorCode, KafkaError
+from protocol.internal_topics import INTERNAL_TOPICS
 from protocol.lean_named_tuple import NamedTuple
 from protocol.metadata_request import MetadataRequest, WantedTopic, decode_metadata_request
 from protocol.metadata_response import (
@@ -348,7 +349,7 @@ def _topic(
         "error_code": code,
         "name": name,
         "topic_id": topic_id,
-        "is_internal": False,
+        "is_internal": name in INTERNAL_TOPICS,
         "partitions": partitions,
     }
 

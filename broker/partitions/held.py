@@ -34,6 +34,7 @@ from broker.partitions.removal import Removal
 from broker.partitions.roles import RoleListener
 from broker.partitions.stray_logs import finish_deletions, set_strays_aside
 from protocol.errors import ErrorCode, KafkaError
+from protocol.internal_topics import INTERNAL_TOPICS
 from storage.disk_work import RunAll, one_by_one
 from storage.file_system import OutOfDescriptorsError, StorageError
 from storage.log_config import LogConfig
@@ -302,7 +303,9 @@ class Partitions:
                 listener.lost(partition)
 
     def _rules_of(self, topic: Topic) -> tuple[ProduceRules, LogConfig]:
-        rules = ProduceRules.of(TopicConfig.of(self._config, topic.config))
+        rules = ProduceRules.of(
+            TopicConfig.of(self._config, topic.config), is_internal=topic.name in INTERNAL_TOPICS
+        )
         return rules, to_log_config(self._config, topic.config)
 
     def _reconfigure(self, topic: Topic) -> None:

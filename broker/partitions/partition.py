@@ -32,6 +32,7 @@ from broker.partitions.waiters import Waiters
 from protocol.dedup import Duplicate, Reject
 from protocol.errors import ErrorCode, KafkaError
 from protocol.record_batch import BatchHeader, Buffer
+from storage.append_origin import AppendOrigin, LeaderOrigin
 from storage.appended import Appended
 from storage.log import Log
 
@@ -213,6 +214,27 @@ class Partition:
             entry = self.log.producers.get(header.producer_id)
             return self._gap_patience.retriable(result, entry, header, _now_s())
         return result
+
+    @changes_state
+    def append_state(self, batch: Buffer, header: BatchHeader, now_ms: int) -> int:
+        """Stores a batch of this broker's own coordinator; returns the high watermark that commits it.
+
+        Raises `KafkaError` if this broker may not append, or too few replicas are in sync; `StorageError`.
+        """
+        self.check_leader()
+        self.check_in_sync()
+        if not self._fencing.takes_records:
+            raise KafkaError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.name} is about to have another leader"
+            )
+        origin: LeaderOrigin = AppendOrigin.COORDINATOR
+        result = self.log.append(batch, header, self.leader_epoch, now_ms, origin=origin)
+        assert isinstance(result, Appended), "a batch without a producer is never refused"
+        self._on_dirty(self)
+        self.waiters.append.wake()
+        if not self._flushes_before_commit:
+            self.advance_high_watermark()
+        return result.last_offset + 1
 
     def _be_patient(self) -> None:
         """Trusts no gap for a while: a batch that is refused now may return after later ones."""

@@ -15,9 +15,11 @@ class ProduceRules:
     bytes_max: int
     min_insync_replicas: int
     timestamps: TimestampRules
+    is_internal: bool = False
+    """Whether only this broker's own coordinators may append."""
 
     @classmethod
-    def of(cls, topic: TopicConfig) -> ProduceRules:
+    def of(cls, topic: TopicConfig, *, is_internal: bool = False) -> ProduceRules:
         timestamps = TimestampRules(
             log_append_time=topic.message_timestamp_type is TimestampType.LOG_APPEND_TIME,
             before_max_ms=topic.message_timestamp_before_max_ms,
@@ -26,6 +28,7 @@ class ProduceRules:
         return cls(
             bytes_max=topic.max_message_bytes,
             min_insync_replicas=topic.min_insync_replicas,
+            is_internal=is_internal,
             # The shared object tells the batch check that there is nothing to compare.
             timestamps=ANY_TIMESTAMP if timestamps == ANY_TIMESTAMP else timestamps,
         )

@@ -135,6 +135,8 @@ def produce_batch(
     partition: Partition | None = None
     try:
         found = write.parts.find(topic, index)
+        if found.rules.is_internal:
+            raise _internal_topic(found)
         header = check_container(records, write.version)
         assert records is not None
         partition = found  # as in Kafka, the errors above do not carry its log start offset
@@ -166,6 +168,11 @@ async def open_and_append(write: Write, unopened: Unopened) -> PartitionProduced
     except StorageError as error:
         parts.fail_storage(error)
         return PartitionProduced(index, ErrorCode.KAFKA_STORAGE_ERROR)
+
+
+def _internal_topic(partition: Partition) -> KafkaError:
+    message = f"Cannot append to internal topic {partition.topic}"
+    return KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, message)
 
 
 def _check_role(partition: Partition, acks: int) -> None:

@@ -1,0 +1,1 @@
+"""State that is kept in an internal topic: replayed when its partition is led, appended to, dropped."""

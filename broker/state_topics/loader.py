@@ -1,0 +1,101 @@
+"""Replays the log of a led partition, and waits until everything that was replayed is committed.
+
+Invariant: nothing is answered from a record that another leader could still cut off (hazard H7): the replay goes
+up to the end of the log, so it may include records above the high watermark, and `load` returns once that has
+passed them.
+
+Reading a slice is a matter of microseconds; decoding and applying it is done in a thread. The log is not cut
+while this broker leads, and what is appended meanwhile is not read: nothing is, before `load` returns.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from broker.network.turns import in_thread
+from broker.partitions.partition import Partition
+from protocol.errors import DecodeError, ErrorCode, KafkaError
+from protocol.record_batch import compute_crc, walk
+from protocol.records import iterate_records
+
+logger = logging.getLogger(__name__)
+
+SLICE_BYTES: Final = 256 * 1024
+"""How much of the log is read and decoded at a time."""
+WARNINGS_MAX: Final = 20
+"""How many records that cannot be applied get a line of their own; the rest is counted."""
+
+Apply = Callable[[bytes, bytes | None], str | None]
+"""Applies a record; returns why it was skipped, None if it was not."""
+
+
+async def load(partition: Partition, leader_epoch: int, apply: Apply) -> int:
+    """Applies every record of the partition; returns how many there were.
+
+    Raises `KafkaError` NOT_LEADER_OR_FOLLOWER once this broker no longer leads in this epoch; `DecodeError`
+    if a record cannot be read, `StorageError` if the log cannot.
+    """
+    log = partition.log
+    end_offset, replay = log.log_end_offset, _Replay(partition.name, apply)
+    while (offset := max(replay.next_offset, log.log_start_offset)) < end_offset:
+        data = log.read(offset, SLICE_BYTES, end_offset)
+        await in_thread(partial(replay.apply_slice, data, offset))
+        check_still_led(partition, leader_epoch)
+    replay.report()
+    if partition.high_watermark < end_offset:
+        await partition.waiters.commit.wait_for(end_offset)
+        check_still_led(partition, leader_epoch)
+    return replay.count
+
+
+def check_still_led(partition: Partition, leader_epoch: int) -> None:
+    """Raises `KafkaError` NOT_LEADER_OR_FOLLOWER unless this broker leads in this very epoch."""
+    if not partition.is_leader or partition.leader_epoch != leader_epoch:
+        raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{partition.name} is led no longer")
+
+
+class _Replay:
+    """How far a replay has come. Used by one thread at a time."""
+
+    def __init__(self, name: str, apply: Apply) -> None:
+        self.next_offset = 0
+        self.count = 0
+        self._name = name
+        self._apply = apply
+        self._skipped = 0
+
+    def apply_slice(self, data: bytes, offset: int) -> None:
+        """Applies the records of whole batches from `offset` on. Raises `DecodeError`."""
+        view = memoryview(data)
+        for position, header in walk(view):
+            batch = view[position : position + header.size]
+            if compute_crc(batch) != header.crc:
+                raise DecodeError(f"the CRC of the batch at offset {header.base_offset} is wrong")
+            # There are no transactions yet, so none of their records was ever committed.
+            if not (header.is_control or header.is_transactional):
+                self._apply_batch(batch, offset)
+            self.next_offset = header.next_offset
+        if self.next_offset <= offset:
+            raise DecodeError(f"there is no whole batch at offset {offset}")
+
+    def _apply_batch(self, batch: memoryview, offset: int) -> None:
+        for record in iterate_records(batch):
+            if record.offset < offset:
+                continue  # below the log start
+            self.count += 1
+            reason = "it has no key" if record.key is None else self._apply(record.key, record.value)
+            if reason is not None:
+                self._skip(record.offset, reason)
+
+    def _skip(self, offset: int, reason: str) -> None:
+        self._skipped += 1
+        if self._skipped <= WARNINGS_MAX:
+            logger.warning("%s: the record at offset %d is skipped: %s", self._name, offset, reason)
+
+    def report(self) -> None:
+        """Says how many records were skipped, unless each of them was named."""
+        if self._skipped > WARNINGS_MAX:
+            logger.warning("%s: %d records were skipped", self._name, self._skipped)
