@@ -25,6 +25,7 @@ from broker.config.security import SecurityProtocol
 from broker.decisions.decisions import Decisions
 from broker.environment import Environment
 from broker.faults.faults import Faults
+from broker.groups.groups import Groups
 from broker.handlers.dispatch import KafkaDispatcher
 from broker.metrics import Metrics
 from broker.native.dispatch import NativeDispatcher
@@ -36,6 +37,9 @@ from broker.records.deadlines import Deadlines
 from broker.records.fetch import FetchParts
 from broker.records.produce import ProduceParts
 from broker.services import Services
+from broker.state_topics.appends import AppendParts
+from broker.state_topics.topic import StateTopic
+from protocol.internal_topics import CONSUMER_OFFSETS
 
 if TYPE_CHECKING:
     from broker.admin.server import AdminServer
@@ -59,7 +63,7 @@ def new_broker(
     metrics = Metrics()
     decisions = Decisions(metrics)
     faults = faults_class(config, environment, decisions)
-    wiring = Wiring(_new_membership, _new_services)
+    wiring = Wiring(_new_membership, _new_groups, _new_services)
     return Broker(
         config,
         faults.environment,
@@ -191,6 +195,30 @@ def _new_membership(broker: Broker) -> Membership:
     )
 
 
+def _new_groups(broker: Broker) -> Groups:
+    return Groups(
+        broker.config,
+        StateTopic(
+            CONSUMER_OFFSETS,
+            broker.registry,
+            broker.membership,
+            partial(_create_internal_topic, broker),
+        ),
+        AppendParts(
+            now_ms=broker.clock.steady_ms,
+            wall_ms=broker.clock.wall_ms,
+            fail_storage=broker.fail_storage,
+            metrics=broker.metrics,
+            timeout_s=broker.config.offsets_commit_timeout_ms / 1000,
+        ),
+        new_uuid=broker.environment.new_uuid,
+    )
+
+
+async def _create_internal_topic(broker: Broker, name: str) -> None:
+    await broker.services.topics.create_internal(name)
+
+
 def _new_services(broker: Broker) -> Services:
     return Services(
         config=broker.config,
@@ -224,6 +252,7 @@ def _new_services(broker: Broker) -> Services:
             stopping=broker.stopping,
         ),
         producer_ids=broker.producer_ids,
+        groups=broker.groups,
         metadata_rows=MetadataRows(broker.registry, broker.replicas, broker.membership),
         metrics=broker.metrics,
         clock=broker.clock,

@@ -29,6 +29,7 @@ from broker.decisions.decisions import Decisions
 from broker.environment import Environment
 from broker.essential_task import essential_task
 from broker.faults.faults import Faults
+from broker.groups.groups import Groups
 from broker.housekeeping import Housekeeping
 from broker.limited_log import LimitedLog
 from broker.metadata.old_copy import check_epochs_within
@@ -72,6 +73,7 @@ class Wiring(NamedTuple):
     """Builders of the parts that depend on what a start has found (`assembly.py`)."""
 
     new_membership: Callable[[Broker], Membership]
+    new_groups: Callable[[Broker], Groups]
     new_services: Callable[[Broker], Services]
 
 
@@ -87,6 +89,7 @@ class Broker:
     replicas: Partitions
     topic_deletion: TopicDeletion
     housekeeping: Housekeeping
+    groups: Groups
     services: Services
     """The parts that requests may use; complete when `start` returns."""
 
@@ -177,6 +180,9 @@ class Broker:
         self.replicas.set_strays_aside()
         self.partitions = self.replicas.held
         self.membership = self._wiring.new_membership(self)
+        self.groups = self._wiring.new_groups(self)
+        self.replicas.listen(self.groups)
+        self.registry.listen(self.groups.on_topic_event)
         await self.membership.join(self._broker_info(endpoints))
         if self.config.zookeeper_hosts is not None:
             self.logs.vouch_for_tail()  # no partition state relies any more on what a power failure took
@@ -196,6 +202,7 @@ class Broker:
         self._tasks = [
             essential_task(self._flusher.run(), "flusher"),
             essential_task(self.housekeeping.run(), "housekeeping"),
+            essential_task(self.groups.run(), "expiry of offsets"),
         ]
         if self.config.log_scrub_bytes_per_second:
             self._tasks.append(essential_task(self._scrubber().run(), "scrubber"))
@@ -336,6 +343,8 @@ class Broker:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self.record_thread.stop()
         await self.quotas.close()
+        if self._has("groups"):
+            await self.groups.close()
         if self.access is not None:
             await self.access.close()
         if self.logins is not None:

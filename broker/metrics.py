@@ -91,6 +91,12 @@ class Metrics:
     elections: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
     """Elections this broker held as the controller: `clean`, or `unclean` (records may be lost)."""
 
+    # Internal topics.
+    state_batches_appended_total: int = 0
+    """Batches that coordinators of this broker appended to internal topics."""
+    state_records_appended_total: int = 0
+    state_bytes_appended_total: int = 0
+
     def recovered(self, reports: Iterable[RecoveryReport]) -> None:
         """Counts what was found while opening the logs."""
         for report in reports:
@@ -99,6 +105,12 @@ class Metrics:
             self.recovery_segments_removed_total += report.segments_removed
             self.recovery_snapshots_dropped_total += report.snapshots_damaged
             self.recovery_producers_forgotten_total += report.producers_forgotten
+
+    def state_appended(self, header: BatchHeader) -> None:
+        """Counts one batch that a coordinator appended."""
+        self.state_batches_appended_total += 1
+        self.state_records_appended_total += header.record_count
+        self.state_bytes_appended_total += header.batch_length + LOG_OVERHEAD
 
     def appended(self, header: BatchHeader) -> None:
         """Counts one appended batch."""

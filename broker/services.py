@@ -16,6 +16,7 @@ from broker.cluster.membership import Membership
 from broker.cluster.metadata_rows import MetadataRows
 from broker.cluster.topics import Topics
 from broker.config.loading import Config
+from broker.groups.groups import Groups
 from broker.metadata.producer_ids import ProducerIds
 from broker.metadata.topic_registry import TopicRegistry
 from broker.metrics import Metrics
@@ -48,6 +49,8 @@ class Services:
     produce: ProduceParts
     fetch: FetchParts
     producer_ids: ProducerIds
+    groups: Groups
+    """The consumer groups that this broker coordinates."""
     metadata_rows: MetadataRows
     metrics: Metrics
     clock: Clock

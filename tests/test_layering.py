@@ -53,6 +53,8 @@ BROKER_FLOORS = (
     ("decisions", "replication"),
     ("environment", "records"),
     ("cluster", "housekeeping"),
+    ("state_topics",),
+    ("groups",),
     ("services",),
     ("handlers",),
     ("native",),

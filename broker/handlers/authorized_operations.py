@@ -23,6 +23,7 @@ def _bits(operations: Iterable[AclOperation]) -> int:
 
 
 _TOPIC_BITS: Final = _bits(SUPPORTED[ResourceType.TOPIC])
+_GROUP_BITS: Final = _bits(SUPPORTED[ResourceType.GROUP])
 _CLUSTER_BITS: Final = _bits(SUPPORTED[ResourceType.CLUSTER])
 
 
@@ -31,6 +32,13 @@ def topic_operations(rights: Rights | None, name: str | None, *, asked: bool) ->
     if not asked or not name:
         return NOT_ASKED
     return _TOPIC_BITS if rights is None else rights.operations(ResourceType.TOPIC, name)
+
+
+def group_operations(rights: Rights | None, name: str, *, asked: bool) -> int:
+    """The operations that the client may do with a group, whether or not it exists."""
+    if not asked:
+        return NOT_ASKED
+    return _GROUP_BITS if rights is None else rights.operations(ResourceType.GROUP, name)
 
 
 def cluster_operations(rights: Rights | None, *, asked: bool) -> int:

@@ -1,24 +1,23 @@
-"""FindCoordinator (10), versions 0-4: this broker for consumer groups, an error for transactions.
+"""FindCoordinator (10), versions 0-6: the broker that coordinates a group, an error for transactions.
 
-Neither is served. A consumer that only assigns partitions may still ask, if it has a group id, and
-commit when it closes: librdkafka always does; it would report an error here to its user and then take
-45 s to close. So it is given this broker, whose ApiVersions lists no JoinGroup and no OffsetCommit: a
-consumer that subscribes learns from that, by name, what is missing. A transactional producer gets
-TRANSACTIONAL_ID_AUTHORIZATION_FAILED, the one error of this API that every client treats as fatal.
-v4 (KIP-699) asks for several keys at once.
+A group's coordinator leads its partition of `__consumer_offsets`, which is created here if it is missing. A
+transactional producer gets TRANSACTIONAL_ID_AUTHORIZATION_FAILED, the one error of this API that every client
+treats as fatal. v1: kinds of keys. v3: flexible. v4 (KIP-699) asks for several keys at once. v5: no change. v6
+(KIP-932): keys of share groups, which are refused.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING, Any, Final
 
 from broker.cluster.addresses import client_addresses
 from broker.handlers import permits
-from broker.handlers.permits import denied, rights_of
+from broker.handlers.permits import check, may, rights_of
 from broker.handlers.refusals import Refusal
 from broker.handlers.served import Served
 from broker.network.request import Answer, Outcome, Request
-from broker.network.turns import in_turns
+from broker.network.turns import Described, in_turns
 from protocol.acl import AclOperation, ResourceType
 from protocol.errors import ErrorCode, KafkaError
 from protocol.lean_named_tuple import NamedTuple
@@ -26,19 +25,15 @@ from protocol.registry import Api
 from protocol.typed_requests import typed
 
 if TYPE_CHECKING:
+    from broker.authorization.access import Rights
     from broker.services import Services
 
-API = Api(key=10, name="find_coordinator", version_min=0, version_max=4, flexible_from=3)
+API = Api(key=10, name="find_coordinator", version_min=0, version_max=6, flexible_from=3)
 
 _GROUP, _TRANSACTION = 0, 1
-_REFUSED = {
-    _TRANSACTION: (
-        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-        "transactions are not served; use an idempotent producer without a transactional id",
-    ),
-}
 _RESOURCE_TYPES = {_GROUP: ResourceType.GROUP, _TRANSACTION: ResourceType.TRANSACTIONAL_ID}
-_UNKNOWN = ErrorCode.INVALID_REQUEST, "this kind of coordinator is not known"
+_KEYS_FROM: Final = 4
+"""The first version with several keys."""
 
 
 class FindCoordinatorRequest(NamedTuple):
@@ -50,19 +45,75 @@ class FindCoordinatorRequest(NamedTuple):
 
 
 def handle(request: Request, services: Services) -> Outcome:
-    """The same answer for every key: this broker, or the reason why not."""
+    """The coordinator of each key, or the reason why there is none."""
     body = typed(FindCoordinatorRequest, request.body)
-    found = coordinator(body.key_type, services, request.peer.listener)
-    rights, resource_type = rights_of(request, services), _RESOURCE_TYPES.get(body.key_type)
-    if rights is None or resource_type is None:
-        every = ({"key": key, **found} for key in body.coordinator_keys)
-        return in_turns(every, lambda rows: {"coordinators": rows, **found})
-    allowed = rights.allowed(AclOperation.DESCRIBE, resource_type)
-    refused = _refused(denied(AclOperation.DESCRIBE, resource_type))
-    each = ({"key": key, **(found if allowed[key] else refused)} for key in body.coordinator_keys)
-    return in_turns(
-        each,
-        lambda rows: {"coordinators": rows, **(found if rows or allowed[body.key] else refused)},
+    if body.key_type == _GROUP and services.groups.topic.partition_count is None:
+        return _create_and_answer(request, body, services)
+    return _answer(request, body, services)
+
+
+async def _create_and_answer(
+    request: Request, body: FindCoordinatorRequest, services: Services
+) -> Answer:
+    try:
+        if _is_any_allowed(request, body, services):
+            await services.groups.topic.until_created()
+    except KafkaError:
+        pass  # each key is answered that there is no coordinator
+    answer = _answer(request, body, services)
+    return await answer if isinstance(answer, Awaitable) else answer
+
+
+def _is_any_allowed(request: Request, body: FindCoordinatorRequest, services: Services) -> bool:
+    rights = rights_of(request, services)
+    keys = body.coordinator_keys if request.version >= _KEYS_FROM else (body.key,)
+    return any(may(rights, AclOperation.DESCRIBE, ResourceType.GROUP, key) for key in keys)
+
+
+def _answer(request: Request, body: FindCoordinatorRequest, services: Services) -> Described:
+    rights, listener = rights_of(request, services), request.peer.listener
+    addresses = client_addresses(services.cluster, listener)
+
+    def row(key: str) -> dict[str, Any]:
+        try:
+            _check(rights, body.key_type, key)
+            broker_id = coordinator(body.key_type, key, services)
+            address = addresses.get(broker_id)
+            if address is None:
+                raise _away(broker_id)
+        except KafkaError as error:
+            return _refused(error)
+        found = {"node_id": broker_id, "host": address.host, "port": address.port}
+        return {"error_code": ErrorCode.NONE, "error_message": None, **found}
+
+    if request.version < _KEYS_FROM:
+        return row(body.key)
+    each = ({"key": key, **row(key)} for key in body.coordinator_keys)
+    return in_turns(each, lambda rows: {"coordinators": rows})
+
+
+def _check(rights: Rights | None, key_type: int, key: str) -> None:
+    resource_type = _RESOURCE_TYPES.get(key_type)
+    if resource_type is not None:
+        check(rights, AclOperation.DESCRIBE, resource_type, key)
+
+
+def coordinator(key_type: int, key: str, services: Services) -> int:
+    """The broker that coordinates the key. Raises `KafkaError`."""
+    if key_type == _TRANSACTION:
+        raise KafkaError(
+            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+            "transactions are not served; use an idempotent producer without a transactional id",
+        )
+    if key_type != _GROUP:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "this kind of coordinator is not known")
+    return services.groups.coordinator_of(key)
+
+
+def _away(broker_id: int) -> KafkaError:
+    """The error while a member that has lost its session is rejoining: the client will ask again."""
+    return KafkaError(
+        ErrorCode.COORDINATOR_NOT_AVAILABLE, f"broker {broker_id} is not registered now"
     )
 
 
@@ -74,23 +125,6 @@ def _refused(error: KafkaError) -> dict[str, Any]:
         "host": "",
         "port": -1,
     }
-
-
-def coordinator(key_type: int, services: Services, listener: str) -> dict[str, Any]:
-    """The coordinator of keys of this type, for a client of this listener."""
-    broker_id = services.config.broker_id
-    is_there = broker_id in services.cluster.brokers
-    address = client_addresses(services.cluster, listener).get(broker_id) if is_there else None
-    if key_type == _GROUP and address is not None:
-        found = {"node_id": broker_id, "host": address.host, "port": address.port}
-        return {"error_code": ErrorCode.NONE, "error_message": None, **found}
-    no_node = {"node_id": -1, "host": "", "port": -1}
-    if key_type == _GROUP:
-        # A cluster member that has lost its session and is rejoining: the client will ask again.
-        code, reason = ErrorCode.COORDINATOR_NOT_AVAILABLE, "this broker is not registered now"
-    else:
-        code, reason = _REFUSED.get(key_type, _UNKNOWN)
-    return {"error_code": code, "error_message": reason, **no_node}
 
 
 def refuse(refusal: Refusal, _services: Services) -> Answer:

@@ -1,23 +1,27 @@
-"""OffsetFetch (9), versions 1-8: no group has committed an offset, as groups are not supported.
+"""OffsetFetch (9), versions 1-10: the offsets that groups have committed.
 
-Sent by consumers that have a group id and assign partitions without a starting offset; they then
-apply their own reset policy. A broker that names itself as coordinator has to answer: librdkafka 2.16
-crashes if the API is missing.
-v2: all topics if none are named. v8 (KIP-709) asks for several groups at once. Not served: v9 and
-v10, which add the requesting member, and nothing else that concerns us.
+A group or a partition that has none is answered with offset -1, "none". v2: all topics if none are named. v5
+(KIP-320): leader epochs. v6: flexible. v7 (KIP-447): only stable offsets. v8 (KIP-709): several groups at once. v9
+(KIP-848): the member that asks. v10: topic ids in place of names.
 """
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from broker.handlers import permits
+from broker.handlers.group_answers import ask_all
+from broker.handlers.offset_commit import find_topic
 from broker.handlers.permits import may, rights_of
 from broker.handlers.refusals import Refusal, refused_partitions
+from broker.handlers.request_topics import topic_key
 from broker.handlers.served import Names, Served
-from broker.network.request import Answer, Outcome, Request
-from broker.network.turns import in_turns
+from broker.network.request import Answer, Request
+from broker.network.turns import ROWS_PER_TURN, ManyRows, work_in_turns
+from coordinators.groups.answers import FetchedOffset, OffsetFetchAnswer
+from coordinators.groups.requests import OffsetFetch
 from protocol.acl import AclOperation, ResourceType
 from protocol.errors import ErrorCode
 from protocol.lean_named_tuple import NamedTuple
@@ -28,11 +32,14 @@ if TYPE_CHECKING:
     from broker.authorization.access import Rights
     from broker.services import Services
 
-API = Api(key=9, name="offset_fetch", version_min=1, version_max=8, flexible_from=6)
+API = Api(key=9, name="offset_fetch", version_min=1, version_max=10, flexible_from=6)
 
 
 _GROUPS_FROM: Final = 8
 """The first version that may ask for several groups."""
+_TOPIC_IDS_FROM: Final = 10
+_TOP_ERROR_FROM: Final = 2
+"""The first version with an error of the group."""
 
 
 class OffsetFetchRequest(NamedTuple):
@@ -41,68 +48,158 @@ class OffsetFetchRequest(NamedTuple):
     topics: tuple[Any, ...] | None = ()
     """Its topics; None: all."""
     groups: tuple[Any, ...] = ()
+    require_stable: bool = False
 
 
-def handle(request: Request, services: Services) -> Outcome:
-    """Offset -1, "none", for every partition named."""
-    body = typed(OffsetFetchRequest, request.body)
+class _Group:
+    """One group of the request: what is answered at once, and what its coordinator has to say."""
+
+    def __init__(self, group_id: str, topics: tuple[Any, ...] | None) -> None:
+        self.group_id = group_id
+        self.topics = topics
+        self.code = ErrorCode.NONE
+        self.order: dict[Any, tuple[str | None, dict[int, ErrorCode]]] = {}
+        """Per topic as the request names it: its name, and each partition with its error."""
+        self.rows: list[dict[str, Any]] = []
+
+    def wanted(self) -> tuple[tuple[str, int], ...] | None:
+        """The partitions to ask the coordinator for; None: all."""
+        if self.topics is None:
+            return None
+        return tuple(
+            (name, index)
+            for name, indexes in self.order.values()
+            for index, code in indexes.items()
+            if name is not None and not code
+        )
+
+
+async def handle(request: Request, services: Services) -> Answer:
+    """The committed offsets, group by group."""
+    body, version = typed(OffsetFetchRequest, request.body), request.version
     rights = rights_of(request, services)
-    if request.version >= _GROUPS_FROM:
-        groups: list[dict[str, Any]] = []
-        return in_turns(_of_groups(rights, body.groups, groups), lambda _: {"groups": groups})
-    row = _row(rights, body.group_id)
-    # Version 1 has the error of a group in the rows of partitions alone, so they are there.
-    steps = _nothing_committed(rights, body.topics or (), row["topics"], row["error_code"])
-    return in_turns(steps, lambda _: row)
+    if version >= _GROUPS_FROM:
+        groups = [_Group(one.group_id, one.topics) for one in body.groups]
+    else:
+        groups = [_Group(body.group_id, body.topics)]
+    await work_in_turns(_sort(groups, rights, services))
+    asked = [one for one in groups if not one.code]
+    requests = (OffsetFetch(one.group_id, one.wanted(), body.require_stable) for one in asked)
+    answers = await ask_all(services, requests)
+    answered = {id(group): answer for group, answer in zip(asked, answers, strict=True)}
+    has_ids = version >= _TOPIC_IDS_FROM
+    await work_in_turns(_fill(groups, answered, rights, services, has_ids=has_ids))
+    return _fields(version, groups)
 
 
-def _of_groups(
-    rights: Rights | None, wanted: Iterable[Any], groups: list[dict[str, Any]]
-) -> Iterator[object]:
-    """Adds the groups to the answer, a row at a time."""
-    for group in wanted:
-        row = _row(rights, group.group_id)
-        groups.append({"group_id": group.group_id, **row})
-        yield None
-        if not row["error_code"]:
-            yield from _nothing_committed(rights, group.topics or (), row["topics"])
+def _sort(groups: list[_Group], rights: Rights | None, services: Services) -> Iterator[None]:
+    """Looks at the rights, and the ids, of everything that is asked for, a partition at a time."""
+    for group in groups:
+        yield
+        if not may(rights, AclOperation.DESCRIBE, ResourceType.GROUP, group.group_id):
+            group.code = ErrorCode.GROUP_AUTHORIZATION_FAILED
+        for topic in group.topics or ():
+            key = topic_key(topic)
+            name, code = key, group.code
+            if isinstance(key, uuid.UUID):
+                known, missing = find_topic(key, services)
+                name, code = (None, missing) if known is None else (known.name, code)
+            if not code and not may(rights, AclOperation.DESCRIBE, ResourceType.TOPIC, name or ""):
+                code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            _, indexes = group.order.setdefault(key, (name, {}))
+            for index in topic.partition_indexes:
+                indexes[index] = code
+                yield
 
 
-def _row(rights: Rights | None, group_id: str) -> dict[str, Any]:
-    """The answer for one group, without its topics."""
-    is_allowed = may(rights, AclOperation.DESCRIBE, ResourceType.GROUP, group_id)
-    code = ErrorCode.NONE if is_allowed else ErrorCode.GROUP_AUTHORIZATION_FAILED
-    return {"error_code": code, "topics": []}
-
-
-def _nothing_committed(
+def _fill(
+    groups: list[_Group],
+    answered: dict[int, Any],
     rights: Rights | None,
-    wanted: Iterable[Any],
-    topics: list[dict[str, Any]],
-    error: ErrorCode = ErrorCode.NONE,
-) -> Iterator[object]:
-    """Adds the topics to the answer, a row at a time.
+    services: Services,
+    *,
+    has_ids: bool,
+) -> Iterator[None]:
+    """Makes the rows of each group, a partition at a time."""
+    for group in groups:
+        yield
+        answer: OffsetFetchAnswer | None = answered.get(id(group))
+        if answer is not None:
+            group.code = answer.error_code
+        found: dict[tuple[str, int], FetchedOffset] = {}
+        if answer is not None and not group.code:
+            for one in answer.partitions:
+                found[one.topic, one.partition] = one
+                yield
+        if group.topics is None:
+            yield from _all_rows(group, found.values(), rights, services, has_ids=has_ids)
+        else:
+            yield from _rows(group, found)
 
-    Unless `error` is that of each partition, topics are denied one by one; "all topics" leaves out those
-    denied.
-    """
-    for topic in wanted:
-        code = error
-        if not error and not may(rights, AclOperation.DESCRIBE, ResourceType.TOPIC, topic.name):
-            code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+def _rows(group: _Group, found: dict[tuple[str, int], FetchedOffset]) -> Iterator[None]:
+    for key, (name, indexes) in group.order.items():
         partitions: list[dict[str, Any]] = []
-        topics.append({"name": topic.name, "partitions": partitions})
-        yield None
-        for index in topic.partition_indexes:
-            partitions.append(
-                {
-                    "partition_index": index,
-                    "committed_offset": -1,
-                    "metadata": "",
-                    "error_code": code,
-                }
-            )
-            yield None
+        group.rows.append(_topic(key, partitions))
+        for index, code in indexes.items():
+            one = None if name is None else found.get((name, index))
+            partitions.append(_row(one or FetchedOffset("", index, error_code=group.code or code)))
+            yield
+
+
+def _all_rows(
+    group: _Group,
+    found: Iterable[FetchedOffset],
+    rights: Rights | None,
+    services: Services,
+    *,
+    has_ids: bool,
+) -> Iterator[None]:
+    """The rows of "all topics": those that the client may not describe are left out."""
+    by_topic: dict[str, list[dict[str, Any]]] = {}
+    for one in found:
+        yield
+        partitions = by_topic.get(one.topic)
+        if partitions is None:
+            if not may(rights, AclOperation.DESCRIBE, ResourceType.TOPIC, one.topic):
+                continue
+            topic = services.registry.topics.get(one.topic)
+            if has_ids and topic is None:
+                continue  # it was deleted, and has no id any more
+            partitions = by_topic[one.topic] = []
+            key = topic.topic_id if has_ids and topic is not None else one.topic
+            group.rows.append(_topic(key, partitions))
+        partitions.append(_row(one))
+
+
+def _topic(key: str | uuid.UUID, partitions: list[dict[str, Any]]) -> dict[str, Any]:
+    field = "topic_id" if isinstance(key, uuid.UUID) else "name"
+    return {field: key, "partitions": partitions}
+
+
+def _row(one: FetchedOffset) -> dict[str, Any]:
+    return {
+        "partition_index": one.partition,
+        "committed_offset": one.offset,
+        "committed_leader_epoch": one.leader_epoch,
+        "metadata": one.metadata,
+        "error_code": one.error_code,
+    }
+
+
+def _fields(version: int, groups: list[_Group]) -> dict[str, Any]:
+    """An error of the group has no rows, except in version 1, where they carry it."""
+    rows = [
+        {
+            "group_id": one.group_id,
+            "error_code": one.code,
+            "topics": () if one.code and version >= _TOP_ERROR_FROM else one.rows,
+        }
+        for one in groups
+    ]
+    fields = {"groups": rows} if version >= _GROUPS_FROM else rows[0]
+    count = sum(len(topic["partitions"]) for group in groups for topic in group.rows)
+    return ManyRows(fields) if count > ROWS_PER_TURN else fields
 
 
 def refuse(refusal: Refusal, _services: Services) -> Answer:

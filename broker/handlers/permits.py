@@ -67,6 +67,28 @@ def cluster(operation: AclOperation) -> Permit:
     return permit
 
 
+def group(operation: AclOperation) -> Permit:
+    """Needs this on the group that the request names."""
+    denial = Denial(denied(operation, ResourceType.GROUP))
+
+    def permit(request: Request, rights: Rights, _services: Services) -> Denial | None:
+        is_allowed = rights.may(operation, ResourceType.GROUP, request.body.group_id)
+        return None if is_allowed else denial
+
+    return permit
+
+
+def group_and_topics(on_group: AclOperation, on_topics: AclOperation) -> Permit:
+    """Needs one thing on the group that the request names, and another on each of its topics."""
+    permit_group, permit_topics = group(on_group), topics(on_topics)
+
+    def permit(request: Request, rights: Rights, services: Services) -> Denial | None:
+        denial = permit_group(request, rights, services)
+        return permit_topics(request, rights, services) if denial is None else denial
+
+    return permit
+
+
 def topics(operation: AclOperation, *, or_cluster: AclOperation | None = None) -> Permit:
     """Needs this on each topic that the request names; or `or_cluster` on the cluster, for all of them."""
 

@@ -98,9 +98,7 @@ class Appends:
 
     def _append_all(self) -> None:
         asked, self._asked = self._asked, []
-        bytes_max = min(
-            self._partition.rules.bytes_max, self._partition.log.config.segment_bytes
-        )
+        bytes_max = min(self._partition.rules.bytes_max, self._partition.log.config.segment_bytes)
         batch: list[_Asked] = []
         size = HEADER_SIZE
         for one in asked:

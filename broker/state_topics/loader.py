@@ -86,7 +86,9 @@ class _Replay:
             if record.offset < offset:
                 continue  # below the log start
             self.count += 1
-            reason = "it has no key" if record.key is None else self._apply(record.key, record.value)
+            reason = (
+                "it has no key" if record.key is None else self._apply(record.key, record.value)
+            )
             if reason is not None:
                 self._skip(record.offset, reason)
 

@@ -1,0 +1,1 @@
+"""Consumer groups: the shell around the pure coordinators of `coordinators/groups/`."""

@@ -1,0 +1,173 @@
+"""The consumer groups that this broker coordinates: those of the partitions of `__consumer_offsets` it leads.
+
+A `RoleListener`: a shard begins with each leadership and ends with it. Handlers `ask` about a group; a group that
+another broker coordinates is answered NOT_COORDINATOR. Forgets what no one needs any more: expired offsets, now
+and then, and the offsets of a topic when it is deleted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Callable, Collection, Iterator
+from typing import TYPE_CHECKING, Final
+
+from broker.config.loading import Config
+from broker.essential_task import reported_task
+from broker.groups.shard import Answered, Shard, ShardParts, ShardState
+from broker.metadata.topic import TopicDeleted, TopicEvent
+from broker.network.turns import work_in_turns
+from broker.partitions.partition import Partition
+from broker.state_topics.topic import StateTopic
+from coordinators.groups.answers import ListedGroup, refusal
+from coordinators.groups.config import GroupConfig
+from coordinators.groups.requests import (
+    GroupRequest,
+    Heartbeat,
+    JoinGroup,
+    LeaveGroup,
+    OffsetDelete,
+    SyncGroup,
+)
+from protocol.consumer_offsets.partitioner import partition_of_group
+from protocol.errors import ErrorCode, KafkaError
+from protocol.internal_topics import CONSUMER_OFFSETS
+
+if TYPE_CHECKING:
+    from broker.state_topics.appends import AppendParts
+    from coordinators.groups.coordinator import GroupCoordinator
+    from coordinators.groups.effects import Effect
+    from coordinators.groups.events import Now
+
+_NEEDS_GROUP_ID: Final = (JoinGroup, SyncGroup, Heartbeat, LeaveGroup, OffsetDelete)
+"""Others may concern the group without a name, which Kafka keeps for old data."""
+
+
+class Groups:
+    """The shards of one broker. Belongs to the event loop."""
+
+    def __init__(
+        self,
+        config: Config,
+        topic: StateTopic,
+        appends: AppendParts,
+        *,
+        new_uuid: Callable[[], uuid.UUID],
+    ) -> None:
+        self.topic = topic
+        self._new_uuid = new_uuid
+        self.shards: dict[int, Shard] = {}
+        """By partition."""
+        self._config = config
+        self._appends = appends
+        self._forgetting: set[asyncio.Task[None]] = set()
+
+    def coordinator_of(self, group_id: str) -> int:
+        """The broker that coordinates the group. Raises `KafkaError` COORDINATOR_NOT_AVAILABLE."""
+        count = self.topic.partition_count
+        if count is None:
+            name = self.topic.name
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"there is no {name} yet")
+        return self.topic.leader_of(partition_of_group(group_id, count))
+
+    def readiness(self) -> ErrorCode:
+        """COORDINATOR_LOAD_IN_PROGRESS while not all groups of this broker are known."""
+        states = {shard.state for shard in self.shards.values()}
+        if ShardState.LOADING in states:
+            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        if ShardState.FAILED in states:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        return ErrorCode.NONE
+
+    def listed(
+        self, states: Collection[str], types: Collection[str]
+    ) -> Iterator[ListedGroup | None]:
+        """The groups that this broker knows; None for one that the filters leave out."""
+        for shard in list(self.shards.values()):
+            if shard.coordinator is not None:
+                yield from shard.coordinator.listed(states, types)
+
+    def ask(self, request: GroupRequest) -> Answered:
+        """Has the group's coordinator process the request."""
+        if not request.group_id and isinstance(request, _NEEDS_GROUP_ID):
+            return refusal(request, ErrorCode.INVALID_GROUP_ID)
+        count = self.topic.partition_count
+        if count is None:
+            return refusal(request, ErrorCode.NOT_COORDINATOR)
+        shard = self.shards.get(partition_of_group(request.group_id, count))
+        if shard is None:
+            return refusal(request, ErrorCode.NOT_COORDINATOR)
+        return shard.ask(request)
+
+    def new_member_uuid(self) -> str:
+        """For the id of a new member."""
+        return str(self._new_uuid())
+
+    # --- roles ---
+
+    def led(self, partition: Partition, epoch: int) -> None:  # noqa: ARG002 - the partition knows it
+        """Begins to coordinate the groups of the partition."""
+        if partition.topic == CONSUMER_OFFSETS:
+            self._begin(partition)
+
+    def lost(self, partition: Partition) -> None:
+        """Coordinates the groups of the partition no longer."""
+        if partition.topic == CONSUMER_OFFSETS:
+            self._end(partition.index)
+
+    def _begin(self, partition: Partition) -> None:
+        self._end(partition.index)
+        self.shards[partition.index] = Shard(partition, self._shard_parts())
+
+    def _end(self, index: int) -> None:
+        shard = self.shards.pop(index, None)
+        if shard is not None:
+            shard.lose()
+
+    def _reload(self, shard: Shard) -> None:
+        if self.shards.get(shard.partition.index) is shard:
+            self._begin(shard.partition)
+
+    def _shard_parts(self) -> ShardParts:
+        config = self._config
+        group_config = GroupConfig(
+            group_min_session_timeout_ms=config.group_min_session_timeout_ms,
+            group_max_session_timeout_ms=config.group_max_session_timeout_ms,
+            group_initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
+            group_max_size=config.group_max_size,
+            offset_metadata_max_bytes=config.offset_metadata_max_bytes,
+            offsets_retention_ms=config.offsets_retention_minutes * 60_000,
+        )
+        return ShardParts(group_config, self._appends, self._reload)
+
+    # --- forgetting ---
+
+    async def run(self) -> None:
+        """Forgets expired offsets now and then, until it is cancelled."""
+        while True:
+            await asyncio.sleep(self._config.offsets_retention_check_interval_ms / 1000)
+            await self._drive(lambda coordinator, now: coordinator.expire_offsets(now))
+
+    def on_topic_event(self, event: TopicEvent) -> None:
+        """Forgets the offsets of a topic that was deleted."""
+        if isinstance(event, TopicDeleted) and self.shards:
+            name = event.topic.name
+            work = self._drive(lambda coordinator, now: coordinator.forget_topic(name, now))
+            task = reported_task(work, f"forgetting the offsets of {name}")
+            self._forgetting.add(task)
+            task.add_done_callback(self._forgetting.discard)
+
+    async def _drive(
+        self, effects_of: Callable[[GroupCoordinator, Now], Iterator[list[Effect]]]
+    ) -> None:
+        for shard in list(self.shards.values()):
+            await work_in_turns(shard.perform_in_turn(effects_of))
+
+    async def close(self) -> None:
+        """Coordinates nothing any more."""
+        for index in list(self.shards):
+            self._end(index)
+        tasks = list(self._forgetting)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

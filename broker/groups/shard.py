@@ -1,0 +1,297 @@
+"""The groups of one partition of `__consumer_offsets`, while this broker leads it in one leader epoch.
+
+Drives a `GroupCoordinator` (`coordinators/groups/`), which is pure: requests, timers and the fate of appends go
+in as events; answers, timers and records come out as effects. Between an event and its effects there is
+no `await`.
+
+A shard loads the partition first (`state_topics/loader.py`); requests that arrive meanwhile are held for a short
+time. It answers only while this broker certainly leads (hazard H1), and keeps nothing once it does not. An
+exception out of the coordinator is a bug: its state may be half changed, so it is dropped and loaded again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import TYPE_CHECKING, Any, Final
+
+from broker.essential_task import reported_task
+from broker.groups.timers import Timers
+from broker.network.turns import in_thread, work_in_turns
+from broker.partitions.partition import Partition
+from broker.state_topics.appends import AppendParts, Appends
+from broker.state_topics.loader import check_still_led, load
+from coordinators.groups.answers import GroupAnswer, refusal
+from coordinators.groups.config import GroupConfig
+from coordinators.groups.effects import Append, CancelTimer, Effect, Note, Reply, SetTimer, TimerKey
+from coordinators.groups.events import (
+    Abandoned,
+    AppendFailed,
+    Committed,
+    Event,
+    Now,
+    Requested,
+    TimerFired,
+)
+from coordinators.groups.requests import GroupRequest, Heartbeat, SyncGroup
+from protocol.errors import DecodeError, ErrorCode, KafkaError
+from protocol.lean_named_tuple import NamedTuple
+from storage.file_system import StorageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from coordinators.groups.coordinator import GroupCoordinator
+
+logger = logging.getLogger(__name__)
+
+HELD_MAX: Final = 1000
+"""Requests of one shard that may wait until it is loaded."""
+HELD_S: Final = 1.0
+"""How long a request waits for that."""
+_WHILE_LOADING: Final = {
+    Heartbeat: ErrorCode.NONE,
+    # 14 would be fatal to the consumer of Kafka's Java client.
+    SyncGroup: ErrorCode.REBALANCE_IN_PROGRESS,
+}
+
+Answered = GroupAnswer | Coroutine[Any, Any, GroupAnswer]
+"""An answer, at once or later."""
+
+
+class ShardState(enum.Enum):
+    """How far a shard is."""
+
+    LOADING = "loading"
+    SERVING = "serving"
+    FAILED = "failed"
+    """Its partition cannot be read."""
+    LOST = "lost"
+
+
+class ShardParts(NamedTuple):
+    """What all shards share."""
+
+    config: GroupConfig
+    appends: AppendParts
+    reload: Callable[[Shard], None]
+    """Replaces a shard whose state is in doubt."""
+
+
+class _Waiting:
+    """A request that has not been answered."""
+
+    __slots__ = ("answer", "future", "request")
+
+    def __init__(self, request: GroupRequest) -> None:
+        self.request = request
+        self.answer: GroupAnswer | None = None
+        self.future: asyncio.Future[GroupAnswer] | None = None
+
+
+class Shard:
+    """One leader epoch's groups. Belongs to the event loop."""
+
+    def __init__(self, partition: Partition, parts: ShardParts) -> None:
+        self.partition = partition
+        self.leader_epoch = partition.leader_epoch
+        self.state = ShardState.LOADING
+        self.load_s = 0.0
+        """How long it took to load."""
+        self._parts = parts
+        self._appends = Appends(partition, self, parts.appends)
+        self._timers = Timers(self._fired)
+        self._coordinator: GroupCoordinator | None = None
+        self._loaded: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._held = 0
+        self._waiting: dict[int, _Waiting] = {}
+        self._last_reply_id = 0
+        self._loading = reported_task(self._load(), f"loading {partition.name}")
+
+    # --- the way from LOADING to SERVING, and out of it ---
+
+    async def _load(self) -> None:
+        loop = asyncio.get_running_loop()
+        began_at = loop.time()
+        try:
+            coordinator = await in_thread(self._new_coordinator)
+            count = await load(self.partition, self.leader_epoch, coordinator.apply)
+            await work_in_turns(map(self._perform, coordinator.start(self._now())))
+            check_still_led(self.partition, self.leader_epoch)
+        except KafkaError as error:
+            logger.info("%s is not loaded: %s", self.partition.name, error)
+            return
+        except StorageError as error:
+            self._parts.appends.fail_storage(error)
+            self._fail(error)
+            return
+        except DecodeError as error:
+            self._fail(error)
+            return
+        self._coordinator = coordinator
+        self.state = ShardState.SERVING
+        self.load_s = loop.time() - began_at
+        logger.info(
+            "coordinating the groups of %s in leader epoch %d: loaded %d records in %.3f s",
+            self.partition.name,
+            self.leader_epoch,
+            count,
+            self.load_s,
+        )
+        self._loaded.set_result(None)
+
+    def _new_coordinator(self) -> GroupCoordinator:
+        from coordinators.groups.coordinator import GroupCoordinator
+
+        return GroupCoordinator(self._parts.config)
+
+    def _fail(self, error: Exception) -> None:
+        logger.critical(
+            "the groups of %s cannot be served, its log cannot be read: %s; "
+            "see `echoless verify`, or let another replica lead",
+            self.partition.name,
+            error,
+        )
+        self._end(ShardState.FAILED)
+
+    def lose(self) -> None:
+        """Forgets everything: this broker does not lead the partition in this epoch any more."""
+        self._end(ShardState.LOST)
+
+    def _end(self, state: ShardState) -> None:
+        if self.state is ShardState.LOST:
+            return
+        self.state = state
+        self._coordinator = None
+        self._timers.cancel_all()
+        self._appends.close()
+        if self._loading is not asyncio.current_task():
+            self._loading.cancel()
+        if not self._loaded.done():
+            self._loaded.set_result(None)
+        waiting, self._waiting = self._waiting, {}
+        for one in waiting.values():
+            self._answer(one, refusal(one.request, ErrorCode.NOT_COORDINATOR))
+
+    # --- requests ---
+
+    def ask(self, request: GroupRequest) -> Answered:
+        """Has the coordinator process a request."""
+        if self.state is ShardState.LOADING:
+            return self._ask_later(request)
+        coordinator = self._coordinator
+        if coordinator is None:
+            return refusal(request, self._absence())
+        if not self._certainly_leads():
+            return refusal(request, ErrorCode.NOT_COORDINATOR)
+        self._last_reply_id = reply_id = self._last_reply_id + 1
+        waiting = self._waiting[reply_id] = _Waiting(request)
+        self._step(Requested(reply_id, request))
+        if waiting.answer is not None:
+            return waiting.answer
+        waiting.future = asyncio.get_running_loop().create_future()
+        return self._wait(reply_id, waiting.future)
+
+    def _absence(self) -> ErrorCode:
+        is_lost = self.state is ShardState.LOST
+        return ErrorCode.NOT_COORDINATOR if is_lost else ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+    async def _ask_later(self, request: GroupRequest) -> GroupAnswer:
+        """Processes the request once the shard is loaded, or refuses it if that takes long."""
+        if self._held < HELD_MAX:
+            self._held += 1
+            try:
+                await asyncio.wait({self._loaded}, timeout=HELD_S)
+            finally:
+                self._held -= 1
+        if self.state is ShardState.LOADING:
+            code = _WHILE_LOADING.get(type(request), ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+            return refusal(request, code)
+        answered = self.ask(request)
+        return await answered if isinstance(answered, Awaitable) else answered
+
+    async def _wait(self, reply_id: int, future: asyncio.Future[GroupAnswer]) -> GroupAnswer:
+        try:
+            return await future
+        except asyncio.CancelledError:  # the connection has ended
+            if self._waiting.pop(reply_id, None) is not None:
+                self._step(Abandoned(reply_id))
+            raise
+
+    def _certainly_leads(self) -> bool:
+        try:
+            self.partition.check_leader(self.leader_epoch)
+        except KafkaError:
+            return False
+        return True
+
+    def perform_in_turn(
+        self, effects_of: Callable[[GroupCoordinator, Now], Iterator[list[Effect]]]
+    ) -> Iterator[None]:
+        """Performs long work of the coordinator item by item, while it serves."""
+        coordinator = self._coordinator
+        if coordinator is None:
+            return
+        for effects in effects_of(coordinator, self._now()):
+            self._perform(effects)
+            yield
+            if self._coordinator is not coordinator:
+                return
+
+    @property
+    def coordinator(self) -> GroupCoordinator | None:
+        """The coordinator while it serves."""
+        return self._coordinator
+
+    # --- events and effects ---
+
+    def committed(self, token: int) -> None:
+        self._step(Committed(token))
+
+    def failed(self, token: int, code: ErrorCode, *, may_commit: bool) -> None:
+        self._step(AppendFailed(token, code, may_commit))
+
+    def _fired(self, key: TimerKey) -> None:
+        self._step(TimerFired(key))
+
+    def _step(self, event: Event) -> None:
+        coordinator = self._coordinator
+        if coordinator is None:
+            return
+        try:
+            self._perform(coordinator.step(event, self._now()))
+        except Exception:
+            logger.exception(
+                "the groups of %s are loaded again: %s", self.partition.name, type(event).__name__
+            )
+            self._parts.reload(self)
+
+    def _now(self) -> Now:
+        monotonic_ms = round(asyncio.get_running_loop().time() * 1000)
+        return Now(monotonic_ms, self._parts.appends.wall_ms())
+
+    def _perform(self, effects: list[Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case Reply(reply_id, answer):
+                    waiting = self._waiting.pop(reply_id, None)
+                    if waiting is not None:
+                        self._answer(waiting, answer)
+                case Append(token, records):
+                    self._appends.append(token, records)
+                case SetTimer(key, at_ms):
+                    self._timers.set(key, at_ms)
+                case CancelTimer(key):
+                    self._timers.cancel(key)
+                case Note(message):
+                    logger.info("%s: %s", self.partition.name, message)
+
+    def _answer(self, waiting: _Waiting, answer: GroupAnswer) -> None:
+        """Gives the answer, unless another broker may lead by now."""
+        if not self._certainly_leads():
+            answer = refusal(waiting.request, ErrorCode.NOT_COORDINATOR)
+        waiting.answer = answer
+        if waiting.future is not None and not waiting.future.done():
+            waiting.future.set_result(answer)

@@ -1,0 +1,57 @@
+"""DeleteGroups (42), versions 0-2: deletes consumer groups that have no members, with their offsets (KIP-229).
+
+v1: no change. v2: flexible.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from broker.handlers import permits
+from broker.handlers.group_answers import ask_all, with_rows
+from broker.handlers.permits import denied, rights_of
+from broker.handlers.refusals import Refusal
+from broker.handlers.served import Served
+from broker.network.request import Answer, Request
+from coordinators.groups.answers import DeleteAnswer
+from coordinators.groups.requests import DeleteGroup
+from protocol.acl import AclOperation, ResourceType
+from protocol.errors import ErrorCode
+from protocol.registry import Api
+
+if TYPE_CHECKING:
+    from broker.services import Services
+
+API = Api(key=42, name="delete_groups", version_min=0, version_max=2, flexible_from=2)
+
+
+async def handle(request: Request, services: Services) -> Answer:
+    """One row per group."""
+    names = tuple(dict.fromkeys(request.body.groups_names))
+    rights, allowed = rights_of(request, services), names
+    codes: dict[str, ErrorCode] = {}
+    if rights is not None:
+        may = rights.allowed(AclOperation.DELETE, ResourceType.GROUP)
+        allowed = tuple(name for name in names if may[name])
+        error = denied(AclOperation.DELETE, ResourceType.GROUP)
+        codes = dict.fromkeys(names, error.code)
+    answers = await ask_all(services, map(DeleteGroup, allowed))
+    for name, answer in zip(allowed, answers, strict=True):
+        assert isinstance(answer, DeleteAnswer)
+        codes[name] = answer.error_code
+    return _fields((name, codes[name]) for name in names)
+
+
+def _fields(codes: Iterable[tuple[str, ErrorCode]]) -> dict[str, Any]:
+    rows = [{"group_id": name, "error_code": code} for name, code in codes]
+    return with_rows({"results": rows}, rows)
+
+
+def refuse(refusal: Refusal, _services: Services) -> Answer:
+    """The error of each group."""
+    names = dict.fromkeys(refusal.request.body.groups_names)
+    return _fields((name, refusal.error.code) for name in names)
+
+
+SERVED = Served(API, handle, refuse, permit=permits.asked_by_handler)

@@ -1,0 +1,102 @@
+"""DescribeGroups (15), versions 0-6: the state of consumer groups and their members.
+
+v1-2: as they are. v3 (KIP-430): authorised operations. v4 (KIP-345): static members. v5: flexible. v6
+(KIP-1043): GROUP_ID_NOT_FOUND and a message for an unknown group, which is `Dead` without an error before.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from broker.handlers import permits
+from broker.handlers.authorized_operations import NOT_ASKED, group_operations
+from broker.handlers.group_answers import ask_all, with_rows
+from broker.handlers.permits import denied, rights_of
+from broker.handlers.refusals import Refusal
+from broker.handlers.served import Served
+from broker.network.request import Answer, Request
+from coordinators.groups.answers import DescribeAnswer
+from coordinators.groups.requests import DescribeGroup
+from protocol.acl import AclOperation, ResourceType
+from protocol.errors import ErrorCode
+from protocol.lean_named_tuple import NamedTuple
+from protocol.registry import Api
+from protocol.typed_requests import typed
+
+if TYPE_CHECKING:
+    from broker.services import Services
+
+API = Api(key=15, name="describe_groups", version_min=0, version_max=6, flexible_from=5)
+
+_NOT_FOUND_FROM: Final = 6
+
+
+class DescribeGroupsRequest(NamedTuple):
+    groups: tuple[str, ...]
+    include_authorized_operations: bool = False
+
+
+async def handle(request: Request, services: Services) -> Answer:
+    """One row per group."""
+    body, version = typed(DescribeGroupsRequest, request.body), request.version
+    names = tuple(dict.fromkeys(body.groups))
+    rights, allowed = rights_of(request, services), names
+    if rights is not None:
+        may = rights.allowed(AclOperation.DESCRIBE, ResourceType.GROUP)
+        allowed = tuple(name for name in names if may[name])
+    answers = await ask_all(services, map(DescribeGroup, allowed))
+    rows = dict.fromkeys(names, _error(denied(AclOperation.DESCRIBE, ResourceType.GROUP).code))
+    for name, answer in zip(allowed, answers, strict=True):
+        assert isinstance(answer, DescribeAnswer)
+        operations = group_operations(rights, name, asked=body.include_authorized_operations)
+        rows[name] = {**_row(version, name, answer), "authorized_operations": operations}
+    found = [{"group_id": name, **row} for name, row in rows.items()]
+    members = [one for row in found for one in row["members"]]
+    return with_rows({"groups": found}, [*found, *members])
+
+
+def _row(version: int, name: str, answer: DescribeAnswer) -> dict[str, Any]:
+    code = answer.error_code
+    is_missing = code is ErrorCode.GROUP_ID_NOT_FOUND
+    if is_missing and version < _NOT_FOUND_FROM:
+        code = ErrorCode.NONE
+    return {
+        "error_code": code,
+        "error_message": f"Group {name} not found." if is_missing else None,
+        "group_state": answer.state,
+        "protocol_type": answer.protocol_type,
+        "protocol_data": answer.protocol_name,
+        "members": [
+            {
+                "member_id": one.member_id,
+                "group_instance_id": one.group_instance_id,
+                "client_id": one.client_id,
+                "client_host": one.client_host,
+                "member_metadata": one.metadata,
+                "member_assignment": one.assignment,
+            }
+            for one in answer.members
+        ],
+    }
+
+
+def _error(code: ErrorCode) -> dict[str, Any]:
+    return {
+        "error_code": code,
+        "error_message": None,
+        "group_state": "",
+        "protocol_type": "",
+        "protocol_data": "",
+        "members": (),
+        "authorized_operations": NOT_ASKED,
+    }
+
+
+def refuse(refusal: Refusal, _services: Services) -> Answer:
+    """The error of each group."""
+    row = _error(refusal.error.code)
+    names = dict.fromkeys(refusal.request.body.groups)
+    return {"groups": [{"group_id": name, **row} for name in names]}
+
+
+SERVED = Served(API, handle, refuse, permit=permits.asked_by_handler)

@@ -1,0 +1,104 @@
+"""JoinGroup (11), versions 0-9: becomes a member of a consumer group, and waits for the others.
+
+v0 has no rebalance timeout. v1-3: as they are. v4 (KIP-394): a new member is given its id first. v5
+(KIP-345): static members. v6: flexible. v7: the protocol type in the answer. v8: a reason, which is logged. v9
+(KIP-814): the leader may be instructed to keep the assignment.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from broker.handlers import permits
+from broker.handlers.group_answers import translated, with_rows
+from broker.handlers.refusals import Refusal
+from broker.handlers.served import Served
+from broker.network.request import Answer, Outcome, Request
+from coordinators.groups.answers import JoinAnswer, refusal
+from coordinators.groups.requests import JoinGroup
+from protocol.acl import AclOperation
+from protocol.lean_named_tuple import NamedTuple
+from protocol.registry import Api
+from protocol.typed_requests import typed
+
+if TYPE_CHECKING:
+    from broker.services import Services
+
+API = Api(key=11, name="join_group", version_min=0, version_max=9, flexible_from=6)
+
+_KNOWN_IDS_FROM = 4
+_PROTOCOL_TYPE_FROM = 7
+_SKIP_FROM = 9
+
+
+class JoinGroupRequest(NamedTuple):
+    group_id: str
+    session_timeout: timedelta
+    member_id: str
+    protocol_type: str
+    protocols: tuple[Any, ...]
+    rebalance_timeout: timedelta | None = None
+    group_instance_id: str | None = None
+    reason: str | None = None
+
+
+def handle(request: Request, services: Services) -> Outcome:
+    """Answers once the group has a new generation."""
+    wanted = _wanted(request, services.groups.new_member_uuid())
+    return translated(services.groups.ask(wanted), lambda answer: _fields(request.version, answer))
+
+
+def _wanted(request: Request, uuid: str) -> JoinGroup:
+    body, version = typed(JoinGroupRequest, request.body), request.version
+    rebalance_timeout = body.rebalance_timeout or body.session_timeout
+    if body.rebalance_timeout is not None:
+        rebalance_timeout = body.rebalance_timeout
+    return JoinGroup(
+        group_id=body.group_id,
+        member_id=body.member_id,
+        group_instance_id=body.group_instance_id,
+        client_id=request.header.client_id or "",
+        client_host=f"/{request.peer.host}",
+        session_timeout_ms=body.session_timeout // timedelta(milliseconds=1),
+        rebalance_timeout_ms=rebalance_timeout // timedelta(milliseconds=1),
+        protocol_type=body.protocol_type,
+        protocols=tuple((one.name, bytes(one.metadata)) for one in body.protocols),
+        uuid=uuid,
+        requires_known_member_id=version >= _KNOWN_IDS_FROM,
+        can_skip_assignment=version >= _SKIP_FROM,
+        reason=body.reason or "",
+    )
+
+
+def _fields(version: int, answer: JoinAnswer) -> dict[str, Any]:
+    name = answer.protocol_name
+    members = [
+        {
+            "member_id": one.member_id,
+            "group_instance_id": one.group_instance_id,
+            "metadata": one.metadata,
+        }
+        for one in answer.members
+    ]
+    fields = {
+        "error_code": answer.error_code,
+        "generation_id": answer.generation_id,
+        "protocol_type": answer.protocol_type,
+        "protocol_name": (name or "") if version < _PROTOCOL_TYPE_FROM else name,
+        "leader": answer.leader,
+        "skip_assignment": answer.skip_assignment,
+        "member_id": answer.member_id,
+        "members": members,
+    }
+    return with_rows(fields, members)
+
+
+def refuse(refusal_: Refusal, _services: Services) -> Answer:
+    """The error, and no generation."""
+    answer = refusal(_wanted(refusal_.request, ""), refusal_.error.code)
+    assert isinstance(answer, JoinAnswer)
+    return _fields(refusal_.request.version, answer)
+
+
+SERVED = Served(API, handle, refuse, permit=permits.group(AclOperation.READ))

@@ -1,0 +1,75 @@
+"""ListGroups (16), versions 0-5: the consumer groups that this broker coordinates.
+
+A client asks every broker. Groups that it may not describe are left out. v1-2: as they are. v3: flexible. v4
+(KIP-518): states, and a filter for them. v5 (KIP-848): the same for types.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from broker.handlers import permits
+from broker.handlers.permits import rights_of
+from broker.handlers.refusals import Refusal
+from broker.handlers.served import Served
+from broker.network.request import Answer, Outcome, Request
+from broker.network.turns import in_turns
+from protocol.acl import AclOperation, ResourceType
+from protocol.errors import ErrorCode
+from protocol.lean_named_tuple import NamedTuple
+from protocol.registry import Api
+from protocol.typed_requests import typed
+
+if TYPE_CHECKING:
+    from broker.authorization.access import Rights
+    from broker.services import Services
+
+API = Api(key=16, name="list_groups", version_min=0, version_max=5, flexible_from=3)
+
+
+class ListGroupsRequest(NamedTuple):
+    states_filter: tuple[str, ...] = ()
+    types_filter: tuple[str, ...] = ()
+
+
+def handle(request: Request, services: Services) -> Outcome:
+    """Those of the partitions that are loaded; with an error if some are not."""
+    body, rights = typed(ListGroupsRequest, request.body), rights_of(request, services)
+    groups: list[dict[str, Any]] = []
+    steps = _listed(body, rights, services, groups)
+    code = services.groups.readiness()
+    return in_turns(steps, lambda _: {"error_code": code, "groups": groups})
+
+
+def _listed(
+    wanted: ListGroupsRequest,
+    rights: Rights | None,
+    services: Services,
+    groups: list[dict[str, Any]],
+) -> Iterator[object]:
+    """Adds the groups to the answer, one at a time."""
+    if rights is not None and rights.may_with_cluster(AclOperation.DESCRIBE):
+        rights = None
+    for one in services.groups.listed(wanted.states_filter, wanted.types_filter):
+        yield None
+        if one is None:
+            continue
+        if rights is None or rights.may(AclOperation.DESCRIBE, ResourceType.GROUP, one.group_id):
+            groups.append(
+                {
+                    "group_id": one.group_id,
+                    "protocol_type": one.protocol_type,
+                    "group_state": one.state,
+                    "group_type": one.group_type,
+                }
+            )
+
+
+def refuse(refusal: Refusal, _services: Services) -> Answer:
+    """The error, and no groups."""
+    code: ErrorCode = refusal.error.code
+    return {"error_code": code, "groups": ()}
+
+
+SERVED = Served(API, handle, refuse, permit=permits.asked_by_handler)

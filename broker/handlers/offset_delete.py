@@ -1,0 +1,77 @@
+"""OffsetDelete (47), version 0: forgets committed offsets of topics that no member subscribes to (KIP-496)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from broker.handlers import permits
+from broker.handlers.group_answers import translated, with_rows
+from broker.handlers.merged_responses import Rows
+from broker.handlers.refusals import Refusal, refused_partitions
+from broker.handlers.served import Names, Served
+from broker.network.denial import everything
+from broker.network.request import Answer, Outcome, Request
+from coordinators.groups.answers import OffsetDeleteAnswer
+from coordinators.groups.requests import OffsetDelete
+from protocol.acl import AclOperation
+from protocol.errors import ErrorCode
+from protocol.registry import Api
+
+if TYPE_CHECKING:
+    from broker.services import Services
+
+API = Api(key=47, name="offset_delete", version_min=0, version_max=0, flexible_from=1)
+
+_MISSING: Final = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def handle(request: Request, services: Services) -> Outcome:
+    """One row per partition; an error of the group is on top, without rows."""
+    body = request.body
+    order: dict[str, dict[int, None]] = {}
+    for topic in body.topics:
+        order.setdefault(topic.name, {}).update(
+            (one.partition_index, None) for one in topic.partitions
+        )
+    topics = services.registry.topics
+    wanted = tuple(
+        (name, index)
+        for name, indexes in order.items()
+        for index in indexes
+        if name in topics and index in topics[name].assignment
+    )
+
+    def fields(answer: OffsetDeleteAnswer) -> dict[str, Any]:
+        if answer.error_code:
+            return {"error_code": answer.error_code, "topics": ()}
+        codes = dict(zip(wanted, answer.error_codes, strict=True))
+        rows = [
+            {
+                "name": name,
+                "partitions": [
+                    {"partition_index": index, "error_code": codes.get((name, index), _MISSING)}
+                    for index in indexes
+                ],
+            }
+            for name, indexes in order.items()
+        ]
+        return with_rows({"error_code": ErrorCode.NONE, "topics": rows}, wanted)
+
+    return translated(services.groups.ask(OffsetDelete(body.group_id, wanted)), fields)
+
+
+def refuse(refusal: Refusal, _services: Services) -> Answer:
+    """The error of the whole request on top, otherwise in the row of each refused partition."""
+    if refusal.is_refused is everything:
+        return {"error_code": refusal.error.code, "topics": ()}
+    return {"error_code": ErrorCode.NONE, "topics": refused_partitions(refusal)}
+
+
+SERVED = Served(
+    API,
+    handle,
+    refuse,
+    Names.PARTITIONS,
+    Rows("topics", "partitions"),
+    permit=permits.group_and_topics(AclOperation.DELETE, AclOperation.READ),
+)

@@ -1,0 +1,65 @@
+"""SyncGroup (14), versions 0-5: the leader gives the assignment of a generation, every member gets its part.
+
+v1-2: as they are. v3 (KIP-345): static members. v4: flexible. v5: type and name of the protocol.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from broker.handlers import permits
+from broker.handlers.group_answers import translated
+from broker.handlers.refusals import Refusal
+from broker.handlers.served import Served
+from broker.network.request import Answer, Outcome, Request
+from coordinators.groups.answers import SyncAnswer
+from coordinators.groups.requests import SyncGroup
+from protocol.acl import AclOperation
+from protocol.lean_named_tuple import NamedTuple
+from protocol.registry import Api
+from protocol.typed_requests import typed
+
+if TYPE_CHECKING:
+    from broker.services import Services
+
+API = Api(key=14, name="sync_group", version_min=0, version_max=5, flexible_from=4)
+
+_NAMES_FROM: Final = 5
+
+
+class SyncGroupRequest(NamedTuple):
+    group_id: str
+    generation_id: int
+    member_id: str
+    assignments: tuple[Any, ...]
+    group_instance_id: str | None = None
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+
+
+def handle(request: Request, services: Services) -> Outcome:
+    """Answers once the assignment is stored."""
+    body = typed(SyncGroupRequest, request.body)
+    wanted = SyncGroup(
+        group_id=body.group_id,
+        generation_id=body.generation_id,
+        member_id=body.member_id,
+        group_instance_id=body.group_instance_id,
+        assignments=tuple((one.member_id, bytes(one.assignment)) for one in body.assignments),
+        protocol_type=body.protocol_type,
+        protocol_name=body.protocol_name,
+        names_protocol=request.version >= _NAMES_FROM,
+    )
+    return translated(services.groups.ask(wanted), _fields)
+
+
+def _fields(answer: SyncAnswer) -> dict[str, Any]:
+    return answer._asdict()
+
+
+def refuse(refusal: Refusal, _services: Services) -> Answer:
+    """The error, and no assignment."""
+    return _fields(SyncAnswer(refusal.error.code))
+
+
+SERVED = Served(API, handle, refuse, permit=permits.group(AclOperation.READ))
