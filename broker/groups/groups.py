@@ -129,6 +129,11 @@ class Groups:
             self._begin(shard.partition)
 
     def _shard_parts(self) -> ShardParts:
+        return ShardParts(self._new_coordinator, self._appends, self._reload)
+
+    def _new_coordinator(self) -> GroupCoordinator:
+        from coordinators.groups.coordinator import GroupCoordinator
+
         config = self._config
         group_config = GroupConfig(
             group_min_session_timeout_ms=config.group_min_session_timeout_ms,
@@ -138,7 +143,7 @@ class Groups:
             offset_metadata_max_bytes=config.offset_metadata_max_bytes,
             offsets_retention_ms=config.offsets_retention_minutes * 60_000,
         )
-        return ShardParts(group_config, self._appends, self._reload)
+        return GroupCoordinator(group_config)
 
     # --- forgetting ---
 

@@ -24,7 +24,6 @@ from broker.partitions.partition import Partition
 from broker.state_topics.appends import AppendParts, Appends
 from broker.state_topics.loader import check_still_led, load
 from coordinators.groups.answers import GroupAnswer, refusal
-from coordinators.groups.config import GroupConfig
 from coordinators.groups.effects import Append, CancelTimer, Effect, Note, Reply, SetTimer, TimerKey
 from coordinators.groups.events import (
     Abandoned,
@@ -74,7 +73,8 @@ class ShardState(enum.Enum):
 class ShardParts(NamedTuple):
     """What all shards share."""
 
-    config: GroupConfig
+    new_coordinator: Callable[[], GroupCoordinator]
+    """Called in a thread: it imports the coordinator when it is first needed."""
     appends: AppendParts
     reload: Callable[[Shard], None]
     """Replaces a shard whose state is in doubt."""
@@ -116,7 +116,7 @@ class Shard:
         loop = asyncio.get_running_loop()
         began_at = loop.time()
         try:
-            coordinator = await in_thread(self._new_coordinator)
+            coordinator = await in_thread(self._parts.new_coordinator)
             count = await load(self.partition, self.leader_epoch, coordinator.apply)
             await work_in_turns(map(self._perform, coordinator.start(self._now())))
             check_still_led(self.partition, self.leader_epoch)
@@ -141,11 +141,6 @@ class Shard:
             self.load_s,
         )
         self._loaded.set_result(None)
-
-    def _new_coordinator(self) -> GroupCoordinator:
-        from coordinators.groups.coordinator import GroupCoordinator
-
-        return GroupCoordinator(self._parts.config)
 
     def _fail(self, error: Exception) -> None:
         logger.critical(

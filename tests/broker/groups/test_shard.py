@@ -1,0 +1,308 @@
+"""A shard: events into a coordinator, its effects out, and nothing once the lead is lost."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from broker.config.loading import LogFlush
+from broker.groups import shard as shard_module
+from broker.groups.shard import Shard, ShardParts, ShardState
+from broker.metrics import Metrics
+from broker.state_topics.appends import AppendParts
+from coordinators.groups.answers import DeleteAnswer, GroupAnswer, HeartbeatAnswer, SyncAnswer
+from coordinators.groups.effects import (
+    Append,
+    CancelTimer,
+    Effect,
+    GroupRecord,
+    Reply,
+    SetTimer,
+    TimerKey,
+    TimerKind,
+)
+from coordinators.groups.events import (
+    Abandoned,
+    AppendFailed,
+    Committed,
+    Event,
+    Now,
+    Requested,
+    TimerFired,
+)
+from coordinators.groups.requests import DeleteGroup, Heartbeat, SyncGroup
+from protocol.errors import ErrorCode
+from protocol.record_batch import read_header
+from protocol.records import Record, build_batch
+from storage.log_config import LogConfig
+from tests.broker.groups.until import until
+from tests.broker.partitions.fake_fencing import FakeFencing
+from tests.broker.partitions.led import Led
+from tests.storage.one_log import NOW_MS, OneLog
+
+HEARTBEAT = Heartbeat("g", 1, "m", None)
+ALIVE = HeartbeatAnswer(ErrorCode.NONE)
+TIMER = TimerKey(TimerKind.SESSION, "g", "m")
+RECORD = GroupRecord(b"key", b"value")
+
+
+@dataclass
+class ScriptedCoordinator:
+    """Notes the events, and has the effects that a test gives it."""
+
+    effects_of: Callable[[Event], list[Effect]] = lambda _: []
+    events: list[Event] = field(default_factory=list)
+    applied: list[bytes] = field(default_factory=list)
+    may_start: asyncio.Event | None = None
+
+    def apply(self, key: bytes, _value: bytes | None) -> str | None:
+        self.applied.append(key)
+        return None
+
+    def start(self, _now: Now) -> Iterator[list[Effect]]:
+        yield []
+
+    def step(self, event: Event, _now: Now) -> list[Effect]:
+        self.events.append(event)
+        return self.effects_of(event)
+
+
+def alive(event: Event) -> list[Effect]:
+    """Answers every request at once."""
+    return [Reply(event.reply_id, ALIVE)] if isinstance(event, Requested) else []
+
+
+class Sharded:
+    """A shard over a partition in memory, with a coordinator of the test's own."""
+
+    def __init__(self, *, replicas: tuple[int, ...] = (1,)) -> None:
+        fencing = FakeFencing(epochs={2: 7})
+        self.led = Led(LogFlush.OS, replicas, fencing, OneLog(LogConfig(retention_ms=-1)))
+        self.led.lead(2, isr=replicas)
+        self.coordinator = ScriptedCoordinator(alive)
+        self.reloaded: list[Shard] = []
+        appends = AppendParts(
+            now_ms=lambda: NOW_MS,
+            wall_ms=lambda: NOW_MS,
+            fail_storage=pytest.fail,
+            metrics=Metrics(),
+            timeout_s=60,
+        )
+        self.parts: Any = ShardParts(lambda: self.coordinator, appends, self.reloaded.append)
+
+    def store(self, key: bytes) -> None:
+        batch = build_batch([Record(0, NOW_MS, key, b"")])
+        self.led.partition.append_state(batch, read_header(batch), NOW_MS)
+
+    async def serving(self) -> Shard:
+        shard = Shard(self.led.partition, self.parts)
+        await until(lambda: shard.state is ShardState.SERVING)
+        return shard
+
+
+async def answer_of(shard: Shard, request: Any = HEARTBEAT) -> GroupAnswer:
+    answered = shard.ask(request)
+    return await answered if isinstance(answered, Awaitable) else answered
+
+
+async def test_a_request_is_answered_at_once_if_the_coordinator_does() -> None:
+    one = Sharded()
+    shard = await one.serving()
+    assert shard.ask(HEARTBEAT) == ALIVE
+
+
+async def test_an_answer_may_come_with_a_later_event() -> None:
+    """A request waits for its own answer, however many others come before."""
+    one = Sharded()
+    shard = await one.serving()
+    one.coordinator.effects_of = lambda event: (
+        [Reply(1, ALIVE)] if isinstance(event, Requested) and event.reply_id == 2 else []
+    )
+    first = asyncio.ensure_future(answer_of(shard))
+    await asyncio.sleep(0)
+    second = asyncio.ensure_future(answer_of(shard))
+    assert await first == ALIVE
+    assert not second.done()
+    second.cancel()
+
+
+async def test_a_request_whose_connection_ends_is_abandoned() -> None:
+    one = Sharded()
+    shard = await one.serving()
+    one.coordinator.effects_of = lambda _: []
+    waiting = asyncio.ensure_future(answer_of(shard))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert one.coordinator.events[-1] == Abandoned(1)
+
+
+async def test_records_are_appended_and_the_coordinator_learns_when_they_are_committed() -> None:
+    """H2: the answer comes after that, because the coordinator gives it then."""
+    one = Sharded(replicas=(1, 2))
+    shard = await one.serving()
+
+    def effects_of(event: Event) -> list[Effect]:
+        match event:
+            case Requested():
+                return [Append(5, (RECORD,))]
+            case Committed(5):
+                return [Reply(1, ALIVE)]
+        return []
+
+    one.coordinator.effects_of = effects_of
+    asked = asyncio.ensure_future(answer_of(shard))
+    await until(lambda: one.led.one.log.log_end_offset)
+    assert not asked.done()
+    one.led.partition.note_fetch(2, 7, 1)
+    assert await asked == ALIVE
+
+
+async def test_a_refused_append_comes_back_with_its_code() -> None:
+    one = Sharded()
+    shard = await one.serving()
+    one.coordinator.effects_of = lambda event: (
+        [Append(5, (GroupRecord(b"k", bytes(2_000_000)),))] if isinstance(event, Requested) else []
+    )
+    asked = asyncio.ensure_future(answer_of(shard))
+    failed = AppendFailed(5, ErrorCode.MESSAGE_TOO_LARGE, may_commit=False)
+    await until(lambda: one.coordinator.events[-1:] == [failed])
+    asked.cancel()
+
+
+async def test_a_timer_fires_once_unless_it_is_cancelled_or_replaced() -> None:
+    """H6: and the coordinator judges late ones by their key."""
+    one = Sharded()
+    shard = await one.serving()
+    at_ms = round(asyncio.get_running_loop().time() * 1000)
+    other = TIMER._replace(member_id="other")
+    effects: list[Effect] = [
+        SetTimer(other, at_ms),
+        CancelTimer(other),
+        SetTimer(TIMER, at_ms + 3_600_000),
+        SetTimer(TIMER, at_ms),
+    ]
+    one.coordinator.effects_of = lambda event: (
+        [*effects, Reply(1, ALIVE)] if isinstance(event, Requested) else []
+    )
+    shard.ask(HEARTBEAT)
+    await until(lambda: one.coordinator.events[-1] == TimerFired(TIMER))
+    await asyncio.sleep(0.002)
+    assert one.coordinator.events[1:] == [TimerFired(TIMER)]
+
+
+# --- loading ---
+
+
+async def test_requests_are_held_until_the_partition_is_loaded() -> None:
+    """H7: the new leader's log ends with a record that is not committed yet."""
+    one = Sharded(replicas=(1, 2))
+    one.store(b"a")
+    shard = Shard(one.led.partition, one.parts)
+    asked = asyncio.ensure_future(answer_of(shard))
+    await until(lambda: one.led.partition.waiters.commit.heap)
+    assert one.coordinator.applied == [b"a"]
+    assert not asked.done()
+    assert one.coordinator.events == []
+    one.led.partition.note_fetch(2, 7, 1)
+    assert await asked == ALIVE
+
+
+@pytest.mark.parametrize("is_full", [False, True])
+async def test_a_request_is_not_held_for_long(
+    monkeypatch: pytest.MonkeyPatch, *, is_full: bool
+) -> None:
+    """14 to most, 0 to a heartbeat, 27 to SyncGroup: 14 would end Java's consumer."""
+    monkeypatch.setattr(shard_module, "HELD_MAX" if is_full else "HELD_S", 0)
+    one = Sharded(replicas=(1, 2))
+    one.store(b"a")
+    shard = Shard(one.led.partition, one.parts)
+    assert await answer_of(shard, HEARTBEAT) == ALIVE
+    sync = SyncGroup("g", 1, "m", None, ())
+    assert await answer_of(shard, sync) == SyncAnswer(ErrorCode.REBALANCE_IN_PROGRESS)
+    delete = DeleteGroup("g")
+    assert await answer_of(shard, delete) == DeleteAnswer(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    assert one.coordinator.events == []
+    shard.lose()
+
+
+# --- the end ---
+
+
+async def test_with_the_lead_everything_ends() -> None:
+    """Who waits gets 16, and so does whoever asks later; no timer fires, nothing is appended."""
+    one = Sharded()
+    shard = await one.serving()
+    at_ms = round(asyncio.get_running_loop().time() * 1000)
+    one.coordinator.effects_of = lambda _: [SetTimer(TIMER, at_ms), Append(1, (RECORD,))]
+    waiting = asyncio.ensure_future(answer_of(shard))
+    await asyncio.sleep(0)
+    count = len(one.coordinator.events)
+    shard.lose()
+    assert await waiting == HeartbeatAnswer(ErrorCode.NOT_COORDINATOR)
+    assert await answer_of(shard) == HeartbeatAnswer(ErrorCode.NOT_COORDINATOR)
+    await asyncio.sleep(0.002)
+    assert len(one.coordinator.events) == count
+
+
+async def test_requests_held_while_the_lead_is_lost_are_refused_at_once() -> None:
+    one = Sharded(replicas=(1, 2))
+    one.store(b"a")
+    shard = Shard(one.led.partition, one.parts)
+    asked = asyncio.ensure_future(answer_of(shard))
+    await asyncio.sleep(0)
+    shard.lose()
+    assert await asked == HeartbeatAnswer(ErrorCode.NOT_COORDINATOR)
+
+
+@pytest.mark.parametrize("later", [False, True])
+async def test_nothing_is_answered_while_the_lead_is_in_doubt(*, later: bool) -> None:
+    """H1: a paused broker that wakes up may have a successor, so it answers 16, whatever it knows."""
+    one = Sharded()
+    shard = await one.serving()
+    if later:
+        one.coordinator.effects_of = lambda event: (
+            [Append(1, (RECORD,))] if isinstance(event, Requested) else [Reply(1, ALIVE)]
+        )
+        asked = asyncio.ensure_future(answer_of(shard))
+        await asyncio.sleep(0)
+    one.led.fencing.is_proved = False
+    answer = await (asked if later else answer_of(shard))
+    assert answer == HeartbeatAnswer(ErrorCode.NOT_COORDINATOR)
+    assert [type(event) for event in one.coordinator.events] == (
+        [Requested, AppendFailed] if later else []
+    )
+
+
+async def test_a_coordinator_with_a_bug_is_loaded_again() -> None:
+    """Its state may be half changed; the log has what was ever answered."""
+    one = Sharded()
+    shard = await one.serving()
+
+    def broken(_event: Event) -> list[Effect]:
+        raise ZeroDivisionError
+
+    one.coordinator.effects_of = broken
+    asked = asyncio.ensure_future(answer_of(shard))
+    await asyncio.sleep(0)
+    assert one.reloaded == [shard]
+    shard.lose()
+    assert await asked == HeartbeatAnswer(ErrorCode.NOT_COORDINATOR)
+
+
+async def test_a_log_that_cannot_be_read_is_not_served(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Requests get 15, which clients retry; the log line says what to do."""
+    one = Sharded()
+    one.store(b"a")
+    monkeypatch.setattr(one.led.one.log, "read", lambda *_: b"\0" * 70)
+    shard = Shard(one.led.partition, one.parts)
+    await until(lambda: shard.state is ShardState.FAILED)
+    assert await answer_of(shard) == HeartbeatAnswer(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    assert "echoless verify" in caplog.text

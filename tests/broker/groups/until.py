@@ -1,0 +1,15 @@
+"""A wait for what the event loop will bring about."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+WITHIN_S = 20.0
+
+
+async def until(holds: Callable[[], object]) -> None:
+    """Returns as soon as it holds; fails after a generous time."""
+    async with asyncio.timeout(WITHIN_S):
+        while not holds():
+            await asyncio.sleep(0.001)

@@ -1,0 +1,186 @@
+"""Appends to internal topics: one batch per turn of the loop, and an outcome for each token, in order."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from broker.config.loading import LogFlush
+from broker.metrics import Metrics
+from broker.state_topics.appends import AppendParts, Appends
+from coordinators.groups.effects import GroupRecord
+from protocol.errors import ErrorCode, KafkaError
+from protocol.record_batch import walk
+from protocol.records import iterate_records
+from storage.file_system import StorageError
+from storage.log_config import LogConfig
+from tests.broker.groups.until import until
+from tests.broker.partitions.fake_fencing import FakeFencing
+from tests.broker.partitions.led import Led
+from tests.storage.one_log import NOW_MS, OneLog
+
+
+@dataclass
+class Noted:
+    """The outcomes, in order."""
+
+    outcomes: list[object] = field(default_factory=list)
+
+    def committed(self, token: int) -> None:
+        self.outcomes.append(token)
+
+    def failed(self, token: int, code: ErrorCode, *, may_commit: bool) -> None:
+        self.outcomes.append((token, code, may_commit))
+
+
+class Appending:
+    """Appends to a led partition."""
+
+    def __init__(self, *, replicas: tuple[int, ...] = (1,), timeout_s: float = 60) -> None:
+        fencing = FakeFencing(epochs={2: 7})
+        self.led = Led(LogFlush.OS, replicas, fencing, OneLog(LogConfig(retention_ms=-1)))
+        self.led.lead(2, isr=replicas)
+        self.noted = Noted()
+        self.metrics = Metrics()
+        self.failures: list[StorageError] = []
+        parts = AppendParts(
+            now_ms=lambda: NOW_MS,
+            wall_ms=lambda: NOW_MS,
+            fail_storage=self.failures.append,
+            metrics=self.metrics,
+            timeout_s=timeout_s,
+        )
+        self.appends = Appends(self.led.partition, self.noted, parts)
+
+    def batches(self) -> list[list[bytes]]:
+        """The keys of each batch in the log."""
+        log = self.led.one.log
+        data = log.read(0, 1 << 20, log.log_end_offset)
+        return [
+            [record.key or b"" for record in iterate_records(data[place : place + header.size])]
+            for place, header in walk(data)
+        ]
+
+    def follower_has(self, offset: int) -> None:
+        """The other replica fetches from this offset."""
+        self.led.partition.note_fetch(2, 7, offset)
+
+    async def turn(self) -> None:
+        """Lets the loop go round, until futures have called back too."""
+        for _ in range(3):
+            await asyncio.sleep(0)
+
+
+def records(*keys: str, size: int = 1) -> list[GroupRecord]:
+    return [GroupRecord(key.encode(), bytes(size)) for key in keys]
+
+
+async def test_the_appends_of_one_turn_are_one_batch() -> None:
+    """And those of the next turn are another one; each token is committed, in order."""
+    one = Appending()
+    one.appends.append(1, records("a", "b"))
+    one.appends.append(2, records("c"))
+    assert one.noted.outcomes == []
+    await one.turn()
+    one.appends.append(3, records("d"))
+    await one.turn()
+    assert one.batches() == [[b"a", b"b", b"c"], [b"d"]]
+    assert one.noted.outcomes == [1, 2, 3]
+    assert one.metrics.state_batches_appended_total == 2
+
+
+async def test_an_append_is_never_divided() -> None:
+    """What does not fit into the batch of the turn begins the next one."""
+    one = Appending()
+    one.led.partition.rules = replace(one.led.partition.rules, bytes_max=1000)
+    one.appends.append(1, records("a", "b", size=300))
+    one.appends.append(2, records("c", "d", size=300))
+    await one.turn()
+    assert one.batches() == [[b"a", b"b"], [b"c", b"d"]]
+
+
+async def test_what_no_batch_can_hold_is_refused_alone() -> None:
+    """MESSAGE_TOO_LARGE, with nothing written; the others of the turn are stored."""
+    one = Appending()
+    one.led.partition.rules = replace(one.led.partition.rules, bytes_max=1000)
+    one.appends.append(1, records("a"))
+    one.appends.append(2, records("b", size=2000))
+    one.appends.append(3, records("c"))
+    await one.turn()
+    assert one.batches() == [[b"a"], [b"c"]]
+    assert sorted(one.noted.outcomes, key=str) == [(2, ErrorCode.MESSAGE_TOO_LARGE, False), 1, 3]
+
+
+async def test_nothing_is_committed_before_the_high_watermark_has_passed_it() -> None:
+    """H2: a record in this log alone may still be lost."""
+    one = Appending(replicas=(1, 2))
+    one.appends.append(1, records("a"))
+    await one.turn()
+    assert one.batches() == [[b"a"]]
+    assert one.noted.outcomes == []
+    one.follower_has(1)
+    await one.turn()
+    assert one.noted.outcomes == [1]
+
+
+async def test_a_deposed_leader_appends_nothing() -> None:
+    """H1: an append of an earlier leader epoch is refused, as is one while leading is in doubt."""
+    one = Appending()
+    one.led.fencing.is_proved = False
+    one.appends.append(1, records("a"))
+    await one.turn()
+    one.led.fencing.is_proved = True
+    one.led.lead(3)
+    one.appends.append(2, records("b"))
+    await one.turn()
+    assert one.batches() == []
+    code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert one.noted.outcomes == [(1, code, False), (2, code, False)]
+
+
+async def test_too_few_in_sync_replicas_refuse_an_append() -> None:
+    """As they do a produce request with acks=all."""
+    one = Appending()
+    one.led.partition.rules = replace(one.led.partition.rules, min_insync_replicas=2)
+    one.appends.append(1, records("a"))
+    await one.turn()
+    assert one.noted.outcomes == [(1, ErrorCode.NOT_ENOUGH_REPLICAS, False)]
+
+
+async def test_after_the_timeout_an_append_has_failed_and_may_still_be_committed() -> None:
+    """The records are in the log: `committed` follows if the replicas get them after all."""
+    one = Appending(replicas=(1, 2), timeout_s=0)
+    one.appends.append(1, records("a"))
+    await until(lambda: one.noted.outcomes)
+    assert one.noted.outcomes == [(1, ErrorCode.REQUEST_TIMED_OUT, True)]
+    one.follower_has(1)
+    await one.turn()
+    assert one.noted.outcomes[1:] == [1]
+
+
+async def test_a_closed_one_notifies_of_nothing() -> None:
+    """Whatever becomes of what it has appended is the next leader's."""
+    one = Appending(replicas=(1, 2))
+    one.appends.append(1, records("a"))
+    await one.turn()
+    one.appends.append(2, records("b"))
+    one.appends.close()
+    one.led.partition.resign()
+    await one.turn()
+    assert one.noted.outcomes == []
+    assert one.batches() == [[b"a"]]
+
+
+@pytest.mark.parametrize("is_closed", [False, True])
+async def test_a_failed_disk_is_reported_once(*, is_closed: bool) -> None:
+    """What waits has failed and may be stored; the log directory is offline."""
+    one = Appending(replicas=(1, 2))
+    one.appends.append(1, records("a"))
+    await one.turn()
+    if is_closed:
+        one.appends.close()
+    one.led.partition.waiters.fail(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR))
+    await one.turn()
+    assert one.noted.outcomes == ([] if is_closed else [(1, ErrorCode.KAFKA_STORAGE_ERROR, True)])

@@ -1,0 +1,129 @@
+"""Loading a partition of an internal topic: every record once, and nothing that could still be cut off."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+
+import pytest
+
+from broker.config.loading import LogFlush
+from broker.state_topics import loader
+from broker.state_topics.loader import load
+from protocol.errors import DecodeError, ErrorCode, KafkaError
+from protocol.record_batch import read_header
+from protocol.records import Record, build_batch
+from storage.log_config import LogConfig
+from tests.broker.groups.until import until
+from tests.broker.partitions.fake_fencing import FakeFencing
+from tests.broker.partitions.led import Led
+from tests.storage.one_log import NOW_MS, OneLog
+
+EPOCH = 2
+
+
+@dataclass
+class Loading:
+    """A led partition with records in it."""
+
+    replicas: tuple[int, ...] = (1,)
+    applied: list[tuple[bytes, bytes | None]] = field(default_factory=list)
+    led: Led = field(init=False)
+
+    def __post_init__(self) -> None:
+        config = LogConfig(retention_ms=-1, segment_bytes=4096)
+        fencing = FakeFencing(epochs={2: 7})
+        self.led = Led(LogFlush.OS, self.replicas, fencing, OneLog(config))
+        self.led.lead(EPOCH, isr=self.replicas)
+
+    def store(
+        self, *records: tuple[bytes | None, bytes | None], transactional: bool = False
+    ) -> None:
+        batch = build_batch(
+            [Record(0, NOW_MS, key, value) for key, value in records],
+            is_transactional=transactional,
+        )
+        self.led.partition.append_state(batch, read_header(batch), NOW_MS)
+
+    def apply(self, key: bytes, value: bytes | None) -> str | None:
+        self.applied.append((key, value))
+        return "no such key" if key == b"bad" else None
+
+    async def load(self) -> int:
+        return await load(self.led.partition, EPOCH, self.apply)
+
+
+async def test_every_record_is_applied_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Over many segments and slices; a slice is smaller than a batch here, and one is empty of records."""
+    monkeypatch.setattr(loader, "SLICE_BYTES", 100)
+    one = Loading()
+    records = [(f"key {n}".encode(), None if n % 7 == 0 else bytes(n % 300)) for n in range(200)]
+    for n in range(0, 200, 4):
+        one.store(*records[n : n + 4])
+    assert one.led.one.log.segment_count > 3
+    assert await one.load() == 200
+    assert one.applied == records
+
+
+async def test_an_empty_log_is_loaded_at_once() -> None:
+    assert await Loading().load() == 0
+
+
+async def test_records_without_a_key_or_that_cannot_be_applied_are_skipped(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Each with a warning that names its offset; those of transactions have never been committed."""
+    one = Loading()
+    one.store((b"a", b"1"), (None, b"2"), (b"bad", b"3"))
+    one.store((b"in a transaction", b"4"), transactional=True)
+    one.store((b"b", b"5"))
+    assert await one.load() == 4
+    assert one.applied == [(b"a", b"1"), (b"bad", b"3"), (b"b", b"5")]
+    assert [record.getMessage() for record in caplog.records] == [
+        "orders-0: the record at offset 1 is skipped: it has no key",
+        "orders-0: the record at offset 2 is skipped: no such key",
+    ]
+
+
+async def test_loading_ends_when_the_high_watermark_has_passed_what_was_loaded() -> None:
+    """H7: until then another leader may begin without it."""
+    one = Loading(replicas=(1, 2))
+    one.store((b"a", b"1"))
+    loading = asyncio.ensure_future(one.load())
+    await until(lambda: one.applied)
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert not loading.done()
+    one.led.partition.note_fetch(2, 7, 1)
+    assert await loading == 1
+
+
+@pytest.mark.parametrize("while_waiting", [False, True])
+async def test_a_lost_lead_ends_loading(*, while_waiting: bool) -> None:
+    """At the next slice, or at once if only the high watermark is missing."""
+    one = Loading(replicas=(1, 2))
+    one.store((b"a", b"1"))
+    loading = asyncio.ensure_future(one.load())
+    await asyncio.sleep(0)
+    await until(lambda: not while_waiting or one.led.partition.waiters.commit.heap)
+    one.led.lead(EPOCH + 1, isr=(1, 2))
+    with pytest.raises(KafkaError) as failed:
+        await loading
+    assert failed.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+async def test_damage_ends_loading(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half of the groups would be worse than none: the error names the offset."""
+    one = Loading()
+    one.store((b"a", b"1"))
+    one.store((b"b", b"2"))
+    read = one.led.one.log.read
+
+    def read_damaged(offset: int, bytes_max: int, end_offset: int) -> bytes:
+        data = bytearray(read(offset, bytes_max, end_offset))
+        data[-1] ^= 1
+        return bytes(data)
+
+    monkeypatch.setattr(one.led.one.log, "read", read_damaged)
+    with pytest.raises(DecodeError, match="the CRC of the batch at offset 1 is wrong"):
+        await one.load()
