@@ -41,6 +41,7 @@ _FIXED_SIZES: Final = {
     "float64": 8,
     "uuid": 16,
     "timedelta_i32": 4,
+    "timedelta_i64": 8,
 }
 
 

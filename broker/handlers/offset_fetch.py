@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 API = Api(key=9, name="offset_fetch", version_min=1, version_max=10, flexible_from=6)
 
 
-_GROUPS_FROM: Final = 8
+GROUPS_FROM: Final = 8
 """The first version that may ask for several groups."""
-_TOPIC_IDS_FROM: Final = 10
+TOPIC_IDS_FROM: Final = 10
 _TOP_ERROR_FROM: Final = 2
 """The first version with an error of the group."""
 
@@ -78,7 +78,7 @@ async def handle(request: Request, services: Services) -> Answer:
     """The committed offsets, group by group."""
     body, version = typed(OffsetFetchRequest, request.body), request.version
     rights = rights_of(request, services)
-    if version >= _GROUPS_FROM:
+    if version >= GROUPS_FROM:
         groups = [_Group(one.group_id, one.topics) for one in body.groups]
     else:
         groups = [_Group(body.group_id, body.topics)]
@@ -87,7 +87,7 @@ async def handle(request: Request, services: Services) -> Answer:
     requests = (OffsetFetch(one.group_id, one.wanted(), body.require_stable) for one in asked)
     answers = await ask_all(services, requests)
     answered = {id(group): answer for group, answer in zip(asked, answers, strict=True)}
-    has_ids = version >= _TOPIC_IDS_FROM
+    has_ids = version >= TOPIC_IDS_FROM
     await work_in_turns(_fill(groups, answered, rights, services, has_ids=has_ids))
     return _fields(version, groups)
 
@@ -197,7 +197,7 @@ def _fields(version: int, groups: list[_Group]) -> dict[str, Any]:
         }
         for one in groups
     ]
-    fields = {"groups": rows} if version >= _GROUPS_FROM else rows[0]
+    fields = {"groups": rows} if version >= GROUPS_FROM else rows[0]
     count = sum(len(topic["partitions"]) for group in groups for topic in group.rows)
     return ManyRows(fields) if count > ROWS_PER_TURN else fields
 

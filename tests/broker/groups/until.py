@@ -11,5 +11,5 @@ WITHIN_S = 20.0
 async def until(holds: Callable[[], object]) -> None:
     """Returns as soon as it holds; fails after a generous time."""
     async with asyncio.timeout(WITHIN_S):
-        while not holds():
+        while not holds():  # noqa: ASYNC110 - what holds is the state of others, not an event
             await asyncio.sleep(0.001)

@@ -1,0 +1,91 @@
+"""OffsetCommit: stored and read back, in every version; what is refused is refused partition by partition."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.handlers.offset_commit import API, TOPIC_IDS_FROM
+from protocol.errors import ErrorCode
+from tests.broker.handlers.one_group import alone, commit, committed, created
+from tests.support.in_process import Running
+from tests.support.raw_client import RawConnection, create_topic
+
+VERSIONS = range(API.version_min, API.version_max + 1)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_a_group_without_members_commits(
+    kafka: RawConnection, running: Running, version: int
+) -> None:
+    """A simple group: the position is read back, with its note; the next one replaces it."""
+    await create_topic(kafka, "t", 2)
+    await created(kafka)
+    topic = running.broker.registry.topics["t"]
+    key = topic.topic_id if version >= TOPIC_IDS_FROM else "t"
+    assert await commit(kafka, {(key, 1): 41}, version) == [(key, 1, ErrorCode.NONE)]
+    assert await commit(kafka, {(key, 1): 42}, version) == [(key, 1, ErrorCode.NONE)]
+    assert await committed(kafka, {"t": (0, 1)}) == [
+        ("t", 0, -1, "", ErrorCode.NONE),
+        ("t", 1, 42, "note", ErrorCode.NONE),
+    ]
+
+
+async def test_a_partition_that_does_not_exist_is_refused_by_itself(kafka: RawConnection) -> None:
+    """3, for an unknown topic and for an unknown partition; the others are stored."""
+    await create_topic(kafka, "t", 1)
+    await created(kafka)
+    missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert await commit(kafka, {("t", 1): 5, ("no", 0): 5, ("t", 0): 7}) == [
+        ("t", 1, missing),
+        ("t", 0, ErrorCode.NONE),
+        ("no", 0, missing),
+    ]
+    assert await committed(kafka, None) == [("t", 0, 7, "note", ErrorCode.NONE)]
+
+
+async def test_metadata_that_is_too_long_is_refused_by_itself(kafka: RawConnection) -> None:
+    """12 beyond 4,096 characters, which may be more bytes."""
+    await create_topic(kafka, "t", 2)
+    await created(kafka)
+    assert await commit(kafka, {("t", 0): 1}, metadata="é" * 4096) == [("t", 0, ErrorCode.NONE)]
+    assert await commit(kafka, {("t", 0): 2}, metadata="é" * 4097) == [
+        ("t", 0, ErrorCode.OFFSET_METADATA_TOO_LARGE)
+    ]
+
+
+async def test_only_the_present_generation_commits(kafka: RawConnection) -> None:
+    """H4: a member that slept over a rebalance gets 22, one that is gone 25, and nothing moves."""
+    await create_topic(kafka, "t", 1)
+    await created(kafka)
+    generation, member_id = await alone(kafka)
+    one = {("t", 0): 1}
+    assert await commit(kafka, one, generation=generation, member_id=member_id) == [
+        ("t", 0, ErrorCode.NONE)
+    ]
+    for offsets, old, who, code in (
+        ({("t", 0): 2}, generation - 1, member_id, ErrorCode.ILLEGAL_GENERATION),
+        ({("t", 0): 3}, generation, "who", ErrorCode.UNKNOWN_MEMBER_ID),
+        ({("t", 0): 4}, -1, "", ErrorCode.UNKNOWN_MEMBER_ID),
+    ):
+        assert await commit(kafka, offsets, generation=old, member_id=who) == [("t", 0, code)]
+    assert await committed(kafka, {"t": (0,)}) == [("t", 0, 1, "note", ErrorCode.NONE)]
+
+
+@pytest.mark.parametrize(("version", "code"), [(8, 22), (9, 69)])
+async def test_a_generation_of_a_group_that_does_not_exist(
+    kafka: RawConnection, version: int, code: int
+) -> None:
+    await create_topic(kafka, "t", 1)
+    await created(kafka)
+    rows = await commit(kafka, {("t", 0): 1}, version, generation=3, member_id="m")
+    assert rows == [("t", 0, code)]
+
+
+async def test_many_partitions_are_committed_together(kafka: RawConnection) -> None:
+    """More than one turn of the loop takes, in one batch, and read back."""
+    await create_topic(kafka, "t", 700)
+    await created(kafka)
+    rows = await commit(kafka, {("t", index): index for index in range(700)})
+    assert [code for _, _, code in rows] == [ErrorCode.NONE] * 700
+    found = await committed(kafka, None)
+    assert {(index, offset) for _, index, offset, _, _ in found} == {(n, n) for n in range(700)}
