@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from coordinators.groups.effects import Effect
     from coordinators.groups.events import Now
 
+GROUP_ID_LENGTH_MAX: Final = 1024
+"""A longer name takes too long to hash, and no coordinator accepts it."""
 _NEEDS_GROUP_ID: Final = (JoinGroup, SyncGroup, Heartbeat, LeaveGroup, OffsetDelete)
 """Others may concern the group without a name, which Kafka keeps for old data."""
 
@@ -63,7 +65,13 @@ class Groups:
         self._forgetting: set[asyncio.Task[None]] = set()
 
     def coordinator_of(self, group_id: str) -> int:
-        """The broker that coordinates the group. Raises `KafkaError` COORDINATOR_NOT_AVAILABLE."""
+        """The broker that coordinates the group.
+
+        Raises `KafkaError` COORDINATOR_NOT_AVAILABLE, INVALID_GROUP_ID.
+        """
+        if len(group_id) > GROUP_ID_LENGTH_MAX:
+            message = f"a group id has at most {GROUP_ID_LENGTH_MAX} characters"
+            raise KafkaError(ErrorCode.INVALID_GROUP_ID, message)
         count = self.topic.partition_count
         if count is None:
             name = self.topic.name
@@ -89,12 +97,14 @@ class Groups:
 
     def ask(self, request: GroupRequest) -> Answered:
         """Has the group's coordinator process the request."""
-        if not request.group_id and isinstance(request, _NEEDS_GROUP_ID):
+        group_id = request.group_id
+        is_missing = not group_id and isinstance(request, _NEEDS_GROUP_ID)
+        if is_missing or len(group_id) > GROUP_ID_LENGTH_MAX:
             return refusal(request, ErrorCode.INVALID_GROUP_ID)
         count = self.topic.partition_count
         if count is None:
             return refusal(request, ErrorCode.NOT_COORDINATOR)
-        shard = self.shards.get(partition_of_group(request.group_id, count))
+        shard = self.shards.get(partition_of_group(group_id, count))
         if shard is None:
             return refusal(request, ErrorCode.NOT_COORDINATOR)
         return shard.ask(request)

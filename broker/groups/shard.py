@@ -71,7 +71,7 @@ class ShardState(enum.Enum):
 
 
 class ShardParts(NamedTuple):
-    """What all shards share."""
+    """The parts of the broker that all shards share."""
 
     new_coordinator: Callable[[], GroupCoordinator]
     """Called in a thread: it imports the coordinator when it is first needed."""

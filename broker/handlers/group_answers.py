@@ -1,4 +1,4 @@
-"""What the APIs of consumer groups share: an answer of a group's coordinator, now or later, as a response."""
+"""Responses from the answers of groups' coordinators, now or later, for all APIs of consumer groups."""
 
 from __future__ import annotations
 

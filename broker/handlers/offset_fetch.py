@@ -198,7 +198,8 @@ def _fields(version: int, groups: list[_Group]) -> dict[str, Any]:
         for one in groups
     ]
     fields = {"groups": rows} if version >= GROUPS_FROM else rows[0]
-    count = sum(len(topic["partitions"]) for group in groups for topic in group.rows)
+    count = len(groups)
+    count += sum(len(topic["partitions"]) for group in groups for topic in group.rows)
     return ManyRows(fields) if count > ROWS_PER_TURN else fields
 
 

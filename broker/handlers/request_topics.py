@@ -41,7 +41,8 @@ def _listed_topics(body: Any) -> Sequence[Any]:
         found = getattr(body, name, None)
         if found is not None:
             return tuple(found)
-    return [topic for group in getattr(body, "groups", ()) for topic in group.topics or ()]
+    groups = getattr(body, "groups", ())
+    return [topic for group in groups for topic in getattr(group, "topics", None) or ()]
 
 
 def _listed_partitions(topic: Any) -> Sequence[Any]:
@@ -60,7 +61,7 @@ def names_many(body: Any, count_max: int) -> bool:
     if isinstance(body, ProduceRequest):
         return False
     left = count_max
-    for name in ("resources", "coordinator_keys", "groups"):
+    for name in ("resources", "coordinator_keys", "groups", "groups_names"):
         left -= len(getattr(body, name, None) or ())
     for topic in _listed_topics(body):
         left -= 1 if isinstance(topic, str) else len(_listed_partitions(topic)) or 1

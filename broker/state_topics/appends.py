@@ -38,7 +38,7 @@ class StateRecord(Protocol):
 
 
 class Outcomes(Protocol):
-    """What is to be done when the fate of an append is known."""
+    """The receiver of the outcomes of appends."""
 
     def committed(self, token: int) -> None:
         """The records are committed; this may follow a failure with `may_commit`."""
@@ -48,7 +48,7 @@ class Outcomes(Protocol):
 
 
 class AppendParts(NamedTuple):
-    """What all partitions share."""
+    """The parts of the broker that all partitions share."""
 
     now_ms: Callable[[], int]
     """The steady clock of the data directory."""
@@ -74,7 +74,7 @@ class Appends:
         self._outcomes = outcomes
         self._parts = parts
         self._asked: list[_Asked] = []
-        """What this turn of the loop asks for."""
+        """The appends of this turn of the loop."""
         self._stored: deque[_Stored] = deque()
         """Batches in the log that are not committed, the oldest first."""
         self._is_closed = False

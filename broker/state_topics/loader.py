@@ -1,7 +1,7 @@
 """Replays the log of a led partition, and waits until everything that was replayed is committed.
 
-Invariant: nothing is answered from a record that another leader could still cut off (hazard H7): the replay goes
-up to the end of the log, so it may include records above the high watermark, and `load` returns once that has
+Invariant: nothing is answered from a record that another leader could still cut off (hazard H7). The replay goes
+up to the end of the log, so it may include records above the high watermark; `load` returns once that has
 passed them.
 
 Reading a slice is a matter of microseconds; decoding and applying it is done in a thread. The log is not cut

@@ -673,7 +673,9 @@ class TestGroups:
         one = await kafka.call("find_coordinator", 1, key="app", key_type=1)
         assert "ACLs" not in str(one.error_message)  # the refusal of every transaction
 
-    async def test_committed_offsets(self, kafka: RawConnection, acls: AclEditor) -> None:
+    async def test_committed_offsets(
+        self, running: Running, kafka: RawConnection, acls: AclEditor
+    ) -> None:
         """30 for the group, then 29 for a topic."""
         topic = nested("offset_fetch", 5, "OffsetFetchRequestTopic")
         topics = tuple(topic(name=name, partition_indexes=(0,)) for name in ("t", "u"))
@@ -685,6 +687,7 @@ class TestGroups:
             codes = {one.name: one.partitions[0].error_code.value for one in response.topics}
             return getattr(response, "error_code", response).value if version > 1 else 0, codes
 
+        await running.broker.groups.topic.until_created()
         assert (await ask(5))[0] == 30
         assert await ask(1) == (0, {"t": 30, "u": 30})
         await acls.allow(DESCRIBE, "g", resource_type=GROUP)
@@ -692,9 +695,10 @@ class TestGroups:
         assert await ask(5) == (0, {"t": 0, "u": 29})
 
     async def test_committed_offsets_of_several_groups(
-        self, kafka: RawConnection, acls: AclEditor
+        self, running: Running, kafka: RawConnection, acls: AclEditor
     ) -> None:
         """Each group has its own answer."""
+        await running.broker.groups.topic.until_created()
         await acls.allow(DESCRIBE, "g", resource_type=GROUP)
         await acls.allow(DESCRIBE, "t")
         group = nested("offset_fetch", 8, "OffsetFetchRequestGroup")

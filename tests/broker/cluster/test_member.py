@@ -7,9 +7,10 @@ from dataclasses import replace
 
 import pytest
 
+from broker.broker import Broker
 from broker.cluster.addresses import client_addresses
 from broker.config.loading import LogFlush
-from broker.handlers import find_coordinator, metadata
+from broker.handlers import metadata
 from broker.metadata.node_data import (
     NO_LEADER,
     decode_partition_state,
@@ -67,16 +68,21 @@ async def test_a_broker_that_is_not_registered_is_no_coordinator_for_now() -> No
     member = Member(MemoryTree(), MemoryFileSystem())
     await member.start()
     broker = member.broker
-    assert (
-        find_coordinator.coordinator(0, broker.services, "PLAINTEXT")["error_code"]
-        is ErrorCode.NONE
-    )
+    await broker.groups.topic.until_created()
+    await member.until(lambda: _coordinator(broker) == 1)
     await member.tree.delete("/brokers/ids/1")
     while broker.membership.brokers:
         await member.tree.children("/brokers")
-    found = find_coordinator.coordinator(0, broker.services, "PLAINTEXT")
-    assert found["error_code"] is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert _coordinator(broker) is ErrorCode.COORDINATOR_NOT_AVAILABLE
     await broker.stop()
+
+
+def _coordinator(broker: Broker) -> int:
+    """The broker that coordinates a group, or the error."""
+    try:
+        return broker.groups.coordinator_of("g")
+    except KafkaError as error:
+        return error.code
 
 
 async def test_clients_are_never_told_that_nobody_is_there() -> None:

@@ -20,6 +20,8 @@ NO_TIME = datetime.timedelta(0)
 APIS = {one.api.name: one.api for one in SERVED_BY_KEY.values()}
 LISTS = {
     "coordinator_keys": ("group",),
+    "groups": ("group",),
+    "groups_names": ("group",),
     "partition_indexes": (0,),
     "partitions": (0,),
     "topic_names": ("none",),

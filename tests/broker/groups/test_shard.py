@@ -235,7 +235,7 @@ async def test_a_request_is_not_held_for_long(
 
 
 async def test_with_the_lead_everything_ends() -> None:
-    """Who waits gets 16, and so does whoever asks later; no timer fires, nothing is appended."""
+    """Requests that wait get 16, and so do later ones; no timer fires, nothing is appended."""
     one = Sharded()
     shard = await one.serving()
     at_ms = round(asyncio.get_running_loop().time() * 1000)

@@ -17,7 +17,7 @@ NOT_ASKED = -(2**31)
 async def test_a_stable_group_is_described_with_its_members(
     kafka: RawConnection, version: int
 ) -> None:
-    """What they subscribe to, what they were assigned, and from where they come."""
+    """Subscription, assignment, client and host of each."""
     await created(kafka)
     _, member_id = await alone(kafka, instance="i")
     answer = await call(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import itertools
+import uuid
 from collections.abc import Awaitable, Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -29,20 +30,31 @@ from tests.support.raw_batches import plain_batch
 
 ROWS = 2 * ROWS_PER_TURN
 SERVED = {one.api.name: one for one in SERVED_BY_KEY.values()}
-LISTS = ("topics", "topic_names", "topic_partitions", "resources", "groups", "coordinator_keys")
+LISTS = (
+    "topics",
+    "topic_names",
+    "topic_partitions",
+    "resources",
+    "groups",
+    "groups_names",
+    "coordinator_keys",
+)
 """The fields with the rows of a request, one of which each API has."""
 APIS = [
     "alter_configs",
     "alter_partition_reassignments",
     "create_partitions",
     "create_topics",
+    "delete_groups",
     "delete_records",
     "delete_topics",
     "describe_configs",
+    "describe_groups",
     "elect_leaders",
     "find_coordinator",
     "incremental_alter_configs",
     "list_offsets",
+    "offset_commit",
     "offset_fetch",
     "offset_for_leader_epoch",
 ]
@@ -66,6 +78,8 @@ def numbered(row: Any, number: int) -> Any:
     for field in dataclasses.fields(row):
         if field.name in {"name", "topic", "resource_name", "group_id"}:
             changes[field.name] = name
+        elif field.name == "topic_id" and row.topic_id is not None:
+            changes[field.name] = uuid.UUID(int=number + 1)
         elif field.name in {"partitions", "partition_indexes"} and not getattr(row, field.name):
             changes[field.name] = (0,)
     return dataclasses.replace(row, **changes)

@@ -78,7 +78,7 @@ def records(*keys: str, size: int = 1) -> list[GroupRecord]:
 
 
 async def test_the_appends_of_one_turn_are_one_batch() -> None:
-    """And those of the next turn are another one; each token is committed, in order."""
+    """The appends of the next turn are another one; each token is committed, in order."""
     one = Appending()
     one.appends.append(1, records("a", "b"))
     one.appends.append(2, records("c"))
@@ -92,7 +92,7 @@ async def test_the_appends_of_one_turn_are_one_batch() -> None:
 
 
 async def test_an_append_is_never_divided() -> None:
-    """What does not fit into the batch of the turn begins the next one."""
+    """The first append that does not fit into the batch of the turn begins the next one."""
     one = Appending()
     one.led.partition.rules = replace(one.led.partition.rules, bytes_max=1000)
     one.appends.append(1, records("a", "b", size=300))
@@ -161,7 +161,7 @@ async def test_after_the_timeout_an_append_has_failed_and_may_still_be_committed
 
 
 async def test_a_closed_one_notifies_of_nothing() -> None:
-    """Whatever becomes of what it has appended is the next leader's."""
+    """The next leader decides what becomes of its records."""
     one = Appending(replicas=(1, 2))
     one.appends.append(1, records("a"))
     await one.turn()
@@ -175,7 +175,7 @@ async def test_a_closed_one_notifies_of_nothing() -> None:
 
 @pytest.mark.parametrize("is_closed", [False, True])
 async def test_a_failed_disk_is_reported_once(*, is_closed: bool) -> None:
-    """What waits has failed and may be stored; the log directory is offline."""
+    """Appends that wait have failed and may be stored; the log directory is offline."""
     one = Appending(replicas=(1, 2))
     one.appends.append(1, records("a"))
     await one.turn()
