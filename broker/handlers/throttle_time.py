@@ -29,11 +29,20 @@ THROTTLE_TIME_SINCE: Final = {
     "create_topics": 2,
     "delete_topics": 1,
     "offset_for_leader_epoch": 2,
+    "offset_commit": 3,
+    "join_group": 2,
+    "heartbeat": 1,
+    "leave_group": 1,
+    "sync_group": 1,
+    "describe_groups": 1,
+    "list_groups": 1,
 }
 """The first version whose response has the field; those that are not listed here always have it."""
 WITHOUT_THROTTLE_TIME: Final = frozenset({"sasl_handshake", "sasl_authenticate"})
 AT_THE_END: Final = frozenset({"produce", "api_versions"})
 """APIs that have it in the end, before tagged fields; all others have it in front."""
+AFTER_ERROR_CODE: Final = frozenset({"offset_delete"})
+"""APIs that have it after two bytes."""
 
 
 def with_throttle_time(answer: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -53,6 +62,8 @@ def throttled(api: Api, version: int, answer: Answer, throttle_ms: int) -> Answe
     packed = _INT32.pack(throttle_ms)
     if not isinstance(answer, bytes):
         return [packed + answer[0][len(packed) :], *answer[1:]]
+    if api.name in AFTER_ERROR_CODE:
+        return answer[:2] + packed + answer[2 + len(packed) :]
     if api.name not in AT_THE_END:
         return packed + answer[len(packed) :]
     end = packed + NO_TAGS if api.is_flexible(version) else packed
