@@ -42,7 +42,7 @@ class Cluster:
     @classmethod
     def open(cls, broker: Broker) -> Self:
         """Connects to the first of the listed brokers that answers. Raises `CommandError`."""
-        security = _security(broker.command_config)
+        security = security_of(broker)
         failure = None
         for text in broker.bootstrap_server.split(","):
             try:
@@ -121,10 +121,10 @@ class Cluster:
             connection.close()
 
 
-def _security(command_config: str | None) -> Security:
-    """Raises `CommandError`."""
+def security_of(broker: Broker) -> Security:
+    """How the command reaches brokers. May ask for a password. Raises `CommandError`."""
     try:
-        return command_security(command_config, _ask_password)
+        return command_security(broker.command_config, _ask_password)
     except SecurityOptionError as error:
         raise CommandError(f"--command-config: {error}") from error
 

@@ -9,11 +9,13 @@ import typer
 from cli import (
     accept_loss,
     acls,
+    consume,
     coordinator,
     decisions,
     demo,
     dump,
     faults,
+    produce,
     producers,
     scenario,
     strays,
@@ -69,6 +71,8 @@ app.add_typer(coordinator.app, name="coordinator")
 app.add_typer(scenario.app, name="scenario")
 app.add_typer(strays.app, name="strays")
 app.add_typer(users.app, name="users")
+app.command("consume")(consume.consume)
+app.command("produce")(produce.produce)
 app.command("producers")(producers.producers)
 app.command("dump")(dump.dump)
 app.command("verify")(verify.verify)

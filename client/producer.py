@@ -168,6 +168,14 @@ class Producer:
             self._first_error = None
             raise error
 
+    def count_partitions(self, topic: str) -> int:
+        """How many partitions the topic has, asked once. Raises `ProducerError`."""
+        core = self._running()
+        count = self._partition_counts.get(topic)
+        if count is None:
+            count = self._partition_counts[topic] = self._call(core.count_partitions(topic))
+        return count
+
     def state(self) -> ProducerState:
         """The numbers from which a later run continues; see `AsyncProducer.state`."""
         return self._call(self._state_of(self._running()))
@@ -215,12 +223,7 @@ class Producer:
         self._loop.close()
 
     def _partition_for(self, topic: str, key: bytes | None) -> int:
-        key = key_that_decides(key)
-        core = self._running()
-        count = self._partition_counts.get(topic)
-        if count is None:
-            count = self._partition_counts[topic] = self._call(core.count_partitions(topic))
-        return partition_of(key, count)
+        return partition_of(key_that_decides(key), self.count_partitions(topic))
 
     def _submit_open(self, batch: OpenBatch[BatchOutcome]) -> None:
         batch.outcome.size = batch.size

@@ -1,0 +1,65 @@
+"""`echoless consume`: the records of a topic, a line each, up to the end or as they come.
+
+Alone it reads every partition that it is asked for. As a member of a group it shares them with the other members,
+and commits what it has printed: after a crash the last lines may be printed again, none is left out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated
+
+import typer
+
+from cli.errors import CommandError
+from cli.option_groups import grouped
+from cli.options import Broker
+
+
+@grouped
+def consume(
+    topic: Annotated[str, typer.Argument(help="The topic.")],
+    *,
+    start: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="earliest|latest|OFFSET|TIME",
+            help="Where to begin; TIME as 2026-11-22T14:30:00, in UTC unless it has a zone. "
+            "Default: earliest, or where the group stopped.",
+        ),
+    ] = None,
+    group: Annotated[
+        str | None, typer.Option(help="Share the partitions in this group, and commit.")
+    ] = None,
+    partition: Annotated[
+        list[int] | None, typer.Option(min=0, help="One partition; may be repeated.")
+    ] = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Wait for more at the end, until Ctrl-C.")
+    ] = False,
+    count: Annotated[int | None, typer.Option(min=1, help="End after so many records.")] = None,
+    key_separator: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="Print the key, too, and this after it.")
+    ] = None,
+    json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object per record, with all its fields.")
+    ] = False,
+    broker: Broker,
+) -> None:
+    """Print the records of a topic."""
+    from cli.consumption.consumer import Wanted, print_records
+    from cli.consumption.record_lines import RecordLines
+    from cli.consumption.starts import read_start
+
+    wanted = Wanted(
+        topic, read_start(start), group, tuple(partition or ()), follow=follow, count_max=count
+    )
+    if group is not None and (partition or not wanted.start.is_an_end):
+        what = "--partition" if partition else "--from OFFSET and --from TIME"
+        raise CommandError(f"{what}: not with --group, which decides; see echoless groups --help")
+    lines = RecordLines(key_separator, as_json=json)
+    try:
+        asyncio.run(print_records(broker, wanted, lines))
+    except KeyboardInterrupt:
+        return  # the way to end following
