@@ -27,7 +27,7 @@ _COMMIT_INTERVAL_S: Final = 1.0
 
 
 class Wanted(NamedTuple):
-    """What to read."""
+    """The options that say what to read."""
 
     topic: str
     start: Start
@@ -107,7 +107,7 @@ class _Reader:
         self._wanted = wanted
         self._left = wanted.count_max
         self._ends: dict[TopicPartition, int] = {}
-        """Where each partition ended when it was first read from."""
+        """The end of each partition when it was first read from."""
 
     @classmethod
     async def of_partitions(

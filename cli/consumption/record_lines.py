@@ -15,7 +15,7 @@ _NULL = b"null"
 
 
 class Record(Protocol):
-    """What is shown of a record; aiokafka's have it all."""
+    """The fields that are shown; aiokafka's records have them."""
 
     @property
     def topic(self) -> str: ...

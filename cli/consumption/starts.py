@@ -1,4 +1,4 @@
-"""Where `echoless consume` begins: `--from earliest|latest|OFFSET|TIME`."""
+"""The start of `echoless consume`: `--from earliest|latest|OFFSET|TIME`."""
 
 from __future__ import annotations
 
