@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from broker.network.request import Peer
 from protocol.errors import ErrorCode, KafkaError
-from protocol.native.messages import VERSION_MAX, VERSION_MIN, Hello
+from protocol.native.messages import UNKNOWN_BROKER, VERSION_MAX, VERSION_MIN, Hello
 
 if TYPE_CHECKING:
     from broker.services import Services
@@ -15,17 +15,22 @@ _CLIENT_ID_LENGTH_MAX = 255
 
 
 def handle(message: Hello, peer: Peer, services: Services) -> dict[str, Any]:
-    """The version to be used from here on. Raises `KafkaError` UNSUPPORTED_VERSION."""
+    """The version to be used from here on; which broker it is, if the client need not log in first.
+
+    Raises `KafkaError` UNSUPPORTED_VERSION.
+    """
     if not VERSION_MIN <= message.version <= VERSION_MAX:
         raise KafkaError(
             ErrorCode.UNSUPPORTED_VERSION,
             f"version {message.version} is not spoken here, only {VERSION_MIN} to {VERSION_MAX}",
         )
+    login = peer.login
+    is_known = login is None or login.is_open
     peer.client_id = message.client_id[:_CLIENT_ID_LENGTH_MAX] or None
     return {
         "version": message.version,
         "version_min": VERSION_MIN,
         "version_max": VERSION_MAX,
-        "broker_id": services.config.broker_id,
-        "cluster_id": services.cluster_id,
+        "broker_id": services.config.broker_id if is_known else UNKNOWN_BROKER,
+        "cluster_id": services.cluster_id if is_known else "",
     }

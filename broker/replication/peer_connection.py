@@ -23,7 +23,7 @@ from protocol.errors import DecodeError
 from protocol.framing import FrameReceiver, frame_length
 from protocol.native.answers import Answer
 from protocol.native.codec import decode_message, encode_message
-from protocol.native.messages import VERSION_MAX
+from protocol.native.messages import UNKNOWN_BROKER, VERSION_MAX
 from protocol.native.replication import read_error
 from protocol.sasl.mechanism import SaslError
 
@@ -138,10 +138,11 @@ class PeerConnection(asyncio.BufferedProtocol):
     async def _open(self) -> None:
         try:
             await self._connect()
-            hello = {"type": "hello", "version": VERSION_MAX, "client_id": _CLIENT_ID}
-            self._check_hello(await self._send(hello))
             if self._login is not None:
                 self._renew_in(await self._login.log_in(self._send))
+            # Afterwards, because a broker that asks for a log-in does not say who it is before.
+            hello = {"type": "hello", "version": VERSION_MAX, "client_id": _CLIENT_ID}
+            self._check_hello(await self._send(hello))
         except PeerError:
             assert self.is_closed
         except OSError as error:
@@ -192,8 +193,8 @@ class PeerConnection(asyncio.BufferedProtocol):
         error = read_error(answer)
         if error is not None:
             raise DecodeError(error.message)
-        broker_id = Answer("the hello", answer).integer("broker_id")
-        if broker_id != self._broker_id:
+        broker_id = Answer("the hello", answer).integer("broker_id", least=UNKNOWN_BROKER)
+        if broker_id not in {self._broker_id, UNKNOWN_BROKER}:  # unknown: every call is refused
             raise DecodeError(f"it comes from broker {broker_id}")
 
     # --- messages and answers ---

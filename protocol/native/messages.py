@@ -19,6 +19,8 @@ from protocol.sequence import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
 VERSION_MIN: Final = 1
 VERSION_MAX: Final = 1
 """Highest protocol version; a connection speaks the lowest one until a hello says otherwise."""
+UNKNOWN_BROKER: Final = -1
+"""The broker id in a hello that comes before the log-in."""
 
 _INT64_MIN: Final = -(2**63)
 _INT64_MAX: Final = 2**63 - 1

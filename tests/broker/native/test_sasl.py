@@ -40,6 +40,7 @@ async def test_nothing_passes_before_a_log_in(tmp_path: Path, message: str) -> N
         connection = await NativeConnection.open(running.native_address)
         hello = await connection.call("hello", correlation_id=1, version=1)
         assert hello["error"]["code"] == 0
+        assert (hello["broker_id"], hello["cluster_id"]) == (-1, "")
         answer = await connection.call(message, correlation_id=2)
         assert answer["error"]["code"] == ErrorCode.ILLEGAL_SASL_STATE
         assert (answer["type"], answer["correlation_id"]) == (message, 2)
@@ -61,6 +62,8 @@ async def test_a_log_in(tmp_path: Path, mechanism: Mechanism) -> None:
             answer = await sasl(connection, mechanism, exchange.final(first["data"]))
             exchange.check(answer["data"])
         assert (answer["is_complete"], answer["session_lifetime_ms"]) == (True, 0)
+        hello = await connection.call("hello", correlation_id=4, version=1)
+        assert (hello["broker_id"], bool(hello["cluster_id"])) == (1, True)
         metadata = await connection.call("metadata", correlation_id=2, topics=[])
         assert metadata["error"]["code"] == 0
         again = await sasl(connection, mechanism, b"")
