@@ -10,12 +10,18 @@ from __future__ import annotations
 import asyncio
 import hmac
 import logging
+import math
 import secrets
 from collections import Counter
 from collections.abc import Mapping
 from typing import Final
 
-from broker.authentication.user_nodes import SCRAM_MECHANISMS, credentials_in, read_users
+from broker.authentication.user_nodes import (
+    READ_AT_ONCE,
+    SCRAM_MECHANISMS,
+    credentials_in,
+    read_users,
+)
 from broker.essential_task import essential_task
 from broker.metadata.config_nodes import CHANGES, USERS
 from broker.tree.node_tree import Cancel, NodeExistsError, NodeTree, ensure_paths
@@ -29,6 +35,8 @@ logger: Final = logging.getLogger(__name__)
 REFRESH_INTERVAL_S: Final = 60.0
 UNKNOWN_USERS: Final = "/config/unknown_users"
 """The key of the salts that unknown users are given: the same on every broker, and after a restart."""
+Kind = tuple[Mechanism, int]
+"""A mechanism and its number of iterations."""
 _REFUSED_SHOWN: Final = 20
 """How many refused credentials one log line names."""
 
@@ -38,8 +46,10 @@ class Credentials:
 
     def __init__(self) -> None:
         self._users: Mapping[str, Mapping[Mechanism, ScramCredential]] = {}
-        self._iterations: Mapping[Mechanism, int] = {}
-        """The usual number, which unknown users are given too."""
+        self._kinds: Mapping[Kind, int] = {}
+        """How many users have each kind of credential: unknown users are given the same ones."""
+        self._strongest: Mapping[Kind, int] = {}
+        """The same of their strongest credentials alone."""
         self._refused: set[tuple[str, Mechanism]] = set()
         """Users and mechanisms whose credential admits no one; the log has named them."""
         self._secret = secrets.token_hex().encode()
@@ -74,10 +84,8 @@ class Credentials:
         credential = self._users.get(user, {}).get(mechanism)
         if credential is not None:
             return Found(credential, is_real=True)
-        number = hmac.digest(self._secret, f"{mechanism} {user}".encode(), "sha256")
-        iterations = self._iterations.get(mechanism, ITERATIONS_MIN)
-        made_up = ScramCredential(salt_of(int.from_bytes(number)), number, number, iterations)
-        return Found(made_up, is_real=False)
+        kinds = {kind: count for kind, count in self._kinds.items() if kind[0] is mechanism}
+        return self._made_up(user, *(self._drawn(user, kinds) or (mechanism, ITERATIONS_MIN)))
 
     def strongest(self, user: str) -> tuple[Mechanism, Found]:
         """The credential that a plain password is compared with."""
@@ -85,31 +93,50 @@ class Credentials:
             found = self.find(user, mechanism)
             if found.is_real:
                 return mechanism, found
-        usual = max(SCRAM_MECHANISMS, key=lambda one: self._iterations.get(one, 0))
-        return usual, self.find(user, usual)
+        kind = self._drawn(user, self._strongest) or (SCRAM_MECHANISMS[0], ITERATIONS_MIN)
+        return kind[0], self._made_up(user, *kind)
+
+    def _made_up(self, user: str, mechanism: Mechanism, iterations: int) -> Found:
+        number = self._number(f"{mechanism} {user}")
+        salt = salt_of(int.from_bytes(number))
+        return Found(ScramCredential(salt, number, number, iterations), is_real=False)
+
+    def _drawn(self, user: str, kinds: Mapping[Kind, int]) -> Kind | None:
+        """One of these, each as likely as users have it, and the same for the same name while they stay.
+
+        So neither a number of iterations nor the time that they take tells whether a user exists. Rendezvous
+        hashing: another user's change leaves most names what they have.
+        """
+
+        def distance(kind: Kind) -> float:
+            mechanism, iterations = kind
+            drawn = int.from_bytes(self._number(f"{user} {mechanism} {iterations}")[:8])
+            return -math.log((drawn + 1) / (1 << 64)) / kinds[kind]
+
+        return min(kinds, key=distance, default=None)
+
+    def _number(self, text: str) -> bytes:
+        return hmac.digest(self._secret, text.encode(), "sha256")
 
     async def refresh(self) -> None:
         """Brings the view up to date now. Raises `CoordinationError`."""
         stored = await read_users(self._tree)
-        users = {name: _served(config) for name, config in stored.items()}
-        counts = {
-            mechanism: Counter(
-                one[mechanism].iterations for one in users.values() if mechanism in one
-            )
-            for mechanism in SCRAM_MECHANISMS
-        }
-        self._log_refused(
-            {
-                (name, mechanism)
-                for name, config in stored.items()
-                for mechanism in SCRAM_MECHANISMS
-                if mechanism in config and mechanism not in users[name]
+        users: dict[str, Mapping[Mechanism, ScramCredential]] = {}
+        kinds: Counter[Kind] = Counter()
+        strongest: Counter[Kind] = Counter()
+        refused: set[tuple[str, Mechanism]] = set()
+        for number, (name, config) in enumerate(stored.items(), 1):
+            users[name] = served = _served(config)
+            own = [(one, served[one].iterations) for one in SCRAM_MECHANISMS if one in served]
+            kinds.update(own)
+            strongest.update(own[-1:])
+            refused |= {(name, one) for one in SCRAM_MECHANISMS if one in config} - {
+                (name, one) for one in served
             }
-        )
-        self._users = users
-        self._iterations = {
-            mechanism: count.most_common(1)[0][0] for mechanism, count in counts.items() if count
-        }
+            if number % READ_AT_ONCE == 0:
+                await asyncio.sleep(0)
+        self._log_refused(refused)
+        self._users, self._kinds, self._strongest = users, kinds, strongest
 
     def _log_refused(self, refused: set[tuple[str, Mechanism]]) -> None:
         """Names each once, as long as it stays."""

@@ -6,6 +6,7 @@ A user's node also holds quotas, which survive a change here (`broker/metadata/c
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
 from collections.abc import Collection, Mapping
@@ -26,6 +27,8 @@ from protocol.sasl.mechanism import Mechanism
 from protocol.sasl.scram import ScramCredential
 
 SCRAM_MECHANISMS: Final = (Mechanism.SCRAM_SHA_256, Mechanism.SCRAM_SHA_512)
+READ_AT_ONCE: Final = 200
+"""How many users are read and decoded before others have a turn: about three milliseconds."""
 _PARTS: Final = frozenset({"salt", "stored_key", "server_key", "iterations"})
 _ITERATIONS_BOUND: Final = 1 << 31
 
@@ -77,8 +80,16 @@ async def read_users(tree: NodeTree) -> dict[str, dict[str, str]]:
         names = [name for name in await tree.children(USERS) if name != DEFAULT_NAME]
     except NoNodeError:
         return {}
-    nodes = await tree.read_many([f"{USERS}/{name}" for name in names])
+    found: dict[str, dict[str, str]] = {}
+    for start in range(0, len(names), READ_AT_ONCE):
+        found |= await _read_some(tree, names[start : start + READ_AT_ONCE])
+        await asyncio.sleep(0)  # the embedded tree may answer without a pause
+    return found
+
+
+async def _read_some(tree: NodeTree, names: list[str]) -> dict[str, dict[str, str]]:
     found = {}
+    nodes = await tree.read_many([f"{USERS}/{name}" for name in names])
     for name, node in zip(names, nodes, strict=True):
         if node is not None:
             try:

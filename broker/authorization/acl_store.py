@@ -284,8 +284,10 @@ class AclStore:
                         if node is not None
                     }
                     await asyncio.sleep(0)
-        for pattern in {*self.acls.patterns(), *found}:
+        for number, pattern in enumerate({*self.acls.patterns(), *found}, 1):
             self._put(pattern, found.get(pattern, NO_ENTRIES))
+            if number % _READ_AT_ONCE == 0:
+                await asyncio.sleep(0)
 
     async def _remove_old_announcements(self) -> None:
         """Removes some of them; outside `_turn`, since a change must not wait for so many round trips."""

@@ -35,6 +35,8 @@ _ATTEMPTS_MAX: Final = 10
 _PAUSE_S: Final = (0.1, 0.15)
 _CHANGES_KEPT: Final = 1000
 """How many change nodes stay: brokers have long seen those before."""
+_CHANGES_REMOVED_AT_ONCE: Final = 10
+"""How many older ones a change removes: more than it adds, and no more than its client can wait for."""
 
 
 def sanitized(name: str) -> str:
@@ -81,7 +83,8 @@ async def _announce(tree: NodeTree, path: str) -> None:
     entity = path.removeprefix(f"{CONFIG}/")
     data = json.dumps({"version": 2, "entity_path": entity}, separators=(",", ":")).encode()
     await tree.create_sequential(f"{CHANGES}/config_change_", data)
-    for name in (await tree.children(CHANGES))[:-_CHANGES_KEPT]:
+    old = (await tree.children(CHANGES))[:-_CHANGES_KEPT]
+    for name in old[:_CHANGES_REMOVED_AT_ONCE]:
         try:
             await tree.delete(f"{CHANGES}/{name}")
         except NoNodeError:

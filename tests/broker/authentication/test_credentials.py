@@ -70,6 +70,28 @@ async def test_unknown_users_are_shown_a_number_that_is_served(tmp_path: Path) -
             assert credentials.find(user, SHA_256).credential.iterations == 4096
 
 
+async def test_unknown_users_have_the_numbers_of_known_ones(tmp_path: Path) -> None:
+    """As often as these, so that a number that few have tells nothing; each name always the same one."""
+    async with with_users(tmp_path) as running:
+        for number in range(8):
+            await store(running, f"user-{number}", 16_384 if number < 2 else 4096)
+        assert running.broker.logins is not None
+        credentials = running.broker.logins.credentials
+        names = [f"unknown-{number}" for number in range(2000)]
+        for find in (
+            lambda name: credentials.find(name, SHA_256),
+            lambda name: credentials.strongest(name)[1],
+        ):
+            shown = [find(name).credential.iterations for name in names]
+            assert set(shown) == {4096, 16_384}
+            assert 0.2 < shown.count(16_384) / len(names) < 0.3
+            assert shown == [find(name).credential.iterations for name in names]
+        before = [credentials.find(name, SHA_256).credential for name in names]
+        await add_user(running, "one-more")
+        after = [credentials.find(name, SHA_256).credential for name in names]
+        assert sum(one != other for one, other in zip(before, after, strict=True)) < 200
+
+
 async def test_a_user_who_cannot_log_in_is_logged_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
+from broker.authentication import credentials, user_nodes
 from broker.authentication.credentials import Credentials
 from broker.authentication.user_nodes import (
     alter_user,
@@ -119,6 +124,64 @@ async def test_changes_do_not_pile_up(
     changes = await tree.children(CHANGES)
     entities = [json.loads((await tree.read(f"{CHANGES}/{one}")).data) for one in changes]
     assert [one["entity_path"] for one in entities] == [f"users/user-{n}" for n in (2, 3, 4)]
+
+
+async def test_a_change_removes_few_old_ones(
+    tree: MemoryNodeTree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its client does not wait for the removal of all that others have left."""
+    monkeypatch.setattr("broker.metadata.config_nodes._CHANGES_KEPT", 3)
+    await tree.multi([Create("/config"), Create(USERS), Create(CHANGES)])
+    for _ in range(50):
+        await tree.create_sequential(f"{CHANGES}/config_change_", b"{}")
+    await alter_user(tree, "alice", {SHA_256: CREDENTIAL})
+    assert len(await tree.children(CHANGES)) == 41
+    for number in range(20):
+        await alter_user(tree, f"user-{number}", {SHA_256: CREDENTIAL})
+    assert len(await tree.children(CHANGES)) == 3
+
+
+async def test_many_users_are_read_in_turns(
+    tree: MemoryNodeTree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others have a turn at least after each 200; all are read."""
+    await tree.multi([Create("/config"), Create(USERS), Create(CHANGES)])
+    data = json.dumps({"version": 1, "config": {"SCRAM-SHA-256": TEXT}}).encode()
+    for number in range(1000):
+        await tree.create(user_path(f"user-{number}"), data)
+    decoded: list[int] = []
+
+    def counted(real: Any) -> Any:
+        def count(*arguments: Any) -> Any:
+            decoded[-1] += 1
+            return real(*arguments)
+
+        return count
+
+    for module, name in ((user_nodes, "decode_config"), (credentials, "credentials_in")):
+        monkeypatch.setattr(module, name, counted(getattr(module, name)))
+    async with own_turns(decoded):
+        known = Credentials()
+        await known.start(tree)
+        await known.close()
+    assert known.find("user-999", SHA_256).is_real
+    assert sum(decoded) == 2000
+    assert max(decoded) <= 200
+
+
+@asynccontextmanager
+async def own_turns(counts: list[int]) -> AsyncIterator[None]:
+    """Begins a new count in each turn of the loop."""
+
+    async def tick() -> None:
+        while True:
+            counts.append(0)
+            await asyncio.sleep(0)
+
+    counts.append(0)
+    ticker = asyncio.ensure_future(tick())
+    yield
+    ticker.cancel()
 
 
 async def test_nodes_that_are_no_users_are_left_out(tree: MemoryNodeTree) -> None:
