@@ -84,7 +84,7 @@ def _play(name: str, client: str) -> Any:
     try:
         player = new_client(client)
         try:
-            with Servers(scenario.brokers, scenario.settings) as servers:
+            with Servers(scenario.brokers, scenario.settings, scenario.users) as servers:
                 return run(scenario, player, servers)
         finally:
             player.end()

@@ -94,6 +94,10 @@ class Connection:
             self._log_in()
         return self._exchange(api, self._version(api), fields)
 
+    def detach(self) -> socket.socket:
+        """Leaves the socket, which has logged in, to the caller."""
+        return self._socket
+
     def close(self) -> None:
         self._socket.close()
 

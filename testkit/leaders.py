@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from client.cluster import parse_addresses
 from client.connection import Connection, ConnectionFailedError
+from client.security import NO_SECURITY, Security
 from protocol.errors import ErrorCode
 
 _TIMEOUT_S: Final = 2.0
@@ -20,7 +21,8 @@ class NoLeaderError(Exception):
 class Leaders:
     """Cached answers of the brokers at `bootstrap_servers`. Blocking."""
 
-    def __init__(self, bootstrap_servers: str) -> None:
+    def __init__(self, bootstrap_servers: str, security: Security = NO_SECURITY) -> None:
+        self._security = security
         self._bootstrap = parse_addresses(bootstrap_servers)
         self._known: dict[tuple[str, int], str] = {}
 
@@ -68,7 +70,7 @@ class Leaders:
         said = []
         for host, port in self._bootstrap:
             try:
-                with Connection.open(host, port, _TIMEOUT_S) as connection:
+                with Connection.open(host, port, _TIMEOUT_S, self._security) as connection:
                     return connection.request(api, fields)
             except ConnectionFailedError as error:
                 said.append(str(error))

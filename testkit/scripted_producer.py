@@ -17,7 +17,9 @@ import time
 from typing import Any, Final, NamedTuple, Self
 
 from client.answers import Answer
+from client.connection import Connection, ConnectionFailedError
 from client.messages import LENGTH, answer_size, decode_answer, encode_produce
+from client.security import NO_SECURITY, Security
 from protocol.errors import DecodeError
 from protocol.record_batch import Codec
 from protocol.records import Record, build_batch
@@ -59,12 +61,15 @@ class ScriptedProducer:
         self._received = bytearray()
 
     @classmethod
-    def open(cls, address: str) -> Self:
-        """Connects to `host:port`. Raises `NoAnswerError`."""
+    def open(cls, address: str, security: Security = NO_SECURITY) -> Self:
+        """Connects to `host:port`, and logs in if need be. Raises `NoAnswerError`."""
         host, _, port = address.rpartition(":")
         try:
+            if security is not NO_SECURITY:
+                connection = Connection.open(host, int(port), _CONNECT_TIMEOUT_S, security)
+                return cls(connection.detach(), address)
             sock = socket.create_connection((host, int(port)), _CONNECT_TIMEOUT_S)
-        except OSError as error:
+        except (OSError, ConnectionFailedError) as error:
             raise NoAnswerError(f"{address}: {error}") from error
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return cls(sock, address)

@@ -30,12 +30,19 @@ class Driver:
 
     async def open(self, words: list[str]) -> None:
         options = read_options(words)
+        security = {
+            "security_protocol": "SASL_PLAINTEXT",
+            "sasl_mechanism": "PLAIN",
+            "sasl_plain_username": options.username,
+            "sasl_plain_password": options.password,
+        }
         self._producer = AIOKafkaProducer(
             bootstrap_servers=options.bootstrap,
             enable_idempotence=True,
             linger_ms=options.linger_ms,
             request_timeout_ms=options.request_timeout_ms,
             retry_backoff_ms=50,
+            **(security if options.username else {}),
         )
         await self._producer.start()
         self._opening += 1

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple, Protocol
 REQUEST_TIMEOUT_MS: Final = 1000
 """How long a producer waits for an answer before it retries; no client accepts less."""
 WAIT_S: Final = 20.0
+PASSWORD: Final = "correct-horse"  # noqa: S105 - of users who exist for one test
 
 
 class Place(NamedTuple):
@@ -63,8 +64,11 @@ class Client(Protocol):
     It then continues to use a connection on which an answer is overdue.
     """
 
-    def open(self, bootstrap_servers: str) -> None:
-        """Opens a new producer, which gets its own producer id when it sends."""
+    def open(self, bootstrap_servers: str, user: str | None = None) -> None:
+        """Opens a new producer, which gets its own producer id when it sends.
+
+        If the brokers ask for a log-in, it is that of `user`, by PLAIN with `PASSWORD`.
+        """
         ...
 
     def send(self, topic: str, partition: int, numbers: Sequence[int]) -> None:

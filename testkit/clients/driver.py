@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from testkit.clients.client import (
+    PASSWORD,
     REQUEST_TIMEOUT_MS,
     WAIT_S,
     Acknowledgement,
@@ -59,7 +60,7 @@ class Driver:
         threading.Thread(target=self._read, daemon=True).start()
         self.version = str(self._await("ready", _START_TIMEOUT_S)["version"])
 
-    def open(self, bootstrap_servers: str) -> None:
+    def open(self, bootstrap_servers: str, user: str | None = None) -> None:
         """Opens a new producer. Closes the one before."""
         if self._is_open:
             self.close()
@@ -69,6 +70,8 @@ class Driver:
             "linger_ms": _LINGER_MS,
             "delivery_timeout_ms": _DELIVERY_TIMEOUT_MS,
         }
+        if user is not None:
+            options |= {"username": user, "password": PASSWORD}
         self._say("open", *(f"{name}={value}" for name, value in options.items()))
         self._await("opened", _START_TIMEOUT_S)
         self._is_open = True

@@ -25,6 +25,12 @@ class Driver:
 
     def open(self, words: list[str]) -> None:
         options = read_options(words)
+        security = {
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "PLAIN",
+            "sasl.username": options.username,
+            "sasl.password": options.password,
+        }
         self._producer = Producer(
             {
                 "bootstrap.servers": options.bootstrap,
@@ -39,6 +45,7 @@ class Driver:
                 "topic.metadata.refresh.fast.interval.ms": 50,
                 "log_level": 0,
                 "error_cb": self._take_error,
+                **(security if options.username else {}),
             }
         )
         self._opening += 1

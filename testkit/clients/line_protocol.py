@@ -17,6 +17,9 @@ class Options(NamedTuple):
     request_timeout_ms: int
     linger_ms: int
     delivery_timeout_ms: int
+    username: str | None
+    """The user to log in by PLAIN; None: no log-in."""
+    password: str | None
 
 
 class Records(NamedTuple):
@@ -54,6 +57,8 @@ def read_options(words: list[str]) -> Options:
         int(given["request_timeout_ms"]),
         int(given["linger_ms"]),
         int(given["delivery_timeout_ms"]),
+        given.get("username"),
+        given.get("password"),
     )
 
 

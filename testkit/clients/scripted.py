@@ -13,8 +13,11 @@ from collections.abc import Sequence
 from typing import Final
 
 from client.answers import Answer, Meaning
+from client.security import NO_SECURITY, Login, Security
 from protocol.errors import ErrorCode
+from protocol.sasl.mechanism import Mechanism
 from testkit.clients.client import (
+    PASSWORD,
     REQUEST_TIMEOUT_MS,
     WAIT_S,
     Acknowledgement,
@@ -44,14 +47,19 @@ class Scripted:
         self.sequences: dict[tuple[str, int], int] = {}
         """The next sequence of each partition."""
         self._timeout_s = request_timeout_ms / 1000
+        self._security = NO_SECURITY
         self._leaders: Leaders | None = None
         self._connections: dict[str, ScriptedProducer] = {}
         self._open: list[Batch] = []
         """Batches sent and not acknowledged, oldest first."""
 
-    def open(self, bootstrap_servers: str) -> None:
+    def open(self, bootstrap_servers: str, user: str | None = None) -> None:
         """Opens a producer with a new id; setting `identity` afterwards makes it another's."""
-        self._leaders = Leaders(bootstrap_servers)
+        self._security = NO_SECURITY
+        if user is not None:
+            login = Login(mechanism=Mechanism.PLAIN, user=user, password=PASSWORD)
+            self._security = Security(login=login)
+        self._leaders = Leaders(bootstrap_servers, self._security)
         self.sequences = {}
         self.identity = None
 
@@ -78,7 +86,7 @@ class Scripted:
             if time.monotonic() > deadline:
                 raise TimeoutError(f"scripted: no answer to {len(self._open)} batches")
             if wishes & _EPOCH_BUMPED:
-                self._bump_epoch()
+                self.bump_epoch()
             elif wishes:
                 # A timeout was itself a wait; an answer may be repeated at once.
                 time.sleep(_BACK_OFF_S)
@@ -130,7 +138,7 @@ class Scripted:
             for index, place in enumerate(_places(batch))
         ]
 
-    def _bump_epoch(self) -> None:
+    def bump_epoch(self) -> None:
         """Continues with the same id under its next epoch: every open batch is renumbered from 0."""
         assert self.identity is not None
         producer_id, epoch = self.identity
@@ -155,7 +163,9 @@ class Scripted:
             address = self._leaders_known().address(batch.topic, batch.partition)
             connection = self._connections.get(address)
             if connection is None:
-                connection = self._connections[address] = ScriptedProducer.open(address)
+                connection = self._connections[address] = ScriptedProducer.open(
+                    address, self._security
+                )
             connection.send(batch)
         except (NoAnswerError, NoLeaderError):
             self._drop_connections()

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 from typing import Final
 
-from testkit.scenarios import crashes, identity, pipelining
+from testkit.scenarios import crashes, identity, pipelining, security
 
 _ORDER: Final = (
     *("success", "missing-acknowledgements", "missing-record-batch", "window-missed"),
     *("producer-restarted", "other-partition", "zombie"),
     *("leader-killed", "follower-promoted", "expired-producer-id"),
     *("pipelined-failure", "id-block-race", "restored-snapshot"),
+    *("right-revoked", "session-expired", "stolen-producer-id"),
 )
 _ALL: Final = {
     scenario.name: scenario
-    for scenario in (*pipelining.SCENARIOS, *identity.SCENARIOS, *crashes.SCENARIOS)
+    for scenario in (
+        *pipelining.SCENARIOS,
+        *identity.SCENARIOS,
+        *crashes.SCENARIOS,
+        *security.SCENARIOS,
+    )
 }
 SCENARIOS: Final = {name: _ALL[name] for name in _ORDER}

@@ -45,7 +45,7 @@ def _play(scenarios: Sequence[Scenario], clients: Sequence[str]) -> list[Run]:
         for player in players.values():
             stack.callback(player.end)
         for group in _by_settings(scenarios):
-            with Servers(group[0].brokers, group[0].settings) as servers:
+            with Servers(group[0].brokers, group[0].settings, group[0].users) as servers:
                 for scenario in group:
                     for name, player in players.items():
                         if (scenario.name, name) not in NO_PART:
@@ -58,7 +58,7 @@ def _by_settings(scenarios: Sequence[Scenario]) -> list[list[Scenario]]:
     groups: list[list[Scenario]] = []
     for scenario in scenarios:
         for group in groups:
-            if group[0].settings == scenario.settings:
+            if (group[0].settings, group[0].users) == (scenario.settings, scenario.users):
                 group.append(scenario)
                 break
         else:

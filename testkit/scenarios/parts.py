@@ -47,6 +47,17 @@ LIMITATIONS: Final[dict[tuple[str, str], Limitation]] = {
         "it is past the successor's, and so fences the successor in its turn; on its way its batch "
         "may count as a repeat of the successor's, and be acknowledged without being stored",
     ),
+    ("right-revoked", "librdkafka"): Limitation(
+        Outcome.REFUSED,
+        is_fatal=False,
+        reason="it gives up the next batch unsent, with the same error, although the right is back",
+    ),
+    ("right-revoked", "aiokafka"): Limitation(
+        Outcome.REFUSED,
+        is_fatal=False,
+        reason="it does not raise its epoch after a batch that it gives up: the next one leaves a gap, "
+        "and is given up with OutOfOrderSequenceNumber",
+    ),
     ("expired-producer-id", "kafkajs"): Limitation(
         Outcome.REFUSED,
         is_fatal=False,

@@ -24,4 +24,6 @@ class Scenario:
     brokers: int = 1
     settings: Mapping[str, str] = field(default_factory=dict)
     """Settings of the brokers."""
+    users: tuple[str, ...] = ()
+    """Users of brokers that ask their clients to log in; the producer is the first of them."""
     expected: Outcome = Outcome.ONCE

@@ -2,31 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Final, Self
 
 from testkit.broker_process import BrokerProcess
+from testkit.clients.client import PASSWORD
 from testkit.free_ports import free_address
 from testkit.zookeeper_process import ZooKeeperProcess
 
 _SESSION_TIMEOUT_MS: Final = "1000"
 """Time until another broker takes over the partitions of a killed one."""
+_WITH_USERS: Final = {
+    "listener_security_protocol_map": "PLAINTEXT:SASL_PLAINTEXT",
+    "sasl_enabled_mechanisms": "PLAIN",
+}
 
 
 class Servers:
     """Brokers 1 to `count`. Use it in a `with` block; everything is deleted at its end."""
 
-    def __init__(self, count: int = 1, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        count: int = 1,
+        settings: Mapping[str, str] | None = None,
+        users: Sequence[str] = (),
+    ) -> None:
+        """`users` of the one broker, which then asks its clients to log in."""
+        assert not users or count == 1
         self.brokers: dict[int, BrokerProcess] = {}
+        self.users = tuple(users)
         self._count = count
-        self._settings = dict(settings or {})
+        self._settings = {**(_WITH_USERS if users else {}), **(settings or {})}
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
             if self._count == 1:
-                self.brokers[1] = stack.enter_context(BrokerProcess(self._settings))
+                broker = BrokerProcess(self._settings)
+                for user in self.users:
+                    _add_user(user, broker.data_dir)
+                self.brokers[1] = stack.enter_context(broker)
             else:
                 zookeeper = stack.enter_context(ZooKeeperProcess())
                 for broker_id in range(1, self._count + 1):
@@ -42,6 +63,11 @@ class Servers:
     def bootstrap_servers(self) -> str:
         return ",".join(broker.bootstrap_servers for broker in self.brokers.values())
 
+    @property
+    def user(self) -> str | None:
+        """The user of the producer; None if there is no log-in."""
+        return self.users[0] if self.users else None
+
     def _member(self, broker_id: int, zookeeper: str) -> BrokerProcess:
         """One broker. Its ports are fixed: the others remember them while it is down."""
         return BrokerProcess(
@@ -52,3 +78,14 @@ class Servers:
             ],
             addresses=(free_address(), free_address(), free_address()),
         )
+
+
+def _add_user(name: str, data_dir: Path) -> None:
+    """Adds a user before the broker starts, as its first one has to be."""
+    with tempfile.NamedTemporaryFile("w") as secret:
+        secret.write(PASSWORD)
+        secret.flush()
+        command = [sys.executable, "-m", "cli", "users", "add", name]
+        command += ["--password-file", secret.name, "--data-dir", str(data_dir)]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        subprocess.run(command, check=True, capture_output=True, env=environment)

@@ -93,7 +93,7 @@ class Stage:
 
     def open(self) -> None:
         """Opens a producer with its own id."""
-        self.client.open(self.servers.bootstrap_servers)
+        self.client.open(self.servers.bootstrap_servers, self.servers.user)
 
     def begin(self) -> None:
         """Opens a producer that has stored records 0 to 113, so that batch A begins at 114."""

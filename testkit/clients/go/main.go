@@ -17,6 +17,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/sasl/plain"
 )
 
 // event is one line of output; what is empty is left out.
@@ -74,7 +75,7 @@ func (d *driver) open(words []string) error {
 	}
 	// Half of the timeout is the broker's, half the client's own: franz-go adds them.
 	half := milliseconds(options["request_timeout_ms"]) / 2
-	client, err := kgo.NewClient(
+	settings := []kgo.Opt{
 		kgo.SeedBrokers(strings.Split(options["bootstrap"], ",")...),
 		kgo.RecordPartitioner(kgo.ManualPartitioner()),
 		kgo.RequiredAcks(kgo.AllISRAcks()),
@@ -85,7 +86,12 @@ func (d *driver) open(words []string) error {
 		kgo.RetryBackoffFn(func(int) time.Duration { return 50 * time.Millisecond }),
 		kgo.MetadataMinAge(50*time.Millisecond),
 		kgo.RecordDeliveryTimeout(milliseconds(options["delivery_timeout_ms"])),
-	)
+	}
+	if user, exists := options["username"]; exists {
+		login := plain.Auth{User: user, Pass: options["password"]}
+		settings = append(settings, kgo.SASL(login.AsMechanism()))
+	}
+	client, err := kgo.NewClient(settings...)
 	if err != nil {
 		return err
 	}

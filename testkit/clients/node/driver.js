@@ -18,6 +18,7 @@ async function open(words) {
     retry,
     brokers: options.bootstrap.split(','),
     requestTimeout: Number(options.request_timeout_ms),
+    sasl: options.username && { mechanism: 'plain', username: options.username, password: options.password },
     logLevel: logLevel.NOTHING,
   })
   producer = kafka.producer({ idempotent: true, retry })

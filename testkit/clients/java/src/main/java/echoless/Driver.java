@@ -56,6 +56,12 @@ public final class Driver {
         settings.put("reconnect.backoff.max.ms", "200");
         settings.put("key.serializer", ByteArraySerializer.class.getName());
         settings.put("value.serializer", ByteArraySerializer.class.getName());
+        if (options.containsKey("username")) {
+            settings.put("security.protocol", "SASL_PLAINTEXT");
+            settings.put("sasl.mechanism", "PLAIN");
+            settings.put("sasl.jaas.config", "org.apache.kafka.common.security.plain.PlainLoginModule required username=\""
+                    + options.get("username") + "\" password=\"" + options.get("password") + "\";");
+        }
         producer = new KafkaProducer<>(settings);
         synchronized (this) {
             opening++;
