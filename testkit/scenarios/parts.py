@@ -15,6 +15,11 @@ _ONE_BATCH: Final = (
     "it sends one batch of a partition at a time, so that none can overtake another or fall out of "
     "the window"
 )
+_RAISES_ITS_EPOCH: Final = (
+    "it answers INVALID_PRODUCER_EPOCH by raising its own epoch, again and again, until "
+    "it is past the successor's, and so fences the successor in its turn; on its way its batch "
+    "may count as a repeat of the successor's, and be acknowledged without being stored"
+)
 
 
 class Limitation(NamedTuple):
@@ -43,9 +48,10 @@ LIMITATIONS: Final[dict[tuple[str, str], Limitation]] = {
     ("zombie", "franz-go"): Limitation(
         Outcome.ONCE,
         is_fatal=False,
-        reason="it answers INVALID_PRODUCER_EPOCH by raising its own epoch, again and again, until "
-        "it is past the successor's, and so fences the successor in its turn; on its way its batch "
-        "may count as a repeat of the successor's, and be acknowledged without being stored",
+        reason=_RAISES_ITS_EPOCH,
+    ),
+    ("stolen-producer-id", "franz-go"): Limitation(
+        Outcome.ONCE, is_fatal=False, reason=_RAISES_ITS_EPOCH
     ),
     ("right-revoked", "librdkafka"): Limitation(
         Outcome.REFUSED,
