@@ -101,6 +101,8 @@ def _note(text: str, notes: dict[str, int]) -> int:
 def _section(scenario: Scenario, run: Run) -> str:
     where = "One broker" if scenario.brokers == 1 else f"{scenario.brokers} brokers"
     settings = ", ".join(f"`{name}={value}`" for name, value in scenario.settings.items())
+    if scenario.users:
+        settings = f"a log-in, the producer as {scenario.users[0]}"
     return (
         f"## {scenario.name}\n\n{scenario.shows}\n\n"
         f"* Brokers: {where}{f' with {settings}' if settings else ''}.\n"
