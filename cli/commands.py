@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -26,8 +26,7 @@ from cli import (
 )
 
 app = typer.Typer(
-    no_args_is_help=True,
-    add_completion=False,
+    invoke_without_command=True,
     pretty_exceptions_enable=False,
 )
 
@@ -43,14 +42,26 @@ def _show_version(is_asked: bool) -> None:
         raise typer.Exit
 
 
+_HOW_TO_BEGIN: Final = """\
+echoless demo                            shows in three seconds what it is for
+echoless serve                           runs a broker on 127.0.0.1:9092
+seq 3 | echoless produce orders          sends three records, each stored once
+echoless consume orders                  prints them
+echoless --help                          lists every command
+"""
+
+
 @app.callback()
 def echoless(
-    version: Annotated[
+    context: typer.Context,
+    version: Annotated[  # noqa: ARG001 - its callback acts
         bool,
         typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version."),
     ] = False,
 ) -> None:
     """A Kafka-wire-compatible mini-broker: a record sent is a record stored once."""
+    if context.invoked_subcommand is None:
+        typer.echo(_HOW_TO_BEGIN, nl=False)
 
 
 @app.command(

@@ -1,6 +1,7 @@
 """`echoless trace`: a recorded run as a sequence diagram.
 
-Records from now on, or reads the output of `echoless decisions --json` or `--record`.
+Draws what brokers remember, records from now on, or reads the output of `echoless decisions --json` or
+`--record`.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from cli.options import ADMIN_DEFAULT, AdminTokenFile, PartitionFilter, Producer
 
 _LOOK_EVERY_S: Final = 0.05
 _LAST_MAX: Final = 3000
+_LAST_DEFAULT: Final = 200
 
 Event = dict[str, Any]
 
@@ -38,12 +40,22 @@ def trace(  # noqa: PLR0917 - typer makes options of them
         ),
     ] = None,
     admin_token_file: AdminTokenFile = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Record from now on, until Ctrl-C.")
+    ] = False,
     follow_for: Annotated[
-        float | None, typer.Option(metavar="SECONDS", min=0, help="Default: until Ctrl-C.")
+        float | None,
+        typer.Option(metavar="SECONDS", min=0, help="Record from now on, for so long."),
     ] = None,
     last: Annotated[
-        int, typer.Option("--last", "-n", min=0, max=_LAST_MAX, help="How many past ones, too.")
-    ] = 0,
+        int | None,
+        typer.Option(
+            *("--last", "-n"),
+            min=0,
+            max=_LAST_MAX,
+            help=f"How many past ones; default: {_LAST_DEFAULT}, or none while recording.",
+        ),
+    ] = None,
     producer_id: ProducerFilter = None,
     topic: TopicFilter = None,
     partition: PartitionFilter = None,
@@ -59,9 +71,15 @@ def trace(  # noqa: PLR0917 - typer makes options of them
     if file is not None:
         events = _chosen(_read(file), selection)
     else:
-        events = _record(admin or [ADMIN_DEFAULT], admin_token_file, follow_for, last, selection)
+        records = follow or bool(follow_for)
+        seconds = None if follow else follow_for or 0.0
+        if last is None:
+            last = 0 if records else _LAST_DEFAULT
+        events = _record(admin or [ADMIN_DEFAULT], admin_token_file, seconds, last, selection)
     if not events:
-        raise CommandError("nothing was decided: there is nothing to draw")
+        raise CommandError(
+            "nothing was decided: there is nothing to draw (--follow waits for producers)"
+        )
     _write(events, svg, mermaid, record, title)
 
 
@@ -72,7 +90,7 @@ def _record(
     last: int,
     selection: dict[str, Any],
 ) -> list[Event]:
-    """Records until the time is over, Ctrl-C is pressed or the brokers have exited."""
+    """Records until the time is over (None: never), Ctrl-C is pressed or the brokers have exited."""
     from cli.admin import admin_token, check_admin_address
     from testkit.admin import AdminError
     from testkit.recorder import Recorder

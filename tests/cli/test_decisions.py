@@ -120,7 +120,7 @@ def test_trace_draws_what_a_broker_remembers(
     admin.run(admin.decider.append)
     svg, mermaid, record = (tmp_path / name for name in ("run.svg", "run.md", "run.jsonl"))
     ran = echoless(
-        *("trace", "--admin", admin.address, "--follow-for", 0, "--last", 10, "--title", "A run"),
+        *("trace", "--admin", admin.address, "--title", "A run"),
         *("--svg", svg, "--mermaid", mermaid, "--record", record),
     )
     assert (ran.code, ran.out) == (0, "")
@@ -128,6 +128,25 @@ def test_trace_draws_what_a_broker_remembers(
     assert mermaid.read_text().startswith("```mermaid\nsequenceDiagram\n")
     again = echoless("trace", record)
     assert f"```mermaid\n{again.out}```\n" == mermaid.read_text()
+
+
+def test_trace_follows_until_the_broker_leaves(echoless: Command, admin: _AdminThread) -> None:
+    """It says that it waits; what was before is left out unless asked for."""
+    admin.run(admin.decider.append)
+
+    def decide_and_stop() -> None:
+        while not admin.broker.decisions.is_followed:
+            pass
+        admin.run(admin.decider.refuse)
+        admin.stop_serving()
+
+    meanwhile = threading.Thread(target=decide_and_stop)
+    meanwhile.start()
+    ran = echoless("trace", "--admin", admin.address, "--follow")
+    meanwhile.join()
+    assert ran.err == "recording; Ctrl-C ends it\n"
+    assert "refused" in ran.out
+    assert "appended" not in ran.out
 
 
 def test_trace_of_a_file_can_be_narrowed(echoless: Command, tmp_path: Path) -> None:
@@ -155,7 +174,7 @@ def test_mistakes_are_one_line(echoless: Command, tmp_path: Path) -> None:
         (("trace", empty), "nothing was decided: there is nothing to draw"),
         (("decisions", "--admin", "nowhere"), "--admin: takes HOST:PORT, not 'nowhere'"),
         (("decisions", "--admin", "127.0.0.1:1"), "http://127.0.0.1:1/decisions?n=20: "),
-        (("trace", "--admin", "127.0.0.1:1"), "http://127.0.0.1:1/decisions?n=0&follow=true: "),
+        (("trace", "--admin", "127.0.0.1:1"), "http://127.0.0.1:1/decisions?n=200&follow=true: "),
     ):
         ran = echoless(*arguments)
         assert ran.code == 1

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+
+import pytest
 
 from tests.cli.command import Command
 
@@ -27,6 +30,29 @@ def test_help_lists_every_command(echoless: Command) -> None:
     assert ran.code == 0
     for command in ("serve", "topics", "producers", "dump", "verify", "demo", "decisions", "trace"):
         assert command in ran.out
+
+
+def test_the_bare_command_says_how_to_begin(echoless: Command) -> None:
+    """Five lines, each a command that exists."""
+    ran = echoless()
+    lines = ran.out.splitlines()
+    assert (ran.code, len(lines)) == (0, 5)
+    known = {*re.findall(r"^. (\w[\w-]+) ", echoless("--help").out, re.MULTILINE), "--help"}
+    assert {re.search(r"echoless (\S+)", line)[1] for line in lines} <= known  # type: ignore[index]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_shell_completes_commands(echoless: Command, shell: str, monkeypatch) -> None:
+    """As the script asks that `--show-completion` prints and `--install-completion` installs."""
+    monkeypatch.setenv("_ECHOLESS_COMPLETE", f"complete_{shell}")
+    monkeypatch.setenv("_TYPER_COMPLETE_ARGS", "echoless prod")
+    monkeypatch.setenv("_TYPER_COMPLETE_FISH_ACTION", "get-args")
+    monkeypatch.setenv("COMP_WORDS", "echoless prod")
+    monkeypatch.setenv("COMP_CWORD", "1")
+    completed = echoless().out
+    assert "produce" in completed
+    assert "producers" in completed
+    assert "topics" not in completed
 
 
 def test_version_is_shown(echoless: Command) -> None:
