@@ -30,5 +30,5 @@ class GroupConfig(NamedTuple):
     """Protocols and assignments of all members of one coordinator."""
     name_bytes_max: int = 1_024
     """Ids of groups and instances, and names of protocols: they are held and stored."""
-    commit_partitions_max: int = 10_000
+    commit_partitions_max: int = 5_000
     """Offsets of one commit, which is one batch and one step."""

@@ -30,14 +30,33 @@ class Expiry:
     def __init__(self, groups: Groups, deletions: Deletions) -> None:
         self._groups = groups
         self._deletions = deletions
+        self._looked_at = 0
+        """Offsets since the last slice has ended."""
 
     def expire(self, now: Now) -> Iterator[list[Effect]]:
         """Expire what is too old."""
         for count, group_id in enumerate(list(self._groups.durable.groups), 1):
-            yield from self._expire_group(group_id, now)
+            for topic, partitions in self._slices(group_id):
+                self._groups.now = now
+                places = self._expired(group_id, topic, partitions)
+                self._remove(group_id, places, "it is older than the retention time")
+                self._looked_at += len(partitions)
+                if self._looked_at >= _OFFSETS_PER_SLICE:
+                    self._looked_at = 0
+                    yield self._groups.take_effects()
+            self._groups.now = now
+            self._remove_if_unused(group_id)
             if count % _GROUPS_PER_SLICE == 0:
                 yield self._groups.take_effects()
         yield self._groups.take_effects()
+
+    def _slices(self, group_id: str) -> Iterator[tuple[str, list[int]]]:
+        """Topics with some of their partitions each; what was removed meanwhile is left out."""
+        durable = self._groups.durable.groups.get(group_id)
+        for topic in list(durable.offsets) if durable is not None else ():
+            partitions = list(durable.offsets.get(topic, {})) if durable is not None else []
+            for begin in range(0, len(partitions), _OFFSETS_PER_SLICE):
+                yield topic, partitions[begin : begin + _OFFSETS_PER_SLICE]
 
     def forget_topic(self, topic: str, now: Now) -> Iterator[list[Effect]]:
         """Remove the offsets of a topic that was deleted."""
@@ -50,22 +69,6 @@ class Expiry:
             if count % _GROUPS_PER_SLICE == 0:
                 yield self._groups.take_effects()
         yield self._groups.take_effects()
-
-    def _expire_group(self, group_id: str, now: Now) -> Iterator[list[Effect]]:
-        durable = self._groups.durable.groups.get(group_id)
-        if durable is None:
-            return
-        for topic in list(durable.offsets):
-            left = list(durable.offsets.get(topic, {}))
-            while left:
-                some, left = left[:_OFFSETS_PER_SLICE], left[_OFFSETS_PER_SLICE:]
-                self._groups.now = now
-                places = self._expired(group_id, topic, some)
-                self._remove(group_id, places, "it is older than the retention time")
-                if len(some) == _OFFSETS_PER_SLICE:
-                    yield self._groups.take_effects()
-        self._groups.now = now
-        self._remove_if_unused(group_id)
 
     def _expired(self, group_id: str, topic: str, partitions: list[int]) -> list[tuple[str, int]]:
         group = self._groups.find(group_id)

@@ -84,10 +84,9 @@ class OffsetCommits:
         return self._groups.now.wall_ms + request.retention_time_ms
 
     def _record(self, group_id: str, one: CommittedPartition, expire_ms: int) -> Record:
-        value = OffsetValue(
-            one.offset, one.leader_epoch, one.metadata, self._groups.now.wall_ms, expire_ms
-        )
-        return OffsetKey(group_id, one.topic, one.partition), value
+        topic, partition, offset, leader_epoch, metadata = one
+        value = OffsetValue(offset, leader_epoch, metadata, self._groups.now.wall_ms, expire_ms)
+        return OffsetKey(group_id, topic, partition), value
 
     def _stored(self, reply_id: int, are_stored: list[bool], code: ErrorCode) -> None:
         answered = commit_code(code)
