@@ -61,6 +61,28 @@ class Expiry:
     def forget_topic(self, topic: str, now: Now) -> Iterator[list[Effect]]:
         """Remove the offsets of a topic that was deleted."""
         for count, group_id in enumerate(list(self._groups.durable.groups), 1):
+            durable = self._groups.durable.groups.get(group_id)
+            partitions = list(durable.offsets.get(topic, {})) if durable is not None else []
+            for begin in range(0, len(partitions), _OFFSETS_PER_SLICE):
+                self._groups.now = now
+                some = partitions[begin : begin + _OFFSETS_PER_SLICE]
+                places = [(topic, partition) for partition in some]
+                self._remove(group_id, places, "its topic was deleted")
+                yield self._groups.take_effects()
+            if count % _GROUPS_PER_SLICE == 0:
+                yield self._groups.take_effects()
+
+    def _slices(self, group_id: str) -> Iterator[tuple[str, list[int]]]:
+        """Topics with some of their partitions each; what was removed meanwhile is left out."""
+        durable = self._groups.durable.groups.get(group_id)
+        for topic in list(durable.offsets) if durable is not None else ():
+            partitions = list(durable.offsets.get(topic, {})) if durable is not None else []
+            for begin in range(0, len(partitions), _OFFSETS_PER_SLICE):
+                yield topic, partitions[begin : begin + _OFFSETS_PER_SLICE]
+
+    def forget_topic(self, topic: str, now: Now) -> Iterator[list[Effect]]:
+        """Remove the offsets of a topic that was deleted."""
+        for count, group_id in enumerate(list(self._groups.durable.groups), 1):
             self._groups.now = now
             durable = self._groups.durable.groups.get(group_id)
             if durable is not None and topic in durable.offsets:
@@ -101,12 +123,10 @@ class Expiry:
         self._groups.note(
             f"group {group_id!r} loses {len(places)} offsets of topic {topic!r}: {reason}"
         )
-        for index in range(0, len(places), _OFFSETS_PER_SLICE):
-            records: list[Record] = [
-                (OffsetKey(group_id, topic, partition), None)
-                for _, partition in places[index : index + _OFFSETS_PER_SLICE]
-            ]
-            self._groups.append(group, records, partial(self._removed, group_id))
+        records: list[Record] = [
+            (OffsetKey(group_id, topic, partition), None) for _, partition in places
+        ]
+        self._groups.append(group, records, partial(self._removed, group_id))
 
     def _removed(self, group_id: str, code: ErrorCode) -> None:
         if code is ErrorCode.NONE:
