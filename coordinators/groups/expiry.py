@@ -50,14 +50,6 @@ class Expiry:
                 yield self._groups.take_effects()
         yield self._groups.take_effects()
 
-    def _slices(self, group_id: str) -> Iterator[tuple[str, list[int]]]:
-        """Topics with some of their partitions each; what was removed meanwhile is left out."""
-        durable = self._groups.durable.groups.get(group_id)
-        for topic in list(durable.offsets) if durable is not None else ():
-            partitions = list(durable.offsets.get(topic, {})) if durable is not None else []
-            for begin in range(0, len(partitions), _OFFSETS_PER_SLICE):
-                yield topic, partitions[begin : begin + _OFFSETS_PER_SLICE]
-
     def forget_topic(self, topic: str, now: Now) -> Iterator[list[Effect]]:
         """Remove the offsets of a topic that was deleted."""
         for count, group_id in enumerate(list(self._groups.durable.groups), 1):
@@ -73,24 +65,14 @@ class Expiry:
                 yield self._groups.take_effects()
 
     def _slices(self, group_id: str) -> Iterator[tuple[str, list[int]]]:
-        """Topics with some of their partitions each; what was removed meanwhile is left out."""
+        """Topics with some of their partitions each."""
         durable = self._groups.durable.groups.get(group_id)
-        for topic in list(durable.offsets) if durable is not None else ():
-            partitions = list(durable.offsets.get(topic, {})) if durable is not None else []
+        if durable is None:
+            return
+        for topic in list(durable.offsets):
+            partitions = list(durable.offsets.get(topic, {}))
             for begin in range(0, len(partitions), _OFFSETS_PER_SLICE):
                 yield topic, partitions[begin : begin + _OFFSETS_PER_SLICE]
-
-    def forget_topic(self, topic: str, now: Now) -> Iterator[list[Effect]]:
-        """Remove the offsets of a topic that was deleted."""
-        for count, group_id in enumerate(list(self._groups.durable.groups), 1):
-            self._groups.now = now
-            durable = self._groups.durable.groups.get(group_id)
-            if durable is not None and topic in durable.offsets:
-                places = [(topic, partition) for partition in durable.offsets[topic]]
-                self._remove(group_id, places, "its topic was deleted")
-            if count % _GROUPS_PER_SLICE == 0:
-                yield self._groups.take_effects()
-        yield self._groups.take_effects()
 
     def _expired(self, group_id: str, topic: str, partitions: list[int]) -> list[tuple[str, int]]:
         group = self._groups.find(group_id)

@@ -77,7 +77,7 @@ def test_members_of_all_groups_together_are_bounded():
     "config", [GroupConfig(group_bytes_max=250), GroupConfig(bytes_max=250)], ids=["group", "all"]
 )
 def test_metadata_of_all_members_together_is_bounded(config):
-    """What a member replaces counts once; one more member of the same size does not fit."""
+    """Metadata that a member replaces counts once; one more member of the same size does not fit."""
     shell = Shell(config)
     large = {"protocols": (("range", bytes(200)),), "requires_known_member_id": False}
     join = shell.join(**large)
