@@ -19,7 +19,10 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final, Self
+from typing import TYPE_CHECKING, Final, Self
+
+if TYPE_CHECKING:
+    from testkit.security import BrokerSecurity
 
 _READY: Final = re.compile(
     rb"ready broker_id=\d+ listen=(?P<listen>\S+) native=(?P<native>\S+) admin=(?P<admin>\S+)"
@@ -45,14 +48,19 @@ class BrokerProcess:
         faults_file: Path | None = None,
         arguments: Sequence[str] = (),
         addresses: tuple[str, str, str] = (ANY_PORT, ANY_PORT, ANY_PORT),
+        security: str = "",
     ) -> None:
         """Without `data_dir` the data is in a temporary directory, deleted with the block.
 
         `settings` are configuration names and values; `addresses` are those to listen on, for the
         Kafka protocol, the native one and HTTP. Any of them may be subject to fault rules.
+
+        `security`: SSL, SASL_PLAINTEXT or SASL_SSL, with the user alice. `client_options` is then what a client
+        needs, and `open_servers` a second listener that lets everyone in.
         """
         self.bootstrap_servers, self.native, self.admin = addresses
         """`host:port`; the real ports are known after the start."""
+        self.open_servers = ANY_PORT if security else ""
         self._settings = {"allow_faults": "true", **(settings or {})}
         self._arguments = list(arguments)
         if faults_file is not None:
@@ -60,6 +68,13 @@ class BrokerProcess:
         self._directory = tempfile.TemporaryDirectory(prefix="echoless-testkit-")
         self.data_dir = data_dir or Path(self._directory.name) / "data"
         self.log_path = Path(self._directory.name) / "log"
+        self._security: BrokerSecurity | None = None
+        if security:
+            from testkit.security import BrokerSecurity
+
+            self._security = BrokerSecurity(security, Path(self._directory.name))
+            own = {"super_users": "User:ANONYMOUS"} if "authorizer" in self._settings else {}
+            self._settings = {**own, **self._security.settings(), **self._settings}
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
@@ -99,6 +114,34 @@ class BrokerProcess:
         self.bootstrap_servers, self.native, self.admin = (
             ready[name].decode() for name in ("listen", "native", "admin")
         )
+        if self._security is not None:
+            self.bootstrap_servers, _, self.open_servers = self.bootstrap_servers.partition(",")
+            if self._security.needs_user:
+                self.add_user()
+
+    @property
+    def client_options(self) -> dict[str, str]:
+        """Options of a client that is let in, by librdkafka's names."""
+        options = {"bootstrap.servers": self.bootstrap_servers}
+        return options | (self._security.client_options() if self._security is not None else {})
+
+    def add_user(self, name: str = "alice", password: str | None = None) -> dict[str, str]:
+        """Adds a user, or gives it another password; returns its options once it can log in."""
+        security = self._secured()
+        security.add_user(name, password, self.bootstrap_servers, self.open_servers)
+        return {**self.client_options, **security.client_options(name)}
+
+    def allow(self, user: str, *operations: str, topic: str | None = None) -> None:
+        """Allows the user operations (`write`) on a topic, or else on the cluster; needs `authorizer=acl`."""
+        from testkit.security import allow
+
+        self._secured()
+        allow(self.open_servers, user, *operations, topic=topic)
+
+    def _secured(self) -> BrokerSecurity:
+        if self._security is None:
+            raise ValueError("start the broker with security, such as SASL_SSL")
+        return self._security
 
     def stop(self) -> int:
         """Sends SIGTERM, then SIGKILL if that is not enough; returns the exit status."""
@@ -143,8 +186,9 @@ class BrokerProcess:
             process.stdout.close()
 
     def _command(self) -> list[str]:
+        listen = ",".join(filter(None, (self.bootstrap_servers, self.open_servers)))
         return [
-            *(sys.executable, "-m", "broker", "--listen", self.bootstrap_servers),
+            *(sys.executable, "-m", "broker", "--listen", listen),
             *("--native-listen", self.native, "--admin-listen", self.admin),
             *("--data-dir", str(self.data_dir)),
             *(part for item in self._settings.items() for part in ("--set", "=".join(item))),

@@ -31,8 +31,9 @@ _NS_PER_MS: Final = 1_000_000
 class Echoless:
     """A running broker, its faults, and the outcome of the records. Blocking."""
 
-    def __init__(self, settings: Mapping[str, str] | None = None) -> None:
-        self.broker = BrokerProcess(settings)
+    def __init__(self, settings: Mapping[str, str] | None = None, *, security: str = "") -> None:
+        """`security`: SSL, SASL_PLAINTEXT or SASL_SSL; see `client_options`."""
+        self.broker = BrokerProcess(settings, security=security)
         """The process: `kill()`, `start()`, `data_dir`, `log_tail()`."""
         self._names = itertools.count(1)
         self._from_ms = 0
@@ -54,6 +55,11 @@ class Echoless:
     def bootstrap_servers(self) -> str:
         """For any Kafka client: `host:port`."""
         return self.broker.bootstrap_servers
+
+    @property
+    def client_options(self) -> dict[str, str]:
+        """Options of a client, by librdkafka's names: the servers, and with security the user alice."""
+        return self.broker.client_options
 
     @property
     def admin(self) -> Admin:

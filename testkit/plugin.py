@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 _MARKER: Final = "echoless"
 _TRACES: Final = "--echoless-traces"
+_SECURITY: Final = "security"
+"""A name among the settings that is not the broker's: the security protocol of its listener."""
 _LIVE: Final = pytest.StashKey[list["Echoless"]]()
 """The running brokers, for the report of a test that fails."""
 
@@ -61,7 +63,9 @@ def _running(config: pytest.Config, marked: dict[str, Any]) -> Iterator[Echoless
     from testkit.echoless import Echoless
 
     live = config.stash[_LIVE]
-    with Echoless({**_settings(config), **{n: _text(v) for n, v in marked.items()}}) as broker:
+    settings = {**_settings(config), **{n: _text(v) for n, v in marked.items()}}
+    security = settings.pop(_SECURITY, "")
+    with Echoless(settings, security=security) as broker:
         live.append(broker)
         try:
             yield broker
