@@ -4,7 +4,7 @@ The count is the new total. A topic is answered once its new partitions can acce
 timeout is ignored. Keys may hash to other partitions afterwards; as in Kafka, that is up to the
 client.
 
-v1: no change. v2: flexible. v3 (KIP-599): throttling, which never happens here.
+v1: no change. v2: flexible. v3 (KIP-599): 89 for what a quota does not allow (`mutations.py`).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from broker.handlers import permits
 from broker.handlers.merged_responses import Rows
+from broker.handlers.mutations import Mutations
 from broker.handlers.refusals import Refusal
 from broker.handlers.repetition import repeated
 from broker.handlers.served import Names, Served
@@ -32,30 +33,37 @@ async def handle(request: Request, services: Services) -> Answer:
     """One row per name, in the order of the request."""
     body = request.body
     twice = repeated(topic.name for topic in body.topics)
+    mutations = Mutations(request, services)
     rows = (
-        _extended(services, one, body.validate_only, is_twice=one.name in twice)
+        _extended(services, mutations, one, body.validate_only, is_twice=one.name in twice)
         for one in {topic.name: topic for topic in body.topics}.values()
     )
     return await awaited_in_turns(rows, lambda found: {"results": found})
 
 
 async def _extended(
-    services: Services, wanted: Any, validate_only: bool, *, is_twice: bool
+    services: Services, mutations: Mutations, wanted: Any, validate_only: bool, *, is_twice: bool
 ) -> dict[str, Any]:
     error: KafkaError | None
     if is_twice:
         error = KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
     else:
-        error = await _extend(services, wanted, validate_only)
+        error = await _extend(services, mutations, wanted, validate_only)
     return _row(wanted.name, error)
 
 
-async def _extend(services: Services, wanted: Any, validate_only: bool) -> KafkaError | None:
+async def _extend(
+    services: Services, mutations: Mutations, wanted: Any, validate_only: bool
+) -> KafkaError | None:
     """The error, if any."""
+    topic = services.registry.topics.get(wanted.name)
+    added = 0 if validate_only or topic is None else wanted.count - topic.partition_count
+    assignment = _assignment(services, wanted)
     try:
-        await services.topics.create_partitions(
-            wanted.name, wanted.count, _assignment(services, wanted), validate_only=validate_only
-        )
+        with mutations.counted(added):
+            await services.topics.create_partitions(
+                wanted.name, wanted.count, assignment, validate_only=validate_only
+            )
     except KafkaError as error:
         return error
     return None

@@ -6,7 +6,7 @@ timeout is ignored.
 
 v2-3: as they are. v4 (KIP-464): -1 partitions or replicas mean the broker's defaults (accepted in
 every version). v5 (KIP-525): flexible; the answer gives the numbers and the configuration in
-force. v6 (KIP-599): throttling, which never happens here. v7 (KIP-516): topic ids.
+force. v6 (KIP-599): 89 for what a quota does not allow (`mutations.py`). v7 (KIP-516): topic ids.
 
 Skipped: creation policies; there are none.
 """
@@ -21,6 +21,7 @@ from broker.config.description import describe_topic
 from broker.config.topic import validated
 from broker.handlers import permits
 from broker.handlers.merged_responses import Rows
+from broker.handlers.mutations import Mutations
 from broker.handlers.refusals import Refusal
 from broker.handlers.repetition import repeated
 from broker.handlers.served import Names, Served
@@ -47,9 +48,11 @@ async def handle(request: Request, services: Services) -> Answer:
     body = request.body
     rights = permits.rights_of(request, services)
     twice = repeated(topic.name for topic in body.topics)
+    mutations = Mutations(request, services)
     rows = (
         _row(
             services,
+            mutations,
             one,
             validate_only=body.validate_only,
             is_twice=one.name in twice,
@@ -80,7 +83,13 @@ async def create(services: Services, wanted: NewTopic, *, validate_only: bool) -
 
 
 async def _row(
-    services: Services, wanted: Any, *, validate_only: bool, is_twice: bool, shows_config: bool
+    services: Services,
+    mutations: Mutations,
+    wanted: Any,
+    *,
+    validate_only: bool,
+    is_twice: bool,
+    shows_config: bool,
 ) -> dict[str, Any]:
     if is_twice:
         return _failure(wanted.name, KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name."))
@@ -92,10 +101,17 @@ async def _row(
             assignment=_assignment(wanted),
             config=_config(wanted.configs),
         )
-        topic = await create(services, new, validate_only=validate_only)
+        with mutations.counted(0 if validate_only else _partitions(new, services)):
+            topic = await create(services, new, validate_only=validate_only)
     except KafkaError as error:
         return _failure(wanted.name, error)
     return _success(services, topic, shows_config=shows_config)
+
+
+def _partitions(new: NewTopic, services: Services) -> int:
+    if new.assignment is not None:
+        return len(new.assignment)
+    return services.config.num_partitions if new.partitions == DEFAULT else new.partitions
 
 
 def _assignment(wanted: Any) -> Mapping[int, tuple[int, ...]] | None:

@@ -4,7 +4,8 @@ A topic is answered once its deletion is durable: no one can use it any more, an
 name waits for what is left of it (`broker/partitions/topic_deletion.py`); so the timeout is ignored. The
 producer state of its partitions goes with them.
 
-v1-3: names. v4: flexible. v5 (KIP-599): error messages. v6 (KIP-516): a topic may be named by its
+v1-3: names. v4: flexible. v5 (KIP-599): error messages; 89 for
+what a quota does not allow (`mutations.py`). v6 (KIP-516): a topic may be named by its
 id; a topic that is named twice, in either way, is refused.
 """
 
@@ -14,6 +15,7 @@ import uuid
 from typing import TYPE_CHECKING, Any
 
 from broker.handlers.merged_responses import Rows
+from broker.handlers.mutations import Mutations
 from broker.handlers.permits import DENIED_TOPIC, denied_topics, name_of, rights_of
 from broker.handlers.refusals import Refusal
 from broker.handlers.repetition import repeated
@@ -55,7 +57,8 @@ async def handle(request: Request, services: Services) -> Answer:
     wanted = [_Wanted(name, None) for name in body.topic_names]
     wanted += [_Wanted(topic.name, topic.topic_id) for topic in body.topics]
     twice = repeated(_name(services, one) or one for one in wanted)
-    rows = (_row(services, one, twice) for one in dict.fromkeys(wanted))
+    mutations = Mutations(request, services)
+    rows = (_row(services, mutations, one, twice) for one in dict.fromkeys(wanted))
     return await awaited_in_turns(rows, lambda found: {"responses": found})
 
 
@@ -67,10 +70,15 @@ def _name(services: Services, wanted: _Wanted) -> str | None:
     return None if topic is None else topic.name
 
 
-async def _row(services: Services, wanted: _Wanted, twice: set[str | _Wanted]) -> dict[str, Any]:
+async def _row(
+    services: Services, mutations: Mutations, wanted: _Wanted, twice: set[str | _Wanted]
+) -> dict[str, Any]:
     name = _name(services, wanted)
+    known = services.registry.topics.get(name or "")
     try:
-        topic = await services.topics.delete(_checked(wanted, name, twice))
+        checked = _checked(wanted, name, twice)
+        with mutations.counted(0 if known is None else known.partition_count):
+            topic = await services.topics.delete(checked)
     except KafkaError as error:
         return {
             "name": wanted.name,

@@ -13,6 +13,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from broker.handlers import fetch, produce
+from broker.handlers.mutations import REFUSED_SINCE, mutation_pause_ms
 from broker.handlers.throttle_time import size_of, throttled
 from broker.network.request import Answer, Outcome, Request, needing_as_much
 from broker.records.produce import ACKS_NONE
@@ -49,7 +50,7 @@ def metered(
     took_s = perf_counter() - began_at if is_timed else None
     produced_bytes = _produced_bytes(request.body) if is_produce else None
     pause_ms = quotas.used(request.peer, meters, produced_bytes, took_s)
-    use = _Use(served, request.version, pause_ms, meters, quotas)
+    use = _Use(served, request, pause_ms, meters, quotas)
     if isinstance(outcome, bytes) or not isinstance(outcome, Awaitable):
         return use.counted(outcome)
     return needing_as_much(outcome, use.counted_later(outcome))
@@ -75,18 +76,22 @@ class _Use(NamedTuple):
     """A request that has been given to its handler."""
 
     served: Served
-    version: int
+    request: Request
     pause_ms: int
     meters: Meters
     quotas: Quotas
 
     def counted(self, answer: Answer) -> Answer:
         """The answer as it leaves; what a fetch took is counted."""
-        if self.served.api is fetch.API and self.meters.fetched is not None:
-            self.meters.fetched.record(size_of(answer), self.quotas.clock())
-        if not self.pause_ms:
-            return answer
-        return throttled(self.served.api, self.version, answer, self.pause_ms)
+        api, pause_ms, now = self.served.api, self.pause_ms, self.quotas.clock()
+        if api is fetch.API and self.meters.fetched is not None:
+            self.meters.fetched.record(size_of(answer), now)
+        elif api.key in REFUSED_SINCE and self.meters.mutations is not None:
+            of_changes_ms = mutation_pause_ms(self.request, answer, self.meters.mutations, now)
+            if of_changes_ms > pause_ms:
+                pause_ms = of_changes_ms
+                self.quotas.pause(self.request.peer, pause_ms)
+        return throttled(api, self.request.version, answer, pause_ms) if pause_ms else answer
 
     async def counted_later(self, outcome: Awaitable[Answer]) -> Answer:
         return self.counted(await outcome)

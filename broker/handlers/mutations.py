@@ -1,0 +1,68 @@
+"""The quota of partitions created and deleted per second, `controller_mutation_rate` (KIP-599).
+
+A change is made while the client is not in debt, and may bring it there. From these versions on one beyond that is
+refused; older clients do not know the error, so their change is made, and they pause. For the handlers of the three APIs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+from broker.network.request import Answer, Request
+from protocol.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from broker.quotas.rate import TokenBucket
+    from broker.services import Services
+
+REFUSED_SINCE: Final = {19: 6, 20: 5, 37: 3}
+"""CreateTopics, DeleteTopics and CreatePartitions: the first version that knows THROTTLING_QUOTA_EXCEEDED."""
+EXCEEDED: Final = ErrorCode.THROTTLING_QUOTA_EXCEEDED
+
+
+class Mutations:
+    """What one request may change."""
+
+    def __init__(self, request: Request, services: Services) -> None:
+        quotas, header = services.quotas, request.header
+        self._clock = quotas.clock
+        self._is_strict = header.api_version >= REFUSED_SINCE[header.api_key]
+        self._bucket: TokenBucket | None = None
+        if quotas.limits is not None:
+            self._bucket = quotas.meters(request.peer, header.client_id).mutations
+
+    @contextmanager
+    def counted(self, partitions: int) -> Iterator[None]:
+        """Counts a change of so many partitions, unless it fails. Raises `KafkaError` if it may not be made."""
+        bucket = self._bucket
+        if bucket is None or partitions <= 0:
+            yield
+            return
+        if self._is_strict and bucket.throttle_ms(self._clock()):
+            raise KafkaError(EXCEEDED, "The throttling quota has been exceeded.")
+        bucket.take(partitions, self._clock())
+        try:
+            yield
+        except BaseException:
+            bucket.take(-partitions, self._clock())
+            raise
+
+
+def mutation_pause_ms(request: Request, answer: Answer, bucket: TokenBucket, now: float) -> int:
+    """How long the client has to pause: if something was refused, or would be in a newer version."""
+    header = request.header
+    is_strict = header.api_version >= REFUSED_SINCE[header.api_key]
+    if is_strict and not (isinstance(answer, Mapping) and _has_refused(answer)):
+        return 0
+    return bucket.throttle_ms(now)
+
+
+def _has_refused(answer: Mapping[str, object]) -> bool:
+    return any(
+        row["error_code"] is EXCEEDED
+        for rows in answer.values()
+        if isinstance(rows, list)
+        for row in rows
+    )
