@@ -242,6 +242,7 @@ def _new_services(broker: Broker) -> Services:
             clock=broker.clock,
             thread=broker.record_thread,
             deadlines=Deadlines(),
+            binding=broker.binding,
         ),
         fetch=FetchParts(
             find=broker.replicas.find,

@@ -23,7 +23,7 @@ from broker.clock import Clock
 from broker.cluster.agreed_cluster_id import agreed_cluster_id
 from broker.cluster.membership import Membership
 from broker.config.loading import Address, Config, LogFlush
-from broker.config.names import Authorizer
+from broker.config.names import Authorizer, ProducerIdBinding
 from broker.config.topic import to_log_config
 from broker.decisions.decisions import Decisions
 from broker.environment import Environment
@@ -57,6 +57,7 @@ from storage.meta_properties import read_cluster_id
 
 if TYPE_CHECKING:
     from broker.authentication.admin_tokens import Tokens
+    from broker.authentication.producer_binding import ProducerBinding
     from broker.authentication.session import Logins
     from broker.authentication.tls import Tls
     from broker.authorization.access import Access
@@ -128,6 +129,8 @@ class Broker:
         """Set when requests that wait for data are to wait no longer."""
         self.record_thread = RecordThread()
         self.quotas = Quotas(metrics)
+        self.binding: ProducerBinding | None = None
+        """Tells whose producer ids are; None: they are everyone's."""
         self.access: Access | None = None
         """Decides what each client may do; None: everything."""
         self.is_new_directory = False
@@ -188,6 +191,10 @@ class Broker:
             self.logs.vouch_for_tail()  # no partition state relies any more on what a power failure took
         await self.replicas.take_up(self.membership)
         await self.producer_ids.start()
+        if self.config.producer_id_binding is ProducerIdBinding.PRINCIPAL:
+            from broker.authentication.producer_binding import ProducerBinding
+
+            self.binding = await ProducerBinding.open(self.tree)
         await self.quotas.start(self.tree, is_shared=self.config.zookeeper_hosts is not None)
         if self.logins is not None:
             await self.logins.start(self.tree)

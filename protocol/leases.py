@@ -14,7 +14,7 @@ from typing import Final
 
 LEASED_ID_MIN: Final = 2**52
 LEASED_ID_END: Final = 2**53
-"""One above the largest leased id."""
+"""One above the largest leased id that is not bound to a principal (`protocol/bound_ids.py`)."""
 
 LEASE_MARGIN_MS: Final = 3_600_000
 """How long after the end of a lease its batches may be resent; every replica knows them.
@@ -25,13 +25,14 @@ Far longer than a client keeps trying (minutes), and than clocks are set forward
 
 def is_leased(producer_id: int) -> bool:
     """Whether the id came from `lease_pid`."""
-    return LEASED_ID_MIN <= producer_id < LEASED_ID_END
+    return bool(producer_id & LEASED_ID_MIN)
 
 
 def leased_id(number: int) -> int:
-    """The leased id for a number that no other producer has."""
-    assert 0 <= number < LEASED_ID_MIN, f"{number} cannot be leased"
-    return LEASED_ID_MIN + number
+    """The leased id for a number, or a bound id, that no other producer has."""
+    assert number >= 0, f"{number} cannot be leased"
+    assert not number & LEASED_ID_MIN, f"{number} cannot be leased"
+    return LEASED_ID_MIN | number
 
 
 def lease_retention_ms(lease_ms: int) -> int:

@@ -510,6 +510,7 @@ class Log:
             config.producer_id_expiration_ms,
             config.producers_max,
             config.leased_producer_expiration_ms,
+            is_fair=config.producers_fair,
         )
 
     def _replace_producers(self, producers: ProducerStates) -> None:

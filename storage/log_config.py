@@ -37,4 +37,6 @@ class LogConfig:
 
     Leased ids are not counted.
     """
+    producers_fair: bool = False
+    """The owner with most producer ids loses one first, not the one idle for longest (`protocol/bound_ids.py`)."""
     unknown_producer_id: UnknownProducerId = UnknownProducerId.REJECT

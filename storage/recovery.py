@@ -105,6 +105,7 @@ def _with_segments(opening: Opening, segments: Segments) -> Recovered:
             config.producer_id_expiration_ms,
             config.producers_max,
             config.leased_producer_expiration_ms,
+            is_fair=config.producers_fair,
         ),
         leader_epochs=_open_leader_epochs(opening),
         log_start_offset=opening.log_start_offset,

@@ -75,6 +75,13 @@ class IdempotentWriteAcl(enum.StrEnum):
     CLUSTER = "cluster"
 
 
+class ProducerIdBinding(enum.StrEnum):
+    """Who may use a producer id: anyone who may write, or only the principal that obtained it."""
+
+    NONE = "none"
+    PRINCIPAL = "principal"
+
+
 class LogFormat(enum.StrEnum):
     """How log lines look on standard error."""
 
@@ -282,6 +289,11 @@ class Config(GroupConfig):
 
     producer_id_block_size: int = _setting(
         1000, integer(1, 1_000_000), "producer ids claimed from the coordinator at a time"
+    )
+    producer_id_binding: ProducerIdBinding = _setting(
+        ProducerIdBinding.NONE,
+        choice(ProducerIdBinding),
+        "principal: a producer id is of use only to the principal that obtained it",
     )
     producer_id_expiration_ms: int = _setting(
         86_400_000,

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import field, fields
 from typing import Any, Final
 
-from broker.config.names import Config, TimestampType, settings
+from broker.config.names import Config, ProducerIdBinding, TimestampType, settings
 from broker.config.values import ConfigType, Kind, canonical, only
 from protocol.errors import ErrorCode, KafkaError
 from protocol.lean_dataclass import dataclass
@@ -156,6 +156,7 @@ def to_log_config(config: Config, overrides: Mapping[str, str]) -> LogConfig:
         producer_id_expiration_ms=config.producer_id_expiration_ms,
         leased_producer_expiration_ms=lease_retention_ms(config.producer_lease_ms),
         producers_max=config.producers_per_partition_max,
+        producers_fair=config.producer_id_binding is ProducerIdBinding.PRINCIPAL,
         unknown_producer_id=config.unknown_producer_id,
     )
 

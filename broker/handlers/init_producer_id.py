@@ -18,7 +18,7 @@ from broker.handlers.refusals import Refusal
 from broker.handlers.served import Served
 from broker.metadata.producer_ids import ProducerIdBlockError, ProducerIds
 from broker.network.denial import Denial
-from broker.network.request import Answer, Outcome, Request
+from broker.network.request import Answer, Outcome, Peer, Request
 from protocol.acl import AclOperation, ResourceType
 from protocol.errors import ErrorCode, KafkaError
 from protocol.init_producer_id import (
@@ -30,6 +30,7 @@ from protocol.registry import Api
 from protocol.sequence import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 if TYPE_CHECKING:
+    from broker.authentication.producer_binding import ProducerBinding
     from broker.authorization.access import Rights
     from broker.services import Services
 
@@ -52,20 +53,32 @@ def handle(request: Request, services: Services) -> Outcome:
         body.producer_epoch == NO_PRODUCER_EPOCH
     ):
         return _answer(request, ErrorCode.INVALID_REQUEST)
-    issued = next_producer_id(services.producer_ids)
+    issued = next_producer_id(services, request.peer)
     if isinstance(issued, int):
         return _answer(request, ErrorCode.NONE, issued, 0)
     return _answer_later(request, issued)
 
 
-def next_producer_id(producer_ids: ProducerIds) -> int | Awaitable[int]:
-    """A producer id that was never used before, for either port.
+def next_producer_id(services: Services, peer: Peer) -> int | Awaitable[int]:
+    """A producer id that was never used before, for either port; bound to the client, if ids are.
 
     Awaiting it raises `KafkaError`: COORDINATOR_LOAD_IN_PROGRESS while no block can be claimed,
     UNKNOWN_SERVER_ERROR when none ever can.
     """
+    producer_ids, binding = services.producer_ids, services.produce.binding
     ready = producer_ids.next_producer_id()
-    return _wait_for_block(producer_ids) if ready is None else ready
+    if ready is not None and binding is None:
+        return ready
+    issued = _wait_for_block(producer_ids) if ready is None else _ready(ready)
+    return issued if binding is None else _bound(issued, binding, peer)
+
+
+async def _ready(producer_id: int) -> int:
+    return producer_id
+
+
+async def _bound(issued: Awaitable[int], binding: ProducerBinding, peer: Peer) -> int:
+    return binding.bound(await issued, peer.principal)
 
 
 async def _wait_for_block(producer_ids: ProducerIds) -> int:

@@ -23,7 +23,7 @@ EXCEEDED: Final = ErrorCode.THROTTLING_QUOTA_EXCEEDED
 
 
 class Mutations:
-    """What one request may change."""
+    """The changes of topics that one request may make."""
 
     def __init__(self, request: Request, services: Services) -> None:
         quotas, header = services.quotas, request.header

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 
 def handle(
-    _message: InitProducerId, _peer: Peer, services: Services
+    _message: InitProducerId, peer: Peer, services: Services
 ) -> dict[str, Any] | Awaitable[dict[str, Any]]:
     """Waits only while the next block is still being claimed."""
-    producer_id = next_producer_id(services.producer_ids)
+    producer_id = next_producer_id(services, peer)
     if isinstance(producer_id, int):
         return _answer(producer_id)
     return _answer_later(producer_id)

@@ -40,31 +40,35 @@ async def handle(message: LeasePid, peer: Peer, services: Services) -> dict[str,
     lease_ms = services.config.producer_lease_ms
     times = {"lease_ms": lease_ms, "retention_ms": lease_retention_ms(lease_ms)}
     if message.is_single:
-        return {**times, **await _lease(services, message.partitions[0], rights)}
+        return {**times, **await _lease(services, message.partitions[0], peer, rights)}
     rows = [
         {
             **wanted._asdict(),
-            **await _row(services, wanted, rights),
+            **await _row(services, wanted, peer, rights),
         }  # one after the other, so that the ids are in order
         for wanted in message.partitions
     ]
     return {**times, "partitions": rows}
 
 
-async def _row(services: Services, wanted: LeaseWanted, rights: Rights | None) -> dict[str, Any]:
+async def _row(
+    services: Services, wanted: LeaseWanted, peer: Peer, rights: Rights | None
+) -> dict[str, Any]:
     try:
-        return {**SUCCESS, **await _lease(services, wanted, rights)}
+        return {**SUCCESS, **await _lease(services, wanted, peer, rights)}
     except KafkaError as error:
         return {**failure(error), **_NO_LEASE}
 
 
-async def _lease(services: Services, wanted: LeaseWanted, rights: Rights | None) -> dict[str, Any]:
+async def _lease(
+    services: Services, wanted: LeaseWanted, peer: Peer, rights: Rights | None
+) -> dict[str, Any]:
     """Raises `KafkaError` if there is no such partition, the client may not write to it, or as InitProducerId."""
     check(rights, AclOperation.WRITE, ResourceType.TOPIC, wanted.topic)
     _check_partition(services, wanted)
-    issued = next_producer_id(services.producer_ids)
+    issued = next_producer_id(services, peer)
     number = issued if isinstance(issued, int) else await issued
-    if number >= LEASED_ID_MIN:
+    if number >= LEASED_ID_MIN and services.produce.binding is None:
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{number} is too large for a lease")
     return {
         "pid": leased_id(number),

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from broker.clock import Clock
 from broker.decisions.decisions import Decisions, window_of
@@ -39,6 +39,9 @@ from protocol.record_batch import (
 )
 from protocol.record_check import Opening, check_all, check_at_once
 from storage.file_system import StorageError
+
+if TYPE_CHECKING:
+    from broker.authentication.producer_binding import ProducerBinding
 
 ACKS_NONE: Final = 0
 ACKS_LEADER: Final = 1
@@ -97,6 +100,8 @@ class ProduceParts:
     clock: Clock
     thread: RecordThread
     deadlines: Deadlines
+    binding: ProducerBinding | None = None
+    """Tells whose producer ids are; None: they are everyone's."""
 
 
 class Write(NamedTuple):
@@ -190,7 +195,11 @@ def _append(
     decisions = write.parts.decisions
     before = window_of(partition, header.producer_id) if decisions.is_followed else None
     now_ms = write.now_ms
-    result = partition.append(records, header, write.steady_ms, now_ms)
+    refusal = None
+    if write.parts.binding is not None and header.producer_id >= 0:
+        principal = write.request.peer.principal
+        refusal = write.parts.binding.refusal(header.producer_id, principal)
+    result = refusal or partition.append(records, header, write.steady_ms, now_ms)
     if header.producer_id >= 0:
         decisions.record(write.request, partition, header, result, now_ms, window_before=before)
     if isinstance(result, Reject):

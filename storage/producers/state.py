@@ -22,6 +22,7 @@ from protocol.dedup import WINDOW_DEFAULT, ProducerEntry
 from protocol.leases import LEASED_ID_MIN, is_leased
 from protocol.record_batch import Buffer
 from storage.producers.order import ProducerOrder
+from storage.producers.owners import Owners
 from storage.producers.record import decode_record, read_append_ms, trim_record
 
 
@@ -68,8 +69,12 @@ class ProducerStates:
         expiration_ms: int = 86_400_000,
         producers_max: int = 0,
         leased_expiration_ms: int = 0,
+        *,
+        is_fair: bool = False,
     ) -> None:
         """`window`: batches kept per producer; `producers_max` 0: any number of producers.
+
+        `is_fair`: the owner with most producers loses one first (`protocol/bound_ids.py`).
 
         A leased id is kept for the longer one of the two times.
         """
@@ -84,6 +89,7 @@ class ProducerStates:
         """Producers forgotten because they were idle for too long."""
         self._plain = ProducerOrder(window)
         self._leased = ProducerOrder(window)
+        self._owners = Owners() if is_fair and producers_max else None
 
     def __len__(self) -> int:
         return len(self._plain) + len(self._leased)
@@ -99,6 +105,8 @@ class ProducerStates:
         order = self._plain if producer_id < LEASED_ID_MIN else self._order_of(producer_id)
         order.put(producer_id, entry)
         if self.producers_max:
+            if self._owners is not None and order is self._plain:
+                self._owners.put(producer_id)
             self._evict()
 
     def expire(self, now_ms: int, count_max: int | None = None) -> int:
@@ -107,7 +115,7 @@ class ProducerStates:
         Costs about 2 us for each; `count_max` bounds one sweep.
         """
         leased_ms = max(self.expiration_ms, self.leased_expiration_ms)
-        expired = _expire(self._plain, now_ms - self.expiration_ms, count_max)
+        expired = _expire(self._plain, now_ms - self.expiration_ms, count_max, self._owners)
         left = None if count_max is None else count_max - expired
         expired += _expire(self._leased, now_ms - leased_ms, left)
         self.expired_total += expired
@@ -116,6 +124,8 @@ class ProducerStates:
     def clear(self) -> None:
         self._plain.clear()
         self._leased.clear()
+        if self._owners is not None:
+            self._owners.clear()
 
     def items(self) -> Iterator[tuple[int, ProducerEntry]]:
         """Yields every producer, oldest append first; the states must not change during the iteration.
@@ -141,9 +151,14 @@ class ProducerStates:
         """Replaces everything by `count` records, oldest append first, written with a window of `window`."""
         self._plain.clear(expected=count)
         self._leased.clear()
+        if self._owners is not None:
+            self._owners.clear()
         for producer_id, record in records:
             trimmed = record if window <= self.window else trim_record(record, self.window)
-            self._order_of(producer_id).load_record(producer_id, trimmed)
+            order = self._order_of(producer_id)
+            order.load_record(producer_id, trimmed)
+            if self._owners is not None and order is self._plain:
+                self._owners.put(producer_id)
         if self.producers_max:
             self._evict()
 
@@ -175,11 +190,17 @@ class ProducerStates:
     def _evict(self) -> None:
         plain = self._plain
         while len(plain) > self.producers_max and (oldest := plain.oldest()):
-            plain.forget(oldest[0])
+            evicted = oldest[0]
+            if self._owners is not None:
+                evicted = self._owners.next_to_go(evicted)
+                self._owners.forget(evicted)
+            plain.forget(evicted)
             self.evicted_total += 1
 
 
-def _expire(order: ProducerOrder, horizon_ms: int, count_max: int | None) -> int:
+def _expire(
+    order: ProducerOrder, horizon_ms: int, count_max: int | None, owners: Owners | None = None
+) -> int:
     """Forgets from the front the producers idle since `horizon_ms` or longer; returns how many."""
     expired = 0
     while expired != count_max:
@@ -187,5 +208,7 @@ def _expire(order: ProducerOrder, horizon_ms: int, count_max: int | None) -> int
         if oldest is None or oldest[1] > horizon_ms:
             break
         order.forget(oldest[0])
+        if owners is not None:
+            owners.forget(oldest[0])
         expired += 1
     return expired

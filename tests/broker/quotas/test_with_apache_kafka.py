@@ -65,8 +65,8 @@ async def test_kafkas_tool_works_against_echoless(tmp_path: Path) -> None:
     alice = ("--entity-type", "users", "--entity-name", "alice")
     async with in_process(tmp_path) as running:
         at = running.kafka_address
-        add = "producer_byte_rate=1024,SCRAM-SHA-256=[iterations=4096,password=pencil]"
-        await kafka_configs(at, "--alter", *alice, "--add-config", add)
+        for add in ("producer_byte_rate=1024", "SCRAM-SHA-256=[iterations=4096,password=pencil]"):
+            await kafka_configs(at, "--alter", *alice, "--add-config", add)
         shown = await kafka_configs(at, "--describe", "--entity-type", "users")
         assert "Quota configs for user-principal 'alice' are producer_byte_rate=1024.0" in shown
         assert "SCRAM-SHA-256=iterations=4096" in shown

@@ -91,11 +91,13 @@ def test_one_sweep_is_bounded_over_both_kinds() -> None:
         (LEASED_ID_MIN, True),
         (LEASED_ID_END - 1, True),
         (LEASED_ID_END, False),
-        (2**63 - 1, False),
+        (LEASED_ID_END + LEASED_ID_MIN, True),
+        (2**63 - 1, True),
+        (2**63 - 1 - LEASED_ID_MIN, False),
     ],
 )
 def test_which_ids_are_leased(producer_id: int, expected: bool) -> None:
-    """Those from 2**52 up to 2**53."""
+    """Bit 52 says so, whatever the tag of a principal around it."""
     assert is_leased(producer_id) == expected
 
 

@@ -1,0 +1,42 @@
+"""Bound producer ids: ids that say which principal obtained them, and that others are refused.
+
+With `producer_id_binding=principal` an id has the number n of the usual blocks in its lower 40 bits, and the tag of its
+principal around bit 52, which says that an id is leased (`protocol/leases.py`). So every log, snapshot and
+replica knows an id's owner without being told. Tag 0 is that of ids that are not bound.
+
+Pure. The reasons are in `docs/decisions/bound-producer-ids.md`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from typing import Final
+
+NUMBER_BITS: Final = 40
+NUMBER_END: Final = 1 << NUMBER_BITS
+"""One above the largest number that can be bound."""
+_LOW_BITS: Final = 12
+_LOW_MASK: Final = (1 << _LOW_BITS) - 1
+_HIGH_SHIFT: Final = 53
+TAG_BITS: Final = 22
+UNBOUND: Final = 0
+
+
+def tag_of(producer_id: int) -> int:
+    """The tag in the id; `UNBOUND` if it has none."""
+    low = producer_id >> NUMBER_BITS & _LOW_MASK
+    return low | producer_id >> _HIGH_SHIFT << _LOW_BITS
+
+
+def tagged(producer_id: int, tag: int) -> int:
+    """The id with this tag; it has none yet, and its number is below `NUMBER_END`."""
+    assert tag_of(producer_id) == UNBOUND
+    assert 0 <= tag < 1 << TAG_BITS
+    return producer_id | (tag & _LOW_MASK) << NUMBER_BITS | tag >> _LOW_BITS << _HIGH_SHIFT
+
+
+def principal_tag(secret: bytes, principal: str) -> int:
+    """The tag of a principal, never `UNBOUND`. Two principals have the same one in 4 million."""
+    digest = hmac.digest(secret, principal.encode(), hashlib.sha256)
+    return int.from_bytes(digest[:8]) % ((1 << TAG_BITS) - 1) + 1
