@@ -6,6 +6,7 @@ import datetime
 import json
 import os
 import pty
+import signal
 import subprocess
 import sys
 import time
@@ -105,8 +106,29 @@ def test_a_typed_line_goes_at_once(echoless: Command) -> None:
             typing.stdin.write(line)
             typing.stdin.flush()
             assert following.stdout.readline() == line
-        following.send_signal(2)
+        following.send_signal(signal.SIGINT)
         assert following.wait(PATIENCE_S) == 0
+
+
+def test_a_group_continues_where_it_was(echoless: Command) -> None:
+    """Printed records are committed, also by a reader that is stopped; another group begins anew."""
+    echoless("topics", "create", "shared", "--partitions", 1)
+    run("produce", "shared", given=b"1\n2\n3\n")
+    assert echoless("consume", "shared", "--group", "g", "--count", 2).out == "1\n2\n"
+    with subprocess.Popen(
+        command("consume", "shared", "--group", "g", "--follow"),
+        stdout=subprocess.PIPE,
+        cwd=REPOSITORY,
+    ) as following:
+        assert following.stdout is not None
+        assert following.stdout.readline() == b"3\n"
+        following.send_signal(signal.SIGINT)
+        assert following.wait(PATIENCE_S) == 0
+    assert echoless("consume", "shared", "--group", "g").out == ""
+    run("produce", "shared", given=b"4\n")
+    assert echoless("consume", "shared", "--group", "g").out == "4\n"
+    assert echoless("consume", "shared", "--group", "other").out == "1\n2\n3\n4\n"
+    assert echoless("consume", "shared", "--group", "third", "--from", "latest").out == ""
 
 
 def test_a_line_without_a_key_ends_it() -> None:
