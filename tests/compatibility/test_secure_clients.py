@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import time
 import urllib.request
 from collections.abc import Iterator
@@ -13,7 +14,10 @@ import pytest
 
 from tests.cli.command import Command
 from tests.compatibility.kafka_tools import run_tool
+from tests.compatibility.programs import PROGRAMS, Program, read_summary
+from tests.nemesis.replica_logs import read_batches, read_numbers
 from tests.support.certificates import Authority
+from tests.support.client_security import log_in, tls_settings, write_settings
 from tests.support.echoless import Echoless
 from tests.toolchain import require
 
@@ -21,6 +25,10 @@ pytestmark = [pytest.mark.clients]
 
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 PASSWORD = "correct horse"
+SESSION_MS = 3000
+"""franz-go logs in again a second before the end, and as in Kafka no log-in is taken within a second of another."""
+RECORDS = 9000
+RECORDS_PER_S = 1000
 _PATIENCE_S = 30.0
 
 
@@ -64,52 +72,39 @@ def counted(broker: Echoless, counter: str) -> int:
     return int(float(found[1]))
 
 
-def librdkafka(
-    broker: Echoless, authority: Authority, mechanism: str, **more: Any
-) -> dict[str, Any]:
-    return {
-        "bootstrap.servers": broker.kafka_address,
-        "security.protocol": "SASL_SSL",
-        "ssl.ca.location": str(authority.path),
-        "sasl.mechanism": mechanism,
-        "sasl.username": "alice",
-        "sasl.password": PASSWORD,
-        **more,
-    }
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("secure", ["3000"], indirect=True)
-@pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_librdkafka_produces_and_logs_in_again(
-    secure: Echoless, authority: Authority, mechanism: str
-) -> None:
-    """Its idempotent producer continues after its session has ended; each record is stored once."""
-    from confluent_kafka import Consumer, Producer, TopicPartition
+@pytest.mark.parametrize("secure", [str(SESSION_MS)], indirect=True)
+def test_sessions_end_under_load(secure: Echoless, authority: Authority, tmp_path: Path) -> None:
+    """Every client's idempotent producer goes on after each end of its session; each record is stored once.
 
-    producer = Producer(librdkafka(secure, authority, mechanism, **{"enable.idempotence": True}))
-    sent, failed = 0, []
-    logins = 0
-    deadline = time.monotonic() + _PATIENCE_S
-    while logins < 6 and time.monotonic() < deadline:
-        producer.produce(
-            "t", str(sent), partition=0, on_delivery=lambda error, _: failed.append(error)
+    Some log in again on the connection, others open a new one.
+    """
+    running: dict[Program, subprocess.Popen[str]] = {}
+    for number, program in enumerate(PROGRAMS):
+        login = log_in(MECHANISMS[number % len(MECHANISMS)], "alice", PASSWORD)
+        security = write_settings(tmp_path / program.name, tls_settings(authority) | login)
+        running[program] = program.start(
+            "produce",
+            bootstrap=secure.kafka_address,
+            topic=program.name,
+            partitions=1,
+            codec="none",
+            count=RECORDS,
+            seed=number,
+            rate=RECORDS_PER_S,
+            security=security,
+            base_timestamp=int(time.time() * 1000),
         )
-        sent += 1
-        assert producer.flush(_PATIENCE_S) == 0
-        logins = counted(secure, "logins_total")
-        time.sleep(0.05)
-    assert logins >= 6
-    assert set(failed) == {None}
-    consumer = Consumer(librdkafka(secure, authority, mechanism, **{"group.id": "none"}))
-    consumer.assign([TopicPartition("t", 0, 0)])
-    values: list[str] = []
-    while len(values) < sent:
-        message = consumer.poll(_PATIENCE_S)
-        assert message is not None
-        values.append(message.value().decode())
-    assert values == [str(number) for number in range(sent)]
-    consumer.close()
+    for program, process in running.items():
+        output, said = process.communicate(timeout=4 * _PATIENCE_S)
+        assert process.returncode == 0, f"{program.name}: {output} {said[-2000:]}"
+        assert read_summary(output)["acked"] == RECORDS
+    sessions = RECORDS / RECORDS_PER_S // (SESSION_MS / 1000)
+    assert counted(secure, "logins_total") >= sessions * len(PROGRAMS)
+    secure.kill()
+    for program in PROGRAMS:
+        numbers, problems = read_numbers(read_batches(secure.data_dir, program.name, 0))
+        assert (list(numbers), problems) == (list(range(RECORDS)), []), program.name
 
 
 @pytest.mark.slow
@@ -136,7 +131,8 @@ def test_java_administers_users_and_produces(
         *("--request-required-acks", "all"),
         lines=["one", "two"],
     )
-    admin = AdminClient(librdkafka(secure, authority, "SCRAM-SHA-256"))
+    alice = tls_settings(authority) | log_in("SCRAM-SHA-256", "alice", PASSWORD)
+    admin = AdminClient({"bootstrap.servers": secure.kafka_address, **alice})
     assert _described(admin) == {"alice": [8192, 8192], "bob": [8192]}
     run_tool(tool, *where, *alter, "--delete-config", "SCRAM-SHA-512", *bob)
     assert _described(admin) == {"alice": [8192, 8192]}

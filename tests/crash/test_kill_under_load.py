@@ -6,13 +6,15 @@ import random
 import struct
 import threading
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 from confluent_kafka import KafkaError, Producer
 
+from tests.support.cluster_security import ClusterSecurity
 from tests.support.echoless import Echoless
-from tests.support.lossy_proxy import LossyProxy
+from tests.support.lossy_proxy import FAULT_AFTER_CHUNKS_MAX, LossyProxy
 from tests.support.stored_values import read_stored_values
 
 pytestmark = [pytest.mark.crash, pytest.mark.slow]
@@ -21,6 +23,8 @@ PARTITIONS = 4
 RECORDS_BETWEEN_KILLS_MAX = 1500
 PROGRESS_TIMEOUT_S = 60
 TOPIC = "killed"
+CHUNKS_MAX_SECURED = 20
+"""Answers of a connection before a fault, at most: a TLS handshake and a log-in take eight of them."""
 _VALUE = struct.Struct(">iq")
 """Producer number, and its running number in the partition."""
 
@@ -28,7 +32,7 @@ _VALUE = struct.Struct(">iq")
 class NumberedProducer:
     """An idempotent librdkafka producer that numbers its records per partition."""
 
-    def __init__(self, number: int, address: str) -> None:
+    def __init__(self, number: int, address: str, security: Mapping[str, str]) -> None:
         self.sent = [0] * PARTITIONS
         self.acknowledged = [0] * PARTITIONS
         self.failures: list[str] = []
@@ -46,6 +50,7 @@ class NumberedProducer:
                 "queue.buffering.max.messages": 5000,
                 "error_cb": self._on_error,
                 "log_level": 2,
+                **security,
             }
         )
 
@@ -103,17 +108,31 @@ def acknowledged(producers: list[NumberedProducer]) -> int:
 
 
 @pytest.mark.parametrize(
-    ("log_flush", "kills", "seed"), [("os", 50, 1), ("commit", 10, 2)], ids=["os", "commit"]
+    ("log_flush", "kills", "seed", "is_secured"),
+    [("os", 50, 1, False), ("commit", 10, 2, False), ("os", 6, 3, True)],
+    ids=["os", "commit", "secured"],
 )
-def test_nothing_lost_nothing_twice_in_order(tmp_path: Path, log_flush, kills, seed):
-    """Every acknowledged record is stored once, in order, and librdkafka is never fatal."""
+def test_nothing_lost_nothing_twice_in_order(
+    tmp_path: Path, log_flush: str, kills: int, seed: int, *, is_secured: bool
+) -> None:
+    """Every acknowledged record is stored once, in order, and librdkafka is never fatal.
+
+    Also by TLS, with log-ins and ACLs.
+    """
     settings = {"log_segment_bytes": "1000000", "num_partitions": str(PARTITIONS)}
-    with LossyProxy(seed) as proxy:
+    chunks_max = CHUNKS_MAX_SECURED if is_secured else FAULT_AFTER_CHUNKS_MAX
+    with LossyProxy(seed, fault_after_chunks_max=chunks_max) as proxy:
         arguments = ["--advertise", proxy.address]
-        broker = Echoless(tmp_path, {**settings, "log_flush": log_flush}, arguments=arguments)
+        security: Mapping[str, str] = {}
+        chosen = {**settings, "log_flush": log_flush}
+        if is_secured:
+            closed = ClusterSecurity(tmp_path / "security")
+            security, chosen = closed.client, {**chosen, **closed.settings}
+            closed.add_users("--data-dir", str(tmp_path / "echoless-data"))
+        broker = Echoless(tmp_path, chosen, arguments=arguments)
         broker.start()
         proxy.target = broker.kafka_address
-        producers = [NumberedProducer(number, proxy.address) for number in range(2)]
+        producers = [NumberedProducer(number, proxy.address, security) for number in range(2)]
         stopping = threading.Event()
         threads = [threading.Thread(target=one.send_until, args=[stopping]) for one in producers]
         for thread in threads:
@@ -124,8 +143,11 @@ def test_nothing_lost_nothing_twice_in_order(tmp_path: Path, log_flush, kills, s
         for thread in threads:
             thread.join(180)
         assert [failure for one in producers for failure in one.failures] == []
-        stored = read_stored_values(broker.kafka_address, TOPIC, PARTITIONS)
         broker.kill()
+    plain = Echoless(tmp_path, settings)
+    plain.start()
+    stored = read_stored_values(plain.kafka_address, TOPIC, PARTITIONS)
+    plain.kill()
     print(
         f"\n{kills} kills, {proxy.swallowed} answers swallowed, {proxy.cut} connections cut, "
         f"{acknowledged(producers)} records acknowledged"

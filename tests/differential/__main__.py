@@ -1,4 +1,4 @@
-"""`python -m tests.differential --histories N --seed S [--only K [--minimise]] [--kafka-only]`.
+"""`python -m tests.differential --histories N --seed S [--only K [--minimise]] [--kafka-only | --security]`.
 
 Prints how often each named difference occurred, and each failed history request by request;
 exits 1 when one failed. `--only K` plays history K of that seed alone, and `--minimise` leaves out
@@ -23,7 +23,9 @@ def main() -> int:
     first, last = options.first, options.first + options.histories
     numbers = range(first, last) if options.only is None else [options.only]
     begun = time.monotonic()
-    with contest(options.seed, kafka_only=options.kafka_only) as brokers:
+    with contest(
+        options.seed, kafka_only=options.kafka_only, is_secured=options.security
+    ) as brokers:
         if options.minimise:
             failure = minimise(brokers, numbers[0])
             print(failure or "it passes")
@@ -43,6 +45,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--minimise", action="store_true", help="of the history that --only names")
     parser.add_argument("--failures", type=int, default=5, help="how many failures are shown")
     parser.add_argument("--kafka-only", action="store_true")
+    parser.add_argument("--security", action="store_true", help="Echoless over TLS, with ACLs")
     return parser.parse_args()
 
 

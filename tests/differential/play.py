@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import uuid
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -29,6 +29,10 @@ from tests.support.raw_produce import PartitionAnswer, PartitionData
 _NO_TOPIC = "no-such-topic"
 _NO_PARTITION = 1_000_000
 _TOPIC_IDS_SINCE = 13
+
+
+Connect = Callable[[], Awaitable[RawConnection]]
+"""Opens a connection to one of the brokers, logged in if it asks for that."""
 
 
 class Place(NamedTuple):
@@ -70,7 +74,7 @@ class Answer:
 class Peer:
     """One of the two brokers, as a player sees it."""
 
-    address: str
+    connect: Connect
     produce_version_max: int
     topic_ids: dict[str, uuid.UUID]
 
@@ -103,7 +107,7 @@ class Player:
 
     async def connection(self) -> RawConnection:
         if self._connection is None:
-            self._connection = await RawConnection.open(self._peer.address)
+            self._connection = await self._peer.connect()
         return self._connection
 
     async def _send(self, step: Step, places: Sequence[Place]) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -19,7 +19,7 @@ from tests.differential.expect import MismatchError
 from tests.differential.generate import Generator
 from tests.differential.history import History, Step, TopicKind
 from tests.differential.judge import Judge, Pair
-from tests.differential.play import Answer, Peer, Place, Player
+from tests.differential.play import Answer, Connect, Peer, Place, Player
 from tests.differential.reference import KAFKA, Rules, echoless_rules
 from tests.support.raw_batches import StoredBatch
 from tests.support.raw_client import (
@@ -137,13 +137,16 @@ class Contest:
         seed: int,
         *,
         is_echoless: bool = True,
+        open_other: Callable[[str], Awaitable[RawConnection]] = RawConnection.open,
     ) -> None:
+        """`open_other` opens a connection to the address of the broker that is not `kafka`."""
         self.report = Report(names=NAMES if is_echoless else ())
         self._kafka = kafka
         self._make_echoless = make_echoless
         self._seed = seed
         self._is_echoless = is_echoless
         """False: the other broker is a second Kafka, and nothing may differ."""
+        self._open_other = open_other
 
     def run(self, numbers: Sequence[int], seeds: Sequence[int] = ()) -> Report:
         """Play these histories of the contest's seed and of further `seeds`."""
@@ -191,14 +194,15 @@ class Contest:
         if any(history.halves[1] for history in histories):
             await _restart(brokers, variant.restart)
             for broker in brokers:
-                await _wait_for_leaders(broker, counts, label)
+                await _wait_for_leaders(self._connect(broker), counts, label)
         await _play(group, peers, half=1)
         for played in group:
             self._judge(played, variant)
 
     async def _create_topics(self, broker: Broker, counts: Counter[TopicKind], label: str) -> Peer:
         is_kafka = broker is self._kafka or not self._is_echoless
-        connection = await RawConnection.open(broker.kafka_address)
+        connect = self._connect(broker)
+        connection = await connect()
         topic_ids = {}
         for kind, partitions in counts.items():
             name = f"{kind.value}-{label}"
@@ -206,12 +210,16 @@ class Contest:
             topic_ids[name] = await topic_id(connection, name)
         await connection.close()
         return Peer(
-            address=broker.kafka_address,
+            connect=connect,
             produce_version_max=(
                 _KAFKA_PRODUCE_VERSION_MAX if is_kafka else _ECHOLESS_PRODUCE_VERSION_MAX
             ),
             topic_ids=topic_ids,
         )
+
+    def _connect(self, broker: Broker) -> Connect:
+        open_one = RawConnection.open if broker is self._kafka else self._open_other
+        return lambda: open_one(broker.kafka_address)
 
     def _judge(self, played: _Played, variant: Variant) -> None:
         judge, history = played.judge, played.history
@@ -310,8 +318,8 @@ async def _restart(brokers: Sequence[Broker], how: str) -> None:
     await asyncio.gather(*(asyncio.to_thread(restart, broker) for broker in brokers))
 
 
-async def _wait_for_leaders(broker: Broker, counts: Counter[TopicKind], label: str) -> None:
-    connection = await RawConnection.open(broker.kafka_address)
+async def _wait_for_leaders(connect: Connect, counts: Counter[TopicKind], label: str) -> None:
+    connection = await connect()
     for kind, partitions in counts.items():
         await wait_for_leaders(connection, f"{kind.value}-{label}", partitions)
     await connection.close()

@@ -39,6 +39,14 @@ def test_echoless_answers_as_kafka_but_for_the_named_differences(
     assert set(NAMES) - timed <= set(report.counts), "a named difference never occurred"
 
 
+def test_neither_log_ins_nor_acls_change_an_answer() -> None:
+    """Asked over TLS by a user with the rights for it, Echoless answers as without all of that."""
+    with contest(SEED, is_secured=True) as brokers:
+        report = brokers.run(numbers_of_one_variant(60))
+    assert not report.failures, summary(report, failures_max=2)
+    assert report.answers_compared > 0
+
+
 def test_two_kafkas_never_differ() -> None:
     """The model of Kafka predicts Kafka, and the comparison adds no difference."""
     with contest(SEED, kafka_only=True) as brokers:

@@ -9,7 +9,14 @@ import sys
 
 from tests.nemesis.plan import Kind
 from tests.nemesis.run import Options, run
-from tests.proofs.command import add_settings, parser_of, prove, settings_of
+from tests.proofs.command import (
+    add_security,
+    add_settings,
+    parser_of,
+    prove,
+    security_of,
+    settings_of,
+)
 
 
 def main() -> int:
@@ -17,6 +24,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=600)
     parser.add_argument("--rate", type=float, default=0.0, help="records a second per producer")
     parser.add_argument("--only", nargs="+", choices=[kind.name for kind in Kind], default=None)
+    add_security(parser)
     add_settings(parser, "brokers'")
     arguments = parser.parse_args()
     kinds = tuple(Kind) if arguments.only is None else [Kind[name] for name in arguments.only]
@@ -26,6 +34,7 @@ def main() -> int:
         rate=arguments.rate,
         kinds=kinds,
         settings=settings_of(arguments),
+        security=security_of(arguments),
     )
     return prove("nemesis", arguments, lambda directory: run(directory, options))
 

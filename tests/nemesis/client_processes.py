@@ -79,12 +79,21 @@ class ClientProcess:
 class Writer(ClientProcess):
     """An idempotent producer (one of `tests/compatibility`'s programs) that writes to one topic."""
 
-    def __init__(self, producer: int, program: Program, topic: str, directory: Path) -> None:
+    def __init__(
+        self,
+        producer: int,
+        program: Program,
+        topic: str,
+        directory: Path,
+        security: Path | None = None,
+    ) -> None:
+        """`security` is the file of its settings, if it has to log in."""
         super().__init__(f"producer-{producer}-{program.name}", directory)
         self.producer = producer
         self.topic = topic
         self.ack_log = directory / f"{self.name}.acks"
         self._program = program
+        self._security = {} if security is None else {"security": security}
 
     def start(self, bootstrap: str, partitions: int, *, rate: float = 0.0) -> None:
         """Starts at full speed, or at `rate` records a second."""
@@ -101,6 +110,7 @@ class Writer(ClientProcess):
             "rate": rate,
             "ack-log": self.ack_log,
             "delivery-timeout-ms": _NEVER_MS,
+            **self._security,
         }
         pairs = ((f"--{name}", str(value)) for name, value in options.items())
         arguments = [part for pair in pairs for part in pair]
@@ -124,15 +134,18 @@ class Writer(ClientProcess):
 class ReaderProcess(ClientProcess):
     """`tests.nemesis.reader` over several topics."""
 
-    def __init__(self, topics: Sequence[str], directory: Path) -> None:
+    def __init__(
+        self, topics: Sequence[str], directory: Path, security: Path | None = None
+    ) -> None:
         super().__init__("reader", directory)
+        self._security = [] if security is None else ["--security", str(security)]
         self._topics = list(topics)
         self._rows = directory / "reader.rows"
 
     def start(self, bootstrap: str, partitions: int) -> None:
         """Starts reading from the first record."""
         options = ["--bootstrap", bootstrap, "--partitions", str(partitions)]
-        options += ["--rows", str(self._rows), "--topics", *self._topics]
+        options += ["--rows", str(self._rows), "--topics", *self._topics, *self._security]
         self._start([sys.executable, "-m", "tests.nemesis.reader", *options])
 
     def rows(self) -> dict[tuple[str, int], array[int]]:

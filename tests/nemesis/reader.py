@@ -23,6 +23,8 @@ from typing import Any, Final
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, TopicPartition
 
+from tests.compatibility.clients.python.security import read_settings
+
 ROW: Final = struct.Struct("<hhqq")
 _MESSAGES_AT_A_TIME: Final = 2000
 _END_TIMEOUT_S: Final = 60.0
@@ -59,6 +61,7 @@ class Reader:
                 "auto.offset.reset": "error",
                 "reconnect.backoff.max.ms": 1000,
                 "error_cb": lambda error: self.problems.update([error.name()] * error.fatal()),
+                **read_settings(options.security),
             }
         )
         self._consumer.assign([TopicPartition(*place, OFFSET_BEGINNING) for place in self._next])
@@ -100,6 +103,7 @@ def main() -> int:
     parser.add_argument("--topics", nargs="+", required=True)
     parser.add_argument("--partitions", type=int, required=True)
     parser.add_argument("--rows", required=True)
+    parser.add_argument("--security", help="file of settings, by librdkafka's names")
     stopping = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stopping.set())
     reader = Reader(parser.parse_args())

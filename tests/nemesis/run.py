@@ -28,6 +28,7 @@ from tests.nemesis.verdict import Verdict
 from tests.nemesis.watch import Watch
 from tests.proofs.judge import NUMBERS_PER_PRODUCER, Evidence, judge
 from tests.support.cluster import ZOOKEEPER, Cluster
+from tests.support.cluster_security import ClusterSecurity, NativeDoor
 
 TOPICS: Final = {"two-in-sync": 2, "one-in-sync": 1}
 """By name: min.insync.replicas. With one, a single survivor continues to acknowledge."""
@@ -39,6 +40,7 @@ WRITERS: Final = (
 )
 PARTITIONS: Final = 4
 SMALL_DISK_ID: Final = 3
+_BROKER_HOSTS: Final = ("broker-1", "broker-2", "broker-3")
 SESSION_TIMEOUT_S: Final = 3.0
 HEAL_TIMEOUT_S: Final = 90.0
 SETTINGS: Final = {
@@ -61,6 +63,8 @@ class Options:
     kinds: Sequence[Kind] = tuple(Kind)
     settings: Mapping[str, str] = field(default_factory=dict)
     """The brokers' settings, in addition to `SETTINGS`."""
+    security: NativeDoor | None = None
+    """If set, brokers are closed to strangers, and show each other by this who they are."""
 
 
 class Run:
@@ -72,15 +76,21 @@ class Run:
         self.verdict = Verdict(title=f"nemesis, seed {options.seed}, {options.seconds:.0f} s")
         self._options = options
         disks = {} if disk is None else {SMALL_DISK_ID: disk.directory}
+        security = _security(directory, options, network)
         self._cluster = Cluster(
-            directory, {**SETTINGS, **options.settings}, hosts=network, data_dirs=disks
+            directory,
+            {**SETTINGS, **options.settings},
+            hosts=network,
+            data_dirs=disks,
+            security=security,
         )
         self._faults = Faults(self._cluster, network, disk)
+        credentials = None if security is None else security.client_file
         self._writers = [
-            Writer(number, program, topic, directory)
+            Writer(number, program, topic, directory, credentials)
             for number, (program, topic) in enumerate(options.writers)
         ]
-        self._reader = ReaderProcess(list(TOPICS), directory)
+        self._reader = ReaderProcess(list(TOPICS), directory, credentials)
 
     def run(self, kinds: Sequence[Kind]) -> Verdict:
         """From the first start to the verdict. Leaves nothing running."""
@@ -220,6 +230,13 @@ class Run:
         verdict.read += len(read)
 
 
+def _security(directory: Path, options: Options, network: Network | None) -> ClusterSecurity | None:
+    if options.security is None:
+        return None
+    hosts = [] if network is None else [network.address(host) for host in _BROKER_HOSTS]
+    return ClusterSecurity(directory / "security", hosts=hosts, native=options.security)
+
+
 def pairs(flat: array[int]) -> Iterator[tuple[int, int]]:
     """1, 2, 3, 4 -> (1, 2), (3, 4)."""
     each = iter(flat)
@@ -243,8 +260,7 @@ def run(directory: Path, options: Options) -> Verdict:
         if reason := reason_unavailable():
             left_out |= dict.fromkeys(CUTS, reason)
         else:
-            hosts = [ZOOKEEPER, *(f"broker-{one}" for one in range(1, 4))]
-            network = stack.enter_context(Network(hosts))
+            network = stack.enter_context(Network([ZOOKEEPER, *_BROKER_HOSTS]))
         try:
             disk = stack.enter_context(SmallDisk(directory / "small-disk"))
         except DiskError as error:

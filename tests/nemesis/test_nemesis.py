@@ -1,4 +1,4 @@
-"""A minute and a half of every fault there is, and nothing lost, nothing twice, in order."""
+"""A minute and a half of every fault there is, and nothing lost, nothing twice, in order; TLS and ACLs as well."""
 
 from __future__ import annotations
 
@@ -9,17 +9,32 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from tests.nemesis.plan import Kind
 from tests.nemesis.run import WRITERS, Options, run
+from tests.support.cluster_security import NativeDoor
 from tests.toolchain import require
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.time_limit(600)]
 
 
-def test_the_promise_is_kept_whatever_breaks() -> None:
+@pytest.mark.parametrize(
+    "options",
+    [
+        Options(seconds=85, seed=1),
+        Options(
+            seconds=12,
+            seed=2,
+            kinds=(Kind.KILL, Kind.EXPIRE, Kind.CUT_BROKERS),
+            security=NativeDoor.SSL,
+        ),
+    ],
+    ids=["open", "secured"],
+)
+def test_the_promise_is_kept_whatever_breaks(options: Options) -> None:
     """Every acknowledged record is stored once and in order on every replica, and read so."""
     require("zookeeper", *(tool for program, _ in WRITERS for tool in program.tools))
     directory = Path(tempfile.mkdtemp(prefix="nemesis-"))
-    verdict = run(directory, Options(seconds=85, seed=1))
+    verdict = run(directory, options)
     verdict.print(Console(width=100))
     assert verdict.is_kept, f"{verdict.failures}; every log is in {directory}"
     assert verdict.acknowledged > 0

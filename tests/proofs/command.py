@@ -15,6 +15,7 @@ from pathlib import Path
 from rich.console import Console
 
 from tests.proofs.verdict import Verdict
+from tests.support.cluster_security import NativeDoor
 
 
 def parser_of(name: str, description: str | None) -> argparse.ArgumentParser:
@@ -35,6 +36,23 @@ def add_settings(parser: argparse.ArgumentParser, whose: str) -> None:
 def settings_of(arguments: argparse.Namespace) -> dict[str, str]:
     """Return what `--set` said."""
     return dict(pair.split("=", 1) for pair in arguments.settings)
+
+
+def add_security(parser: argparse.ArgumentParser) -> None:
+    """Add `--security`; `security_of` reads it."""
+    parser.add_argument(
+        "--security",
+        type=NativeDoor,
+        choices=list(NativeDoor),
+        metavar="|".join(NativeDoor),
+        help="clients log in over TLS, ACLs and sessions of 3 s; between brokers this",
+    )
+
+
+def security_of(arguments: argparse.Namespace) -> NativeDoor | None:
+    """Return what `--security` said."""
+    chosen: NativeDoor | None = arguments.security
+    return chosen
 
 
 def prove(name: str, arguments: argparse.Namespace, run: Callable[[Path], Verdict]) -> int:

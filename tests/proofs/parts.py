@@ -78,12 +78,19 @@ def oracle(seconds: float, seed: int) -> Outcome:
 
 
 def nemesis(seconds: float, seed: int) -> Outcome:
-    """Three brokers and ZooKeeper: killed, paused, cut off, out of disk, under real producers."""
+    """Three brokers and ZooKeeper: killed, paused, cut off, out of disk, under real producers.
+
+    Half of the time every port is open, half of it clients and brokers log in or show certificates.
+    """
     from tests.nemesis.run import Options, run
+    from tests.support.cluster_security import NativeDoor
 
     outcome = Outcome()
-    with _directory("nemesis", outcome) as directory:
-        outcome.add(run(directory, Options(seconds=seconds, seed=seed)))
+    doors = list(NativeDoor)
+    for security in (None, doors[seed % len(doors)]):
+        with _directory("nemesis", outcome) as directory:
+            options = Options(seconds=seconds / 2, seed=seed, security=security)
+            outcome.add(run(directory, options))
     return outcome
 
 

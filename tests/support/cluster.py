@@ -22,6 +22,7 @@ from typing import Any, NamedTuple, Protocol, Self
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from tests.support.cluster_security import ClusterSecurity
 from tests.support.echoless import LOOPBACK, REPOSITORY, Echoless
 from tests.support.free_port import free_port
 from tests.support.zookeeper import ZooKeeper
@@ -58,7 +59,8 @@ class Cluster:
     """Brokers 1 to `brokers` with one ZooKeeper. `data_dirs` replaces the place of a broker's data.
 
     `advertised` are the addresses given to clients, such as those of proxies. With `by_name` the
-    brokers know ZooKeeper and each other by the names of their hosts. `tree` is where their code is.
+    brokers know ZooKeeper and each other by the names of their hosts. `security` closes them to strangers.
+    `tree` is where their code is.
     """
 
     def __init__(
@@ -71,11 +73,15 @@ class Cluster:
         data_dirs: Mapping[int, Path] | None = None,
         advertised: Mapping[int, str] | None = None,
         by_name: bool = False,
+        security: ClusterSecurity | None = None,
         tree: Path = REPOSITORY,
     ) -> None:
         self.directory = directory
         self._advertised = dict(advertised or {})
+        self._security = security
         self._settings = dict(settings or {})
+        if security is not None:
+            self._settings = {**security.settings, **self._settings}
         self._hosts = hosts
         self._by_name = by_name
         self._tree = tree
@@ -97,6 +103,8 @@ class Cluster:
     def start(self) -> None:
         """Returns when ZooKeeper and every broker have reported that they are ready."""
         self.zookeeper.start()
+        if self._security is not None:
+            self._security.add_users("--coordinator", self._coordinator)
         starting = [
             threading.Thread(target=self.start_broker, args=[broker_id])
             for broker_id in self.brokers
@@ -235,9 +243,14 @@ class Cluster:
         parts += [(f"broker {one}", broker.process) for one, broker in self.brokers.items()]
         return "\n".join(f"--- {name} ---\n{process.log_tail()}" for name, process in parts)
 
+    @property
+    def _coordinator(self) -> str:
+        return f"zookeeper://{self.zookeeper.hosts('/echoless')}"
+
     def _admin(self) -> AdminClient:
         """A client to be kept until its answer is there: librdkafka ends with its last reference."""
-        return AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 2})
+        security = {} if self._security is None else self._security.admin
+        return AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 2, **security})
 
     def _is_whole(self, topic: str, partitions: int, replicas: int) -> bool:
         rows = self.leader_rows()
@@ -255,7 +268,7 @@ class Cluster:
         name = f"broker-{broker_id}"
         host = LOOPBACK if self._hosts is None else self._hosts.address(name)
         arguments = ["--broker-id", str(broker_id)]
-        arguments += ["--coordinator", f"zookeeper://{self.zookeeper.hosts('/echoless')}"]
+        arguments += ["--coordinator", self._coordinator]
         if broker_id in self._advertised:
             arguments += ["--advertise", self._advertised[broker_id]]
         # Below the ephemeral ports: an outgoing connection must not take one between two starts.

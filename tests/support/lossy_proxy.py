@@ -14,18 +14,19 @@ from concurrent.futures import Future
 from typing import Self
 
 _CHUNK_BYTES = 65_536
-_FAULT_AFTER_CHUNKS_MAX = 8
+FAULT_AFTER_CHUNKS_MAX = 8
 """Pieces of answers that a connection forwards, at most, before a fault."""
 
 
 class LossyProxy:
     """Listens on a free port of 127.0.0.1 and forwards to `target`, which may come and go."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, fault_after_chunks_max: int = FAULT_AFTER_CHUNKS_MAX) -> None:
         self.target = "127.0.0.1:0"
         self.is_lossy = True
         self.swallowed = self.cut = 0
         self._random = random.Random(seed)
+        self._fault_after_chunks_max = fault_after_chunks_max
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._listening: Future[asyncio.Server] = Future()
@@ -90,7 +91,7 @@ class LossyProxy:
             broker_writer.transport.abort()
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        chunks_left = self._random.randint(1, _FAULT_AFTER_CHUNKS_MAX)
+        chunks_left = self._random.randint(1, self._fault_after_chunks_max)
         swallows = self._random.random() < 0.5
         while data := await reader.read(_CHUNK_BYTES):
             chunks_left -= 1

@@ -14,6 +14,7 @@ function securitySettings(path) {
     if (certificate) settings.ssl.cert = settings.ssl.key = fs.readFileSync(certificate)
   }
   if (given['security.protocol'].startsWith('SASL')) {
+    settings.reauthenticationThreshold = 1000 // its ten seconds are longer than a session of the tests
     settings.sasl = {
       mechanism: given['sasl.mechanism'].toLowerCase(),
       username: given['sasl.username'],
