@@ -135,7 +135,9 @@ def _new_admin_tokens(config: Config) -> Tokens | None:
 def _required_login(broker: Broker, listener: str) -> Callable[[Connection], None] | None:
     if broker.logins is None or not broker.config.security_protocol(listener).is_sasl:
         return None
-    return broker.logins.require
+    config = broker.config.of_listener(listener)
+    logins = broker.logins if config is broker.config else broker.logins.of_listener(config)
+    return logins.require
 
 
 def _guarded(dispatch: KafkaDispatcher, config: Config, listener: str) -> Dispatch:
@@ -160,9 +162,10 @@ def _open_peers(config: Config, tls: Tls | None) -> Peers:
 
 
 def _tls_settings(broker: Broker, listener: str) -> TlsSettings | None:
-    if broker.tls is None or not broker.config.security_protocol(listener).is_encrypted:
+    protocol = broker.config.security_protocol(listener)
+    if broker.tls is None or not protocol.is_encrypted:
         return None
-    return broker.tls.settings(is_sasl=broker.config.security_protocol(listener).is_sasl)
+    return broker.tls.settings(listener, is_sasl=protocol.is_sasl)
 
 
 def _new_membership(broker: Broker) -> Membership:

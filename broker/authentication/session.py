@@ -13,6 +13,7 @@ import asyncio
 import enum
 import logging
 from collections.abc import Awaitable, Callable
+from copy import copy
 from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -114,6 +115,13 @@ class Logins:
             assert self._tokens is not None
             return BearerExchange(self._tokens, checks, host)
         return ScramExchange(mechanism, self.credentials)
+
+    def of_listener(self, config: Config) -> Logins:
+        """The same users, keys and checks, under the configuration of one listener."""
+        one = copy(self)
+        one.config = config
+        one.mechanisms = tuple(Mechanism(name) for name in config.sasl_enabled_mechanisms)
+        return one
 
     def require(self, connection: Connection) -> None:
         """Has the client of a new connection log in first."""

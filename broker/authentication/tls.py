@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from broker.authentication.distinguished_name import subject_name
 from broker.authentication.tls_alert import AlertingContext
+from broker.config.listener_names import NATIVE
 from broker.config.loading import Config, ConfigError
 from broker.config.security import ClientAuth, EndpointIdentification
 from broker.network.request import ANONYMOUS
@@ -46,7 +47,55 @@ class Contexts(NamedTuple):
 
 
 class Tls:
-    """The current contexts of one broker. Single owner: the event loop."""
+    """The TLS of one broker: of its listeners, which share one unless they have settings of their own."""
+
+    def __init__(self, config: Config) -> None:
+        """Raises `ConfigError` if the files cannot be used."""
+        self._by_listener: dict[str, ListenerTls] = {}
+        shared = None
+        for one in config.listener_security_protocol_map:
+            if not one.protocol.is_encrypted:
+                continue
+            own = config.of_listener(one.listener)
+            if own is config:
+                shared = shared or ListenerTls(config)
+                self._by_listener[one.listener] = shared
+            else:
+                self._by_listener[one.listener] = _with_settings_of_its_own(one.listener, own)
+
+    def settings(self, listener: str, *, is_sasl: bool) -> TlsSettings:
+        """For a listener; where clients log in, certificates are checked, but name no one."""
+        return self._by_listener[listener].settings(is_sasl=is_sasl)
+
+    def client_context(self) -> ssl.SSLContext:
+        """For a connection to the NATIVE listener of another broker that begins now."""
+        return self._by_listener[NATIVE].client_context()
+
+    async def watch(self) -> None:
+        """Reads the files again whenever they have changed."""
+        while True:
+            await asyncio.sleep(CHECK_INTERVAL_S)
+            for one in self._all():
+                await one.look_again()
+
+    async def reload(self) -> None:
+        """Uses what the files hold now, or says why it cannot be used."""
+        for one in self._all():
+            await one.reload()
+
+    def _all(self) -> set[ListenerTls]:
+        return set(self._by_listener.values())
+
+
+def _with_settings_of_its_own(listener: str, config: Config) -> ListenerTls:
+    try:
+        return ListenerTls(config)
+    except ConfigError as error:
+        raise ConfigError(f"listener.{listener.lower()}.{error}") from error
+
+
+class ListenerTls:
+    """The current contexts of listeners with one configuration. Single owner: the event loop."""
 
     def __init__(self, config: Config) -> None:
         """Raises `ConfigError` if the files cannot be used."""
@@ -76,20 +125,18 @@ class Tls:
         return None if name is None else f"User:{name}"
 
     def settings(self, *, is_sasl: bool) -> TlsSettings:
-        """For a listener; where clients log in, certificates are checked, but name no one."""
+        """For one of the listeners."""
         timeout_s = self._config.ssl_handshake_timeout_ms / 1000
         principal_of = _anonymous if is_sasl else self.principal_of
         return TlsSettings(self.server_context, principal_of, timeout_s)
 
-    async def watch(self) -> None:
-        """Reads the files again whenever they have changed."""
-        while True:
-            await asyncio.sleep(CHECK_INTERVAL_S)
-            if await in_thread(partial(_stamps, self._config)) != self._stamps:
-                await self.reload()
+    async def look_again(self) -> None:
+        """Reads the files again if they have changed."""
+        if await in_thread(partial(_stamps, self._config)) != self._stamps:
+            await self.reload()
 
     async def reload(self) -> None:
-        """Uses what the files hold now, or says why it cannot be used."""
+        """See `Tls`."""
         stamps = await in_thread(partial(_stamps, self._config))
         try:
             self._contexts = await in_thread(partial(contexts, self._config))

@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from broker.config.listener_names import ADMIN
+from broker.config.listener_overrides import Overrides
 from broker.config.names import Authorizer, Config, LogFlush, LogFormat, LogLevel, settings
 from broker.config.security import ClientAuth
 from broker.config.setting import Setting
@@ -105,7 +106,7 @@ def _checked(config: Config) -> Config:
             f"not {config.message_max_bytes}"
         )
     _check_addresses(config.listen, config.advertise)
-    if config.listener_security_protocol_map:
+    if config.listener_security_protocol_map or config.listener_overrides:
         from broker.config.security_checks import security_problem
 
         if (problem := security_problem(config)) is not None:
@@ -129,7 +130,8 @@ def _check_authorizer(config: Config) -> None:
 def _check_admin(config: Config) -> None:
     """Refuses to let other machines use the admin port without saying who they are."""
     protects = config.security_protocol(ADMIN).is_encrypted
-    has_certificates = protects and config.ssl_client_auth is ClientAuth.REQUIRED
+    client_auth = config.of_listener(ADMIN).ssl_client_auth
+    has_certificates = protects and client_auth is ClientAuth.REQUIRED
     if not (config.admin_token_file or has_certificates or config.admin_insecure):
         raise ConfigError(
             f"--admin-listen: {config.admin_listen} can be reached by other machines; it takes a "
@@ -205,9 +207,34 @@ def _from_file(config_path: str, known: Mapping[str, Setting]) -> dict[str, Any]
         raise ConfigError(f"--config: cannot read {config_path}: {error.strerror}") from error
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"--config: {config_path} is not TOML: {error}") from error
-    return {
+    tables = table.pop("listener", None)
+    values = {
         name: _read(known, name, canonical(value), source=f"{config_path}: {name}")
         for name, value in table.items()
+    }
+    if tables is not None:
+        values["listener_overrides"] = _of_listeners(tables, known, config_path)
+    return values
+
+
+def _of_listeners(tables: object, known: Mapping[str, Setting], config_path: str) -> Overrides:
+    from broker.config.listener_overrides import listener_tables
+
+    try:
+        listeners = listener_tables(tables)
+    except ValueError as error:
+        raise ConfigError(f"{config_path}: {error}") from error
+    return {
+        listener: {
+            name: _read(
+                known,
+                name,
+                canonical(value),
+                source=f"{config_path}: listener.{listener.lower()}.{name}",
+            )
+            for name, value in names.items()
+        }
+        for listener, names in listeners.items()
     }
 
 

@@ -11,10 +11,11 @@ from __future__ import annotations
 import enum
 import functools
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import field, fields, replace
 
 from broker.config.groups import GroupConfig
 from broker.config.listener_names import KAFKA_LISTENERS
+from broker.config.listener_overrides import Overrides
 from broker.config.security import EndpointIdentification, SecurityConfig
 from broker.config.setting import Setting
 from broker.config.setting import setting as _setting
@@ -337,6 +338,14 @@ class Config(GroupConfig):
         "IdempotentWrite on the cluster",
     )
 
+    listener_overrides: Overrides = field(default_factory=dict, repr=False)
+    """The tables `[listener.NAME]` of the configuration file; they have no name of their own."""
+
+    def of_listener(self, listener: str) -> Config:
+        """The configuration as it holds for one listener."""
+        overrides = self.listener_overrides.get(listener)
+        return replace(self, listener_overrides={}, **overrides) if overrides else self
+
     @property
     def zookeeper_hosts(self) -> str | None:
         """`h1:2181,h2:2181/chroot`, or None with the embedded coordinator."""
@@ -348,5 +357,6 @@ class Config(GroupConfig):
 def settings() -> Mapping[str, Setting]:
     """Every configuration name with its metadata, in the order of `Config`; groups and security last."""
     security, groups = SecurityConfig.__dataclass_fields__, GroupConfig.__dataclass_fields__
-    ordered = sorted(fields(Config), key=lambda f: (f.name in security, f.name in groups))
+    named = [f for f in fields(Config) if f.metadata]
+    ordered = sorted(named, key=lambda f: (f.name in security, f.name in groups))
     return {f.name: Setting(f.name, f.default, **f.metadata) for f in ordered}

@@ -7,6 +7,7 @@ Reads no files: whether keys and certificates can be used is found out where TLS
 from __future__ import annotations
 
 from broker.config.listener_names import ADMIN, EXTERNAL, KAFKA_LISTENERS, NATIVE
+from broker.config.listener_overrides import SASL_NAMES, TLS_NAMES
 from broker.config.names import Config
 from broker.config.security import ClientAuth, SecurityProtocol
 from broker.config.values import Address
@@ -22,12 +23,31 @@ def security_problem(config: Config) -> str | None:
         return f"{_MAP}: {EXTERNAL} is not listened on: --listen has one address"
     if ADMIN in mapped and mapped[ADMIN].is_sasl:
         return f"{_MAP}: takes PLAINTEXT or SSL for {ADMIN}, not {mapped[ADMIN]}"
-    problem = None
-    if any(protocol.is_encrypted for protocol in mapped.values()):
-        problem = _tls_problem(config)
+    problem = _override_problem(config)
+    for listener, protocol in mapped.items():
+        if problem is None and protocol.is_encrypted:
+            problem = _tls_problem(config.of_listener(listener))
     if problem is None and any(protocol.is_sasl for protocol in mapped.values()):
         problem = _sasl_problem(config)
     return problem
+
+
+def _override_problem(config: Config) -> str | None:
+    """A setting of one listener alone that would have no effect, or that the broker is not prepared for."""
+    for listener, overrides in config.listener_overrides.items():
+        protocol, table = config.security_protocol(listener), f"listener.{listener.lower()}"
+        for name in overrides:
+            if name in TLS_NAMES and not protocol.is_encrypted:
+                return f"{table}.{name}: {listener} is {protocol}, without TLS; {_MAP} says so"
+            if name in SASL_NAMES and not protocol.is_sasl:
+                return f"{table}.{name}: {listener} is {protocol}, without log-ins; {_MAP} says so"
+        enabled = overrides.get("sasl_enabled_mechanisms", ())
+        if not set(enabled) <= set(config.sasl_enabled_mechanisms):
+            return (
+                f"{table}.sasl_enabled_mechanisms: takes some of those of the whole broker, "
+                f"{', '.join(config.sasl_enabled_mechanisms)}"
+            )
+    return None
 
 
 def _sasl_problem(config: Config) -> str | None:
@@ -36,7 +56,8 @@ def _sasl_problem(config: Config) -> str | None:
         return problem
     if not config.security_protocol(NATIVE).is_sasl or config.zookeeper_hosts is None:
         return None
-    if config.sasl_mechanism_inter_broker_protocol not in config.sasl_enabled_mechanisms:
+    between = config.of_listener(NATIVE).sasl_enabled_mechanisms
+    if config.sasl_mechanism_inter_broker_protocol not in between:
         return (
             "sasl_mechanism_inter_broker_protocol: takes one of sasl_enabled_mechanisms, "
             f"not {config.sasl_mechanism_inter_broker_protocol}"
@@ -48,13 +69,11 @@ def _sasl_problem(config: Config) -> str | None:
 
 
 def _exposed_secret(config: Config) -> str | None:
-    enabled = [Mechanism(name) for name in config.sasl_enabled_mechanisms]
-    mechanism = next((one for one in enabled if one.sends_secret), None)
-    if mechanism is None:
-        return None
     for name, address in _addresses(config).items():
+        enabled = map(Mechanism, config.of_listener(name).sasl_enabled_mechanisms)
+        mechanism = next((one for one in enabled if one.sends_secret), None)
         is_plain = config.security_protocol(name) is SecurityProtocol.SASL_PLAINTEXT
-        if is_plain and not address.is_loopback:
+        if mechanism is not None and is_plain and not address.is_loopback:
             what = "passwords" if mechanism is Mechanism.PLAIN else "tokens"
             return (
                 f"sasl_enabled_mechanisms: {mechanism} sends {what} as they are, and "

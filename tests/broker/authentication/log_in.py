@@ -27,7 +27,11 @@ PASSWORD = "correct horse"
 
 @asynccontextmanager
 async def with_users(
-    directory: Path, *users: str, access: Any = None, **settings: str
+    directory: Path,
+    *users: str,
+    access: Any = None,
+    listener_overrides: Any = None,
+    **settings: str,
 ) -> AsyncIterator[Running]:
     """A broker whose first listener and native port have SASL, and these users, all with `PASSWORD`."""
     chosen = {
@@ -38,6 +42,7 @@ async def with_users(
     arguments = [part for item in chosen.items() for part in ("--set", "=".join(item))]
     config = load_config(arguments, {})
     values = {name: getattr(config, name) for name in chosen}
+    values["listener_overrides"] = listener_overrides or {}
     async with in_process(directory, access=access, **values) as running:
         for user in users:
             await add_user(running, user)
