@@ -245,6 +245,7 @@ def _new_services(broker: Broker) -> Services:
             clock=broker.clock,
             thread=broker.record_thread,
             deadlines=Deadlines(),
+            quotas=broker.quotas,
             binding=broker.binding,
         ),
         fetch=FetchParts(

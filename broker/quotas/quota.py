@@ -20,6 +20,8 @@ class QuotaKey(enum.StrEnum):
     CONSUMER_BYTE_RATE = "consumer_byte_rate"
     REQUEST_PERCENTAGE = "request_percentage"
     CONTROLLER_MUTATION_RATE = "controller_mutation_rate"
+    PRODUCER_IDS_RATE = "producer_ids_rate"
+    """KIP-936's; Kafka leaves it alone."""
     CONNECTION_CREATION_RATE = "connection_creation_rate"
 
 

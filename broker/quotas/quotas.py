@@ -45,6 +45,8 @@ class Meters(NamedTuple):
     fetched: Rate | None
     request_time: Rate | None
     mutations: TokenBucket | None
+    new_ids: TokenBucket | None
+    """Producer ids that a partition did not know."""
 
 
 class Quotas:
@@ -59,6 +61,8 @@ class Quotas:
         """By principal and client id; forgotten when a quota changes."""
         self._rates: dict[_Counted, Rate] = {}
         self._buckets: dict[_Counted, TokenBucket] = {}
+        self._with_new_id: TokenBucket | None = None
+        """That of a client which has just brought a new producer id: the request in hand, or its next one, pauses."""
         self._reading = asyncio.Lock()
         self._refresher: Refresher | None = None
         self._cancel: Cancel | None = None
@@ -116,6 +120,13 @@ class Quotas:
             meters = self._meters[key] = self._new_meters(*key)
         return meters
 
+    def count_new_id(self, peer: Peer, client_id: str | None) -> None:
+        """Counts a producer id whose first batch a partition has stored."""
+        new_ids = self.meters(peer, client_id).new_ids
+        if new_ids is not None:
+            new_ids.take(1, self.clock())
+            self._with_new_id = new_ids
+
     def used(
         self, peer: Peer, meters: Meters, produced_bytes: int | None, took_s: float | None
     ) -> int:
@@ -126,6 +137,10 @@ class Quotas:
         now, pause_ms = self.clock(), 0
         if meters.produced is not None and produced_bytes is not None:
             pause_ms = meters.produced.record(produced_bytes, now)
+        new_ids = meters.new_ids
+        if new_ids is not None and new_ids is self._with_new_id:
+            self._with_new_id = None
+            pause_ms = max(pause_ms, new_ids.throttle_ms(now))
         if meters.request_time is not None and took_s is not None:
             of_time_ms = meters.request_time.record(took_s * _PER_CENT, now)
             pause_ms = max(pause_ms, min(of_time_ms, _REQUEST_PAUSE_MS_MAX))
@@ -151,6 +166,7 @@ class Quotas:
             self._rate(QuotaKey.CONSUMER_BYTE_RATE, *who),
             self._rate(QuotaKey.REQUEST_PERCENTAGE, *who),
             self._bucket(QuotaKey.CONTROLLER_MUTATION_RATE, *who),
+            self._bucket(QuotaKey.PRODUCER_IDS_RATE, *who),
         )
 
     def _rate(self, key: QuotaKey, user: str, client_id: str) -> Rate | None:

@@ -42,6 +42,7 @@ from storage.file_system import StorageError
 
 if TYPE_CHECKING:
     from broker.authentication.producer_binding import ProducerBinding
+    from broker.quotas.quotas import Quotas
 
 ACKS_NONE: Final = 0
 ACKS_LEADER: Final = 1
@@ -100,6 +101,7 @@ class ProduceParts:
     clock: Clock
     thread: RecordThread
     deadlines: Deadlines
+    quotas: Quotas
     binding: ProducerBinding | None = None
     """Tells whose producer ids are; None: they are everyone's."""
 
@@ -199,6 +201,8 @@ def _append(
     if write.parts.binding is not None and header.producer_id >= 0:
         principal = write.request.peer.principal
         refusal = write.parts.binding.refusal(header.producer_id, principal)
+    counts_id = write.parts.quotas.limits is not None and header.producer_id >= 0
+    is_new_id = counts_id and partition.log.producers.get(header.producer_id) is None
     result = refusal or partition.append(records, header, write.steady_ms, now_ms)
     if header.producer_id >= 0:
         decisions.record(write.request, partition, header, result, now_ms, window_before=before)
@@ -215,6 +219,9 @@ def _append(
         append_time = original.timestamp
     else:
         write.parts.metrics.appended(header)
+        if is_new_id:
+            request = write.request
+            write.parts.quotas.count_new_id(request.peer, request.header.client_id)
         base_offset, last_offset = result.base_offset, result.last_offset
         append_time = result.log_append_time
     start = partition.log.log_start_offset

@@ -10,6 +10,15 @@ DEFAULT = None
 """The name of the default entity."""
 
 
+class Clock:
+    """Stands still, in place of a broker's `Quotas.clock`, unless it is set."""
+
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
 def entity(api: str, version: int = 1, **names: str | None) -> tuple[Any, ...]:
     """`user`, `client_id` and `ip` of an entity."""
     row = nested(api, version, "EntityData")

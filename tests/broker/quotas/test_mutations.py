@@ -7,19 +7,12 @@ from typing import Any
 
 import pytest
 
-from tests.broker.quotas.quota_requests import alter
+from tests.broker.quotas.quota_requests import Clock, alter
 from tests.support.in_process import Running
 from tests.support.raw_client import RawConnection, nested
 
 TIMEOUT = datetime.timedelta(seconds=10)
 EXCEEDED = 89
-
-
-class Clock:
-    now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @pytest.fixture
