@@ -62,7 +62,7 @@ class Quotas:
         self._rates: dict[_Counted, Rate] = {}
         self._buckets: dict[_Counted, TokenBucket] = {}
         self._with_new_id: TokenBucket | None = None
-        """That of a client which has just brought a new producer id: the request in hand, or its next one, pauses."""
+        """The bucket of a client that has just brought a new producer id: the request in hand, or its next one, pauses."""
         self._reading = asyncio.Lock()
         self._refresher: Refresher | None = None
         self._cancel: Cancel | None = None

@@ -14,7 +14,7 @@ from tests.support.raw_client import RawConnection, create_topic
 from tests.support.raw_produce import PartitionData
 
 BURST = 11
-"""What a rate of one per second allows at once."""
+"""The most that a rate of one per second allows at once."""
 
 
 @pytest.fixture
