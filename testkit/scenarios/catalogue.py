@@ -11,7 +11,7 @@ _ORDER: Final = (
     *("producer-restarted", "other-partition", "zombie"),
     *("leader-killed", "follower-promoted", "expired-producer-id"),
     *("pipelined-failure", "id-block-race", "restored-snapshot"),
-    *("right-revoked", "session-expired", "stolen-producer-id"),
+    *("right-revoked", "session-expired", "stolen-producer-id", "bound-producer-id"),
 )
 _ALL: Final = {
     scenario.name: scenario

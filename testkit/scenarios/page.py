@@ -102,7 +102,8 @@ def _section(scenario: Scenario, run: Run) -> str:
     where = "One broker" if scenario.brokers == 1 else f"{scenario.brokers} brokers"
     settings = ", ".join(f"`{name}={value}`" for name, value in scenario.settings.items())
     if scenario.users:
-        settings = f"a log-in, the producer as {scenario.users[0]}"
+        log_in = f"a log-in, the producer as {scenario.users[0]}"
+        settings = f"{log_in}, and {settings}" if settings else log_in
     return (
         f"## {scenario.name}\n\n{scenario.shows}\n\n"
         f"* Brokers: {where}{f' with {settings}' if settings else ''}.\n"

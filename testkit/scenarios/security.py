@@ -60,6 +60,21 @@ def _play_session_expired(stage: Stage) -> None:
 
 
 def _play_stolen_producer_id(stage: Stage) -> None:
+    _play_theft(stage)
+    decisions = [(one["principal"], one["decision"], one["error"]) for one in stage.decisions()]
+    fenced = (f"User:{_OWNER}", "reject", "INVALID_PRODUCER_EPOCH")
+    stage.require("C is fenced: INVALID_PRODUCER_EPOCH", holds=fenced in decisions, seen=decisions)
+
+
+def _play_bound_producer_id(stage: Stage) -> None:
+    thief = _play_theft(stage)
+    failures = thief.deliveries.failures
+    refused = {"CLUSTER_AUTHORIZATION_FAILED": len(B.numbers)}
+    stage.require("the other's batch is refused", holds=failures == refused, seen=failures)
+
+
+def _play_theft(stage: Stage) -> Scripted:
+    """Another principal uses the id of the producer, which goes on afterwards; returns the other."""
     stage.create_topic()
     stage.begin()
     stage.say(f"{A} of User:{_OWNER} is stored")
@@ -77,9 +92,7 @@ def _play_stolen_producer_id(stage: Stage) -> None:
     stage.say(f"User:{_OWNER}, who does not know, sends C")
     stage.send(C)
     stage.wait()
-    decisions = [(one["principal"], one["decision"], one["error"]) for one in stage.decisions()]
-    fenced = (f"User:{_OWNER}", "reject", "INVALID_PRODUCER_EPOCH")
-    stage.require("C is fenced: INVALID_PRODUCER_EPOCH", holds=fenced in decisions, seen=decisions)
+    return thief
 
 
 SCENARIOS: Final = (
@@ -109,5 +122,15 @@ SCENARIOS: Final = (
         play=_play_stolen_producer_id,
         users=(_OWNER, _OTHER),
         expected=Outcome.REFUSED,
+    ),
+    Scenario(
+        name="bound-producer-id",
+        shows="A producer id that is bound to its principal is of no use to another.",
+        faults="another principal writes under the producer's id, with a newer epoch",
+        holds="It is answered CLUSTER_AUTHORIZATION_FAILED, whatever ACLs say, and nothing of it is stored; the "
+        "owner notices nothing.",
+        play=_play_bound_producer_id,
+        settings={"producer_id_binding": "principal"},
+        users=(_OWNER, _OTHER),
     ),
 )
