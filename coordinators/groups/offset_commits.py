@@ -14,6 +14,7 @@ from coordinators.groups.groups import Groups, Record
 from coordinators.groups.membership import generation_error
 from coordinators.groups.requests import NO_RETENTION, CommittedPartition, OffsetCommit
 from coordinators.groups.sessions import Sessions
+from protocol.consumer_offsets.fields import STRING_BYTES_MAX
 from protocol.consumer_offsets.keys import OffsetKey
 from protocol.consumer_offsets.offset_value import NO_EXPIRY, OffsetValue
 from protocol.errors import ErrorCode
@@ -34,7 +35,10 @@ class OffsetCommits:
             self._groups.reply(reply_id, OffsetCommitAnswer(codes))
             return
         longest = self._groups.config.offset_metadata_max_bytes
-        are_stored = [len(one.metadata) <= longest for one in request.partitions]
+        are_stored = [
+            len(one.metadata) <= longest and _can_be_packed(one.metadata)
+            for one in request.partitions
+        ]
         accepted = [
             one for one, is_stored in zip(request.partitions, are_stored, strict=True) if is_stored
         ]
@@ -97,3 +101,8 @@ class OffsetCommits:
             ]
         )
         self._groups.reply(reply_id, OffsetCommitAnswer(codes))
+
+
+def _can_be_packed(metadata: str) -> bool:
+    """Whether it fits a record, whatever `offset.metadata.max.bytes` allows: a character takes up to four bytes."""
+    return len(metadata) * 4 <= STRING_BYTES_MAX or len(metadata.encode()) <= STRING_BYTES_MAX

@@ -1,4 +1,4 @@
-"""The value of a committed offset: versions 0 to 4 are read, 1, 3 and 4 written.
+"""The value of a committed offset: versions 0 to 4 are read, 1 and 3 written.
 
 After the version: v0 offset i64, metadata, commit timestamp i64; v1 adds the expire timestamp i64, which v2 drops;
 v3 has the leader epoch i32 after the offset; v4 is flexible.
@@ -12,12 +12,9 @@ from typing import Final
 from protocol.consumer_offsets.fields import (
     INT16,
     INT64,
-    STRING_BYTES_MAX,
     FieldReader,
-    pack_string,
 )
 from protocol.errors import DecodeError
-from protocol.headers import NO_TAGS
 from protocol.lean_named_tuple import NamedTuple
 
 NO_LEADER_EPOCH: Final = -1
@@ -25,7 +22,6 @@ NO_EXPIRY: Final = -1
 _VERSION_MAX: Final = 4
 _PLAIN_PREFIX: Final = struct.Struct(">hqih")
 _PREFIX_V1: Final = struct.Struct(">hq")
-_PREFIX_V3: Final = struct.Struct(">hqi")
 
 
 class OffsetValue(NamedTuple):
@@ -74,12 +70,9 @@ def _any_offset_value(data: bytes) -> OffsetValue:
 
 
 def write_offset_value(value: OffsetValue) -> bytes:
-    """Packs version 1 if the offset has a time to expire at, 4 if its metadata is too long for 3, else 3."""
+    """Packs version 1 if the offset has a time to expire at, else 3. The metadata fits `STRING_BYTES_MAX`."""
     metadata = value.metadata.encode()
     committed = INT64.pack(value.commit_timestamp)
-    if len(metadata) > STRING_BYTES_MAX:
-        begin = _PREFIX_V3.pack(4, value.offset, value.leader_epoch)
-        return begin + pack_string(value.metadata, flexible=True) + committed + NO_TAGS
     if value.expire_timestamp != NO_EXPIRY:
         begin = _PREFIX_V1.pack(1, value.offset) + INT16.pack(len(metadata))
         return begin + metadata + committed + INT64.pack(value.expire_timestamp)

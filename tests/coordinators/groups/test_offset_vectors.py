@@ -156,6 +156,17 @@ def test_vector_42_metadata_that_is_too_long_fails_its_partition_alone(shell):
     assert answer.error_codes == (ErrorCode.OFFSET_METADATA_TOO_LARGE,)
 
 
+def test_metadata_that_no_record_can_hold_is_refused():
+    """Whatever `offset.metadata.max.bytes` says: a string of a record has at most 32,767 bytes."""
+    shell = Shell(GroupConfig(offset_metadata_max_bytes=100_000))
+    for metadata, answered in (
+        ("é" * 16_383, ErrorCode.NONE),
+        ("é" * 16_384, ErrorCode.OFFSET_METADATA_TOO_LARGE),
+    ):
+        rows = (CommittedPartition("t", 0, 1, metadata=metadata),)
+        assert commit(shell, partitions=rows) is answered
+
+
 def test_vector_43_an_unknown_group_has_no_offsets_and_no_error(shell):
     """Unknown group; Fetch: -1, no metadata, 0; no group is made."""
     (row,) = shell.ask(OffsetFetch("g", (("t", 0),))).partitions

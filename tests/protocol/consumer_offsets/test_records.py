@@ -67,14 +67,6 @@ def test_keys_come_back(group_id: str, topic: str, partition: int):
     assert read_key(packed) == read_key(b"\x00\x00" + packed[2:]) == key
 
 
-def test_metadata_that_is_too_long_for_16_bits_is_written_in_version_4():
-    """`offset.metadata.max.bytes` may be raised above what version 3 can hold."""
-    value = OffsetValue(1, 2, "x" * 40_000, 3)
-    packed = write_offset_value(value)
-    assert packed[:2] == b"\x00\x04"
-    assert read_offset_value(packed) == value
-
-
 @pytest.mark.parametrize(
     ("packed", "value"),
     [

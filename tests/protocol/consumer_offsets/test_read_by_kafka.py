@@ -1,0 +1,58 @@
+"""Records of `__consumer_offsets` as Apache Kafka's own log dump reads them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from protocol.consumer_offsets.group_value import write_group_value
+from protocol.consumer_offsets.keys import write_group_key, write_offset_key
+from protocol.consumer_offsets.offset_value import write_offset_value
+from protocol.records import Record, build_batch
+from tests.compatibility.kafka_tools import run_tool
+from tests.protocol.consumer_offsets.test_page import KEY, OFFSET, REBALANCING, STABLE
+from tests.toolchain import require
+
+pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+
+
+_GROUP = (
+    '"protocolType":"consumer","generation":6,"protocol":"range","leader":"c-1",'
+    '"currentStateTimestamp":1700000000000,"members":[{"memberId":"c-1","groupInstanceId":"i",'
+    '"clientId":"c","clientHost":"/127.0.0.1","rebalanceTimeout":60000,"sessionTimeout":10000,'
+    '"subscription":"AAE=","assignment":"AAI="}]'
+)
+_LEADER_EPOCH = '"leaderEpoch":7,'
+_EXPIRES = ',"expireTimestamp":1800000000000'
+_OFFSET_KEY = '{"type":"1","data":{"group":"orders","topic":"t","partition":3}}'
+_GROUP_KEY = '{"type":"2","data":{"group":"orders"}}'
+
+
+def test_kafka_reads_every_version_that_is_written(tmp_path: Path) -> None:
+    """`kafka-dump-log --offsets-decoder` shows offsets of versions 1 and 3, groups of 3 and 4, and tombstones."""
+    require("java", "kafka")
+    offset_key, group_key = write_offset_key(KEY), write_group_key("orders")
+    expiring = OFFSET._replace(leader_epoch=-1, expire_timestamp=1_800_000_000_000)
+    records = [
+        (offset_key, write_offset_value(OFFSET)),
+        (offset_key, write_offset_value(expiring)),
+        (offset_key, None),
+        (group_key, write_group_value(STABLE)),
+        (group_key, write_group_value(REBALANCING)),
+        (group_key, None),
+    ]
+    numbered = [Record(offset, 0, key, value) for offset, (key, value) in enumerate(records)]
+    segment = tmp_path / "00000000000000000000.log"
+    segment.write_bytes(build_batch(numbered))
+    printed = run_tool("kafka.tools.DumpLogSegments", "--offsets-decoder", "--files", str(segment))
+    rows = [line.partition(" key: ")[2] for line in printed.splitlines() if "| offset: " in line]
+    offset = '"offset":42,%s"metadata":"m","commitTimestamp":1700000000000%s'
+    assert rows == [
+        f'{_OFFSET_KEY} payload: {{"version":"3","data":{{{offset % (_LEADER_EPOCH, "")}}}}}',
+        f'{_OFFSET_KEY} payload: {{"version":"1","data":{{{offset % ("", _EXPIRES)}}}}}',
+        f"{_OFFSET_KEY} payload: <DELETE>",
+        f'{_GROUP_KEY} payload: {{"version":"3","data":{{{_GROUP}}}}}',
+        f'{_GROUP_KEY} payload: {{"version":"4","data":{{{_GROUP}}}}}',
+        f"{_GROUP_KEY} payload: <DELETE>",
+    ]
