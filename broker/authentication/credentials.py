@@ -37,6 +37,8 @@ UNKNOWN_USERS: Final = "/config/unknown_users"
 """The key of the salts that unknown users are given: the same on every broker, and after a restart."""
 Kind = tuple[Mechanism, int]
 """A mechanism and its number of iterations."""
+_KINDS_MAX: Final = 8
+"""From how many kinds one is drawn: each costs a few microseconds at each log-in."""
 _REFUSED_SHOWN: Final = 20
 """How many refused credentials one log line names."""
 
@@ -46,9 +48,9 @@ class Credentials:
 
     def __init__(self) -> None:
         self._users: Mapping[str, Mapping[Mechanism, ScramCredential]] = {}
-        self._kinds: Mapping[Kind, int] = {}
+        self._kinds = {one: _usual(Counter(), one) for one in SCRAM_MECHANISMS}
         """How many users have each kind of credential: unknown users are given the same ones."""
-        self._strongest: Mapping[Kind, int] = {}
+        self._strongest = _usual(Counter(), SCRAM_MECHANISMS[0])
         """The same of their strongest credentials alone."""
         self._refused: set[tuple[str, Mechanism]] = set()
         """Users and mechanisms whose credential admits no one; the log has named them."""
@@ -80,28 +82,30 @@ class Credentials:
         await self._refresher.close()
 
     def find(self, user: str, mechanism: Mechanism) -> Found:
-        """The user's credential; made up, and always the same, for one who has none."""
+        """The user's credential; made up, and always the same, for one who has none.
+
+        It is made up for every user: otherwise the time of an answer would tell who has one.
+        """
+        made_up = self._made_up(user, *self._drawn(user, self._kinds[mechanism]))
         credential = self._users.get(user, {}).get(mechanism)
-        if credential is not None:
-            return Found(credential, is_real=True)
-        kinds = {kind: count for kind, count in self._kinds.items() if kind[0] is mechanism}
-        return self._made_up(user, *(self._drawn(user, kinds) or (mechanism, ITERATIONS_MIN)))
+        return made_up if credential is None else Found(credential, is_real=True)
 
     def strongest(self, user: str) -> tuple[Mechanism, Found]:
         """The credential that a plain password is compared with."""
+        kind = self._drawn(user, self._strongest)
+        made_up = self._made_up(user, *kind)
+        own = self._users.get(user, {})
         for mechanism in reversed(SCRAM_MECHANISMS):
-            found = self.find(user, mechanism)
-            if found.is_real:
-                return mechanism, found
-        kind = self._drawn(user, self._strongest) or (SCRAM_MECHANISMS[0], ITERATIONS_MIN)
-        return kind[0], self._made_up(user, *kind)
+            if mechanism in own:
+                return mechanism, Found(own[mechanism], is_real=True)
+        return kind[0], made_up
 
     def _made_up(self, user: str, mechanism: Mechanism, iterations: int) -> Found:
         number = self._number(f"{mechanism} {user}")
         salt = salt_of(int.from_bytes(number))
         return Found(ScramCredential(salt, number, number, iterations), is_real=False)
 
-    def _drawn(self, user: str, kinds: Mapping[Kind, int]) -> Kind | None:
+    def _drawn(self, user: str, kinds: Mapping[Kind, int]) -> Kind:
         """One of these, each as likely as users have it, and the same for the same name while they stay.
 
         So neither a number of iterations nor the time that they take tells whether a user exists. Rendezvous
@@ -113,7 +117,7 @@ class Credentials:
             drawn = int.from_bytes(self._number(f"{user} {mechanism} {iterations}")[:8])
             return -math.log((drawn + 1) / (1 << 64)) / kinds[kind]
 
-        return min(kinds, key=distance, default=None)
+        return min(kinds, key=distance)
 
     def _number(self, text: str) -> bytes:
         return hmac.digest(self._secret, text.encode(), "sha256")
@@ -122,13 +126,14 @@ class Credentials:
         """Brings the view up to date now. Raises `CoordinationError`."""
         stored = await read_users(self._tree)
         users: dict[str, Mapping[Mechanism, ScramCredential]] = {}
-        kinds: Counter[Kind] = Counter()
+        kinds: dict[Mechanism, Counter[Kind]] = {one: Counter() for one in SCRAM_MECHANISMS}
         strongest: Counter[Kind] = Counter()
         refused: set[tuple[str, Mechanism]] = set()
         for number, (name, config) in enumerate(stored.items(), 1):
             users[name] = served = _served(config)
             own = [(one, served[one].iterations) for one in SCRAM_MECHANISMS if one in served]
-            kinds.update(own)
+            for kind in own:
+                kinds[kind[0]][kind] += 1
             strongest.update(own[-1:])
             refused |= {(name, one) for one in SCRAM_MECHANISMS if one in config} - {
                 (name, one) for one in served
@@ -136,7 +141,9 @@ class Credentials:
             if number % READ_AT_ONCE == 0:
                 await asyncio.sleep(0)
         self._log_refused(refused)
-        self._users, self._kinds, self._strongest = users, kinds, strongest
+        self._users = users
+        self._kinds = {one: _usual(count, one) for one, count in kinds.items()}
+        self._strongest = _usual(strongest, SCRAM_MECHANISMS[0])
 
     def _log_refused(self, refused: set[tuple[str, Mechanism]]) -> None:
         """Names each once, as long as it stays."""
@@ -160,6 +167,11 @@ class Credentials:
         while True:
             await asyncio.sleep(REFRESH_INTERVAL_S)
             self._refresher.ask()
+
+
+def _usual(kinds: Counter[Kind], mechanism: Mechanism) -> Mapping[Kind, int]:
+    """The most frequent ones; the weakest of the mechanism if there are none."""
+    return dict(kinds.most_common(_KINDS_MAX)) or {(mechanism, ITERATIONS_MIN): 1}
 
 
 def _served(config: Mapping[str, str]) -> dict[Mechanism, ScramCredential]:

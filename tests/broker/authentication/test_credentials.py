@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from broker.authentication.credentials import Credentials
 from broker.authentication.user_nodes import encode_credential, user_path
 from protocol.errors import ErrorCode
 from protocol.sasl.mechanism import Mechanism
@@ -90,6 +91,33 @@ async def test_unknown_users_have_the_numbers_of_known_ones(tmp_path: Path) -> N
         await add_user(running, "one-more")
         after = [credentials.find(name, SHA_256).credential for name in names]
         assert sum(one != other for one, other in zip(before, after, strict=True)) < 200
+
+
+async def test_known_users_cost_what_unknown_ones_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same number of hashes, so that the time of an answer tells nothing (`login_timing.py` measures it)."""
+    async with with_users(tmp_path, "bob") as running:
+        for number in range(20):
+            await store(running, f"user-{number}", 4096 + number)
+        assert running.broker.logins is not None
+        credentials = running.broker.logins.credentials
+        hashed: list[str] = []
+        number_of = Credentials._number
+
+        def counted(self: Credentials, text: str) -> bytes:
+            hashed.append(text)
+            return number_of(self, text)
+
+        monkeypatch.setattr(Credentials, "_number", counted)
+        for look_up in (lambda name: credentials.find(name, SHA_256), credentials.strongest):
+            counts = set()
+            for name in ("bob", "user-3", "mallory"):
+                hashed.clear()
+                look_up(name)
+                counts.add(len(hashed))
+            assert len(counts) == 1
+            assert max(counts) < 10
 
 
 async def test_a_user_who_cannot_log_in_is_logged_once(

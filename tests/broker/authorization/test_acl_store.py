@@ -19,6 +19,7 @@ from broker.authorization.acl_nodes import (
     encode_entries,
 )
 from broker.authorization.acl_store import AclStore
+from broker.tree.node_tree import ensure_paths
 from protocol.acl import (
     AclOperation,
     Entries,
@@ -151,6 +152,33 @@ async def test_what_was_there_before_the_start_is_read(site: Site, server: Memor
     late = Site(server)
     await late.store.start()
     assert set(late.store.acls) == set(site.store.acls)
+    await late.store.close()
+
+
+async def test_many_resources_are_put_in_turns(
+    server: MemoryTree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others have a turn after each 50 of them."""
+    monkeypatch.setattr(acl_store, "_READ_AT_ONCE", 50)
+    tree = server.connect()
+    await ensure_paths(tree, ["/kafka-acl/Topic"])
+    for number in range(500):
+        await tree.create(f"/kafka-acl/Topic/t{number}", encode_entries(frozenset({READ})))
+    late, in_turn = Site(server), [0]
+
+    def counted() -> None:
+        in_turn[-1] += 1
+
+    async def tick() -> None:
+        while True:
+            in_turn.append(0)
+            await asyncio.sleep(0)
+
+    late.store._changed = counted
+    ticker = asyncio.ensure_future(tick())
+    await late.store.start()
+    ticker.cancel()
+    assert (sum(in_turn), max(in_turn)) == (500, 50)
     await late.store.close()
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from broker.config.security import SecurityConfig
 from broker.handlers.config_resource import ResourceType
 from protocol.errors import ErrorCode
 from tests.support.in_process import Running
@@ -116,4 +117,17 @@ async def test_validating_alters_nothing(kafka: RawConnection, running: Running)
     assert row.error_code == 0
     (wrong,) = await alter(kafka, (TOPIC, "t", [("retention.ms", SET, "x")]), validate_only=True)
     assert wrong.error_code == ErrorCode.INVALID_CONFIG
+    assert overrides(running) == {"retention.ms": "5000"}
+
+
+async def test_no_client_changes_security(kafka: RawConnection, running: Running) -> None:
+    """Neither of the broker nor of a topic: no login module, URL or file comes from a request (CVE-2023-25194)."""
+    names = [one.replace("_", ".") for one in SecurityConfig.__dataclass_fields__]
+    assert len(names) > 20
+    before = running.broker.config
+    for resource in ((BROKER, "1"), (BROKER, ""), (TOPIC, "t")):
+        for name in (*names, "sasl.jaas.config", "authorizer", "super.users"):
+            (row,) = await alter(kafka, (*resource, [(name, SET, "x")]))
+            assert row.error_code != 0, name
+    assert running.broker.config == before
     assert overrides(running) == {"retention.ms": "5000"}

@@ -69,6 +69,23 @@ async def test_transactions_are_refused(kafka: RawConnection, version: int) -> N
 
 
 @pytest.mark.parametrize("version", [3, 9, 13])
+@pytest.mark.parametrize("is_first", [True, False])
+async def test_a_transactional_batch_is_not_hidden_by_another(
+    kafka: RawConnection, version: int, is_first: bool
+) -> None:
+    """53 for the flag in the first of two batches, 87 for the second batch itself (CVE-2018-17196)."""
+    await create_topic(kafka, "t", 1)
+    topic = await topic_id(kafka, "t") if version >= 13 else "t"
+    plain = plain_batch([b"v"])
+    both = [plain.encode(), replace(plain, attributes=TRANSACTIONAL_BIT).encode()]
+    data = b"".join(reversed(both) if is_first else both)
+    (answer,) = await kafka.produce(version, -1, [PartitionData(topic, 0, data)])
+    refused = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    assert answer.error == (refused if is_first else ErrorCode.INVALID_RECORD)
+    assert await fetch_log(kafka, "t", 0) == []
+
+
+@pytest.mark.parametrize("version", [3, 9, 13])
 async def test_without_acknowledgement_there_is_no_answer(
     kafka: RawConnection, version: int
 ) -> None:
