@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from client.properties import read_properties
-from client.security import NO_SECURITY, Security
+from client.security import Security
 from client.security_options import SecurityOptionError, security_of
 
 PASSWORD_VARIABLE: Final = "ECHOLESS_SASL_PASSWORD"  # noqa: S105  the variable's name
@@ -33,8 +33,17 @@ def command_security(
     environment: Mapping[str, str] = os.environ,
 ) -> Security:
     """`ask` returns the password of a user. Raises `SecurityOptionError`."""
+    return security_of(command_options(path, ask, environment))
+
+
+def command_options(
+    path: str | None,
+    ask: Callable[[str], str] | None = None,
+    environment: Mapping[str, str] = os.environ,
+) -> dict[str, str]:
+    """The options of the file, with a password. Raises `SecurityOptionError`."""
     if path is None:
-        return NO_SECURITY
+        return {}
     options = read_command_config(path)
     user = options.get("sasl.username")
     if user and not {"sasl.password", "sasl.jaas.config"} & options.keys():
@@ -44,4 +53,4 @@ def command_security(
                 f"{path} has no sasl.password: add it, or set {PASSWORD_VARIABLE}"
             )
         options["sasl.password"] = password
-    return security_of(options)
+    return options

@@ -68,7 +68,7 @@ _REMEDIES: Final = {
 
 def security_of(options: Mapping[str, str]) -> Security:
     """Raises `SecurityOptionError`. Names that are not about security are left alone."""
-    given = {name: value for name, value in options.items() if _is_about_security(name)}
+    given = {name: value for name, value in options.items() if is_about_security(name)}
     for name in given:
         if name not in _KNOWN:
             raise _refused(name, _REMEDIES.get(name, "leave it out"))
@@ -131,7 +131,8 @@ def _quoted(text: str) -> str:
     return f'"{escaped}"'
 
 
-def _is_about_security(name: str) -> bool:
+def is_about_security(name: str) -> bool:
+    """Whether it is read, or refused, by `security_of`."""
     return name.startswith(("ssl.", "sasl.", "security.", "enable.ssl."))
 
 

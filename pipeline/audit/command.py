@@ -18,6 +18,7 @@ from pipeline.audit.promises import read_promises
 from pipeline.audit.report import ReportFacts, write_report
 from pipeline.audit.verdict import show_verdict
 from pipeline.batches.data_directory import NotADataDirectoryError
+from pipeline.security import checked, file_options
 from pipeline.session import open_session
 
 _PROBLEMS_FOUND: Final = 1
@@ -31,6 +32,10 @@ def audit_command(
     *,
     bootstrap_server: Annotated[
         str | None, typer.Option(metavar="HOST:PORT[,...]", help="A running cluster instead.")
+    ] = None,
+    command_config: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="Properties with the cluster's security options."),
     ] = None,
     topic: Annotated[str | None, typer.Option(help="Only this topic.")] = None,
     output: Annotated[
@@ -49,7 +54,10 @@ def audit_command(
     master: Annotated[str | None, typer.Option(help="Spark's master; default: local[*].")] = None,
 ) -> None:
     """Prove from batch headers that every record is stored once, and in order."""
+    security = file_options(command_config, "--command-config")
+    checked(security, "--command-config")
     source, promises = _source(paths or [], bootstrap_server, topic)
+    source |= security if bootstrap_server is not None else {}
     if output is not None and output.exists() and any(output.iterdir()):
         raise typer.BadParameter(f"{output} is not empty", param_hint="--output")
     duplicates = None if admin_server is None else _duplicates(admin_server)

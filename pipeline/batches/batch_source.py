@@ -7,6 +7,7 @@
 |---|---|
 | `path`, `paths` | data directories; of a replicated cluster, one for each broker |
 | `kafka.bootstrap.servers` | a running cluster instead |
+| `kafka.security.protocol`, `kafka.sasl.*`, `kafka.ssl.*` | how to be let in there |
 | `topic` | only this topic |
 | `splitBytes` | about how much one task reads, 64 MiB by default |
 
@@ -26,10 +27,12 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
+from client.security import Security
 from pipeline.batches.batch_columns import DDL
 from pipeline.batches.cluster_scan import OffsetRange, plan_ranges, read_range
 from pipeline.batches.data_directory import find_partitions, find_stretches
 from pipeline.batches.segment_scan import SegmentScan, Stretch
+from pipeline.security import security_in
 
 FORMAT: Final = "echoless-batches"
 _SPLIT_BYTES_DEFAULT: Final = 64 * 1024 * 1024
@@ -50,7 +53,8 @@ class BatchSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002
         servers = self.options.get("kafka.bootstrap.servers")
         if servers is not None:
-            return ClusterReader(servers, topic=self.options.get("topic"))
+            security = security_in(self.options)
+            return ClusterReader(servers, topic=self.options.get("topic"), security=security)
         return DirectoryReader(
             _paths(self.options),
             topic=self.options.get("topic"),
@@ -105,13 +109,14 @@ class DirectoryReader(DataSourceReader):
 class ClusterReader(DataSourceReader):
     """Reads the logs of a running cluster, up to the high watermark."""
 
-    def __init__(self, bootstrap_servers: str, *, topic: str | None) -> None:
+    def __init__(self, bootstrap_servers: str, *, topic: str | None, security: Security) -> None:
         self._bootstrap_servers = bootstrap_servers
+        self._security = security
         self._topic = topic
 
     def partitions(self) -> Sequence[InputPartition]:
         # Spark accepts no plan without a task: an empty cluster gets one that reads nothing.
-        ranges = plan_ranges(self._bootstrap_servers, self._topic)
+        ranges = plan_ranges(self._bootstrap_servers, self._topic, self._security)
         return [InputPartition(wanted) for wanted in ranges] or [InputPartition(None)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from client.security import NO_SECURITY, Security
 from pipeline.batches.batch_columns import decode_headers, header_columns, to_arrow
 from pipeline.batches.batch_walk import Walk, walk
 from pipeline.batches.partition_leader import (
@@ -38,20 +39,23 @@ class OffsetRange(NamedTuple):
     end: int
     is_first: bool
     """Whether a batch that began below `start` belongs here too: part of it was deleted."""
+    security: Security = NO_SECURITY
 
 
-def plan_ranges(bootstrap_servers: str, topic: str | None) -> list[OffsetRange]:
+def plan_ranges(
+    bootstrap_servers: str, topic: str | None, security: Security = NO_SECURITY
+) -> list[OffsetRange]:
     """Ranges that together cover all logs of the cluster, or those of one topic.
 
     Raises `ConnectionFailedError` and `ClusterReadError`.
     """
-    with connect(bootstrap_servers) as bootstrap:
+    with connect(bootstrap_servers, security) as bootstrap:
         metadata = read_metadata(bootstrap, topic)
     ranges = []
     for found in metadata.topics:
         for part in sorted(found.partitions, key=lambda part: part.partition_index):
             index = part.partition_index
-            with PartitionLeader(bootstrap_servers, found.name, index) as leader:
+            with PartitionLeader(bootstrap_servers, found.name, index, security) as leader:
                 start, end = leader.ask_offset(EARLIEST), leader.ask_offset(LATEST)
             ranges += [
                 OffsetRange(
@@ -61,6 +65,7 @@ def plan_ranges(bootstrap_servers: str, topic: str | None) -> list[OffsetRange]:
                     at,
                     min(at + _RANGE_OFFSETS, end),
                     at == start,
+                    security,
                 )
                 for at in range(start, end, _RANGE_OFFSETS)
             ]
@@ -75,7 +80,8 @@ def read_range(wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
         "topic": wanted.topic,
         "partition": wanted.partition,
     }
-    with PartitionLeader(wanted.bootstrap_servers, wanted.topic, wanted.partition) as leader:
+    place = wanted.topic, wanted.partition, wanted.security
+    with PartitionLeader(wanted.bootstrap_servers, *place) as leader:
         while offset < wanted.end:
             data = leader.fetch(offset)
             found = walk(data, is_last=True)

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import Any, Final, Self
 
 from client.cluster import parse_addresses
-from client.connection import Connection, ConnectionFailedError
+from client.connection import AuthenticationError, Connection, ConnectionFailedError
+from client.security import NO_SECURITY, Security
 from protocol.errors import ErrorCode
 
 EARLIEST: Final = -2
@@ -24,8 +25,15 @@ class ClusterReadError(Exception):
 class PartitionLeader:
     """The leader of one partition, looked up again after it moves. Use it in a `with` block."""
 
-    def __init__(self, bootstrap_servers: str, topic: str, partition: int) -> None:
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        topic: str,
+        partition: int,
+        security: Security = NO_SECURITY,
+    ) -> None:
         self._bootstrap_servers = bootstrap_servers
+        self._security = security
         self._topic = topic
         self._partition = partition
         self._topic_id: Any = None
@@ -75,6 +83,9 @@ class PartitionLeader:
                 for topic in fields["topics"]:
                     topic["topic_id"] = self._topic_id
                 answer = partition_of(connection.request(api, fields))
+            except AuthenticationError as error:
+                reason = str(error)
+                break
             except ConnectionFailedError as error:
                 reason = str(error)
             else:
@@ -89,7 +100,7 @@ class PartitionLeader:
 
     def _connected(self) -> Connection:
         if self._connection is None:
-            with connect(self._bootstrap_servers) as bootstrap:
+            with connect(self._bootstrap_servers, self._security) as bootstrap:
                 metadata = read_metadata(bootstrap, self._topic)
             topic = metadata.topics[0]
             self._topic_id = getattr(topic, "topic_id", None)
@@ -101,7 +112,7 @@ class PartitionLeader:
             )
             if address is None:
                 raise ConnectionFailedError(f"{self._topic}-{self._partition} has no leader")
-            self._connection = Connection.open(*address)
+            self._connection = Connection.open(*address, security=self._security)
         return self._connection
 
     def _disconnect(self) -> None:
@@ -116,12 +127,12 @@ class PartitionLeader:
         self._disconnect()
 
 
-def connect(bootstrap_servers: str) -> Connection:
+def connect(bootstrap_servers: str, security: Security = NO_SECURITY) -> Connection:
     """Connects to the first server that answers. Raises `ConnectionFailedError`."""
     failure: ConnectionFailedError | None = None
     for address in parse_addresses(bootstrap_servers):
         try:
-            return Connection.open(*address)
+            return Connection.open(*address, security=security)
         except ConnectionFailedError as error:
             failure = failure or error
     assert failure is not None, "there is at least one address"

@@ -109,6 +109,7 @@ class Leaders:
             self._bootstrap,
             timeout_s=self._settings.request_timeout_s,
             auto_create_topics=auto_create_topics,
+            security=self._settings.security,
         )
 
     def _run(

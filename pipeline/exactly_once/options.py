@@ -9,6 +9,7 @@
 | `ledgerSingleWriter` | true: accept a ledger that cannot create files conditionally |
 | `batchId` | in a job that is not a stream: which run this is, 0 by default |
 | `sortWithinPartitions` | true, or columns: the order of rows within a Spark partition |
+| `kafka.security.protocol`, `kafka.sasl.*`, `kafka.ssl.*` | see `client/security_options.py` |
 | `kafka.*` | see `_PRODUCER_OPTIONS` |
 
 An option that has no meaning here is refused by name: the user who set it expects an effect.
@@ -22,8 +23,11 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from client.cluster import parse_addresses
+from client.security import Security
+from client.security_options import SecurityOptionError
 from client.settings import Settings
 from pipeline.exactly_once.errors import OptionError
+from pipeline.security import is_security_option, security_in
 from protocol.record_batch import Codec
 
 BOOTSTRAP_SERVERS: Final = "kafka.bootstrap.servers"
@@ -77,11 +81,19 @@ def read_options(
             setting, read = _PRODUCER_OPTIONS[key]
             value = _converted(option, text, read)
             producer |= {} if setting is None else {setting: value}
-        elif key not in _SPARKS_OWN:
+        elif not is_security_option(key) and key not in _SPARKS_OWN:
             raise OptionError(f"option {option}: the sink does not have it")
+    producer["security"] = _security(options)
     own.setdefault("name", name)
     own.setdefault("ledger", ledger)
     return SinkOptions(**_complete(own), settings=_settings(producer))
+
+
+def _security(options: Mapping[str, str]) -> Security:
+    try:
+        return security_in(options)
+    except SecurityOptionError as error:
+        raise OptionError(f"options kafka.*: {error}") from error
 
 
 def _settings(fields: dict[str, Any]) -> Settings:
@@ -184,6 +196,5 @@ _PRODUCER_OPTIONS: Final[Mapping[str, tuple[str | None, Callable[[str], Any]]]] 
     "kafka.linger.ms": (None, int),
     "kafka.acks": (None, _must_be("all", "-1")),
     "kafka.enable.idempotence": (None, _must_be("true")),
-    "kafka.security.protocol": (None, _must_be("plaintext")),
 }
 """Kafka's producer settings -> the field of `client.settings.Settings`; None: only checked."""

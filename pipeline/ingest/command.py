@@ -19,6 +19,7 @@ from pipeline.ingest.settings import (
     SPLIT_BYTES_DEFAULT,
     IngestSettings,
 )
+from pipeline.security import file_options, refuse_secrets
 from pipeline.session import open_session
 from pipeline.streaming.figures import Figures
 from pipeline.streaming.job import Job, fail, pairs
@@ -80,6 +81,10 @@ def ingest_command(
     target_option: Annotated[
         list[str] | None, typer.Option(metavar="NAME=VALUE", help="Of the sink: docs/sink.md.")
     ] = None,
+    target_config: Annotated[
+        str | None,
+        typer.Option("--to-config", metavar="FILE", help="Properties with its security options."),
+    ] = None,
     metrics_listen: Annotated[
         str | None, typer.Option(metavar="HOST:PORT", help="Serve Prometheus metrics.")
     ] = None,
@@ -106,7 +111,13 @@ def ingest_command(
         batch_bytes=batch_mib * MIB,
     )
     place = location(checkpoint)
-    options = {"kafka.bootstrap.servers": target, **pairs(target_option, "--target-option")}
+    target_options = pairs(target_option, "--target-option")
+    refuse_secrets(target_options, "--target-option", "--to-config")
+    options = {
+        "kafka.bootstrap.servers": target,
+        **file_options(target_config, "--to-config"),
+        **target_options,
+    }
     try:
         sink = ExactlyOnceSink(options, name=name, ledger=ledger or ledger_of(place), topic=topic)
         plan = Plan(open_ledger_files(f"{place}/{_PLAN}"))

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from client.connection import Connection
+from client.security import NO_SECURITY, Security
 from pipeline.batches.partition_leader import connect
 from protocol.errors import ErrorCode
 
@@ -34,16 +35,22 @@ def choose_topics(counts: Mapping[str, int], names: list[str], pattern: str | No
     return names
 
 
-def check_different(source: str, target: str) -> None:
+def check_different(
+    source: str,
+    target: str,
+    *,
+    source_security: Security = NO_SECURITY,
+    target_security: Security = NO_SECURITY,
+) -> None:
     """Refuses to mirror a cluster to topics of the same names in itself. Raises `MirrorError`."""
-    with connect(source) as one, connect(target) as other:
+    with connect(source, source_security) as one, connect(target, target_security) as other:
         if _addresses(_metadata(one)) & _addresses(_metadata(other)):
             raise MirrorError("source and target are one cluster: a --prefix is needed")
 
 
-def partition_counts(bootstrap_servers: str) -> dict[str, int]:
+def partition_counts(bootstrap_servers: str, security: Security = NO_SECURITY) -> dict[str, int]:
     """Partition counts of all topics except internal ones. Raises `ConnectionFailedError`."""
-    with connect(bootstrap_servers) as bootstrap:
+    with connect(bootstrap_servers, security) as bootstrap:
         found = _metadata(bootstrap).topics
     return {
         topic.name: len(topic.partitions)
@@ -56,9 +63,15 @@ class TargetTopics:
     """The target's topics, created or extended if allowed."""
 
     def __init__(
-        self, bootstrap_servers: str, *, creates: bool, replication_factor: int = -1
+        self,
+        bootstrap_servers: str,
+        *,
+        creates: bool,
+        replication_factor: int = -1,
+        security: Security = NO_SECURITY,
     ) -> None:
         self._bootstrap_servers = bootstrap_servers
+        self._security = security
         self._creates = creates
         self._replication_factor = replication_factor
         self._counts: dict[str, int] = {}
@@ -69,7 +82,7 @@ class TargetTopics:
         Raises `MirrorError`, `ConnectionFailedError`.
         """
         if self._lacking(needed):
-            self._counts = partition_counts(self._bootstrap_servers)
+            self._counts = partition_counts(self._bootstrap_servers, self._security)
         lacking = self._lacking(needed)
         if not lacking:
             return
@@ -114,12 +127,12 @@ class TargetTopics:
         _check(controller.request("create_topics", fields).topics)
 
     def _controller(self) -> Connection:
-        with connect(self._bootstrap_servers) as bootstrap:
+        with connect(self._bootstrap_servers, self._security) as bootstrap:
             answer = _metadata(bootstrap)
         for broker in answer.brokers:
             if broker.node_id == answer.controller_id:
-                return Connection.open(broker.host, broker.port)
-        return connect(self._bootstrap_servers)
+                return Connection.open(broker.host, broker.port, security=self._security)
+        return connect(self._bootstrap_servers, self._security)
 
 
 def _extend(controller: Connection, larger: Mapping[str, int]) -> None:

@@ -9,6 +9,7 @@ import typer
 
 from client.cluster import parse_addresses
 from client.connection_errors import ConnectionFailedError
+from client.security import Security
 from pipeline.exactly_once import ExactlyOnceSink
 from pipeline.exactly_once.errors import SinkError
 from pipeline.kafka_connector import ConnectorError
@@ -27,6 +28,7 @@ from pipeline.mirror.mirror import (
     write_stream,
 )
 from pipeline.mirror.offsets import lag_of
+from pipeline.security import checked, file_options, is_security_option, refuse_secrets
 from pipeline.streaming.counted_writer import CountedWriter
 from pipeline.streaming.figures import Figures
 from pipeline.streaming.job import Job, fail, pairs
@@ -82,12 +84,27 @@ def mirror_command(
     target_option: Annotated[
         list[str] | None, typer.Option(metavar="NAME=VALUE", help="Of the sink: docs/sink.md.")
     ] = None,
+    source_config: Annotated[
+        str | None,
+        typer.Option("--from-config", metavar="FILE", help="Properties with its security options."),
+    ] = None,
+    target_config: Annotated[
+        str | None,
+        typer.Option("--to-config", metavar="FILE", help="Properties with its security options."),
+    ] = None,
     metrics_listen: Annotated[
         str | None, typer.Option(metavar="HOST:PORT", help="Serve Prometheus metrics.")
     ] = None,
     master: Annotated[str | None, typer.Option(help="Spark's master; default: local[*].")] = None,
 ) -> None:
     """Mirror topics to another cluster, each record once."""
+    source_options = pairs(source_option, "--source-option")
+    refuse_secrets(source_options, "--source-option", "--from-config")
+    target_options = pairs(target_option, "--target-option")
+    refuse_secrets(target_options, "--target-option", "--to-config")
+    target_options = {**file_options(target_config, "--to-config"), **target_options}
+    target_security = checked(target_options, "--to-config")
+    own_options = {**file_options(source_config, "--from-config"), **source_options}
     plan = MirrorPlan(
         source=_servers(source, "--from"),
         topics=_names(topics, topics_pattern),
@@ -99,15 +116,19 @@ def mirror_command(
         fails_on_data_loss=not allow_data_loss,
         once=once,
         interval_s=interval_s,
-        source_options=pairs(source_option, "--source-option"),
+        source_options={n: v for n, v in source_options.items() if not is_security_option(n)},
+        source_security=checked(own_options, "--from-config"),
     )
     target_topics = TargetTopics(
-        _servers(target, "--to"), creates=create_topics, replication_factor=replication_factor
+        _servers(target, "--to"),
+        creates=create_topics,
+        replication_factor=replication_factor,
+        security=target_security,
     )
-    options = {"kafka.bootstrap.servers": target, **pairs(target_option, "--target-option")}
+    options = {"kafka.bootstrap.servers": target, **target_options}
     try:
         sink = ExactlyOnceSink(options, name=name, ledger=ledger or ledger_of(plan.checkpoint))
-        _check_clusters(plan, target, target_topics)
+        _check_clusters(plan, target, target_topics, target_security)
         session = open_kafka_session(f"echoless mirror {name}", master=master)
     except (MirrorError, ConnectionFailedError, ConnectorError, SinkError) as error:
         fail(f"{name}: {error}")
@@ -128,14 +149,21 @@ def mirror_command(
     )
 
 
-def _check_clusters(plan: MirrorPlan, target: str, target_topics: TargetTopics) -> None:
+def _check_clusters(
+    plan: MirrorPlan, target: str, target_topics: TargetTopics, target_security: Security
+) -> None:
     """Checks what can be known before anything runs.
 
     Raises `MirrorError`, `ConnectionFailedError`.
     """
     if not plan.prefix:
-        check_different(plan.source, target)
-    counts = partition_counts(plan.source)
+        check_different(
+            plan.source,
+            target,
+            source_security=plan.source_security,
+            target_security=target_security,
+        )
+    counts = partition_counts(plan.source, plan.source_security)
     chosen = choose_topics(counts, list(plan.topics), plan.pattern)
     target_topics.ensure({plan.prefix + topic: counts[topic] for topic in chosen})
 

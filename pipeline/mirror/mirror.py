@@ -10,8 +10,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from client.security import NO_SECURITY, Security
 from pipeline.mirror.arrangement import arrange
 from pipeline.mirror.offsets import Offsets, read_batch_offsets
+from pipeline.security import spark_options
 
 BATCH_RECORDS_DEFAULT: Final = 500_000
 
@@ -35,6 +37,7 @@ class MirrorPlan:
     once: bool = False
     interval_s: float = 1.0
     source_options: Mapping[str, str] = field(default_factory=dict)
+    source_security: Security = NO_SECURITY
 
     def needed(self, offsets: Offsets) -> dict[str, int]:
         """The number of partitions that each topic of the target must have."""
@@ -58,6 +61,7 @@ def read_source(session: SparkSession, plan: MirrorPlan) -> DataFrame:
         "kafka.isolation.level": "read_committed",
         **topics,
         **plan.source_options,
+        **(spark_options(plan.source_security) if plan.source_security != NO_SECURITY else {}),
     }
     return session.readStream.format("kafka").options(**options).load()
 

@@ -1,0 +1,194 @@
+"""Spark jobs over SASL_SSL with an ACL for a single topic, and no secret in anything that they write."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives import serialization
+
+from client.command_config import PASSWORD_VARIABLE
+from pipeline.exactly_once.errors import OptionError
+from pipeline.exactly_once.options import read_options
+from tests.cli.command import Command
+from tests.pipeline.pipeline_process import PipelineProcess
+from tests.support.certificates import Authority
+from tests.support.echoless import REPOSITORY, Echoless
+from tests.support.stored_values import read_stored_values
+from tests.toolchain import require
+
+PASSWORD = "hunter2-of-alice"
+_TIMEOUT_S = 400
+_ROWS = 20
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> Authority:
+    return Authority(tmp_path / "certificates")
+
+
+@pytest.fixture
+def broker(
+    tmp_path: Path, authority: Authority, capsys: pytest.CaptureFixture[str]
+) -> Iterator[Echoless]:
+    """Alice may write, read and describe `orders`, and nothing else; a second listener is open to the super user."""
+    echoless = Command(capsys)
+    settings = authority.settings(
+        "PLAINTEXT:SASL_SSL,EXTERNAL:PLAINTEXT", authorizer="acl", super_users="User:ANONYMOUS"
+    )
+    broker = Echoless(tmp_path / "broker", settings)
+    broker.kafka_address = "127.0.0.1:0,127.0.0.1:0"
+    (tmp_path / "secret").write_text(PASSWORD)
+    place = ("--data-dir", broker.data_dir)
+    assert (
+        echoless("users", "add", "alice", "--password-file", tmp_path / "secret", *place).code == 0
+    )
+    (tmp_path / "secret").unlink()
+    rights = ("--operation", "write", "--operation", "read", "--operation", "describe")
+    given = ("--principal", "User:alice", "--topic", "orders", *rights)
+    assert echoless("acls", "add", *given, *place).code == 0
+    broker.start()
+    broker.kafka_address, broker.open_address = broker.kafka_address.split(",")  # type: ignore[attr-defined]
+    for topic in ("orders", "forbidden"):
+        server = ("--bootstrap-server", broker.open_address)  # type: ignore[attr-defined]
+        assert echoless("topics", "create", topic, *server).code == 0
+    yield broker
+    broker.kill()
+
+
+def files_with(directory: Path, *texts: str) -> list[tuple[Path, str]]:
+    """The files below that have one of the texts."""
+    found = []
+    for path in directory.rglob("*"):
+        if path.is_file() and path.name != "options.json":
+            data = path.read_bytes()
+            found += [(path, text) for text in texts if text.encode() in data]
+    return found
+
+
+def _pkcs8(key: str) -> str:
+    """The key in the only form that Java reads."""
+    private = serialization.load_pem_private_key(key.encode(), password=None)
+    form = serialization.PrivateFormat.PKCS8
+    plain = serialization.NoEncryption()
+    return private.private_bytes(serialization.Encoding.PEM, form, plain).decode()
+
+
+@pytest.mark.spark
+def test_no_secret_is_in_anything_that_a_run_writes(
+    tmp_path: Path, authority: Authority, broker: Echoless
+) -> None:
+    """Streams, jobs, readers, plans, refusals: not in logs, events, checkpoints, ledgers or on the screen."""
+    require("java")
+    directory = tmp_path / "run"
+    directory.mkdir()
+    pem = authority.issue("alice").read_text()
+    start = pem.index("-----BEGIN CERTIFICATE")
+    key = _pkcs8(pem[:start])
+    options = {
+        "kafka.bootstrap.servers": broker.kafka_address,
+        "kafka.security.protocol": "SASL_SSL",
+        "kafka.sasl.mechanism": "SCRAM-SHA-256",
+        "kafka.sasl.username": "alice",
+        "kafka.sasl.password": PASSWORD,
+        "kafka.ssl.ca.location": str(authority.path),
+        "kafka.ssl.keystore.certificate.chain": pem[start:],
+        "kafka.ssl.keystore.key": key,
+    }
+    (directory / "options.json").write_text(json.dumps(options))
+    with (directory / "log").open("w") as log:
+        done = subprocess.run(
+            [sys.executable, "-m", "tests.pipeline.secure_job", str(directory)],
+            cwd=REPOSITORY,
+            env={**os.environ, "TMPDIR": str(directory)},
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            timeout=_TIMEOUT_S,
+            check=False,
+        )
+    printed = (directory / "log").read_text()
+    assert done.returncode == 0, printed[-4000:]
+    outcomes = [line for line in printed.splitlines() if line.startswith(("wrote: ", "refused: "))]
+    reading = ["wrote: records"] if "wrote: records" in outcomes else []
+    assert outcomes == [
+        *("wrote: data source", "wrote: foreachBatch", "wrote: job", "wrote: headers"),
+        *(*reading, "refused: forbidden", "refused: wrong password"),
+    ]
+    assert "TOPIC_AUTHORIZATION_FAILED" in printed
+    assert "user alice cannot log in by SCRAM-SHA-256" in printed
+    assert list((directory / "events").rglob("*events*")), "the events of a run were looked at, too"
+    assert files_with(directory, PASSWORD, key.splitlines()[1]) == []
+    (values,) = read_stored_values(broker.open_address, "orders", 1)  # type: ignore[attr-defined]
+    expected = [f"{way}-{row}" for way in ("data-source", "foreach", "job") for row in range(_ROWS)]
+    assert sorted(value.decode() for value in values) == sorted(expected)
+
+
+@pytest.mark.spark
+def test_commands_take_a_file(tmp_path: Path, authority: Authority, broker: Echoless) -> None:
+    """Ingest, mirror and audit of a cluster with SASL_SSL: alice ingests, mirrors nothing else, and audits."""
+    require("java", "spark-kafka")
+    config = tmp_path / "alice.properties"
+    config.write_text(
+        "security.protocol=SASL_SSL\nsasl.mechanism=SCRAM-SHA-512\nsasl.username=alice\n"
+        f"ssl.ca.location={authority.path}\nsasl.password={PASSWORD}\n"
+    )
+    rows = tmp_path / "rows"
+    rows.mkdir()
+    (rows / "one.txt").write_text("".join(f"{row}\n" for row in range(_ROWS)))
+    run = tmp_path / "run"
+    ingest = (
+        *("ingest", str(rows), "--format", "text", "--value-column", "value"),
+        *("--to", broker.kafka_address, "--to-config", str(config)),
+        *("--topic", "orders", "--checkpoint", str(run / "ingest")),
+    )
+    mirror = (
+        *("mirror", "--from", broker.kafka_address, "--from-config", str(config), "--once"),
+        *("--to", broker.open_address, "--prefix", "copy-", "--topics", "orders"),  # type: ignore[attr-defined]
+        *("--create-topics", "--checkpoint", str(run / "mirror")),
+    )
+    audit = (
+        *("audit", "--bootstrap-server", broker.kafka_address, "--topic", "orders"),
+        *("--command-config", str(config)),
+    )
+    for number, arguments in enumerate((ingest, mirror, audit)):
+        with PipelineProcess(*arguments, directory=run / str(number)) as process:
+            assert process.wait() == 0, process.output
+    assert files_with(run, PASSWORD) == []
+    for topic in ("orders", "copy-orders"):
+        (values,) = read_stored_values(broker.open_address, topic, 1)  # type: ignore[attr-defined]
+        assert values == [b"%d" % row for row in range(_ROWS)]
+
+
+@pytest.mark.parametrize("option", ["--target-option", "--source-option"])
+def test_a_secret_is_no_argument(option: str, tmp_path: Path) -> None:
+    """Everyone on the machine could read it; the message says where to put it, without repeating it."""
+    from typer.testing import CliRunner
+
+    from pipeline.commands import app
+
+    arguments = ["mirror", "--from", "h:1", "--to", "h:2", "--topics", "t"]
+    arguments += ["--checkpoint", str(tmp_path), option, f"kafka.sasl.password={PASSWORD}"]
+    ran = CliRunner().invoke(app, arguments, env={"COLUMNS": "300", PASSWORD_VARIABLE: ""})
+    assert ran.exit_code == 2
+    assert "put it in a file" in ran.output
+    assert PASSWORD not in ran.output
+
+
+def test_the_sink_takes_security_options_by_both_names() -> None:
+    """Those that are wrong are refused by name, without their values."""
+    base = {"kafka.bootstrap.servers": "h:1", "kafka.security.protocol": "SASL_SSL"}
+    login = {"kafka.sasl.mechanism": "PLAIN", "kafka.sasl.username": "alice"}
+    found = read_options({**base, **login, "kafka.sasl.password": PASSWORD}, name="n", ledger="/l")
+    assert found.settings.security.protocol == "SASL_SSL"
+    assert PASSWORD not in repr(found)
+    with pytest.raises(OptionError, match=r"options kafka\.\*: sasl.password is needed"):
+        read_options({**base, **login}, name="n", ledger="/l")
+    jks = {"kafka.ssl.truststore.type": "JKS", "kafka.sasl.password": PASSWORD}
+    with pytest.raises(OptionError, match=r"ssl\.truststore\.type other than PEM") as caught:
+        read_options({**base, **login, **jks}, name="n", ledger="/l")
+    assert PASSWORD not in str(caught.value)
