@@ -349,3 +349,27 @@ async def test_a_user_that_is_gone_ends_the_connection_when_it_renews(
         with pytest.raises(AuthenticationError, match="alice cannot log in"):
             await connection.send("metadata", ASK)
         assert connection.is_closed
+
+
+@pytest.mark.usefixtures("renews_at_will")
+async def test_a_blocking_connection_logs_in_again_before_its_session_ends(
+    tmp_path: Path, authority: Authority
+) -> None:
+    """With the next request after most of the session has passed, and with no other."""
+    async with secure(tmp_path, authority, connections_max_reauth_ms="600000") as running:
+        host, port = host_and_port(running)
+        metrics = running.broker.services.metrics
+        security = options(authority)
+
+        def work() -> list[int]:
+            logins = [metrics.logins_total]
+            with Connection.open(host, port, PATIENCE_S, security) as connection:
+                for is_due in (False, True, False):
+                    if is_due:
+                        connection._renewal_at = 0.0
+                    connection.request("metadata", ASK)
+                    logins.append(metrics.logins_total)
+            return logins
+
+        before, first, renewed, last = await asyncio.to_thread(work)
+        assert (first, renewed, last) == (before + 1, before + 2, before + 2)
