@@ -139,10 +139,10 @@ def test_commands_take_a_file(tmp_path: Path, authority: Authority, broker: Echo
     )
     rows = tmp_path / "rows"
     rows.mkdir()
-    (rows / "one.txt").write_text("".join(f"{row}\n" for row in range(_ROWS)))
+    (rows / "one.json").write_text("".join(f'{{"value": "{row}"}}\n' for row in range(_ROWS)))
     run = tmp_path / "run"
     ingest = (
-        *("ingest", str(rows), "--format", "text", "--value-column", "value"),
+        *("ingest", str(rows), "--format", "json", "--value-column", "value"),
         *("--to", broker.kafka_address, "--to-config", str(config)),
         *("--topic", "orders", "--checkpoint", str(run / "ingest")),
     )
