@@ -31,9 +31,14 @@ from benchmarks.versus_kafka import resident_mb
 from tests.support.cluster import Cluster
 from tests.support.echoless import REPOSITORY, Echoless
 
-_ROOMS: Final = ("broker", "storage", "protocol")
+_ROOMS: Final = ("broker", "coordinators", "storage", "protocol")
 _COMMIT_SETTINGS: Final = {"log_flush": "commit"}
 _TOPICS: Final = map("topic-{}".format, itertools.count())
+
+
+def _git(*arguments: str) -> bytes:
+    command = ["git", *arguments]
+    return subprocess.run(command, cwd=REPOSITORY, capture_output=True, check=True).stdout
 
 
 @contextmanager
@@ -43,15 +48,14 @@ def unpacked(commit: str) -> Iterator[Path]:
     Raises `LookupError` if this clone does not have the commit.
     """
     try:
-        archive = subprocess.run(
-            ["git", "archive", commit, *_ROOMS], cwd=REPOSITORY, capture_output=True, check=True
-        )
+        there = _git("ls-tree", "--name-only", commit).decode().split()
+        archive = _git("archive", commit, *(room for room in _ROOMS if room in there))
     except FileNotFoundError:
         raise LookupError("there is no git here") from None
     except subprocess.CalledProcessError as error:
         raise LookupError(error.stderr.decode().strip()) from None
     with tempfile.TemporaryDirectory(prefix="versus-") as directory:
-        with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as files:
+        with tarfile.open(fileobj=io.BytesIO(archive)) as files:
             files.extractall(directory, filter="data")
         yield Path(directory)
 

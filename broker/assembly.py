@@ -33,6 +33,7 @@ from broker.network.connection import Connection, Dispatch
 from broker.network.listeners import Listener
 from broker.network.open_connections import OpenConnections
 from broker.network.server import Server
+from broker.quotas.connection_rates import ConnectionRates
 from broker.records.deadlines import Deadlines
 from broker.records.fetch import FetchParts
 from broker.records.produce import ProduceParts
@@ -81,6 +82,7 @@ def new_servers(broker: Broker, listeners: Sequence[Listener]) -> list[Server]:
     """The servers of a broker that has started, one for each listener, which fault rules apply to."""
     kafka, native = KafkaDispatcher(broker.services), NativeDispatcher(broker.services)
     connection_ids, all_open = itertools.count(1), OpenConnections()
+    rates = ConnectionRates(broker.config.connection_creation_rate_max, broker.quotas)
     servers = [
         Server(
             one.socket,
@@ -94,6 +96,7 @@ def new_servers(broker: Broker, listeners: Sequence[Listener]) -> list[Server]:
             all_open=all_open,
             tls=_tls_settings(broker, one.name),
             require_login=_required_login(broker, one.name),
+            rates=rates,
         )
         for one in listeners
     ]

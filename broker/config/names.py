@@ -284,6 +284,11 @@ class Config(GroupConfig):
     connections_max_per_ip: int = _setting(
         INT32_MAX, integer(1), "connections of one address open at the same time"
     )
+    connection_creation_rate_max: int = _setting(
+        INT32_MAX,
+        integer(1),
+        "Kafka connections made per second, over ten seconds; those beyond wait to be read",
+    )
     connections_max_idle_ms: int = _setting(
         600_000, duration(-1), "a connection silent for longer is closed; -1: never"
     )

@@ -143,6 +143,8 @@ class Connection(asyncio.BufferedProtocol):
         self._is_resting = False
         """Whether nothing is processed now: others have their turn, or the connection is muted or paused."""
         self._is_muted = False
+        self.begins_in_s = 0.0
+        """How long the connection is not read after it was made."""
         self._pause: asyncio.TimerHandle | None = None
         self._pause_ends_at = 0.0
         self._last_active = time.monotonic()
@@ -159,6 +161,8 @@ class Connection(asyncio.BufferedProtocol):
             self.host = self._peer.host
         self._connections.add(self)
         self._metrics.connections_open += 1
+        if self.begins_in_s:
+            self.pause(self.begins_in_s)
         logger.debug("connection %d from %s", self._peer.connection_id, self._peer.address)
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -12,9 +12,9 @@ import logging
 import socket
 import time
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
-from broker.config.listener_names import PLAINTEXT
+from broker.config.listener_names import NATIVE, PLAINTEXT
 from broker.config.loading import Address, Config
 from broker.config.values import INT32_MAX
 from broker.descriptors import descriptor_shares
@@ -35,6 +35,17 @@ limited: Final = LimitedLog(logging.getLogger(__name__))
 BACKLOG: Final = 512
 DRAIN_S: Final = 1.5
 """How long the requests in flight may take to be answered when the broker stops."""
+
+
+class Rates(Protocol):
+    """How fast connections may be made (`broker/quotas/connection_rates.py`)."""
+
+    @property
+    def is_limited(self) -> bool: ...
+
+    def refusal_of(self, host: str) -> str | None: ...
+
+    def pause_s(self) -> float: ...
 
 
 class ListenError(Exception):
@@ -88,8 +99,9 @@ class Server:
         all_open: OpenConnections | None = None,
         tls: TlsSettings | None = None,
         require_login: Callable[[Connection], None] | None = None,
+        rates: Rates | None = None,
     ) -> None:
-        """`connection_ids` and `all_open` are shared by the ports of a broker.
+        """`connection_ids`, `all_open` and `rates` are shared by the ports of a broker.
 
         So each id names one connection, and an address is counted over both ports.
         """
@@ -109,6 +121,8 @@ class Server:
         self._connections_max = most_connections(config.connections_max)
         self._tls = tls
         self._require_login = require_login
+        self._rates = rates
+        self._is_of_brokers = listener_name == NATIVE
         self._server: asyncio.Server | TlsAcceptor | None = None
 
     async def start(self) -> None:
@@ -146,7 +160,9 @@ class Server:
         self._all_open.discard(handshake)
 
     def _accept(self) -> asyncio.BaseProtocol:
-        is_limited = self._config.connections_max_per_ip < INT32_MAX
+        is_limited = self._config.connections_max_per_ip < INT32_MAX or (
+            self._rates is not None and self._rates.is_limited
+        )
         if self._is_full or is_limited or self._require_login is not None:
             return _Newcomer(self)
         return self.make_connection()
@@ -175,7 +191,7 @@ class Server:
             )
         if self._is_full and not self._all_open.make_room_for(host):
             return f"{self._connections_max} are open"
-        return None
+        return None if self._rates is None else self._rates.refusal_of(host)
 
     def logged_refusal_of(self, host: str, port: int) -> str | None:
         """`refusal_of`, counted and logged."""
@@ -206,6 +222,8 @@ class Server:
             connection.on_admitted = self._all_open.admitted
         if self.route is not None:
             connection.dispatch = self.route(connection)
+        if self._rates is not None and not self._is_of_brokers:
+            connection.begins_in_s = self._rates.pause_s()
         return connection
 
     def close_idle(self) -> None:

@@ -10,9 +10,11 @@ Invariant: a change of quotas that was made here is in force here before its cli
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from typing import TYPE_CHECKING, Final
 
+from broker.limited_log import LimitedLog
 from broker.metadata.config_nodes import CHANGES, sanitized
 from broker.quotas.quota import Limits, QuotaKey, address_limit_of, limit_of
 from broker.quotas.quota_nodes import read_quotas
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
     from broker.network.request import Peer
     from broker.tree.node_tree import Cancel, NodeTree
     from broker.tree.refresher import Refresher
+
+limited: Final = LimitedLog(logging.getLogger(__name__))
 
 READ_INTERVAL_S: Final = 60.0
 """How long a lost announcement can go unnoticed."""
@@ -115,7 +119,6 @@ class Quotas:
         meters = self._meters.get(key)
         if meters is None:
             if len(self._meters) >= METERS_MAX:
-                self._meters.clear()
                 self._forget_unused()
             meters = self._meters[key] = self._new_meters(*key)
         return meters
@@ -155,9 +158,17 @@ class Quotas:
         if peer.pause is not None:
             peer.pause(pause_ms / 1000)
 
-    def address_limit(self, host: str) -> float | None:
-        """How many connections per second the address may make; None: any number."""
-        return None if self.limits is None else address_limit_of(self.limits, sanitized(host))
+    def address_rate(self, host: str) -> Rate | None:
+        """The connections that the address makes; None: it may make any number."""
+        limit = address_limit_of(self.limits or {}, sanitized(host))
+        if limit is None:
+            return None
+        counted = QuotaKey.CONNECTION_CREATION_RATE, "", host
+        if counted not in self._rates and len(self._rates) >= METERS_MAX:
+            self._forget_unused()
+        rate = self._rates.setdefault(counted, Rate(limit))
+        rate.limit = limit
+        return rate
 
     def _new_meters(self, principal: str, client_id: str) -> Meters:
         who = sanitized(principal.removeprefix(_USER)), sanitized(client_id)
@@ -190,8 +201,17 @@ class Quotas:
         return bucket
 
     def _forget_unused(self) -> None:
+        """Forgets what says no more than a new measure would; all of it if that is not enough."""
         now = self.clock()
+        self._meters.clear()
         self._rates = {one: rate for one, rate in self._rates.items() if not rate.is_unused(now)}
         self._buckets = {
             one: bucket for one, bucket in self._buckets.items() if not bucket.is_unused(now)
         }
+        if max(len(self._rates), len(self._buckets)) > METERS_MAX // 2:
+            message = (
+                "%d clients and addresses have quotas of their own: forgetting what they have used"
+            )
+            limited.log(logging.WARNING, "", message, len(self._rates) + len(self._buckets))
+            self._rates.clear()
+            self._buckets.clear()
