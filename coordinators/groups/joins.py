@@ -5,6 +5,8 @@ Static members that return are in `static_members.py`.
 
 from __future__ import annotations
 
+from typing import Final
+
 from coordinators.groups.answers import JoinAnswer
 from coordinators.groups.group import Group, GroupState
 from coordinators.groups.groups import Groups
@@ -16,7 +18,8 @@ from coordinators.groups.sessions import Sessions
 from coordinators.groups.static_members import StaticMembers
 from protocol.errors import ErrorCode
 
-_NO_MEMBER = ""
+_NO_MEMBER: Final = ""
+_REASON_CHARACTERS_MAX: Final = 200
 
 
 class Joins:
@@ -138,7 +141,7 @@ class Joins:
         self._membership.add(group, member)
         self._sessions.wait(group, member, self._groups.config.new_member_join_timeout_ms)
         group.was_joined_since_delay = True
-        self._rebalances.begin(group, f"{member_id!r} joins {request.reason}")
+        self._rebalances.begin(group, f"{member_id!r} joins{_quoted(request.reason)}")
 
     def _join_again(self, group: Group, reply_id: int, request: JoinGroup) -> None:
         code = member_error(group, request.member_id, request.group_instance_id)
@@ -166,7 +169,7 @@ class Joins:
         member.session_timeout_ms = request.session_timeout_ms
         member.rebalance_timeout_ms = request.rebalance_timeout_ms
         self._wait(group, member, reply_id)
-        self._rebalances.begin(group, f"{member.member_id!r} rejoins {request.reason}")
+        self._rebalances.begin(group, f"{member.member_id!r} rejoins{_quoted(request.reason)}")
 
     def _wait(self, group: Group, member: Member, reply_id: int) -> None:
         earlier = group.wait_in_join(member, reply_id)
@@ -174,3 +177,8 @@ class Joins:
 
     def _refuse(self, reply_id: int | None, member_id: str, code: ErrorCode) -> None:
         self._groups.reply(reply_id, JoinAnswer(code, member_id))
+
+
+def _quoted(reason: str) -> str:
+    """The reason that a client gives, for a log line."""
+    return f" because {reason[:_REASON_CHARACTERS_MAX]!r}" if reason else ""

@@ -8,6 +8,7 @@ While a generation is being stored no further join phase ends: those who join th
 from __future__ import annotations
 
 from functools import partial
+from typing import Final
 
 from coordinators.groups.answers import JoinAnswer, JoinedMember, SyncAnswer
 from coordinators.groups.append_errors import group_code
@@ -19,6 +20,9 @@ from coordinators.groups.membership import Membership
 from coordinators.groups.sessions import Sessions
 from protocol.consumer_offsets.keys import GroupKey
 from protocol.errors import ErrorCode
+
+_NO_ONE_WAITS_MS: Final = 1_000
+"""Least time between looks at a join phase in which only absent static members are left: they may have no timeout."""
 
 
 class Rebalances:
@@ -132,7 +136,8 @@ class Rebalances:
             self._membership.remove(group, member)
         group.initial_delay_left_ms = None
         if group.members and not group.elect_waiting_leader():
-            self._set_rebalance_timer(group, group.rebalance_timeout_ms)
+            again_ms = max(group.rebalance_timeout_ms, _NO_ONE_WAITS_MS)
+            self._set_rebalance_timer(group, again_ms)
             return
         group.rebalance_at_ms = None
         self._groups.cancel_timer(_key(TimerKind.REBALANCE, group))

@@ -71,7 +71,10 @@ class StaticMembers:
         member.rebalance_timeout_ms = request.rebalance_timeout_ms
         member.client_id, member.client_host = request.client_id, request.client_host
         group.wait_in_join(member, reply_id)
-        self._sessions.extend(group, member)
+        if member.is_new:
+            self._sessions.wait(group, member, self._groups.config.new_member_join_timeout_ms)
+        else:
+            self._sessions.extend(group, member)
         if group.state is GroupState.STABLE and group.choose_protocol() == group.protocol_name:
             self._store(replacement)
         else:

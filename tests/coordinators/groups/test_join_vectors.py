@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from coordinators.groups.config import GroupConfig
+from coordinators.groups.events import TimerFired
 from coordinators.groups.requests import Heartbeat, LeaveGroup, LeavingMember
 from protocol.errors import ErrorCode
 from tests.coordinators.groups.shell import RANGE, Shell
@@ -306,3 +307,47 @@ def test_a_protocol_is_chosen_by_votes_and_the_leader_decides_a_tie(shell):
         joins = [fresh.new_member(protocols=one)[1] for one in preferences]
         fresh.pass_time(6_000)
         assert {fresh.answers[join].protocol_name for join in joins} == {chosen}
+
+
+def test_absent_static_members_without_a_timeout_do_not_keep_the_timer_busy(shell):
+    """Preparing, only static members, none of which waits, rebalance timeout 0: the timer is set a second ahead."""
+    patient = {"session_timeout_ms": 1_800_000, "rebalance_timeout_ms": 0}
+    shell = Shell(GroupConfig(group_initial_rebalance_delay_ms=0))
+    join = shell.join(**static("i", **patient))
+    shell.pass_time(0)
+    member_id = shell.answers[join].member_id
+    shell.sync(member_id, 1, group_instance_id="i")
+    shell.new_member()
+    (dynamic,) = [one for one in shell.live["g"].members if one != member_id]
+    shell.send(LeaveGroup("g", (LeavingMember(dynamic),)))
+    assert shell.state() == "PreparingRebalance"
+    fired = 0
+    step = shell.coordinator.step
+
+    def count(event, now):
+        nonlocal fired
+        fired += isinstance(event, TimerFired)
+        assert fired <= 30, "the timer fires again and again"
+        return step(event, now)
+
+    shell.coordinator.step = count
+    shell.pass_time(80_000)  # the join phase began with the timeout of the dynamic member, a minute
+    assert fired > 10
+
+
+def test_a_static_member_that_returns_in_its_first_join_waits_as_long_as_any(shell):
+    """Preparing; a new static member joins twice; a slow member holds up the group for longer than its session."""
+    shell.stable(session_timeout_ms=30_000, rebalance_timeout_ms=30_000)
+    first, second = shell.join(**static("i")), shell.join(**static("i"))
+    assert code(shell, first) is ErrorCode.FENCED_INSTANCE_ID
+    shell.pass_time(29_000)  # nearly three of its sessions
+    assert second not in shell.answers
+    shell.pass_time(32_000)
+    assert code(shell, second) is ErrorCode.NONE
+
+
+def test_a_long_reason_is_cut_in_the_log(shell):
+    """The reason of a join or leave comes from the client: a log line quotes its beginning, in one line."""
+    shell.join(requires_known_member_id=False, reason="x\n" * 100_000)
+    assert max(map(len, shell.notes)) < 1_000
+    assert "\n" not in "".join(shell.notes)
