@@ -20,6 +20,8 @@ from typing import Any
 
 from confluent_kafka import Producer
 
+from tests.compatibility.clients.python.security import read_settings
+
 _RECORD_BYTES_MAX = 16_384
 """Larger batches are made of records of this size, as real ones are."""
 
@@ -35,6 +37,7 @@ def producer(arguments: argparse.Namespace, **settings: Any) -> Producer:
             "queue.buffering.max.kbytes": 256 * 1024,
             "message.max.bytes": 2_000_000,
             "socket.nagle.disable": True,
+            **read_settings(arguments.security),
             **settings,
         }
     )
@@ -87,6 +90,7 @@ def throughput(arguments: argparse.Namespace) -> dict[str, float]:
         "batches_per_s": acknowledged / count / elapsed,
         "megabytes_per_s": acknowledged * size / elapsed / 1e6,
         "failed": failed,
+        "batches": delivered / count,
     }
 
 
@@ -131,6 +135,7 @@ def main() -> None:
     parser.add_argument("--warm-up", type=float, default=2)
     parser.add_argument("--rate", type=float, default=200)
     parser.add_argument("--acks", choices=["0", "1", "all"], default="all")
+    parser.add_argument("--security", help="file of settings, by librdkafka's names")
     parser.add_argument("--plain", dest="idempotent", action="store_false")
     arguments = parser.parse_args()
     print(json.dumps({"throughput": throughput, "latency": latency}[arguments.kind](arguments)))
