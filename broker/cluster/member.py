@@ -125,6 +125,7 @@ class ClusterMember:
             ),
             now_ms=environment.now_ms,
             elections=metrics.elections,
+            internal_replicas=config.offsets_topic_replication_factor,
         )
 
     # --- what the cluster is asked ---

@@ -55,17 +55,20 @@ class Controller:
         unclean: Callable[[Topic], bool],
         now_ms: Callable[[], int],
         elections: defaultdict[str, int],
+        internal_replicas: int = 1,
     ) -> None:
         """`unclean`: whether a topic may be led by a replica that was not in sync.
 
         `registry` follows the tree, and `live_brokers` is started, before `run` begins. `elections`
-        counts the elections held: `clean`, or `unclean` (records may be lost).
+        counts the elections held: `clean`, or `unclean` (records may be lost). `internal_replicas`: how
+        many an internal topic should have, if there are so many brokers.
         """
         self._tree = tree
         self._registry = registry
         self._live_brokers = live_brokers
         self._is_unclean_allowed = unclean
         self._elections = elections
+        self._internal_replicas = internal_replicas
         self._campaign = Campaign(tree, broker_id, now_ms)
         self._watches: list[Cancel] = []
         self._wake = asyncio.Event()
@@ -173,6 +176,7 @@ class Controller:
             self._live_brokers,
             unclean=self._is_unclean_allowed,
             elections=self._elections,
+            internal_replicas=self._internal_replicas,
         )
         return self._duties
 

@@ -23,9 +23,11 @@ from broker.controller.elections import (
     is_unclean,
     unseat,
 )
+from broker.controller.internal_replicas import wider
 from broker.controller.reassignment import (
     is_moved,
     move_into_target,
+    reassign,
     still_as_decided,
     target_of,
 )
@@ -34,6 +36,7 @@ from broker.metadata.node_data import PREFERRED_REPLICA_ELECTION, NodeDataError
 from broker.metadata.topic import StateChange, Topic, TopicChanged
 from broker.metadata.topic_registry import TopicRegistry
 from broker.tree.node_tree import Delete, MultiFailedError, NodeTree
+from protocol.internal_topics import INTERNAL_TOPICS
 
 logger = logging.getLogger(__name__)
 
@@ -53,13 +56,16 @@ class Duties:
         *,
         unclean: Callable[[Topic], bool],
         elections: MutableMapping[str, int],
+        internal_replicas: int = 1,
     ) -> None:
+        """`internal_replicas`: how many an internal topic should have, if there are so many brokers."""
         self.term = term
         self._tree = tree
         self._registry = registry
         self._live_brokers = live_brokers
         self._is_unclean_allowed = unclean
         self._elections = elections
+        self._internal_replicas = internal_replicas
         self._is_asked = True
         """Whether elections may have been requested."""
         self._sessions: dict[int, int] = {}
@@ -81,6 +87,8 @@ class Duties:
         await self._hold_asked_elections()
         for topic in list(self._registry.topics.values()):
             await self._finish_reassignments(topic)
+        for name in INTERNAL_TOPICS & self._registry.topics.keys():
+            await self._widen(name)
 
     def _electorate(self) -> Electorate:
         brokers = self._live_brokers.brokers
@@ -152,6 +160,19 @@ class Duties:
             checks = [self.term.proof, *still_as_decided(current, partition)]
             await self._registry.change_assignment(current.name, partition, target, None, checks)
             logger.info("%s-%d: reassigned to %s", current.name, partition, target)
+
+    async def _widen(self, name: str) -> None:
+        """Begins to give the partitions of an internal topic the replicas that they lack."""
+        for partition in self._registry.topics[name].assignment:
+            topic = self._registry.topics.get(name)
+            if topic is None:
+                return
+            target = wider(topic, partition, self._electorate().staying, self._internal_replicas)
+            if target is not None:
+                replicas, moving = reassign(topic, partition, target)
+                checks = [self.term.proof, *still_as_decided(topic, partition)]
+                await self._registry.change_assignment(name, partition, replicas, moving, checks)
+                logger.info("%s-%d: is to have the replicas %s", name, partition, target)
 
     async def _write(self, changes: Sequence[StateChange]) -> None:
         for start in range(0, len(changes), self._changes_max):

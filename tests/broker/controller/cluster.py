@@ -148,6 +148,7 @@ class Member:
             unclean=lambda _: unclean,
             now_ms=lambda: 0,
             elections=self.elections,
+            internal_replicas=3,
         )
         self._tasks: list[asyncio.Task[None]] = []
 
