@@ -34,7 +34,7 @@ def consumer_of(cluster: Cluster) -> Consumer:
 
 
 def commit(consumer: Consumer) -> dict[int, int]:
-    """Commits what was read, however often it has to be asked for; returns the positions."""
+    """Commits what was read, however often it has to be asked for; returns the positions that were new."""
     deadline = time.monotonic() + _PATIENCE_S
     while True:
         try:
@@ -44,7 +44,7 @@ def commit(consumer: Consumer) -> dict[int, int]:
             consumer.poll(0.1)
         else:
             assert [one.error for one in committed] == [None] * len(committed)
-            return {one.partition: one.offset for one in committed}
+            return {one.partition: one.offset for one in committed if one.offset >= 0}
 
 
 def test_a_commit_that_was_answered_is_read_back_from_every_later_coordinator(
@@ -63,15 +63,16 @@ def test_a_commit_that_was_answered_is_read_back_from_every_later_coordinator(
         consumer = consumer_of(cluster)
         consumer.subscribe(["t"])
         seen: set[int] = set()
+        positions: dict[int, int] = {}
         index = partition_of_group(GROUP, 8)
-        for limit in (RECORDS // 3, 2 * RECORDS // 3, RECORDS):
+        for limit in (RECORDS // 2, RECORDS):
             deadline = time.monotonic() + _PATIENCE_S
             while len(seen) < limit and time.monotonic() < deadline:
                 message = consumer.poll(0.5)
                 if message is not None and message.error() is None:
                     seen.add(int(message.value()))
             assert len(seen) == limit
-            positions = commit(consumer)
+            positions |= commit(consumer)
             coordinator = cluster.leader(CONSUMER_OFFSETS, index)
             cluster.kill(coordinator)
             other = consumer_of(cluster)
