@@ -87,6 +87,8 @@ class Host:
         """Ends the broker, by SIGTERM or SIGKILL, and starts another on what the disk then holds."""
         assert self.broker is not None
         killed = self.disk.after_power_loss(keep_all)
+        if not is_clean:
+            self._tree.cut_off()  # a killed broker changes no nodes either, while this one ends
         await self.broker.stop()
         if not is_clean:
             self.disk = killed

@@ -164,7 +164,7 @@ def test_wrong_port_is_said_so(broker: Echoless, echoless: Command) -> None:
     ran = echoless("topics", "list", "--bootstrap-server", broker.admin_address)
     assert ran.err == (
         f"echoless: {broker.admin_address}: does not speak the Kafka protocol; "
-        f"use the broker's --listen address\n"
+        f"use the broker's --listen address; if it has TLS or SASL, pass --command-config\n"
     )
 
 

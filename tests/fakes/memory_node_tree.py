@@ -78,6 +78,7 @@ class MemoryNodeTree:
         self._watches = Watches()
         self._session_state = SessionState.CONNECTED
         self._session_id = tree.next_session_id()
+        self._is_cut_off = False
         self._lost_replies: deque[bool] = deque()
         self._rivals: deque[Rival] = deque()
 
@@ -105,6 +106,11 @@ class MemoryNodeTree:
         self._become(SessionState.LOST)
         self._tree.end_session(self._session_id)
 
+    def cut_off(self) -> None:
+        """Ends the session as SIGKILL does: the client changes nothing any more, and hears nothing of it."""
+        self._is_cut_off = True
+        self._tree.end_session(self._session_id)
+
     def reconnect(self) -> None:
         """Starts a new session after the old one was lost."""
         self._session_id = self._tree.next_session_id()
@@ -112,7 +118,7 @@ class MemoryNodeTree:
 
     def hear(self, path: str, *, came_or_went: bool) -> None:
         """Delivers the server's notification that a node has changed."""
-        if self._session_state is SessionState.CONNECTED:
+        if self._session_state is SessionState.CONNECTED and not self._is_cut_off:
             self._watches.node_changed(path, came_or_went=came_or_went)
 
     # NodeTree
@@ -194,7 +200,7 @@ class MemoryNodeTree:
 
     async def _round_trip(self) -> None:
         await asyncio.sleep(0)
-        if self._session_state is not SessionState.CONNECTED:
+        if self._is_cut_off or self._session_state is not SessionState.CONNECTED:
             raise ConnectionLostError(f"the session is {self._session_state.value}")
 
     def _become(self, state: SessionState) -> None:
