@@ -6,29 +6,64 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from cli.errors import CommandError
+from cli.options import AdminPort
 
 if TYPE_CHECKING:
+    from ssl import SSLContext
+
     from testkit.admin import Admin
 
 _TOKEN_VARIABLE: Final = "ECHOLESS_ADMIN_TOKEN"  # noqa: S105 - the variable's name
+_HTTPS: Final = "https://"
 
 
 @contextmanager
-def admin_port(address: str, token_file: Path | None = None) -> Iterator[Admin]:
-    """The port at `HOST:PORT`. Its errors are raised as `CommandError`."""
+def admin_port(place: AdminPort) -> Iterator[Admin]:
+    """The port. Its errors are raised as `CommandError`."""
     from testkit.admin import Admin, AdminError
 
-    check_admin_address(address)
+    ports = admin_ports([place.admin], place.admin_token_file, place.command_config)
     try:
-        yield Admin(address, token=admin_token(token_file))
+        yield Admin(ports.addresses[0], token=ports.token, tls=ports.tls)
     except AdminError as error:
         raise CommandError(str(error)) from error
 
 
-def admin_token(file: Path | None) -> str | None:
+class AdminPorts(NamedTuple):
+    """Ports of several brokers, which all take the same."""
+
+    addresses: list[str]
+    token: str | None
+    tls: SSLContext | None
+
+
+def admin_ports(
+    places: list[str], token_file: Path | None, command_config: str | None
+) -> AdminPorts:
+    """From the values of the options. Raises `CommandError`."""
+    return AdminPorts(
+        [_address(place) for place in places],
+        _token(token_file),
+        _tls(places, command_config),
+    )
+
+
+def _address(text: str) -> str:
+    """`HOST:PORT`, without the scheme. Raises `CommandError`."""
+    from broker.config.values import parse_address
+
+    address = text.removeprefix(_HTTPS)
+    try:
+        parse_address(address)
+    except ValueError:
+        raise CommandError(f"--admin: takes [{_HTTPS}]HOST:PORT, not {text!r}") from None
+    return address
+
+
+def _token(file: Path | None) -> str | None:
     """The first token of the file, or else the one in the environment. Raises `CommandError`."""
     if file is None:
         return os.environ.get(_TOKEN_VARIABLE) or None
@@ -41,11 +76,23 @@ def admin_token(file: Path | None) -> str | None:
         raise CommandError(f"--{error}".replace("_", "-", 2)) from None
 
 
-def check_admin_address(address: str) -> None:
-    """Raises `CommandError` for an invalid address."""
-    from broker.config.values import parse_address
+def _tls(addresses: list[str], command_config: str | None) -> SSLContext | None:
+    """The TLS of ports given with `https://`: all of them, or none. Raises `CommandError`."""
+    encrypted = [address.startswith(_HTTPS) for address in addresses]
+    if not any(encrypted):
+        return None
+    if not all(encrypted):
+        raise CommandError(f"--admin: takes {_HTTPS} for all of them, or for none")
+    from client.command_config import read_command_config
+    from client.connection_errors import AuthenticationError
+    from client.security import Tls
+    from client.security_options import SecurityOptionError, security_of
+    from client.tls import tls_context
 
     try:
-        parse_address(address)
-    except ValueError:
-        raise CommandError(f"--admin: takes HOST:PORT, not {address!r}") from None
+        options = {} if command_config is None else read_command_config(command_config)
+        tls = {name: value for name, value in options.items() if name.startswith("ssl.")}
+        security = security_of({**tls, "security.protocol": "SSL"})
+        return tls_context(security.tls or Tls())
+    except (SecurityOptionError, AuthenticationError) as error:
+        raise CommandError(f"--command-config: {error}") from error

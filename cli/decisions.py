@@ -9,14 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from cli.options import (
-    ADMIN_DEFAULT,
-    AdminAddress,
-    AdminTokenFile,
-    PartitionFilter,
-    ProducerFilter,
-    TopicFilter,
-)
+from cli.option_groups import grouped
+from cli.options import AdminPort, PartitionFilter, ProducerFilter, TopicFilter
 
 if TYPE_CHECKING:
     from testkit.admin import Admin
@@ -24,7 +18,8 @@ if TYPE_CHECKING:
 _SHOWN_MAX: Final = 2000
 
 
-def decisions(  # noqa: PLR0917 - typer makes options of them
+@grouped
+def decisions(
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Continue with new ones.")] = False,
     last: Annotated[
         int, typer.Option("--last", "-n", min=0, max=_SHOWN_MAX, help="How many past ones.")
@@ -32,8 +27,8 @@ def decisions(  # noqa: PLR0917 - typer makes options of them
     producer_id: ProducerFilter = None,
     topic: TopicFilter = None,
     partition: PartitionFilter = None,
-    admin: AdminAddress = ADMIN_DEFAULT,
-    admin_token_file: AdminTokenFile = None,
+    *,
+    admin: AdminPort,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON object a line instead of a table.")
     ] = False,
@@ -44,7 +39,7 @@ def decisions(  # noqa: PLR0917 - typer makes options of them
 
     selection: dict[str, Any] = {"producer_id": producer_id, "topic": topic, "partition": partition}
     show = _print_lines if as_json else print_growing_table
-    with admin_port(admin, admin_token_file) as port:
+    with admin_port(admin) as port:
         try:
             show(
                 port.follow_decisions(n=last, **selection)

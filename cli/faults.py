@@ -12,7 +12,8 @@ from urllib.parse import quote
 import typer
 
 from cli.errors import CommandError
-from cli.options import ADMIN_DEFAULT, AdminAddress, AdminTokenFile, Json
+from cli.option_groups import grouped
+from cli.options import AdminPort, Json
 from cli.output import print_json, print_table
 
 app = typer.Typer(no_args_is_help=True, help="Lose, delay and break requests by rules.")
@@ -26,19 +27,21 @@ _COLUMNS: Final = ("name", "match", "schedule", "action", "seen", "hits", "exhau
 
 
 @app.command("list")
+@grouped
 def show(
-    admin: AdminAddress = ADMIN_DEFAULT,
-    admin_token_file: AdminTokenFile = None,
+    *,
+    admin: AdminPort,
     as_json: Json = False,
 ) -> None:
     """Show the rules, and how often each has acted."""
     from cli.admin import admin_port
 
-    with admin_port(admin, admin_token_file) as port:
+    with admin_port(admin) as port:
         _print(port.get(_PAGE)["rules"], as_json=as_json)
 
 
 @app.command(no_args_is_help=True)
+@grouped
 def add(  # noqa: PLR0917 - typer makes options of them
     action: Annotated[
         list[str] | None,
@@ -61,8 +64,8 @@ def add(  # noqa: PLR0917 - typer makes options of them
     file: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Add the rules of a JSON file instead.")
     ] = None,
-    admin: AdminAddress = ADMIN_DEFAULT,
-    admin_token_file: AdminTokenFile = None,
+    *,
+    admin: AdminPort,
     as_json: Json = False,
 ) -> None:
     """Add a rule, or all rules of a file."""
@@ -86,35 +89,37 @@ def add(  # noqa: PLR0917 - typer makes options of them
             "schedule": {field: value for field, value in schedule.items() if value is not None},
             "action": {"type": (action or [""])[0], **_fields((action or [])[1:])},
         }
-    with admin_port(admin, admin_token_file) as port:
+    with admin_port(admin) as port:
         _print(port.post(_PAGE, rules)["rules"], as_json=as_json)
 
 
 @app.command()
+@grouped
 def remove(
     names: Annotated[list[str], typer.Argument(metavar="NAME...", help="The rules' names.")],
-    admin: AdminAddress = ADMIN_DEFAULT,
-    admin_token_file: AdminTokenFile = None,
+    *,
+    admin: AdminPort,
     as_json: Json = False,
 ) -> None:
     """Remove rules; shows them with their last counts."""
     from cli.admin import admin_port
 
-    with admin_port(admin, admin_token_file) as port:
+    with admin_port(admin) as port:
         removed = [port.delete(f"{_PAGE}/{quote(name, safe='')}")["rules"][0] for name in names]
     _print(removed, as_json=as_json)
 
 
 @app.command()
+@grouped
 def clear(
-    admin: AdminAddress = ADMIN_DEFAULT,
-    admin_token_file: AdminTokenFile = None,
+    *,
+    admin: AdminPort,
     as_json: Json = False,
 ) -> None:
     """Remove all rules; shows them with their last counts."""
     from cli.admin import admin_port
 
-    with admin_port(admin, admin_token_file) as port:
+    with admin_port(admin) as port:
         _print(port.delete(_PAGE)["rules"], as_json=as_json)
 
 

@@ -39,7 +39,10 @@ ADMIN_DEFAULT: Final = "127.0.0.1:8080"
 AdminAddress = Annotated[
     str,
     typer.Option(
-        "--admin", envvar="ECHOLESS_ADMIN", metavar="HOST:PORT", help="A broker's admin port."
+        "--admin",
+        envvar="ECHOLESS_ADMIN",
+        metavar="[https://]HOST:PORT",
+        help="A broker's admin port.",
     ),
 ]
 AdminTokenFile = Annotated[
@@ -51,6 +54,25 @@ AdminTokenFile = Annotated[
         help="The admin port's token: the first in this file. (Or: ECHOLESS_ADMIN_TOKEN.)",
     ),
 ]
+AdminConfig = Annotated[
+    str | None,
+    typer.Option(
+        "--command-config",
+        envvar="ECHOLESS_COMMAND_CONFIG",
+        metavar="FILE",
+        help="Properties with ssl.*, for an admin port with TLS (https://).",
+    ),
+]
+
+
+class AdminPort(NamedTuple):
+    """A broker's admin port, and how to be let in. A group of options."""
+
+    admin: AdminAddress = ADMIN_DEFAULT
+    admin_token_file: AdminTokenFile = None
+    command_config: AdminConfig = None
+
+
 ProducerFilter = Annotated[
     int | None, typer.Option("--producer-id", min=0, help="Only batches of this producer.")
 ]

@@ -14,8 +14,16 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from cli.admin import AdminPorts, admin_ports
 from cli.errors import CommandError
-from cli.options import ADMIN_DEFAULT, AdminTokenFile, PartitionFilter, ProducerFilter, TopicFilter
+from cli.options import (
+    ADMIN_DEFAULT,
+    AdminConfig,
+    AdminTokenFile,
+    PartitionFilter,
+    ProducerFilter,
+    TopicFilter,
+)
 
 _LOOK_EVERY_S: Final = 0.05
 _LAST_MAX: Final = 3000
@@ -34,12 +42,13 @@ def trace(  # noqa: PLR0917 - typer makes options of them
     admin: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="HOST:PORT",
+            metavar="[https://]HOST:PORT",
             help="A broker's admin port; once for each.",
             envvar="ECHOLESS_ADMIN",
         ),
     ] = None,
     admin_token_file: AdminTokenFile = None,
+    command_config: AdminConfig = None,
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Record from now on, until Ctrl-C.")
     ] = False,
@@ -75,7 +84,8 @@ def trace(  # noqa: PLR0917 - typer makes options of them
         seconds = None if follow else follow_for or 0.0
         if last is None:
             last = 0 if records else _LAST_DEFAULT
-        events = _record(admin or [ADMIN_DEFAULT], admin_token_file, seconds, last, selection)
+        ports = admin_ports(admin or [ADMIN_DEFAULT], admin_token_file, command_config)
+        events = _record(ports, seconds, last, selection)
     if not events:
         raise CommandError(
             "nothing was decided: there is nothing to draw (--follow waits for producers)"
@@ -84,23 +94,15 @@ def trace(  # noqa: PLR0917 - typer makes options of them
 
 
 def _record(
-    addresses: list[str],
-    token_file: Path | None,
-    seconds: float | None,
-    last: int,
-    selection: dict[str, Any],
+    ports: AdminPorts, seconds: float | None, last: int, selection: dict[str, Any]
 ) -> list[Event]:
     """Records until the time is over (None: never), Ctrl-C is pressed or the brokers have exited."""
-    from cli.admin import admin_token, check_admin_address
     from testkit.admin import AdminError
     from testkit.recorder import Recorder
 
-    for address in addresses:
-        check_admin_address(address)
-    token = admin_token(token_file)
     end = None if seconds is None else time.monotonic() + seconds
     try:
-        with Recorder(addresses, last=last, token=token, **selection) as recorder:
+        with Recorder(**ports._asdict(), last=last, **selection) as recorder:
             if end is None:
                 typer.echo("recording; Ctrl-C ends it", err=True)
             try:

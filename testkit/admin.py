@@ -9,8 +9,11 @@ from __future__ import annotations
 import http.client
 import json
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlencode
+
+if TYPE_CHECKING:
+    from ssl import SSLContext
 
 _TIMEOUT_S: Final = 10.0
 
@@ -28,11 +31,18 @@ class Admin:
     """The admin port at `address` (`host:port`). Thread-safe: it is stateless."""
 
     def __init__(
-        self, address: str, *, timeout_s: float = _TIMEOUT_S, token: str | None = None
+        self,
+        address: str,
+        *,
+        timeout_s: float = _TIMEOUT_S,
+        token: str | None = None,
+        tls: SSLContext | None = None,
     ) -> None:
-        """`token`: one of the broker's `admin_token_file`, if it has one."""
+        """`token`: one of the broker's `admin_token_file`, if it has one. `tls`: None for plain HTTP."""
         self.address = address
-        self._headers = authorization(token)
+        self._tls = tls
+        self.headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+        """The headers that every request needs."""
         self._timeout_s = timeout_s
 
     def get(self, path: str, **query: object) -> Any:
@@ -53,22 +63,22 @@ class Admin:
         Ends with the broker. Raises `AdminError` if nothing came for `timeout_s` seconds.
         """
         path = _with_query("/decisions", {"follow": "true", **query})
-        connection = http.client.HTTPConnection(self.address, timeout=timeout_s)
+        connection = self.connection(timeout_s)
         try:
             answer = self._answer(connection, "GET", path, None)
             while line := answer.readline():
                 yield json.loads(line)
         except (OSError, http.client.HTTPException) as error:
-            raise AdminError(self._url(path), str(error) or repr(error)) from error
+            raise AdminError(self.url(path), str(error) or repr(error)) from error
         finally:
             connection.close()
 
     def _call(self, method: str, path: str, body: object = None) -> Any:
-        connection = http.client.HTTPConnection(self.address, timeout=self._timeout_s)
+        connection = self.connection(self._timeout_s)
         try:
             text = self._answer(connection, method, path, body).read()
         except (OSError, http.client.HTTPException) as error:
-            raise AdminError(self._url(path), str(error) or repr(error)) from error
+            raise AdminError(self.url(path), str(error) or repr(error)) from error
         finally:
             connection.close()
         return json.loads(text) if text else None
@@ -78,19 +88,21 @@ class Admin:
     ) -> http.client.HTTPResponse:
         content = None if body is None else json.dumps(body)
         headers = {} if body is None else {"Content-Type": "application/json"}
-        connection.request(method, path, content, {**self._headers, **headers})
+        connection.request(method, path, content, {**self.headers, **headers})
         answer = connection.getresponse()
         if answer.status >= http.HTTPStatus.BAD_REQUEST:
-            raise AdminError(self._url(path), _reason(answer), answer.status)
+            raise AdminError(self.url(path), _reason(answer), answer.status)
         return answer
 
-    def _url(self, path: str) -> str:
-        return f"http://{self.address}{path}"
+    def connection(self, timeout_s: float | None) -> http.client.HTTPConnection:
+        """A connection that its first request opens."""
+        if self._tls is None:
+            return http.client.HTTPConnection(self.address, timeout=timeout_s)
+        return http.client.HTTPSConnection(self.address, timeout=timeout_s, context=self._tls)
 
-
-def authorization(token: str | None) -> dict[str, str]:
-    """The header with the token, if there is one."""
-    return {} if token is None else {"Authorization": f"Bearer {token}"}
+    def url(self, path: str) -> str:
+        """The URL of a path, for messages."""
+        return f"{'http' if self._tls is None else 'https'}://{self.address}{path}"
 
 
 def _with_query(path: str, query: dict[str, object]) -> str:

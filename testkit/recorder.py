@@ -18,10 +18,13 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 from urllib.parse import urlencode
 
-from testkit.admin import Admin, AdminError, authorization
+from testkit.admin import Admin, AdminError
+
+if TYPE_CHECKING:
+    from ssl import SSLContext
 
 Event = dict[str, Any]
 
@@ -38,16 +41,19 @@ class Recorder:
         *,
         last: int = 0,
         token: str | None = None,
+        tls: SSLContext | None = None,
         **selection: object,
     ) -> None:
-        """`addresses` are admin ports that take `token`; `selection`: producer_id, topic, partition."""
+        """`addresses` are admin ports that take `token` and speak `tls`; `selection`: producer_id, topic, partition."""
         self._selection = {name: value for name, value in selection.items() if value is not None}
         self._changed = threading.Condition()
         self._events: list[Event] = []
         self._has_past = last > 0
         query = {**self._selection, "n": last, "follow": "true"}
-        self._token = token
-        self._streams = [_Stream(address, query, token, self._take) for address in addresses]
+        self._streams = [
+            _Stream(Admin(address, token=token, tls=tls), query, self._take)
+            for address in addresses
+        ]
 
     @property
     def events(self) -> list[Event]:
@@ -103,8 +109,7 @@ class Recorder:
     def _latest_number(self, stream: _Stream) -> int:
         """The number of the latest event so far; 0 if the broker has exited."""
         try:
-            port = Admin(stream.address, token=self._token)
-            answer = port.get("/decisions", n=1, **self._selection)
+            answer = stream.port.get("/decisions", n=1, **self._selection)
         except AdminError:
             return 0
         return max((event["number"] for event in answer["decisions"] + answer["faults"]), default=0)
@@ -121,28 +126,23 @@ class _Stream:
     """The connection to one broker, and the thread that reads it."""
 
     def __init__(
-        self,
-        address: str,
-        query: dict[str, Any],
-        token: str | None,
-        take: Callable[[Event | None], None],
+        self, port: Admin, query: dict[str, Any], take: Callable[[Event | None], None]
     ) -> None:
-        self.address = address
+        self.port = port
         self.seen = 0
         self.is_alive = False
         self._path = f"/decisions?{urlencode(query)}"
-        self._headers = authorization(token)
         self._take = take
-        self._connection = http.client.HTTPConnection(address, timeout=_CONNECT_S)
+        self._connection = port.connection(_CONNECT_S)
         self._socket: socket.socket | None = None
         self._answer: http.client.HTTPResponse | None = None
         self._thread: threading.Thread | None = None
 
     def connect(self) -> None:
         """Returns when the broker has begun to answer: later events will arrive."""
-        url = f"http://{self.address}{self._path}"
+        url = self.port.url(self._path)
         try:
-            self._connection.request("GET", self._path, headers=self._headers)
+            self._connection.request("GET", self._path, headers=self.port.headers)
             self._socket = self._connection.sock
             answer = self._connection.getresponse()
         except (OSError, http.client.HTTPException) as error:

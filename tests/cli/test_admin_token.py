@@ -9,6 +9,7 @@ import pytest
 
 from testkit.broker_process import BrokerProcess
 from tests.cli.command import Command
+from tests.support.certificates import Authority
 
 pytestmark = pytest.mark.slow
 
@@ -68,3 +69,30 @@ def test_a_file_without_a_token_is_named(echoless: Command, tmp_path: Path) -> N
     ran = echoless("decisions", "--admin-token-file", tmp_path / "none")
     assert ran.code == 1
     assert "--admin-token-file: cannot read" in ran.err
+
+
+def test_a_port_with_tls_takes_a_certificate(
+    echoless: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By `https://` and the properties of Kafka's tools; a log-in among them is not for this port."""
+    authority = Authority(tmp_path / "authority")
+    certificate = authority.issue("olga")
+    properties = tmp_path / "client.properties"
+    properties.write_text(
+        "security.protocol=SASL_SSL\nsasl.mechanism=PLAIN\nsasl.username=alice\n"
+        f"ssl.ca.location={authority.path}\nssl.certificate.location={certificate}\n"
+    )
+    settings = authority.settings("ADMIN:SSL", ssl_client_auth="required")
+    with BrokerProcess(settings) as broker:
+        place = ("--admin", f"https://{broker.admin}")
+        monkeypatch.setenv("ECHOLESS_COMMAND_CONFIG", str(properties))
+        for command in COMMANDS:
+            ran = echoless(*command, *place)
+            assert ran.code == 0 or "nothing was decided" in ran.err
+        assert echoless("faults", "list", "--admin", broker.admin).code == 1
+        monkeypatch.delenv("ECHOLESS_COMMAND_CONFIG")
+        refused = echoless("faults", "list", *place)
+        assert refused.code == 1
+        assert f"https://{broker.admin}/faults" in refused.err
+    mixed = ("--admin", "https://127.0.0.1:1", "--admin", "127.0.0.1:2")
+    assert "for all of them, or for none" in echoless("trace", *mixed).err

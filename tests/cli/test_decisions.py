@@ -172,7 +172,7 @@ def test_mistakes_are_one_line(echoless: Command, tmp_path: Path) -> None:
         (("trace", missing), f"{missing}: "),
         (("trace", wrong), f"{wrong}, line 2: "),
         (("trace", empty), "nothing was decided: there is nothing to draw"),
-        (("decisions", "--admin", "nowhere"), "--admin: takes HOST:PORT, not 'nowhere'"),
+        (("decisions", "--admin", "nowhere"), "--admin: takes [https://]HOST:PORT, not 'nowhere'"),
         (("decisions", "--admin", "127.0.0.1:1"), "http://127.0.0.1:1/decisions?n=20: "),
         (("trace", "--admin", "127.0.0.1:1"), "http://127.0.0.1:1/decisions?n=200&follow=true: "),
     ):
