@@ -22,7 +22,7 @@ from protocol.consumer_offsets.keys import GroupKey
 from protocol.errors import ErrorCode
 
 _NO_ONE_WAITS_MS: Final = 1_000
-"""Least time between looks at a join phase in which only absent static members are left: they may have no timeout."""
+"""Least time between looks at a join phase in which only absent static members are left: their timeout may be tiny."""
 
 
 class Rebalances:
