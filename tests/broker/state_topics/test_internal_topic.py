@@ -79,7 +79,7 @@ async def test_no_client_produces_to_it(running: Running, kafka: RawConnection) 
     await running.broker.groups.topic.until_created()
     batch = plain_batch([b"value"]).encode()
     (row,) = await kafka.produce(9, -1, [PartitionData(CONSUMER_OFFSETS, 0, batch)])
-    assert row.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert row.error == ErrorCode.INVALID_TOPIC_EXCEPTION
     assert running.broker.partitions[CONSUMER_OFFSETS, 0].log.log_end_offset == 0
 
 
