@@ -48,7 +48,10 @@ limited: Final = LimitedLog(logging.getLogger(__name__))
 class Decisions:
     """The latest events of one broker. Single owner: the event loop."""
 
-    __slots__ = ("_appended", "_faults", "_metrics", "_number", "_others", "_streams")
+    __slots__ = (
+        *("_appended", "_faults", "_metrics", "_number", "_others", "_streams"),
+        "is_followed",
+    )
 
     def __init__(self, metrics: Metrics, capacity: int = CAPACITY_DEFAULT) -> None:
         self._metrics = metrics
@@ -57,11 +60,8 @@ class Decisions:
         self._others: deque[Outcome] = deque(maxlen=capacity)
         self._faults: deque[FaultHit] = deque(maxlen=capacity)
         self._streams: tuple[DecisionStream, ...] = ()
-
-    @property
-    def is_followed(self) -> bool:
+        self.is_followed = False
         """Whether anyone follows, and so needs the window before each append, which costs a look-up."""
-        return bool(self._streams)
 
     def record(
         self,
@@ -79,6 +79,7 @@ class Decisions:
         """
         self._number = number = self._number + 1
         sent, peer = request.header, request.peer
+        base_offset = result.base_offset if isinstance(result, Appended) else -1
         # A plain tuple: an Outcome takes four times as long, and is made only when someone looks.
         fields = (
             number,
@@ -92,18 +93,18 @@ class Decisions:
             peer.connection_id,
             sent.correlation_id,
             APPEND,
-            result.base_offset if isinstance(result, Appended) else -1,
+            base_offset,
         )
-        if not isinstance(result, Appended):
-            window = window_of(partition, header.producer_id)
-            outcome = self._explained(Outcome(*fields), result, window)
-            self._others.append(outcome)
-        elif self._streams:
+        if base_offset >= 0 and not self.is_followed:
+            self._appended.append(fields)
+            return
+        if isinstance(result, Appended):
             outcome = Outcome(*fields, window=window_before)
             self._appended.append(outcome)
         else:
-            self._appended.append(fields)
-            return
+            window = window_of(partition, header.producer_id)
+            outcome = self._explained(Outcome(*fields), result, window)
+            self._others.append(outcome)
         self._tell(outcome)
 
     def record_fault(self, hit: FaultHit) -> None:
@@ -137,10 +138,12 @@ class Decisions:
     def follow(self, stream: DecisionStream) -> None:
         """Offers every event from now on to `stream`."""
         self._streams = (*self._streams, stream)
+        self.is_followed = True
 
     def unfollow(self, stream: DecisionStream) -> None:
         """Stops offering events to `stream`."""
         self._streams = tuple(one for one in self._streams if one is not stream)
+        self.is_followed = bool(self._streams)
 
     def _tell(self, event: Event) -> None:
         for stream in self._streams:

@@ -96,7 +96,7 @@ def handle(request: Request, services: Services) -> Outcome:
     return _acknowledge(write, rows)
 
 
-def _has_many_rows(topics: Sequence[TopicRecords | TopicProduced]) -> bool:
+def _has_many_rows(topics: Sequence[TopicRecords]) -> bool:
     """Whether the partitions are too many for one turn of the event loop."""
     count = 0
     for _, partitions in topics:
@@ -189,7 +189,9 @@ def _listed_twice_error(index: int) -> PartitionProduced:
 def _acknowledge(write: Write, rows: _Rows) -> Outcome:
     topics: list[TopicProduced] = []
     stored: list[Stored] = []
+    row_count = 0
     for topic, produced in rows:
+        row_count += len(produced)
         partitions: list[PartitionProduced] = []
         for one in produced.values():
             if type(one) is Stored:
@@ -203,20 +205,17 @@ def _acknowledge(write: Write, rows: _Rows) -> Outcome:
         answer_nothing(topics)
         return NO_RESPONSE
     waits = unacknowledged(write.acks, stored)
+    has_many_rows = row_count > ROWS_PER_TURN
     if not waits:
-        return _encoded(write.version, topics)
+        if has_many_rows:
+            return in_thread(partial(encode_produce_response, write.version, topics))
+        return encode_produce_response(write.version, topics)
     timeout_s = write.request.body.timeout_ms / 1000
     deadlines = write.parts.deadlines
     acknowledgement = Acknowledgement(write.acks, topics, waits, timeout_s, deadlines)
-    if _has_many_rows(topics):
+    if has_many_rows:
         return NeedsNoFrame(_encoded_later(write.version, acknowledgement))
     return acknowledgement.then(partial(encode_produce_response, write.version))
-
-
-def _encoded(version: int, topics: list[TopicProduced]) -> bytes | Awaitable[bytes]:
-    if _has_many_rows(topics):
-        return in_thread(partial(encode_produce_response, version, topics))
-    return encode_produce_response(version, topics)
 
 
 async def _encoded_later(version: int, topics: Awaitable[list[TopicProduced]]) -> bytes:

@@ -38,6 +38,7 @@ from protocol.record_batch import (
     read_header,
 )
 from protocol.record_check import Opening, check_all, check_at_once
+from storage.appended import Appended
 from storage.file_system import StorageError
 
 if TYPE_CHECKING:
@@ -206,29 +207,37 @@ def _append(
     result = refusal or partition.append(records, header, write.steady_ms, now_ms)
     if header.producer_id >= 0:
         decisions.record(write.request, partition, header, result, now_ms, window_before=before)
-    if isinstance(result, Reject):
-        refused = _failed(index, KafkaError(result.code), partition)._replace(reason=result.reason)
-        if result.code is not ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
-            return refused
-        end = _end_of_window(partition, header.producer_id)
-        return Stored(partition, refused, end, partition.leader_epoch)
-    is_duplicate = isinstance(result, Duplicate)
-    if isinstance(result, Duplicate):
-        original = result.original
-        base_offset, last_offset = original.base_offset, original.last_offset
-        append_time = original.timestamp
-    else:
+    is_duplicate = False
+    if isinstance(result, Appended):
         write.parts.metrics.appended(header)
         if is_new_id:
             request = write.request
             write.parts.quotas.count_new_id(request.peer, request.header.client_id)
-        base_offset, last_offset = result.base_offset, result.last_offset
-        append_time = result.log_append_time
+        base_offset, last_offset, _, append_time = result
+    elif isinstance(result, Duplicate):
+        is_duplicate = True
+        original = result.original
+        base_offset, last_offset = original.base_offset, original.last_offset
+        append_time = original.timestamp
+    else:
+        return _refused(partition, header, result)
     start = partition.log.log_start_offset
     row = (index, _SUCCESS, base_offset, append_time, start, None, (), None, "")
     produced = _new(PartitionProduced, row)
     fields = (partition, produced, last_offset + 1, partition.leader_epoch, is_duplicate)
     return _new(Stored, fields)
+
+
+def _refused(
+    partition: Partition, header: BatchHeader, reject: Reject
+) -> PartitionProduced | Stored:
+    """The error; a repeat that is too old for its offset to be known waits for the newest batch."""
+    failed = _failed(partition.index, KafkaError(reject.code), partition)
+    refused = failed._replace(reason=reject.reason)
+    if reject.code is not ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
+        return refused
+    end = _end_of_window(partition, header.producer_id)
+    return Stored(partition, refused, end, partition.leader_epoch)
 
 
 def unless_deposed(outcome: PartitionProduced | Stored) -> PartitionProduced | Stored:
