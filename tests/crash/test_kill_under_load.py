@@ -32,7 +32,9 @@ _VALUE = struct.Struct(">iq")
 class NumberedProducer:
     """An idempotent librdkafka producer that numbers its records per partition."""
 
-    def __init__(self, number: int, address: str, security: Mapping[str, str]) -> None:
+    def __init__(
+        self, number: int, address: str, security: Mapping[str, str] | None = None
+    ) -> None:
         self.sent = [0] * PARTITIONS
         self.acknowledged = [0] * PARTITIONS
         self.failures: list[str] = []
@@ -50,7 +52,7 @@ class NumberedProducer:
                 "queue.buffering.max.messages": 5000,
                 "error_cb": self._on_error,
                 "log_level": 2,
-                **security,
+                **(security or {}),
             }
         )
 
