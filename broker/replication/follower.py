@@ -93,6 +93,7 @@ class Follower:
     def _append(self, fetched: ReplicaFetched, now_ms: int) -> None:
         partition, log = self.partition, self.partition.log
         if fetched.batches:
+            end_offset = log.log_end_offset
             try:
                 moved_back = log.append_replicated(fetched.batches, now_ms).epochs_moved_back
             except DecodeError:
@@ -101,6 +102,9 @@ class Follower:
                     # unclean election: there is nothing in it to agree upon.
                     self.restart_bootstrap()
                 raise
+            finally:
+                if log.log_end_offset > end_offset:
+                    partition.mark_dirty()  # also if the rest could not be appended
             self.metrics.replicated_bytes_total += len(fetched.batches)
             self.metrics.producer_epochs_moved_back_total += moved_back
             if moved_back:
@@ -109,7 +113,6 @@ class Follower:
                     partition.name,
                     moved_back,
                 )
-            partition.mark_dirty()
         partition.learn_high_watermark(fetched.high_watermark)
         log_start_offset = min(fetched.log_start_offset, log.log_end_offset)
         if log_start_offset > log.log_start_offset:

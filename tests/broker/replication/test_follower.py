@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable
 
 import pytest
 
@@ -15,14 +16,16 @@ from broker.partitions.produce_rules import ProduceRules
 from broker.replication.follower import Follower
 from protocol.errors import DecodeError, ErrorCode
 from protocol.native.replication import ReplicaFetched
+from storage.file_system import OutOfDescriptorsError
+from storage.log_config import LogConfig
 from storage.producers.snapshot import encode_snapshot
 from tests.broker.partitions.fake_fencing import FakeFencing
-from tests.storage.one_log import NOW_MS, OneLog
+from tests.storage.one_log import NOW_MS, SMALL, OneLog
 
 LEADER = 2
 
 
-def following(one: OneLog) -> Follower:
+def following(one: OneLog, on_dirty: Callable[[Partition], None] = lambda _: None) -> Follower:
     """The log's partition as a follower of broker 2."""
     config = Config()
     partition = Partition(
@@ -34,7 +37,7 @@ def following(one: OneLog) -> Follower:
         rules=ProduceRules.of(TopicConfig.of(config, {})),
         high_watermark=0,
         fencing=FakeFencing(),
-        on_dirty=lambda _: None,
+        on_dirty=on_dirty,
     )
     state = PartitionState(leader=LEADER, leader_epoch=3, isr=(LEADER,))
     partition.update(state, (1, LEADER))
@@ -57,6 +60,27 @@ async def test_an_empty_log_in_the_middle_of_a_batch_begins_anew() -> None:
     with pytest.raises(DecodeError):
         follower.take(answer_with(leader, 2), NOW_MS)
     assert follower.bootstrap is not None
+
+
+async def test_what_was_appended_before_a_failure_is_flushed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Batches for which a new segment could not be opened leave those before them to be flushed."""
+    leader = OneLog(LogConfig(segment_bytes=10 * SMALL.segment_bytes, retention_ms=-1))
+    for _ in range(20):
+        leader.append(leader_epoch=3)
+    dirty: list[Partition] = []
+    follower = following(one := OneLog(), dirty.append)
+    lack = OutOfDescriptorsError("orders-0", "the test says so")
+
+    def refuse(*_: object) -> None:
+        raise lack
+
+    monkeypatch.setattr(one.log, "_roll", refuse)
+    with pytest.raises(OutOfDescriptorsError):
+        follower.take(answer_with(leader, 0), NOW_MS)
+    assert 0 < one.log.log_end_offset < leader.log.log_end_offset
+    assert dirty == [follower.partition]
 
 
 async def test_a_senseless_answer_leaves_a_log_with_records_as_it_is() -> None:
