@@ -213,15 +213,16 @@ class PipelinedConnection:
         self._is_logging_in = True
         try:
             await self._log_in()
+            self._is_logging_in = False
+            while self._held:
+                self._send_held(self._held[0])
+                self._held.popleft()
         except ConnectionFailedError as error:
             self._fail(error)
         except Exception as error:  # noqa: BLE001  a bug: it must not hold requests for ever
             self._fail(self._failure(f"the log-in failed: {error!r}"))
         finally:
             self._is_logging_in = False
-        while self._held and not self.is_closed:
-            held = self._held.popleft()
-            self._send_held(held)
         self._send_queued()
 
     def _send_held(self, held: _Held) -> None:

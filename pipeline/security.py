@@ -21,8 +21,6 @@ from client.security_options import (
 
 _PREFIX: Final = "kafka."
 _SECRETS: Final = ("password", "jaas", ".key", ".pem", "certificate")
-REDACTED: Final = r"(?i)secret|password|token|access[.]?key|jaas|url|[.]pem$|[.]keystore[.]key$"
-"""The options that Spark must not show in plans: its own defaults, and those that it does not know of."""
 
 
 def is_security_option(name: str) -> bool:

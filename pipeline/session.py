@@ -14,8 +14,6 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-from pipeline.security import REDACTED
-
 _TREE: Final = Path(__file__).parents[1]
 _LOCAL: Final = {
     "spark.ui.enabled": "false",
@@ -39,7 +37,6 @@ def open_session(
     """
     _prepare_workers()
     builder = SparkSession.builder.appName(name).config("spark.sql.session.timeZone", "UTC")
-    builder = builder.config("spark.redaction.regex", REDACTED)
     if not _is_submitted():
         builder = builder.master(master or "local[*]")
         for key, value in {**_LOCAL, **_QUIET}.items():
