@@ -180,6 +180,7 @@ def test_a_commands_token_is_no_option_of_the_broker() -> None:
 # --- certificates ---
 
 
+@pytest.mark.slow
 def test_a_certificate_is_enough_for_a_change(
     tmp_path: Path, start_echoless: Callable[..., Echoless]
 ) -> None:

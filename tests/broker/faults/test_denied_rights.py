@@ -86,6 +86,7 @@ async def test_an_id_is_denied_with_its_own_code(lab: Lab, kafka: RawConnection)
         assert answer.error_code == code
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(APIS.keys() - NEED_NO_RIGHT - ABOUT_ACLS))
 async def test_every_api_answers_a_client_without_rights(
     lab: Lab, kafka: RawConnection, name: str
