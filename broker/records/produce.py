@@ -194,25 +194,25 @@ def _check_role(partition: Partition, acks: int) -> None:
 def _append(
     write: Write, partition: Partition, records: Buffer, header: BatchHeader
 ) -> PartitionProduced | Stored:
-    index = partition.index
-    decisions = write.parts.decisions
-    before = window_of(partition, header.producer_id) if decisions.is_followed else None
+    index, parts, producer_id = partition.index, write.parts, header.producer_id
+    decisions = parts.decisions
+    before = window_of(partition, producer_id) if decisions.is_followed else None
     now_ms = write.now_ms
-    refusal = None
-    if write.parts.binding is not None and header.producer_id >= 0:
-        principal = write.request.peer.principal
-        refusal = write.parts.binding.refusal(header.producer_id, principal)
-    counts_id = write.parts.quotas.limits is not None and header.producer_id >= 0
-    is_new_id = counts_id and partition.log.producers.get(header.producer_id) is None
+    refusal, is_new_id = None, False
+    if producer_id >= 0:
+        if parts.binding is not None:
+            refusal = parts.binding.refusal(producer_id, write.request.peer.principal)
+        if parts.quotas.limits is not None:
+            is_new_id = partition.log.producers.get(producer_id) is None
     result = refusal or partition.append(records, header, write.steady_ms, now_ms)
-    if header.producer_id >= 0:
+    if producer_id >= 0:
         decisions.record(write.request, partition, header, result, now_ms, window_before=before)
     is_duplicate = False
     if isinstance(result, Appended):
-        write.parts.metrics.appended(header)
+        parts.metrics.appended(header)
         if is_new_id:
             request = write.request
-            write.parts.quotas.count_new_id(request.peer, request.header.client_id)
+            parts.quotas.count_new_id(request.peer, request.header.client_id)
         base_offset, last_offset, _, append_time = result
     elif isinstance(result, Duplicate):
         is_duplicate = True
