@@ -23,6 +23,7 @@ from broker.config.values import (
     INT32_MAX,
     INT64_MAX,
     Address,
+    PerAddress,
     Principals,
     advertised_address,
     advertised_addresses,
@@ -39,6 +40,7 @@ from broker.config.values import (
     optional_path,
     password,
     path,
+    per_address,
     principals,
     size,
 )
@@ -283,6 +285,9 @@ class Config(GroupConfig):
     connections_max: int = _setting(INT32_MAX, integer(1), "connections open at the same time")
     connections_max_per_ip: int = _setting(
         INT32_MAX, integer(1), "connections of one address open at the same time"
+    )
+    connections_max_per_ip_overrides: PerAddress = _setting(
+        PerAddress(), per_address(), "the same for single addresses; 0: none", "IP:NUMBER[,...]"
     )
     connection_creation_rate_max: int = _setting(
         INT32_MAX,

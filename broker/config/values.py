@@ -68,6 +68,15 @@ class Principals(tuple[str, ...]):
         return ";".join(self)
 
 
+class PerAddress(tuple[tuple[str, int], ...]):
+    """Numbers, each of one address."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return ",".join(f"{host}:{number}" for host, number in self)
+
+
 class ConfigType(enum.IntEnum):
     """The type of a value in DescribeConfigs (Kafka's `ConfigEntry.ConfigType` ids)."""
 
@@ -210,6 +219,11 @@ def principals() -> Kind[Principals]:
     return Kind("TYPE:NAME[;TYPE:NAME...], as User:alice", _parse_principals, ConfigType.LIST)
 
 
+def per_address() -> Kind[PerAddress]:
+    """Numbers from 0 on, each of one IP address; empty means none."""
+    return Kind("IP:NUMBER[,IP:NUMBER...]", _parse_per_address, ConfigType.LIST)
+
+
 def credentials() -> Kind[str | None]:
     """`USER:PASSWORD`, a secret; empty means none."""
     return Kind("USER:PASSWORD", lambda text: _parse_credentials(text) or None, ConfigType.PASSWORD)
@@ -325,6 +339,19 @@ def _parse_principals(text: str) -> Principals:
         if not kind or not name:
             raise ValueError("not a principal")
     return found
+
+
+def _parse_per_address(text: str) -> PerAddress:
+    import ipaddress  # takes 3 ms, and few brokers need it
+
+    found: dict[str, int] = {}
+    for one in filter(None, (one.strip() for one in text.split(","))):
+        host, _, number = one.rpartition(":")
+        address = str(ipaddress.ip_address(host.removeprefix("[").removesuffix("]")))
+        if address in found:
+            raise ValueError(f"{address} is there twice")
+        found[address] = _within(int(number), 0, INT32_MAX)
+    return PerAddress(found.items())
 
 
 def _parse_advertised(text: str) -> Address:

@@ -119,6 +119,7 @@ class Server:
         """The open connections. Nothing may depend on their order."""
         self._connection_ids = itertools.count(1) if connection_ids is None else connection_ids
         self._connections_max = most_connections(config.connections_max)
+        self._per_host_max = dict(config.connections_max_per_ip_overrides)
         self._tls = tls
         self._require_login = require_login
         self._rates = rates
@@ -160,8 +161,10 @@ class Server:
         self._all_open.discard(handshake)
 
     def _accept(self) -> asyncio.BaseProtocol:
-        is_limited = self._config.connections_max_per_ip < INT32_MAX or (
-            self._rates is not None and self._rates.is_limited
+        is_limited = (
+            self._config.connections_max_per_ip < INT32_MAX
+            or self._per_host_max
+            or (self._rates is not None and self._rates.is_limited)
         )
         if self._is_full or is_limited or self._require_login is not None:
             return _Newcomer(self)
@@ -178,7 +181,7 @@ class Server:
 
     def refusal_of(self, host: str) -> str | None:
         """Why no connection is accepted from this address now; None if one is."""
-        per_host_max = self._config.connections_max_per_ip
+        per_host_max = self._per_host_max.get(host, self._config.connections_max_per_ip)
         if self._all_open.count(host) >= per_host_max:
             return f"{per_host_max} of this address are open (connections_max_per_ip)"
         strangers_max = min(

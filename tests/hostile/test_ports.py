@@ -303,6 +303,25 @@ def test_no_more_than_connections_max_per_ip(tmp_path: Path):
     assert_quiet_log(broker)
 
 
+def test_an_address_may_have_a_bound_of_its_own(tmp_path: Path):
+    """`connections_max_per_ip_overrides`: more than others have, or none at all."""
+    settings = {
+        "connections_max_per_ip": "1",
+        "connections_max_per_ip_overrides": "127.0.0.2:0, 127.0.0.3:2",
+    }
+    broker = Echoless(tmp_path, settings)
+    broker.start()
+    with connect_from("127.0.0.2", broker.kafka_address) as refused:
+        assert refused.recv(1) == b""
+    held = [connect_from("127.0.0.3", broker.kafka_address) for _ in range(2)]
+    for connection in held:
+        connection.sendall(API_VERSIONS)
+        assert connection.recv(4)
+        connection.close()
+    assert broker.terminate() == 0
+    assert_quiet_log(broker)
+
+
 def test_half_of_the_descriptors_stay_for_files():
     """A flood of connections cannot keep a log from opening its next segment."""
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
