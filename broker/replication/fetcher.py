@@ -161,6 +161,8 @@ class Fetcher:
         starting = [one for one in ready if one.bootstrap is not None]
         for follower in starting:
             await self._fetch_snapshot_piece(follower)
+        # A change of a log may just have failed half-way: no flush of it comes any more.
+        ready = [one for one in ready if one.partition.log.failure is None]
         await self._make_durable(ready)
         fetching = [one for one in ready if one.bootstrap is None and one.is_current]
         # The wait ends when the disk fails, too: then nothing that had to be kept may be claimed.

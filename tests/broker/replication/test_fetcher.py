@@ -280,6 +280,29 @@ async def test_a_log_whose_change_failed_is_not_fetched(log_flush: LogFlush) -> 
     await following.end()
 
 
+async def test_a_change_that_fails_at_the_start_of_a_follower_holds_up_no_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """No flush of that log is waited for in the same round: its flusher leaves it alone."""
+    leader = LeaderOfMany()
+    following = Following(leader, log_flush=LogFlush.COMMIT)
+    one = following.partition.log
+    batch = make_batch()
+    one.append(batch, read_header(batch), 0, NOW_MS)
+    (follower,) = following.fetcher._followers.values()
+    follower.restart_bootstrap()
+
+    async def fail_half_way(_fetcher: Fetcher, _follower: Follower) -> None:
+        one.failure = OutOfDescriptorsError("orders-0", "the test says so")
+
+    monkeypatch.setattr(Fetcher, "_fetch_snapshot_piece", fail_half_way)
+    other = following.new_partition("other", OneLog().log, LogFlush.COMMIT)
+    following.fetcher.add(other)
+    await turns()
+    assert other.log.log_end_offset == 1
+    await following.end()
+
+
 def raising(error: Exception) -> Callable[..., None]:
     def fail(*_: object) -> None:
         raise error
