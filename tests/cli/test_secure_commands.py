@@ -58,6 +58,7 @@ def written(path: Path, authority: Authority, user: str = "alice", **changed: st
     return path
 
 
+@pytest.mark.slow
 def test_every_command_that_asks_a_broker_logs_in(
     broker: Echoless, config: Path, echoless: Command, tmp_path: Path
 ) -> None:
@@ -87,6 +88,7 @@ def test_every_command_that_asks_a_broker_logs_in(
     run("topics", "delete", "orders")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changed", "words"),
     [
@@ -118,6 +120,7 @@ def test_what_is_wrong_is_one_line(  # noqa: PLR0917  fixtures
     assert PASSWORD not in ran.err
 
 
+@pytest.mark.slow
 def test_the_password_may_be_in_the_environment(
     broker: Echoless,
     authority: Authority,
@@ -132,6 +135,7 @@ def test_the_password_may_be_in_the_environment(
     assert echoless("topics", "list", "--bootstrap-server", broker.kafka_address).code == 0
 
 
+@pytest.mark.slow
 def test_a_broker_that_wants_tls_is_not_a_riddle(broker: Echoless, echoless: Command) -> None:
     """Without options the message names the one to pass."""
     ran = echoless("topics", "list", "--bootstrap-server", broker.kafka_address)

@@ -86,6 +86,7 @@ def test_the_plugin_takes_it_by_marker(
     ran.assert_outcomes(passed=2)
 
 
+@pytest.mark.slow
 def test_an_unknown_protocol_is_refused() -> None:
     """With those that there are."""
     with pytest.raises(ValueError, match=r"takes one of SSL, .* not 'TLS'"):
