@@ -133,7 +133,11 @@ class Shard:
         self._coordinator = coordinator
         self.state = ShardState.SERVING
         self.load_s = loop.time() - began_at
-        logger.info(
+        metrics = self._parts.appends.metrics
+        metrics.group_loads_total += 1
+        metrics.group_load_ms_total += round(self.load_s * 1000)
+        logger.log(
+            logging.INFO if count else logging.DEBUG,
             "coordinating the groups of %s in leader epoch %d: loaded %d records in %.3f s",
             self.partition.name,
             self.leader_epoch,
@@ -143,6 +147,7 @@ class Shard:
         self._loaded.set_result(None)
 
     def _fail(self, error: Exception) -> None:
+        self._parts.appends.metrics.group_load_failures_total += 1
         logger.critical(
             "the groups of %s cannot be served, its log cannot be read: %s; "
             "see `echoless verify`, or let another replica lead",

@@ -61,9 +61,10 @@ def handle(request: Request, services: Services) -> Outcome:
 
 
 def refuse(refusal: Refusal, _services: Services) -> Answer:
-    """The error of the whole request on top, otherwise in the row of each refused partition."""
-    if refusal.is_refused is everything:
-        return {"error_code": refusal.error.code, "topics": ()}
+    """The error of a whole request on top; that of topics in the row of each refused partition."""
+    code = refusal.error.code
+    if refusal.is_refused is everything and code is not ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+        return {"error_code": code, "topics": ()}
     return {"error_code": ErrorCode.NONE, "topics": refused_partitions(refusal)}
 
 
