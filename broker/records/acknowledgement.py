@@ -108,8 +108,9 @@ class Acknowledgement(Promise):
         return late
 
     def _result(self) -> list[TopicProduced]:
+        waits, self._waits = self._waits, []  # each refers to this object: a cycle
         failed = {}
-        for wait in self._waits:
+        for wait in waits:
             code = self._failure(wait)
             if code is not None:
                 failed[id(wait.stored.produced)] = code

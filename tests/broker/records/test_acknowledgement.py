@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import weakref
 
 import pytest
 
+from broker.partitions.produce_rules import ProduceRules
 from broker.partitions.waiters import Waiters
 from broker.records.acknowledgement import Acknowledgement
 from broker.records.deadlines import Deadlines
 from broker.records.produce import ACKS_ALL, Stored
+from protocol.batch_validation import ANY_TIMESTAMP
 from protocol.errors import ErrorCode, KafkaError
 from protocol.produce import PartitionProduced, TopicProduced
 
@@ -19,6 +22,7 @@ class Waited:
     """A partition, as far as acknowledgements ask."""
 
     isr = (1,)
+    rules = ProduceRules(bytes_max=1000, min_insync_replicas=1, timestamps=ANY_TIMESTAMP)
 
     def __init__(self) -> None:
         self.waiters = Waiters()
@@ -53,3 +57,25 @@ async def test_a_timeout_leaves_nothing():
     (topic,) = await waits(partition, 0)
     assert topic.partitions[0].error_code is ErrorCode.REQUEST_TIMED_OUT
     assert len(partition.waiters.commit) == 0
+
+
+class Referred(Acknowledgement):
+    """An acknowledgement that a test can see being freed."""
+
+    __slots__ = ("__weakref__",)
+
+
+async def test_an_acknowledgement_is_freed_with_its_answer():
+    """One for every request: the garbage collector would have to look for them."""
+    partition, produced = Waited(), PartitionProduced(0, ErrorCode.NONE, 5)
+    topics, stored = [TopicProduced("t", [produced])], Stored(partition, produced, 6, 0)
+    gc.disable()
+    try:
+        waiting = Referred(ACKS_ALL, topics, [stored], 60, Deadlines())
+        freed = weakref.ref(waiting)
+        partition.waiters.commit.reached(6)
+        assert waiting.answer() == topics
+        del waiting
+        assert freed() is None
+    finally:
+        gc.enable()
