@@ -303,7 +303,7 @@ class Config(GroupConfig):
     )
     producer_id_binding: ProducerIdBinding = _setting(
         ProducerIdBinding.NONE,
-        choice(ProducerIdBinding),
+        choice(ProducerIdBinding, true=ProducerIdBinding.PRINCIPAL, false=ProducerIdBinding.NONE),
         "principal: a producer id is of use only to the principal that obtained it",
     )
     producer_id_expiration_ms: int = _setting(

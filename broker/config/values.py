@@ -142,9 +142,9 @@ def boolean() -> Kind[bool]:
     return Kind("true or false", _parse_boolean, ConfigType.BOOLEAN)
 
 
-def choice(options: type[Choice]) -> Kind[Choice]:
-    """One of the values of an enum, in any case."""
-    by_lower_case = {option.lower(): option for option in options}
+def choice(options: type[Choice], **aliases: Choice) -> Kind[Choice]:
+    """One of the values of an enum, in any case, or of their aliases."""
+    by_lower_case = {option.lower(): option for option in options} | aliases
     return Kind(" or ".join(options), lambda text: _chosen(by_lower_case, text))
 
 

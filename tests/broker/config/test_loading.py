@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from broker.config.loading import Address, Config, ConfigError, LogFlush, load_config
-from broker.config.names import AllowFaults, settings
+from broker.config.names import AllowFaults, ProducerIdBinding, settings
 from broker.config.values import canonical
 from protocol.dedup import UnknownProducerId
 
@@ -56,6 +56,20 @@ def test_an_option_may_be_joined_to_its_value_and_be_repeated() -> None:
     assert config.allow_faults is AllowFaults.TRUE
     with pytest.raises(ConfigError, match=r"--broker-id: .*, not '-1'"):
         load_config(["--broker-id", "-1"], {})
+
+
+@pytest.mark.parametrize(
+    ("text", "binding"),
+    [
+        ("principal", ProducerIdBinding.PRINCIPAL),
+        ("true", ProducerIdBinding.PRINCIPAL),
+        ("None", ProducerIdBinding.NONE),
+        ("false", ProducerIdBinding.NONE),
+    ],
+)
+def test_binding_is_a_choice_that_began_as_a_switch(text: str, binding: ProducerIdBinding) -> None:
+    """Both are taken, since the design page has the switch."""
+    assert load_config(["--set", f"producer_id_binding={text}"], {}).producer_id_binding is binding
 
 
 def test_environment_names_the_file(tmp_path: Path) -> None:
