@@ -103,6 +103,8 @@ class Shard:
         self._parts = parts
         self._appends = Appends(partition, self, parts.appends)
         self._timers = Timers(self._fired)
+        self._fired_early: list[TimerKey] = []
+        """Timers that fired while the coordinator began with one group after the other."""
         self._coordinator: GroupCoordinator | None = None
         self._loaded: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._held = 0
@@ -144,6 +146,9 @@ class Shard:
             count,
             self.load_s,
         )
+        early, self._fired_early = self._fired_early, []
+        for key in early:
+            self._step(TimerFired(key))
         self._loaded.set_result(None)
 
     def _fail(self, error: Exception) -> None:
@@ -254,7 +259,10 @@ class Shard:
         self._step(AppendFailed(token, code, may_commit))
 
     def _fired(self, key: TimerKey) -> None:
-        self._step(TimerFired(key))
+        if self.state is ShardState.LOADING:
+            self._fired_early.append(key)
+        else:
+            self._step(TimerFired(key))
 
     def _step(self, event: Event) -> None:
         coordinator = self._coordinator

@@ -199,6 +199,22 @@ async def test_a_timer_fires_once_unless_it_is_cancelled_or_replaced() -> None:
 # --- loading ---
 
 
+async def test_a_timer_that_fires_while_the_groups_are_begun_is_not_lost() -> None:
+    """A session that ends in the turns of a long start ends once the shard serves: its member would stay for ever."""
+    one = Sharded()
+    shard = Shard(one.led.partition, one.parts)
+
+    def start(_now: Now) -> Iterator[list[Effect]]:
+        yield []
+        shard._fired(TIMER)  # as the loop does between two items
+        yield []
+        assert one.coordinator.events == []
+
+    one.coordinator.start = start  # type: ignore[method-assign]
+    await until(lambda: shard.state is ShardState.SERVING)
+    assert TimerFired(TIMER) in one.coordinator.events
+
+
 async def test_requests_are_held_until_the_partition_is_loaded() -> None:
     """H7: the new leader's log ends with a record that is not committed yet."""
     one = Sharded(replicas=(1, 2))
