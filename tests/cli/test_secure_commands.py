@@ -143,7 +143,7 @@ def test_a_broker_that_wants_tls_is_not_a_riddle(broker: Echoless, echoless: Com
     assert "--command-config" in ran.err
 
 
-def test_each_command_that_takes_a_broker_takes_its_options() -> None:
+def test_each_command_that_takes_a_port_takes_its_options() -> None:
     """None has a list of its own; no command takes a password as an argument."""
 
     def commands(one: Any, path: str = "echoless") -> Iterator[tuple[str, set[str]]]:
@@ -154,7 +154,8 @@ def test_each_command_that_takes_a_broker_takes_its_options() -> None:
             yield path, {option for parameter in one.params for option in parameter.opts}
 
     found = dict(commands(typer.main.get_command(app)))
-    asking = {path for path, options in found.items() if "--bootstrap-server" in options}
+    ports = {"--bootstrap-server", "--admin"}
+    asking = {path for path, options in found.items() if ports & options}
     assert len(asking) >= 14
     for path, options in found.items():
         assert ("--command-config" in options) == (path in asking), path
