@@ -132,14 +132,3 @@ async def test_request_time(running: Running, kafka: RawConnection) -> None:
     answer = await kafka.call("find_coordinator", 1, key="g", key_type=0)
     assert pause_ms(answer) == 1000
     assert running.broker.metrics.throttled_ms_total == 1000
-
-
-async def test_a_wait_for_data_takes_no_request_time(
-    running: Running, kafka: RawConnection
-) -> None:
-    """Only what the event loop is held for is counted."""
-    await create_topic(kafka, "t", 1)
-    await alter(kafka, {"request_percentage": 1.0}, user=None)
-    rows = {"t": [wanted_partition(0)]}
-    assert pause_ms(await fetch(kafka, rows, max_wait_ms=300)) == 0
-    assert running.broker.metrics.throttled_requests_total == 0
