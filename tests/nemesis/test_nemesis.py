@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.time_limit(600)
     [
         Options(seconds=85, seed=1),
         Options(
-            seconds=12,
+            seconds=8,
             seed=2,
             kinds=(Kind.KILL, Kind.EXPIRE, Kind.CUT_BROKERS),
             security=NativeDoor.SSL,

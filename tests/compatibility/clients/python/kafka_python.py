@@ -15,7 +15,7 @@ from tests.compatibility.clients.python.security import kafka_python_settings
 
 _PENDING_RECORDS_MAX = 5_000
 _CLOSE_TIMEOUT_S = 60
-_ATTEMPT_TIMEOUT_MS = 8_000
+_ATTEMPT_TIMEOUT_MS = 15_000
 
 
 def produce(run: Produce) -> None:
