@@ -44,7 +44,7 @@ class Group:
         self.pending_syncs: set[str] = set()
         """Members of this generation that have not sent SyncGroup yet."""
         self.rebalance_at_ms: int | None = None
-        """When the join phase ends whoever is missing."""
+        """When the join phase ends, even if members are missing."""
         self.initial_delay_left_ms: int | None = None
         """By how much the initial delay may still be prolonged; None outside it."""
         self.was_joined_since_delay = False

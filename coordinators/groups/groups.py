@@ -141,7 +141,7 @@ class Groups:
         self.settle(appended.group)
 
     def append_failed(self, token: int, code: ErrorCode, *, may_commit: bool) -> None:
-        """Tell the part that waits for an append that it failed. One that may commit is kept."""
+        """Notify the part that waits for an append of its failure. One that may commit is kept."""
         appended = self._appended[token]
         outcome, appended.outcome = appended.outcome, None
         if not may_commit:
