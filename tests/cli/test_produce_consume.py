@@ -11,7 +11,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -54,6 +56,21 @@ def run(*arguments: object, given: bytes = b"") -> subprocess.CompletedProcess[b
     )
 
 
+@contextmanager
+def running(*arguments: object, **streams: Any) -> Iterator[subprocess.Popen[bytes]]:
+    """A command that a user may end by Ctrl-C, also if this run ignores it; gone at the end of the block."""
+    with subprocess.Popen(
+        command(*arguments),
+        cwd=REPOSITORY,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509 - no threads here
+        **streams,
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
 def test_every_line_is_stored_once_and_comes_back(echoless: Command) -> None:
     """Any bytes but line breaks, in order, in more than one read and batch; an unfinished last line, too."""
     echoless("topics", "create", "lines", "--partitions", 1)
@@ -93,12 +110,8 @@ def test_a_typed_line_goes_at_once(echoless: Command) -> None:
     """It can be read while the producer waits for the next one; `--follow` waits for it."""
     echoless("topics", "create", "typed")
     with (
-        subprocess.Popen(
-            command("produce", "typed"), stdin=subprocess.PIPE, cwd=REPOSITORY
-        ) as typing,
-        subprocess.Popen(
-            command("consume", "typed", "--follow"), stdout=subprocess.PIPE, cwd=REPOSITORY
-        ) as following,
+        running("produce", "typed", stdin=subprocess.PIPE) as typing,
+        running("consume", "typed", "--follow", stdout=subprocess.PIPE) as following,
     ):
         assert typing.stdin is not None
         assert following.stdout is not None
@@ -115,11 +128,8 @@ def test_a_group_continues_where_it_was(echoless: Command) -> None:
     echoless("topics", "create", "shared", "--partitions", 1)
     run("produce", "shared", given=b"1\n2\n3\n")
     assert echoless("consume", "shared", "--group", "g", "--count", 2).out == "1\n2\n"
-    with subprocess.Popen(
-        command("consume", "shared", "--group", "g", "--follow"),
-        stdout=subprocess.PIPE,
-        cwd=REPOSITORY,
-    ) as following:
+    reader = ("consume", "shared", "--group", "g", "--follow")
+    with running(*reader, stdout=subprocess.PIPE) as following:
         assert following.stdout is not None
         assert following.stdout.readline() == b"3\n"
         following.send_signal(signal.SIGINT)
@@ -223,8 +233,7 @@ def test_a_record_cannot_command_a_terminal() -> None:
         given="\x1b]0;k\x07:\x1b[2Jtab\there é\n".encode(),
     )
     ours, theirs = pty.openpty()
-    shown = command("consume", "hostile", "--key-separator", ":")
-    with subprocess.Popen(shown, stdout=theirs, cwd=REPOSITORY) as process:
+    with running("consume", "hostile", "--key-separator", ":", stdout=theirs) as process:
         assert process.wait(PATIENCE_S) == 0
     os.close(theirs)
     line = os.read(ours, 1000).decode()
@@ -235,12 +244,8 @@ def test_a_record_cannot_command_a_terminal() -> None:
 def test_a_broken_pipe_is_no_error() -> None:
     """`echoless consume | head -1` ends both."""
     run("produce", "piped", "--partition", 0, given=b"x\n" * 100_000)
-    with subprocess.Popen(
-        command("consume", "piped", "--follow"),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        cwd=REPOSITORY,
-    ) as process:
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with running("consume", "piped", "--follow", **pipes) as process:
         assert process.stdout is not None
         assert process.stderr is not None
         assert process.stdout.readline() == b"x\n"
