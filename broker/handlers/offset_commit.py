@@ -59,7 +59,8 @@ class RequestPartition(NamedTuple):
 class _Rows:
     """The rows of the answer, and the partitions that the coordinator judges."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, has_ids: bool) -> None:
+        self.has_ids = has_ids
         self.refused: dict[tuple[Any, int], ErrorCode] = {}
         self.wanted: dict[tuple[Any, int], CommittedPartition] = {}
         self.order: dict[Any, dict[int, None]] = {}
@@ -70,7 +71,7 @@ class _Rows:
         found = dict(zip(self.wanted, codes, strict=True)) | self.refused
         topics = [
             {
-                "topic_id" if isinstance(key, uuid.UUID) else "name": key,
+                **topic_field(key, has_ids=self.has_ids),
                 "partitions": [
                     {"partition_index": index, "error_code": found[key, index]} for index in indexes
                 ],
@@ -84,7 +85,7 @@ class _Rows:
 def handle(request: Request, services: Services) -> Outcome:
     """Answers once the offsets are stored on all in-sync replicas."""
     body = typed(OffsetCommitRequest, request.body)
-    rows = _Rows()
+    rows = _Rows(has_ids=request.version >= TOPIC_IDS_FROM)
     steps = _sort(body.topics, services, rows)
     if sum(len(topic.partitions) for topic in body.topics) > ROWS_PER_TURN:
         return NeedsNoFrame(_later(steps, request.version, body, rows, services))
@@ -109,7 +110,7 @@ def _sort(topics: tuple[Any, ...], services: Services, rows: _Rows) -> Iterator[
     """Sorts the partitions into those that exist and the others, one at a time."""
     for topic in topics:
         key = topic_key(topic)
-        known, missing = find_topic(key, services)
+        known, missing = find_topic(key, services, has_ids=rows.has_ids)
         indexes = rows.order.setdefault(key, {})
         for one in topic.partitions:
             partition = typed(RequestPartition, one)
@@ -128,13 +129,24 @@ def _sort(topics: tuple[Any, ...], services: Services, rows: _Rows) -> Iterator[
             yield
 
 
-def find_topic(key: str | uuid.UUID, services: Services) -> tuple[Topic | None, ErrorCode]:
-    """The topic by name or id, and the error for its partitions that do not exist."""
-    if isinstance(key, str):
+def find_topic(
+    key: str | uuid.UUID, services: Services, *, has_ids: bool
+) -> tuple[Topic | None, ErrorCode]:
+    """The topic by name or id, and the error for its partitions that do not exist.
+
+    With ids, an empty name is the id of zeros.
+    """
+    if not has_ids:
+        assert isinstance(key, str)
         return services.registry.topics.get(key), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    known = services.registry.topics_by_id.get(key)
+    known = services.registry.topics_by_id.get(key) if isinstance(key, uuid.UUID) else None
     unknown = ErrorCode.UNKNOWN_TOPIC_ID
     return known, unknown if known is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def topic_field(key: str | uuid.UUID, *, has_ids: bool) -> dict[str, Any]:
+    """The field of a response's row that names its topic; with ids, an empty name is the id of zeros."""
+    return {"topic_id": key or None} if has_ids else {"name": key}
 
 
 def _commit(version: int, body: OffsetCommitRequest, rows: _Rows, services: Services) -> Outcome:
@@ -159,7 +171,9 @@ def _fields(rows: _Rows, answer: OffsetCommitAnswer) -> dict[str, Any]:
 def refuse(refusal: Refusal, _services: Services) -> Answer:
     """The error in the row of each refused partition."""
     has_ids = refusal.request.version >= TOPIC_IDS_FROM
-    return {"topics": refused_partitions(refusal, topic="topic_id" if has_ids else "name")}
+    rows = refused_partitions(refusal)
+    topics = [{**row, **topic_field(row["name"], has_ids=has_ids)} for row in rows]
+    return {"topics": topics}
 
 
 SERVED = Served(

@@ -7,13 +7,12 @@ A group or a partition that has none is answered with offset -1, "none". v2: all
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from broker.handlers import permits
 from broker.handlers.group_answers import ask_all
-from broker.handlers.offset_commit import find_topic
+from broker.handlers.offset_commit import find_topic, topic_field
 from broker.handlers.permits import may, rights_of
 from broker.handlers.refusals import Refusal, refused_partitions
 from broker.handlers.request_topics import topic_key
@@ -82,17 +81,19 @@ async def handle(request: Request, services: Services) -> Answer:
         groups = [_Group(one.group_id, one.topics) for one in body.groups]
     else:
         groups = [_Group(body.group_id, body.topics)]
-    await work_in_turns(_sort(groups, rights, services))
+    has_ids = version >= TOPIC_IDS_FROM
+    await work_in_turns(_sort(groups, rights, services, has_ids=has_ids))
     asked = [one for one in groups if not one.code]
     requests = (OffsetFetch(one.group_id, one.wanted(), body.require_stable) for one in asked)
     answers = await ask_all(services, requests)
     answered = {id(group): answer for group, answer in zip(asked, answers, strict=True)}
-    has_ids = version >= TOPIC_IDS_FROM
     await work_in_turns(_fill(groups, answered, rights, services, has_ids=has_ids))
     return _fields(version, groups)
 
 
-def _sort(groups: list[_Group], rights: Rights | None, services: Services) -> Iterator[None]:
+def _sort(
+    groups: list[_Group], rights: Rights | None, services: Services, *, has_ids: bool
+) -> Iterator[None]:
     """Looks at the rights, and the ids, of everything that is asked for, a partition at a time."""
     for group in groups:
         yield
@@ -101,8 +102,8 @@ def _sort(groups: list[_Group], rights: Rights | None, services: Services) -> It
         for topic in group.topics or ():
             key = topic_key(topic)
             name, code = key, group.code
-            if isinstance(key, uuid.UUID):
-                known, missing = find_topic(key, services)
+            if has_ids:
+                known, missing = find_topic(key, services, has_ids=True)
                 name, code = (None, missing) if known is None else (known.name, code)
             if not code and not may(rights, AclOperation.DESCRIBE, ResourceType.TOPIC, name or ""):
                 code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -134,13 +135,15 @@ def _fill(
         if group.topics is None:
             yield from _all_rows(group, found.values(), rights, services, has_ids=has_ids)
         else:
-            yield from _rows(group, found)
+            yield from _rows(group, found, has_ids=has_ids)
 
 
-def _rows(group: _Group, found: dict[tuple[str, int], FetchedOffset]) -> Iterator[None]:
+def _rows(
+    group: _Group, found: dict[tuple[str, int], FetchedOffset], *, has_ids: bool
+) -> Iterator[None]:
     for key, (name, indexes) in group.order.items():
         partitions: list[dict[str, Any]] = []
-        group.rows.append(_topic(key, partitions))
+        group.rows.append({**topic_field(key, has_ids=has_ids), "partitions": partitions})
         for index, code in indexes.items():
             one = None if name is None else found.get((name, index))
             partitions.append(_row(one or FetchedOffset("", index, error_code=group.code or code)))
@@ -168,13 +171,8 @@ def _all_rows(
                 continue  # it was deleted, and has no id any more
             partitions = by_topic[one.topic] = []
             key = topic.topic_id if has_ids and topic is not None else one.topic
-            group.rows.append(_topic(key, partitions))
+            group.rows.append({**topic_field(key, has_ids=has_ids), "partitions": partitions})
         partitions.append(_row(one))
-
-
-def _topic(key: str | uuid.UUID, partitions: list[dict[str, Any]]) -> dict[str, Any]:
-    field = "topic_id" if isinstance(key, uuid.UUID) else "name"
-    return {field: key, "partitions": partitions}
 
 
 def _row(one: FetchedOffset) -> dict[str, Any]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from broker.handlers.offset_commit import API, TOPIC_IDS_FROM
@@ -89,3 +91,12 @@ async def test_many_partitions_are_committed_together(kafka: RawConnection) -> N
     assert [code for _, _, code in rows] == [ErrorCode.NONE] * 700
     found = await committed(kafka, None)
     assert {(index, offset) for _, index, offset, _, _ in found} == {(n, n) for n in range(700)}
+
+
+async def test_the_id_of_zeros_is_of_no_topic(kafka: RawConnection) -> None:
+    """100, for a commit and for a look at it: no topic has this id, and kio reads it as None."""
+    await created(kafka)
+    key: Any = None
+    unknown = ErrorCode.UNKNOWN_TOPIC_ID
+    assert await commit(kafka, {(key, 0): 1}, TOPIC_IDS_FROM) == [(None, 0, unknown)]
+    assert await committed(kafka, {key: (0,)}, 10) == [(None, 0, -1, "", unknown)]
