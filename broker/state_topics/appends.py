@@ -3,7 +3,7 @@
 Each append has a token. Its records are never divided; several appends share a batch as far as they fit. The
 coordinator is notified of each token once it is known whether the records are in the log, in the order of
 the tokens: `committed` when the high watermark has passed them, never earlier (hazard H2); `failed` if they
-were refused, or are not committed in time.
+were refused, are not committed in time, or are in the log while the lead is in doubt or too few replicas have them.
 
 Appends with the coordinator's origin, in one leader epoch: a broker that was deposed without noticing cannot get
 anything committed (hazard H1).
@@ -44,7 +44,7 @@ class Outcomes(Protocol):
         """The records are committed; this may follow a failure with `may_commit`."""
 
     def failed(self, token: int, code: ErrorCode, *, may_commit: bool) -> None:
-        """The records were refused, or (`may_commit`) are in the log and not committed in time."""
+        """The records were refused, or (`may_commit`) are in the log and must not be acknowledged."""
 
 
 class AppendParts(NamedTuple):
@@ -146,26 +146,37 @@ class Appends:
     # --- waiting for the high watermark ---
 
     def _wait(self, tokens: list[int], next_offset: int) -> None:
-        stored = _Stored(tokens, next_offset, self._partition)
+        stored = _Stored(tokens, next_offset, self._partition, self._look, self._doubt)
         self._stored.append(stored)
         if self._partition.high_watermark >= next_offset:
             self._look()
         else:
-            stored.wait(self._look, self._time_out, self._parts.timeout_s)
+            stored.wait(self._parts.timeout_s)
 
     def _look(self) -> None:
-        """Notifies of everything that the high watermark has passed, the oldest first."""
+        """Notifies of everything that the high watermark has passed, the oldest first.
+
+        The watermark also passes records when the ISR shrinks; like a produce with acks=all, those that too few
+        replicas have are not acknowledged.
+        """
+        partition = self._partition
         while self._stored and not self._is_closed:
             stored = self._stored[0]
-            if self._partition.high_watermark < stored.next_offset:
+            if partition.high_watermark < stored.next_offset:
                 break
             self._stored.popleft()
             stored.close()
+            if len(partition.isr) < partition.rules.min_insync_replicas:
+                self._doubt(stored, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
             for token in stored.tokens:
                 if not self._is_closed:
                     self._outcomes.committed(token)
 
-    def _time_out(self, stored: _Stored, code: ErrorCode) -> None:
+    def _doubt(self, stored: _Stored, code: ErrorCode) -> None:
+        """Notifies, once, of the failure of records that are in the log and may be committed later."""
+        if stored.has_failed:
+            return
+        stored.has_failed = True
         for token in stored.tokens:
             if not self._is_closed:
                 self._outcomes.failed(token, code, may_commit=True)
@@ -174,41 +185,67 @@ class Appends:
 class _Stored:
     """A batch in the log whose offsets the high watermark has not passed yet."""
 
-    __slots__ = ("_future", "_partition", "_timer", "next_offset", "tokens")
+    __slots__ = (
+        "_doubt",
+        "_future",
+        "_is_closed",
+        "_look",
+        "_partition",
+        "_timer",
+        "has_failed",
+        "next_offset",
+        "tokens",
+    )
 
-    def __init__(self, tokens: list[int], next_offset: int, partition: Partition) -> None:
+    def __init__(
+        self,
+        tokens: list[int],
+        next_offset: int,
+        partition: Partition,
+        look: Callable[[], None],
+        doubt: Callable[[_Stored, ErrorCode], None],
+    ) -> None:
+        """Calls `look` when the high watermark has moved far enough, `doubt` whenever that is in question."""
         self.tokens = tokens
         self.next_offset = next_offset
+        self.has_failed = False
         self._partition = partition
+        self._look = look
+        self._doubt = doubt
+        self._is_closed = False
         self._future: asyncio.Future[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
 
-    def wait(
-        self,
-        look: Callable[[], None],
-        time_out: Callable[[_Stored, ErrorCode], None],
-        timeout_s: float,
-    ) -> None:
-        """Calls `look` when the high watermark has moved far enough, `time_out` if it does not."""
-
-        def reached(future: asyncio.Future[None]) -> None:
-            if future.cancelled():
-                return
-            error = future.exception()
-            if error is None:
-                look()
-            elif self._timer is not None:
-                self._timer.cancel()
-                code = error.code if isinstance(error, KafkaError) else ErrorCode.NONE
-                time_out(self, code)
-
+    def wait(self, timeout_s: float) -> None:
+        """Waits for the high watermark; in doubt after the timeout."""
         loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(timeout_s, self._doubt, self, ErrorCode.REQUEST_TIMED_OUT)
+        self._wait_for_commit()
+
+    def _wait_for_commit(self) -> None:
         self._future = self._partition.waiters.commit.wait_for(self.next_offset)
-        self._future.add_done_callback(reached)
-        self._timer = loop.call_later(timeout_s, time_out, self, ErrorCode.REQUEST_TIMED_OUT)
+        self._future.add_done_callback(self._reached)
+
+    def _reached(self, future: asyncio.Future[None]) -> None:
+        if self._is_closed or future.cancelled():
+            return
+        error = future.exception()
+        if error is None:
+            self._look()
+            return
+        unknown = ErrorCode.UNKNOWN_SERVER_ERROR
+        self._doubt(self, error.code if isinstance(error, KafkaError) else unknown)
+        if self._is_closed:
+            return
+        # The lead may be proved again, and the records committed, without another append.
+        if self._partition.high_watermark >= self.next_offset:
+            self._look()
+        else:
+            self._wait_for_commit()
 
     def close(self) -> None:
         """Waits for nothing any more."""
+        self._is_closed = True
         if self._timer is not None:
             self._timer.cancel()
         if self._future is not None and not self._future.done():

@@ -160,6 +160,43 @@ async def test_after_the_timeout_an_append_has_failed_and_may_still_be_committed
     assert one.noted.outcomes[1:] == [1]
 
 
+async def test_records_that_too_few_replicas_have_are_not_acknowledged() -> None:
+    """The ISR shrinks, so the high watermark passes what this broker alone has: 20, as a produce gets."""
+    one = Appending(replicas=(1, 2))
+    one.led.partition.rules = replace(one.led.partition.rules, min_insync_replicas=2)
+    one.appends.append(1, records("a"))
+    await one.turn()
+    one.led.lead(2, isr=(1,), version=3)
+    assert one.led.partition.high_watermark == 1
+    await one.turn()
+    assert one.noted.outcomes == [(1, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, True), 1]
+
+
+async def test_an_append_is_committed_after_a_doubt_without_another_append() -> None:
+    """It failed when the doubt began; once its replicas have it, the coordinator learns so, each doubt or not."""
+    one = Appending(replicas=(1, 2))
+    one.appends.append(1, records("a"))
+    await one.turn()
+    for _ in range(2):
+        one.led.partition.waiters.fail(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+        await one.turn()
+    assert one.noted.outcomes == [(1, ErrorCode.NOT_LEADER_OR_FOLLOWER, True)]
+    one.follower_has(1)
+    await one.turn()
+    assert one.noted.outcomes[1:] == [1]
+
+
+async def test_an_unexpected_error_is_no_success() -> None:
+    one = Appending(replicas=(1, 2))
+    one.appends.append(1, records("a"))
+    await one.turn()
+    one.led.partition.waiters.fail(ZeroDivisionError())
+    await one.turn()
+    assert one.noted.outcomes == [(1, ErrorCode.UNKNOWN_SERVER_ERROR, True)]
+    one.appends.close()
+    assert len(one.led.partition.waiters.commit) == 0
+
+
 async def test_a_closed_one_notifies_of_nothing() -> None:
     """The next leader decides what becomes of its records."""
     one = Appending(replicas=(1, 2))
