@@ -56,9 +56,11 @@ MEANINGS: Final = {
 """Every code that is not named here is REFUSED."""
 
 CONCURRENT_TRANSACTIONS: Final = 51
-THROTTLING_QUOTA_EXCEEDED: Final = 89
-_AGAIN_BY_NUMBER: Final = frozenset({CONCURRENT_TRANSACTIONS, THROTTLING_QUOTA_EXCEEDED})
-"""Codes that no Echoless broker answers, so that `ErrorCode` lacks them."""
+"""No Echoless broker answers it, so `ErrorCode` lacks it."""
+_AGAIN_FROM_OTHERS: Final = frozenset(
+    {CONCURRENT_TRANSACTIONS, ErrorCode.THROTTLING_QUOTA_EXCEEDED}
+)
+"""Codes that no Echoless broker answers to a produce request; another one may, and they prove nothing about the batch."""
 
 _REFUSED_BEFORE_APPEND: Final = frozenset(MEANINGS) - {
     ErrorCode.NONE,
@@ -97,7 +99,7 @@ class Answer(NamedTuple):
 
     @property
     def meaning(self) -> Meaning:
-        if self.error_code in _AGAIN_BY_NUMBER:
+        if self.error_code in _AGAIN_FROM_OTHERS:
             return Meaning.AGAIN
         return MEANINGS.get(self.error_code, Meaning.REFUSED)  # type: ignore[call-overload,no-any-return]
 
