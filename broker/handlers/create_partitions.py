@@ -33,7 +33,7 @@ async def handle(request: Request, services: Services) -> Answer:
     """One row per name, in the order of the request."""
     body = request.body
     twice = repeated(topic.name for topic in body.topics)
-    mutations = Mutations(request, services)
+    mutations = Mutations.of(request, services)
     rows = (
         _extended(services, mutations, one, body.validate_only, is_twice=one.name in twice)
         for one in {topic.name: topic for topic in body.topics}.values()

@@ -48,7 +48,7 @@ async def handle(request: Request, services: Services) -> Answer:
     body = request.body
     rights = permits.rights_of(request, services)
     twice = repeated(topic.name for topic in body.topics)
-    mutations = Mutations(request, services)
+    mutations = Mutations.of(request, services)
     rows = (
         _row(
             services,
@@ -65,21 +65,24 @@ async def handle(request: Request, services: Services) -> Answer:
     return await awaited_in_turns(rows, lambda found: {"topics": found})
 
 
-async def create(services: Services, wanted: NewTopic, *, validate_only: bool) -> Topic:
-    """The new topic. Numbers of `wanted` may be `DEFAULT`; its configuration is checked here.
+async def create(
+    services: Services, wanted: NewTopic, mutations: Mutations, *, validate_only: bool
+) -> Topic:
+    """The new topic, counted. Numbers of `wanted` may be `DEFAULT`; its configuration is checked here.
 
-    Raises `KafkaError` as `TopicRegistry.create_topic` does, and INVALID_CONFIG.
+    Raises `KafkaError` as `TopicRegistry.create_topic` does, INVALID_CONFIG, and THROTTLING_QUOTA_EXCEEDED.
     """
     config = services.config
-    new = replace(
-        wanted,
-        partitions=config.num_partitions if wanted.partitions == DEFAULT else wanted.partitions,
-        replication_factor=config.default_replication_factor
-        if wanted.replication_factor == DEFAULT
-        else wanted.replication_factor,
-        config=validated(wanted.config),
-    )
-    return await services.topics.create(new, validate_only=validate_only)
+    with mutations.counted(0 if validate_only else _partitions(wanted, services)):
+        new = replace(
+            wanted,
+            partitions=config.num_partitions if wanted.partitions == DEFAULT else wanted.partitions,
+            replication_factor=config.default_replication_factor
+            if wanted.replication_factor == DEFAULT
+            else wanted.replication_factor,
+            config=validated(wanted.config),
+        )
+        return await services.topics.create(new, validate_only=validate_only)
 
 
 async def _row(
@@ -101,8 +104,7 @@ async def _row(
             assignment=_assignment(wanted),
             config=_config(wanted.configs),
         )
-        with mutations.counted(0 if validate_only else _partitions(new, services)):
-            topic = await create(services, new, validate_only=validate_only)
+        topic = await create(services, new, mutations, validate_only=validate_only)
     except KafkaError as error:
         return _failure(wanted.name, error)
     return _success(services, topic, shows_config=shows_config)

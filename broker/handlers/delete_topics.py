@@ -57,7 +57,7 @@ async def handle(request: Request, services: Services) -> Answer:
     wanted = [_Wanted(name, None) for name in body.topic_names]
     wanted += [_Wanted(topic.name, topic.topic_id) for topic in body.topics]
     twice = repeated(_name(services, one) or one for one in wanted)
-    mutations = Mutations(request, services)
+    mutations = Mutations.of(request, services)
     rows = (_row(services, mutations, one, twice) for one in dict.fromkeys(wanted))
     return await awaited_in_turns(rows, lambda found: {"responses": found})
 

@@ -1,19 +1,20 @@
 """The quota of partitions created and deleted per second, `controller_mutation_rate` (KIP-599).
 
 A change is made while the client is not in debt, and may bring it there. From these versions on one beyond that is
-refused; older clients do not know the error, so their change is made, and they pause. For the handlers of the three APIs.
+refused; older clients do not know the error, so their change is made, and they pause. For the handlers of the three APIs, and for `create_topic` of the native port.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Self
 
-from broker.network.request import Answer, Request
+from broker.network.request import Answer, Peer, Request
 from protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
+    from broker.quotas.quotas import Quotas
     from broker.quotas.rate import TokenBucket
     from broker.services import Services
 
@@ -25,13 +26,22 @@ EXCEEDED: Final = ErrorCode.THROTTLING_QUOTA_EXCEEDED
 class Mutations:
     """The changes of topics that one request may make."""
 
-    def __init__(self, request: Request, services: Services) -> None:
-        quotas, header = services.quotas, request.header
+    def __init__(
+        self, quotas: Quotas, peer: Peer, client_id: str | None, *, is_strict: bool
+    ) -> None:
+        """`is_strict`: what is beyond the quota is refused."""
         self._clock = quotas.clock
-        self._is_strict = header.api_version >= REFUSED_SINCE[header.api_key]
+        self._is_strict = is_strict
         self._bucket: TokenBucket | None = None
         if quotas.limits is not None:
-            self._bucket = quotas.meters(request.peer, header.client_id).mutations
+            self._bucket = quotas.meters(peer, client_id).mutations
+
+    @classmethod
+    def of(cls, request: Request, services: Services) -> Self:
+        """Those of a request of the Kafka port."""
+        header = request.header
+        is_strict = header.api_version >= REFUSED_SINCE[header.api_key]
+        return cls(services.quotas, request.peer, header.client_id, is_strict=is_strict)
 
     @contextmanager
     def counted(self, partitions: int) -> Iterator[None]:

@@ -11,14 +11,17 @@ from dataclasses import replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
 
+from broker.handlers.mutations import EXCEEDED
+from broker.native.failure import failure
 from broker.network.request import NoResponse, Peer, needing_as_much
 from broker.records.produce import ACKS_NONE
+from protocol.errors import KafkaError
 from protocol.lean_named_tuple import NamedTuple
 from protocol.native.messages import Fetch, Produce
 
 if TYPE_CHECKING:
-    from broker.quotas.quotas import Quotas
-    from broker.quotas.rate import Rate
+    from broker.quotas.quotas import Meters, Quotas
+    from broker.quotas.rate import TokenBucket
     from broker.services import Services
 
 Answer = Mapping[str, Any] | NoResponse
@@ -35,7 +38,7 @@ def metered(
     services: Services,
     handle: Callable[[Any, Peer, Services], Answer | Awaitable[Answer]],
 ) -> Answer | Awaitable[Answer]:
-    """Has the message handled, and counts it. Raises what `handle` raises."""
+    """Has the message handled, and counts it, whatever becomes of it; a `KafkaError` becomes the answer."""
     quotas = services.quotas
     meters = quotas.meters(peer, peer.client_id)
     if isinstance(message, Fetch) and meters.fetched is not None:
@@ -49,10 +52,13 @@ def metered(
     produced_bytes = _size(message) if isinstance(message, Produce) else None
     is_timed = produced_bytes is None or message.acks != ACKS_NONE
     began_at = perf_counter()
-    outcome = handle(message, peer, services)
+    try:
+        outcome = handle(message, peer, services)
+    except KafkaError as error:
+        outcome = failure(error)
     took_s = perf_counter() - began_at if is_timed else None
     pause_ms = quotas.used(peer, meters, produced_bytes, took_s)
-    use = _Use(meters.fetched if isinstance(message, Fetch) else None, pause_ms, quotas)
+    use = _Use(isinstance(message, Fetch), peer, pause_ms, meters, quotas)
     if isinstance(outcome, Awaitable):
         return needing_as_much(outcome, use.counted_later(outcome))
     return use.counted(outcome)
@@ -77,20 +83,35 @@ def _nothing(message: Fetch, pause_ms: int) -> dict[str, Any]:
 class _Use(NamedTuple):
     """A message that has been given to its handler."""
 
-    fetched: Rate | None
+    is_fetch: bool
+    peer: Peer
     pause_ms: int
+    meters: Meters
     quotas: Quotas
 
     def counted(self, answer: Answer) -> Answer:
         """The answer as it leaves; what a fetch took is counted."""
         if isinstance(answer, NoResponse):
             return answer
-        if self.fetched is not None:
-            self.fetched.record(_fetched_bytes(answer), self.quotas.clock())
+        if self.is_fetch and self.meters.fetched is not None:
+            self.meters.fetched.record(_fetched_bytes(answer), self.quotas.clock())
         return {**answer, "throttle_time_ms": self.pause_ms} if self.pause_ms else answer
 
     async def counted_later(self, outcome: Awaitable[Answer]) -> Answer:
-        return self.counted(await outcome)
+        try:
+            return self.counted(await outcome)
+        except KafkaError as error:
+            if error.code is EXCEEDED and self.meters.mutations is not None:
+                return self._beyond_quota(error, self.meters.mutations)
+            return self.counted(failure(error))
+
+    def _beyond_quota(self, error: KafkaError, mutations: TokenBucket) -> Answer:
+        """The refusal of a change of topics; its client has to pause until the debt is paid."""
+        pause_ms = mutations.throttle_ms(self.quotas.clock())
+        if pause_ms <= self.pause_ms:
+            return self.counted(failure(error))
+        self.quotas.pause(self.peer, pause_ms)
+        return self._replace(pause_ms=pause_ms).counted(failure(error))
 
 
 def _fetched_bytes(answer: Mapping[str, Any]) -> int:

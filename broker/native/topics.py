@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from broker.config.listener_names import NATIVE
 from broker.handlers import create_topics, metadata
+from broker.handlers.mutations import Mutations
 from broker.metadata.topic import NewTopic
 from broker.network.request import Peer
 from broker.network.turns import Described
@@ -30,7 +31,7 @@ def handle_metadata(message: Metadata, peer: Peer, services: Services) -> Descri
 
 
 async def handle_create_topic(
-    message: CreateTopic, _peer: Peer, services: Services
+    message: CreateTopic, peer: Peer, services: Services
 ) -> dict[str, Any]:
     """Answers once the topic's partitions can accept records. Raises `KafkaError`."""
     new = NewTopic(
@@ -39,7 +40,8 @@ async def handle_create_topic(
         replication_factor=message.replication_factor,
         config=message.configs,
     )
-    topic = await create_topics.create(services, new, validate_only=False)
+    mutations = Mutations(services.quotas, peer, peer.client_id, is_strict=True)
+    topic = await create_topics.create(services, new, mutations, validate_only=False)
     return {
         "topic": topic.name,
         "topic_id": topic.topic_id,

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.broker.quotas.quota_requests import alter
+from tests.broker.quotas.quota_requests import Clock, alter
 from tests.support.in_process import Running
 from tests.support.native_client import NativeConnection
 from tests.support.raw_batches import plain_batch
@@ -80,3 +80,35 @@ async def test_messages_of_brokers_are_not_counted(
     await native.call("hello", client_id="app")
     assert running.broker.metrics.throttled_requests_total == 0
     assert (await native.call("metadata"))["throttle_time_ms"] == 1000
+
+
+async def test_topics_that_are_created(
+    running: Running, kafka: RawConnection, native: NativeConnection
+) -> None:
+    """Counted with those of the Kafka port: one beyond is refused, and its connection is not read until the debt is paid."""
+    await alter(kafka, {"controller_mutation_rate": 2.0}, user="ANONYMOUS")
+    clock = running.broker.quotas.clock = Clock()
+    created = await native.call("create_topic", topic="a", partitions=23)
+    assert (created["error"]["code"], "throttle_time_ms" in created) == (0, False)
+    loop = asyncio.get_running_loop()
+    began_at = loop.time()
+    refused = await native.call("create_topic", topic="b", partitions=1)
+    assert (refused["error"]["code"], refused["error"]["retriable"]) == (89, True)
+    assert refused["throttle_time_ms"] == 500
+    clock.now += 0.5
+    exists = await native.call("create_topic", topic="a", partitions=5)
+    assert round(1000 * (loop.time() - began_at)) >= 500
+    assert exists["error"]["code"] == 36
+    assert (await native.call("create_topic", topic="b", partitions=1))["error"]["code"] == 0
+    assert running.broker.metrics.throttled_requests_total == 1
+
+
+async def test_a_refused_message_is_counted_too(
+    kafka: RawConnection, native: NativeConnection
+) -> None:
+    """Whatever became of it, at once or later, as on the Kafka port."""
+    await alter(kafka, {"request_percentage": 1e-9}, client_id="app")
+    missing = await native.call("fetch", topic="missing", partition=0, offset=0)
+    assert (missing["error"]["code"], missing["throttle_time_ms"]) == (3, 1000)
+    wrong = await native.call("create_topic", topic="not a name")
+    assert (wrong["error"]["code"], wrong["throttle_time_ms"]) == (17, 1000)
