@@ -22,7 +22,7 @@ from broker.groups.timers import Timers
 from broker.network.turns import in_thread, work_in_turns
 from broker.partitions.partition import Partition
 from broker.state_topics.appends import AppendParts, Appends
-from broker.state_topics.loader import check_still_led, load
+from broker.state_topics.loader import check_still_led, is_still_led, load
 from coordinators.groups.answers import GroupAnswer, refusal
 from coordinators.groups.effects import Append, CancelTimer, Effect, Note, Reply, SetTimer, TimerKey
 from coordinators.groups.events import (
@@ -55,6 +55,15 @@ _WHILE_LOADING: Final = {
     # 14 would be fatal to the consumer of Kafka's Java client.
     SyncGroup: ErrorCode.REBALANCE_IN_PROGRESS,
 }
+
+_UNREADABLE: Final = (
+    "the groups of %s cannot be served, its log cannot be read: %s; "
+    "see `echoless verify`, or let another replica lead"
+)
+_NOT_LOADED: Final = (
+    "the groups of %s cannot be served, loading them failed with %s; let another replica lead, "
+    "and report the traceback"
+)
 
 Answered = GroupAnswer | Coroutine[Any, Any, GroupAnswer]
 """An answer, at once or later."""
@@ -122,15 +131,8 @@ class Shard:
             count = await load(self.partition, self.leader_epoch, coordinator.apply)
             await work_in_turns(map(self._perform, coordinator.start(self._now())))
             check_still_led(self.partition, self.leader_epoch)
-        except KafkaError as error:
-            logger.info("%s is not loaded: %s", self.partition.name, error)
-            return
-        except StorageError as error:
-            self._parts.appends.fail_storage(error)
-            self._fail(error)
-            return
-        except DecodeError as error:
-            self._fail(error)
+        except Exception as error:  # noqa: BLE001 - it would be loading for ever
+            self._not_loaded(error)
             return
         self._coordinator = coordinator
         self.state = ShardState.SERVING
@@ -151,14 +153,22 @@ class Shard:
             self._step(TimerFired(key))
         self._loaded.set_result(None)
 
-    def _fail(self, error: Exception) -> None:
+    def _not_loaded(self, error: Exception) -> None:
+        name = self.partition.name
+        match error:
+            case StorageError():
+                self._parts.appends.fail_storage(error)
+                self._fail(_UNREADABLE, name, error)
+            case DecodeError():
+                self._fail(_UNREADABLE, name, error)
+            case KafkaError() if not is_still_led(self.partition, self.leader_epoch):
+                logger.info("%s is not loaded: %s", name, error)
+            case _:
+                self._fail(_NOT_LOADED, name, type(error).__name__, cause=error)
+
+    def _fail(self, message: str, *arguments: object, cause: Exception | None = None) -> None:
         self._parts.appends.metrics.group_load_failures_total += 1
-        logger.critical(
-            "the groups of %s cannot be served, its log cannot be read: %s; "
-            "see `echoless verify`, or let another replica lead",
-            self.partition.name,
-            error,
-        )
+        logger.critical(message, *arguments, exc_info=cause)
         self._end(ShardState.FAILED)
 
     def lose(self) -> None:

@@ -10,6 +10,7 @@ while this broker leads, and what is appended meanwhile is not read: nothing is,
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Callable
 from functools import partial
@@ -45,16 +46,27 @@ async def load(partition: Partition, leader_epoch: int, apply: Apply) -> int:
         await in_thread(partial(replay.apply_slice, data, offset))
         check_still_led(partition, leader_epoch)
     replay.report()
-    if partition.high_watermark < end_offset:
-        await partition.waiters.commit.wait_for(end_offset)
-        check_still_led(partition, leader_epoch)
+    await _until_committed(partition, leader_epoch, end_offset)
     return replay.count
+
+
+async def _until_committed(partition: Partition, leader_epoch: int, end_offset: int) -> None:
+    """Waits through every doubt about the lead: nothing begins to load again if the same epoch is proved again."""
+    while partition.high_watermark < end_offset:
+        with contextlib.suppress(KafkaError):
+            await partition.waiters.commit.wait_for(end_offset)
+        check_still_led(partition, leader_epoch)
 
 
 def check_still_led(partition: Partition, leader_epoch: int) -> None:
     """Raises `KafkaError` NOT_LEADER_OR_FOLLOWER unless this broker leads in this very epoch."""
-    if not partition.is_leader or partition.leader_epoch != leader_epoch:
+    if not is_still_led(partition, leader_epoch):
         raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{partition.name} is led no longer")
+
+
+def is_still_led(partition: Partition, leader_epoch: int) -> bool:
+    """Whether this broker leads in this very epoch, though perhaps in doubt."""
+    return partition.is_leader and partition.leader_epoch == leader_epoch
 
 
 class _Replay:

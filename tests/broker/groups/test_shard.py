@@ -35,7 +35,7 @@ from coordinators.groups.events import (
     TimerFired,
 )
 from coordinators.groups.requests import DeleteGroup, Heartbeat, SyncGroup
-from protocol.errors import ErrorCode
+from protocol.errors import ErrorCode, KafkaError
 from protocol.record_batch import read_header
 from protocol.records import Record, build_batch
 from storage.log_config import LogConfig
@@ -322,3 +322,26 @@ async def test_a_log_that_cannot_be_read_is_not_served(
     await until(lambda: shard.state is ShardState.FAILED)
     assert await answer_of(shard) == HeartbeatAnswer(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     assert "echoless verify" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "error", [ZeroDivisionError("a bug"), KafkaError(ErrorCode.INVALID_RECORD)]
+)
+async def test_a_partition_whose_loading_fails_for_any_reason_is_not_served(
+    caplog: pytest.LogCaptureFixture, error: Exception
+) -> None:
+    """It would be loading for ever; the log line names the partition and the error."""
+    one = Sharded()
+    one.store(b"a")
+
+    def start(_now: Now) -> Iterator[list[Effect]]:
+        yield []
+        raise error
+
+    one.coordinator.start = start  # type: ignore[method-assign]
+    shard = Shard(one.led.partition, one.parts)
+    await until(lambda: shard.state is ShardState.FAILED)
+    assert await answer_of(shard) == HeartbeatAnswer(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    assert f"the groups of {one.led.partition.name} cannot be served" in caplog.text
+    assert type(error).__name__ in caplog.text
+    assert one.parts.appends.metrics.group_load_failures_total == 1

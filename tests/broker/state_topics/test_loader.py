@@ -98,6 +98,19 @@ async def test_loading_ends_when_the_high_watermark_has_passed_what_was_loaded()
     assert await loading == 1
 
 
+async def test_loading_outlasts_doubts_about_the_lead() -> None:
+    """The proof returns in the same leader epoch, so no one would begin to load again."""
+    one = Loading(replicas=(1, 2))
+    one.store((b"a", b"1"))
+    loading = asyncio.ensure_future(one.load())
+    for _ in range(2):
+        await until(lambda: one.led.partition.waiters.commit.heap)
+        one.led.partition.waiters.fail(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+    await until(lambda: loading.done() or one.led.partition.waiters.commit.heap)
+    one.led.partition.note_fetch(2, 7, 1)
+    assert await loading == 1
+
+
 @pytest.mark.parametrize("while_waiting", [False, True])
 async def test_a_lost_lead_ends_loading(*, while_waiting: bool) -> None:
     """At the next slice, or at once if only the high watermark is missing."""
