@@ -24,6 +24,9 @@ from client.security_options import SecurityOptionError
 _HINTS: Final = {
     "UNKNOWN_TOPIC_OR_PARTITION": "echoless topics list shows what there is",
     "TOPIC_ALREADY_EXISTS": "choose another name, or pass --if-not-exists",
+    "GROUP_ID_NOT_FOUND": "echoless groups list shows what there is",
+    "NON_EMPTY_GROUP": "stop its members first",
+    "UNKNOWN_MEMBER_ID": "stop its members first",
 }
 
 
@@ -97,6 +100,15 @@ class Cluster:
             _asked(self._broker(leader), api, fields_for(by_topic))
             for leader, by_topic in by_leader.items()
         ]
+
+    @property
+    def broker_ids(self) -> list[int]:
+        """The brokers that the last `metadata` named."""
+        return sorted(self._addresses)
+
+    def request_to(self, broker_id: int, api: str, fields: Mapping[str, Any]) -> Any:
+        """Sends a request to a broker that the last `metadata` named."""
+        return _asked(self._broker(broker_id), api, fields)
 
     def _broker(self, broker_id: int) -> Connection:
         if broker_id not in self._by_id:

@@ -10,13 +10,14 @@ TOPIC_RESOURCE = 2
 """DescribeConfigs: the resource is a topic."""
 _TOPIC_SOURCE = 1
 """DescribeConfigs: the topic itself sets the value."""
-_EARLIEST, _LATEST = -2, -1
+EARLIEST, LATEST = -2, -1
+"""Special timestamps of ListOffsets."""
 
 
 def describe_topics(cluster: Cluster, topics: Any) -> list[dict[str, Any]]:
     """Each of `topics` (from metadata) with its overrides, and its partitions with their offsets."""
-    starts = _offsets(cluster, topics, _EARLIEST)
-    ends = _offsets(cluster, topics, _LATEST)
+    starts = offsets_at(cluster, topics, EARLIEST)
+    ends = offsets_at(cluster, topics, LATEST)
     return [
         {
             "name": topic.name,
@@ -39,8 +40,8 @@ def describe_topics(cluster: Cluster, topics: Any) -> list[dict[str, Any]]:
     ]
 
 
-def _offsets(cluster: Cluster, topics: Any, timestamp: int) -> dict[tuple[str, int], int]:
-    """(topic, partition) -> the offset that ListOffsets returns for the special timestamp."""
+def offsets_at(cluster: Cluster, topics: Any, timestamp: int) -> dict[tuple[str, int], int]:
+    """(topic, partition) -> the offset that ListOffsets returns; -1 if no record is that new."""
 
     def fields_for(partitions: dict[str, list[int]]) -> dict[str, Any]:
         listed = [

@@ -58,10 +58,15 @@ def _known_versions(api: str) -> tuple[int, frozenset[int]]:
     return key, frozenset(one for one in known if one <= _VERSION_MAX.get(api, one))
 
 
+_NAMES_TOPICS_UP_TO: Final = {"offset_commit": 9, "offset_fetch": 9}
+"""The last versions with the names of topics, which a deleted topic has longer than an id."""
+
+
 def newest_version(api: str, served: ServedVersions) -> int:
     """The newest version of `api` (kio's name) that both sides know. Raises `UnservedApiError`."""
     key, known = _known_versions(api)
     least, most = served.get(key, (0, -1))
+    most = min(most, _NAMES_TOPICS_UP_TO.get(api, most))
     shared = [version for version in known if least <= version <= most]
     if not shared:
         raise UnservedApiError(f"does not serve {api}")
