@@ -150,7 +150,7 @@ def assigned_partitions(assignment: bytes) -> Iterator[Partition]:
 def planned_moves(
     cluster: Cluster, group: str, wanted: Mapping[str, set[int] | None], target: Target
 ) -> list[Document]:
-    """From where to where each partition goes, within what its log holds. Raises `CommandError`."""
+    """The moves of all partitions, within what their logs hold. Raises `CommandError`."""
     topics = cluster.metadata(sorted(wanted)).topics
     for topic in topics:
         check(topic.error_code, topic.name)
@@ -180,7 +180,7 @@ class _Log:
             self._found = offsets_at(cluster, topics, target.start.timestamp_ms)
 
     def destination(self, partition: Partition, committed: int) -> int:
-        """Where the target is in this partition. Raises `CommandError`."""
+        """The offset that the target means in this partition. Raises `CommandError`."""
         if partition not in self._ends or partition not in self._starts:
             name, index = partition
             raise CommandError(f"{name}-{index} has no leader that could be asked; try again")

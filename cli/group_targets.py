@@ -1,4 +1,4 @@
-"""What `echoless groups reset-offsets` is asked for: which partitions, and where to."""
+"""The options of `echoless groups reset-offsets`: which partitions, and where to."""
 
 from __future__ import annotations
 
