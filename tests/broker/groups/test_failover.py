@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from protocol.consumer_offsets.partitioner import partition_of_group
@@ -33,15 +33,24 @@ def consumer_of(cluster: Cluster) -> Consumer:
     )
 
 
-def commit(consumer: Consumer) -> dict[int, int]:
-    """Commits what was read, however often it has to be asked for; returns the positions that were new."""
+def note(seen: set[int], message: Message | None) -> None:
+    """Adds what a poll returned."""
+    if message is not None and message.error() is None:
+        seen.add(int(message.value()))
+
+
+def commit(consumer: Consumer, seen: set[int]) -> dict[int, int]:
+    """Commits what was read, however often it has to be asked for; returns the positions that were new.
+
+    A poll between two attempts may return one more record, whose position the next attempt commits.
+    """
     deadline = time.monotonic() + _PATIENCE_S
     while True:
         try:
             committed = consumer.commit(asynchronous=False)
         except KafkaException:
             assert time.monotonic() < deadline, "no commit succeeds any more"
-            consumer.poll(0.1)
+            note(seen, consumer.poll(0.1))
         else:
             assert [one.error for one in committed] == [None] * len(committed)
             return {one.partition: one.offset for one in committed if one.offset >= 0}
@@ -68,11 +77,9 @@ def test_a_commit_that_was_answered_is_read_back_from_every_later_coordinator(
         for limit in (RECORDS // 2, RECORDS):
             deadline = time.monotonic() + _PATIENCE_S
             while len(seen) < limit and time.monotonic() < deadline:
-                message = consumer.poll(0.5)
-                if message is not None and message.error() is None:
-                    seen.add(int(message.value()))
+                note(seen, consumer.poll(0.5))
             assert len(seen) == limit
-            positions |= commit(consumer)
+            positions |= commit(consumer, seen)
             coordinator = cluster.leader(CONSUMER_OFFSETS, index)
             cluster.kill(coordinator)
             other = consumer_of(cluster)

@@ -39,7 +39,7 @@ from protocol.errors import ErrorCode, KafkaError
 from protocol.record_batch import read_header
 from protocol.records import Record, build_batch
 from storage.log_config import LogConfig
-from tests.broker.groups.until import until
+from tests.broker.groups.until import WITHIN_S, until
 from tests.broker.partitions.fake_fencing import FakeFencing
 from tests.broker.partitions.led import Led
 from tests.storage.one_log import NOW_MS, OneLog
@@ -215,8 +215,11 @@ async def test_a_timer_that_fires_while_the_groups_are_begun_is_not_lost() -> No
     assert TimerFired(TIMER) in one.coordinator.events
 
 
-async def test_requests_are_held_until_the_partition_is_loaded() -> None:
+async def test_requests_are_held_until_the_partition_is_loaded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """H7: the new leader's log ends with a record that is not committed yet."""
+    monkeypatch.setattr(shard_module, "HELD_S", WITHIN_S)  # however slow the machine is
     one = Sharded(replicas=(1, 2))
     one.store(b"a")
     shard = Shard(one.led.partition, one.parts)
