@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from coordinators.groups.coordinator import GroupCoordinator
     from coordinators.groups.effects import Effect
     from coordinators.groups.events import Now
+    from coordinators.groups.usage import Usage
 
 GROUP_ID_LENGTH_MAX: Final = 1024
 """A longer name takes too long to hash, and no coordinator accepts it."""
@@ -153,7 +154,14 @@ class Groups:
             offset_metadata_max_bytes=config.offset_metadata_max_bytes,
             offsets_retention_ms=config.offsets_retention_minutes * 60_000,
         )
-        return GroupCoordinator(group_config)
+        return GroupCoordinator(group_config, self._usage)
+
+    def _usage(self) -> Usage:
+        """Adds up what all coordinators of this broker hold."""
+        from coordinators.groups.usage import total
+
+        coordinators = [shard.coordinator for shard in self.shards.values()]
+        return total([one.usage for one in coordinators if one is not None])
 
     # --- forgetting ---
 

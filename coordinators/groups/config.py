@@ -23,11 +23,11 @@ class GroupConfig(NamedTuple):
     group_bytes_max: int = 16 << 20
     """Protocols and assignments of all members of a group."""
     groups_max: int = 100_000
-    """Groups of one coordinator, those with offsets only included."""
+    """Groups of all coordinators of a broker, those with offsets only included."""
     members_max: int = 50_000
-    """Members and ids handed out of all groups of one coordinator."""
+    """Members and ids handed out of all groups of all coordinators of a broker."""
     bytes_max: int = 256 << 20
-    """Protocols and assignments of all members of one coordinator."""
+    """Protocols and assignments of all members, and metadata of all offsets, of all coordinators of a broker."""
     name_bytes_max: int = 1_024
     """Ids of groups and instances, and names of protocols: they are held and stored."""
     commit_partitions_max: int = 5_000

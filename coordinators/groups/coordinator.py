@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 from coordinators.groups.answers import ListedGroup
 from coordinators.groups.config import GroupConfig
@@ -41,13 +41,15 @@ from coordinators.groups.requests import (
 )
 from coordinators.groups.sessions import Sessions
 from coordinators.groups.syncs import Syncs
+from coordinators.groups.usage import Usage
 
 
 class GroupCoordinator:
     """One leader epoch's view of the groups: made when the partition is led, dropped when the lead is lost."""
 
-    def __init__(self, config: GroupConfig) -> None:
-        self._groups = groups = Groups(config)
+    def __init__(self, config: GroupConfig, usage: Callable[[], Usage] | None = None) -> None:
+        """Bound what is held by `usage`, which counts all coordinators of a broker; None: this one alone."""
+        self._groups = groups = Groups(config, usage)
         self._sessions = sessions = Sessions(groups)
         self._membership = membership = Membership(groups, sessions)
         self._rebalances = rebalances = Rebalances(groups, membership, sessions)
@@ -104,9 +106,14 @@ class GroupCoordinator:
         return listed(self._groups, states, types)
 
     @property
+    def usage(self) -> Usage:
+        """How much it holds."""
+        return self._groups.own_usage()
+
+    @property
     def group_count(self) -> int:
         """How many groups there are, nearly enough: those that are not stored yet are counted only if there are more."""
-        return max(len(self._groups.live), len(self._groups.durable.groups))
+        return self._groups.own_usage().groups
 
     @property
     def member_count(self) -> int:

@@ -5,6 +5,7 @@ Invariant: they are what a replay of the committed log gives; `DurableGroups.put
 
 from __future__ import annotations
 
+from coordinators.groups.usage import metadata_size, value_size
 from protocol.consumer_offsets.group_value import GroupValue, read_group_value
 from protocol.consumer_offsets.keys import GroupKey, OffsetKey, OtherKey, read_key
 from protocol.consumer_offsets.offset_value import OffsetValue, read_offset_value
@@ -26,6 +27,8 @@ class DurableGroups:
 
     def __init__(self) -> None:
         self.groups: dict[str, DurableGroup] = {}
+        self.size = 0
+        """Bytes of assignments and of the metadata of offsets."""
 
     def apply(self, key: bytes, value: bytes | None) -> str | None:
         """Put a record of the log. Returns why it was skipped instead."""
@@ -51,21 +54,30 @@ class DurableGroups:
             group = self.groups[key.group_id] = DurableGroup(None, {})
         if isinstance(key, GroupKey):
             assert not isinstance(value, OffsetValue)
+            self.size += value_size(value) - value_size(group.value)
             group.value = value
         else:
             assert not isinstance(value, GroupValue)
-            _put_offset(group.offsets, key, value)
+            replaced = _put_offset(group.offsets, key, value)
+            if value is not None and value.metadata:
+                self.size += metadata_size(value.metadata)
+            if replaced is not None and replaced.metadata:
+                self.size -= metadata_size(replaced.metadata)
         if group.value is None and not group.offsets:
             del self.groups[key.group_id]
 
 
 def _put_offset(
     offsets: dict[str, dict[int, OffsetValue]], key: OffsetKey, value: OffsetValue | None
-) -> None:
+) -> OffsetValue | None:
+    """Put or remove an offset. Returns the one that was there."""
     if value is not None:
-        offsets.setdefault(key.topic, {})[key.partition] = value
-        return
+        partitions = offsets.setdefault(key.topic, {})
+        replaced = partitions.get(key.partition)
+        partitions[key.partition] = value
+        return replaced
     partitions = offsets.get(key.topic, {})
-    partitions.pop(key.partition, None)
+    replaced = partitions.pop(key.partition, None)
     if not partitions:
         offsets.pop(key.topic, None)
+    return replaced

@@ -24,6 +24,7 @@ from coordinators.groups.effects import (
 from coordinators.groups.events import Now
 from coordinators.groups.group import Group, GroupState, stored_group
 from coordinators.groups.member import Member
+from coordinators.groups.usage import Usage, value_size
 from protocol.consumer_offsets.group_value import GroupValue, write_group_value
 from protocol.consumer_offsets.keys import (
     GroupKey,
@@ -46,13 +47,16 @@ class _Appended:
     records: Sequence[Record]
     outcome: Outcome | None
     """None once it was called: the append failed, and may be committed all the same."""
+    size: int
+    """Bytes of assignments and metadata of offsets."""
 
 
 class Groups:
     """All groups of a coordinator: what is stored of them, and those that are more than that."""
 
-    def __init__(self, config: GroupConfig) -> None:
+    def __init__(self, config: GroupConfig, usage: Callable[[], Usage] | None = None) -> None:
         self.config = config
+        self._usage = usage or self.own_usage
         self.durable = DurableGroups()
         self.live: dict[str, Group] = {}
         """Groups with soft state. A stored group that is empty and idle has none, and is made when needed."""
@@ -62,6 +66,8 @@ class Groups:
         self.members = 0
         """Members and ids handed out, of all groups."""
         self.protocol_bytes = 0
+        self._appended_bytes = 0
+        """Assignments and metadata of offsets that are being stored."""
         self._effects: list[Effect] = []
         self._token = 0
         self._appended: dict[int, _Appended] = {}
@@ -82,7 +88,7 @@ class Groups:
         """The group, which is made if there is none; None if there are too many."""
         group = self.find(group_id)
         if group is None:
-            if max(len(self.live), len(self.durable.groups)) >= self.config.groups_max:
+            if self._usage().groups >= self.config.groups_max:
                 return None
             group = self.live[group_id] = Group(group_id)
         return group
@@ -94,6 +100,21 @@ class Groups:
         stored = self.durable.groups.get(group.group_id)
         if stored is None or stored.value is None or not stored.value.members:
             self.live.pop(group.group_id, None)
+
+    # --- bounds
+
+    def own_usage(self) -> Usage:
+        """How much this coordinator holds. Groups that are not stored yet are counted only if there are more."""
+        size = self.protocol_bytes + self.durable.size + self._appended_bytes
+        return Usage(max(len(self.live), len(self.durable.groups)), self.members, size)
+
+    def has_room_for_member(self) -> bool:
+        """Whether the coordinators of the broker may hold one more member."""
+        return self._usage().members < self.config.members_max
+
+    def has_room_for(self, more: int) -> bool:
+        """Whether the coordinators of the broker may hold so many more bytes. There is always room for less."""
+        return more <= 0 or self._usage().size + more <= self.config.bytes_max
 
     # --- effects
 
@@ -123,7 +144,9 @@ class Groups:
         """Append records of a group. Returns the token; `outcome` is called in a later step."""
         self._token += 1
         group.appends += 1
-        self._appended[self._token] = _Appended(group, records, outcome)
+        size = sum([value_size(value) for _, value in records])
+        self._appended_bytes += size
+        self._appended[self._token] = _Appended(group, records, outcome, size)
         for key, _ in records:
             if isinstance(key, OffsetKey):
                 group.pending_offsets[key.topic, key.partition] += 1
@@ -154,6 +177,7 @@ class Groups:
     def _end(self, appended: _Appended) -> None:
         group = appended.group
         group.appends -= 1
+        self._appended_bytes -= appended.size
         for key, _ in appended.records:
             if isinstance(key, OffsetKey):
                 place = (key.topic, key.partition)

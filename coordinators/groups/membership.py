@@ -25,7 +25,7 @@ class Membership:
         """
         config = self._groups.config
         return (
-            self._groups.members < config.members_max
+            self._groups.has_room_for_member()
             and len(group.pending_members) < config.group_max_size
             and len(group.members) < 2 * config.group_max_size
         )
@@ -36,7 +36,7 @@ class Membership:
         more = protocol_bytes(protocols) - protocol_bytes(instead_of)
         return more <= 0 or (
             group.protocol_bytes + more <= config.group_bytes_max
-            and self._groups.protocol_bytes + more <= config.bytes_max
+            and self._groups.has_room_for(more)
         )
 
     def add(self, group: Group, member: Member) -> None:

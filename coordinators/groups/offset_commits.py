@@ -14,6 +14,7 @@ from coordinators.groups.groups import Groups, Record
 from coordinators.groups.membership import generation_error
 from coordinators.groups.requests import NO_RETENTION, CommittedPartition, OffsetCommit
 from coordinators.groups.sessions import Sessions
+from coordinators.groups.usage import metadata_size, value_size
 from protocol.consumer_offsets.fields import STRING_BYTES_MAX
 from protocol.consumer_offsets.keys import OffsetKey
 from protocol.consumer_offsets.offset_value import NO_EXPIRY, OffsetValue
@@ -28,13 +29,13 @@ class OffsetCommits:
         self._sessions = sessions
 
     def handle(self, reply_id: int, request: OffsetCommit) -> None:
-        """Append the offsets of those who may commit; metadata that is too long fails its partition alone."""
+        """Append the offsets of those who may commit; metadata that is not taken fails its partition alone."""
         code, group = self._admit(request)
         if group is None or code is not ErrorCode.NONE:
             codes = (code,) * len(request.partitions)
             self._groups.reply(reply_id, OffsetCommitAnswer(codes))
             return
-        longest = self._groups.config.offset_metadata_max_bytes
+        longest = self._longest_metadata(request)
         are_stored = [
             len(one.metadata) <= longest and _can_be_packed(one.metadata)
             for one in request.partitions
@@ -48,6 +49,18 @@ class OffsetCommits:
         expire_ms = self._expire_timestamp(request)
         records = [self._record(request.group_id, one, expire_ms) for one in accepted]
         self._groups.append(group, records, partial(self._stored, reply_id, are_stored))
+
+    def _longest_metadata(self, request: OffsetCommit) -> int:
+        """How many characters of metadata an offset may have now: none if there is no room for more."""
+        longest = self._groups.config.offset_metadata_max_bytes
+        durable = self._groups.durable.groups.get(request.group_id)
+        offsets = durable.offsets if durable is not None else {}
+        more = 0
+        for one in request.partitions:
+            if one.metadata and len(one.metadata) <= longest:
+                replaced = offsets.get(one.topic, {}).get(one.partition)
+                more += metadata_size(one.metadata) - value_size(replaced)
+        return longest if self._groups.has_room_for(more) else 0
 
     def _admit(self, request: OffsetCommit) -> tuple[ErrorCode, Group | None]:
         if len(request.group_id) > self._groups.config.name_bytes_max:

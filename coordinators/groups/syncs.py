@@ -49,9 +49,10 @@ class Syncs:
 
     def _store(self, group: Group, given: dict[str, bytes]) -> None:
         assignments = {member_id: given.get(member_id, b"") for member_id in group.members}
-        size = sum(map(len, assignments.values())) + group.protocol_bytes
-        if size > self._groups.config.group_bytes_max:
-            self._rebalances.assignment_failed(group, sync_code(ErrorCode.MESSAGE_TOO_LARGE))
+        size = sum(map(len, assignments.values()))
+        most = self._groups.config.group_bytes_max
+        if group.protocol_bytes + size > most or not self._groups.has_room_for(size):
+            self._rebalances.assignment_failed(group, ErrorCode.GROUP_MAX_SIZE_REACHED)
             return
         record = (GroupKey(group.group_id), group.value(assignments))
         stored = partial(self._stored, group, group.generation_id, assignments)

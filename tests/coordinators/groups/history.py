@@ -36,6 +36,7 @@ from coordinators.groups.requests import (
     OffsetFetch,
     SyncGroup,
 )
+from coordinators.groups.usage import value_size
 from protocol.consumer_offsets.group_value import GroupValue, read_group_value
 from protocol.consumer_offsets.keys import GroupKey, OffsetKey, read_key
 from protocol.consumer_offsets.offset_value import read_offset_value
@@ -418,6 +419,12 @@ class History:
         held = sum(len(one.members) + len(one.pending_members) for one in groups.live.values())
         assert groups.members == held
         assert groups.protocol_bytes == sum(one.protocol_bytes for one in groups.live.values())
+        stored = groups.durable.groups.values()
+        rows = [row for one in stored for rows in one.offsets.values() for row in rows.values()]
+        size = sum(value_size(one.value) for one in stored) + sum(map(value_size, rows))
+        pending = sum(len(one.records) for one in self.shell.held)
+        assert groups.durable.size == size
+        assert pending or groups.own_usage().size == size + groups.protocol_bytes
         for group in groups.live.values():
             members = group.members.values()
             assert group.waiting_joins == sum(one.join_reply is not None for one in members)

@@ -159,8 +159,8 @@ def _tombstones_do_not_apply() -> Patches:
     live: list[DurableGroups] = []
     init = Groups.__init__
 
-    def remember(self: Groups, config: Any) -> None:
-        init(self, config)
+    def remember(self: Groups, *arguments: Any) -> None:
+        init(self, *arguments)
         live.append(self.durable)
 
     return [

@@ -5,14 +5,18 @@ from __future__ import annotations
 import pytest
 
 from coordinators.groups.config import GroupConfig
+from coordinators.groups.coordinator import GroupCoordinator
 from coordinators.groups.effects import Append
 from coordinators.groups.requests import (
     CommittedPartition,
+    DeleteGroup,
     LeaveGroup,
     LeavingMember,
     OffsetCommit,
     OffsetFetch,
+    SyncGroup,
 )
+from coordinators.groups.usage import total
 from protocol.errors import ErrorCode
 from tests.coordinators.groups.shell import RANGE, Shell
 
@@ -115,14 +119,99 @@ def test_reads_and_refused_requests_make_no_group():
     assert shell.live == {}
 
 
-def test_an_assignment_that_is_too_large_is_not_stored():
-    """Refused before it is packed: -1, and the group rebalances."""
-    shell = Shell(GroupConfig(group_bytes_max=1_000))
+@pytest.mark.parametrize(
+    "config",
+    [GroupConfig(group_bytes_max=1_000), GroupConfig(bytes_max=1_000)],
+    ids=["group", "all"],
+)
+def test_an_assignment_that_is_too_large_is_not_stored(config):
+    """Refused before it is packed, and the group rebalances."""
+    shell = Shell(config)
     member_id, _ = shell.new_member()
     shell.pass_time(6_000)
     sync = shell.sync(member_id, 1, assignments=((member_id, bytes(1_000)),))
-    assert shell.answers[sync].error_code is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert shell.answers[sync].error_code is ErrorCode.GROUP_MAX_SIZE_REACHED
     assert shell.state() == "PreparingRebalance"
+
+
+def assign(shell: Shell, group_id: str, size: int) -> tuple[str, ErrorCode]:
+    """Makes a group of one member, which assigns itself so many bytes: its id, and the code of its SyncGroup."""
+    join = shell.join(group_id=group_id, requires_known_member_id=False, protocols=(("p", b""),))
+    shell.pass_time(6_000)
+    member_id = shell.answers[join].member_id
+    given = ((member_id, bytes(size)),)
+    answer = shell.ask(SyncGroup(group_id, 1, member_id, None, given))
+    return member_id, answer.error_code
+
+
+def test_assignments_of_all_groups_together_are_bounded():
+    """Those in the log are loaded even if they are too many, and count; a member that leaves makes room."""
+    shell = Shell(GroupConfig(bytes_max=1_000))
+    leader, code = assign(shell, "a", 900)
+    assert code is ErrorCode.NONE
+    assert assign(shell, "b", 900)[1] is ErrorCode.GROUP_MAX_SIZE_REACHED
+    shell.config = GroupConfig(bytes_max=500)
+    shell.load()
+    assert leader in shell.live["a"].members
+    assert refused(shell, group_id="c", requires_known_member_id=False) is (
+        ErrorCode.GROUP_MAX_SIZE_REACHED
+    )
+    shell.send(LeaveGroup("a", (LeavingMember(leader),)))
+    assert assign(shell, "d", 400)[1] is ErrorCode.NONE
+
+
+def commit_metadata(shell: Shell, partition: int, metadata: str) -> ErrorCode:
+    partitions = (CommittedPartition("t", partition, 1, -1, metadata),)
+    (code,) = shell.ask(OffsetCommit("g", -1, "", None, partitions)).error_codes
+    return code
+
+
+def test_the_metadata_of_all_offsets_together_is_bounded():
+    """Metadata that is replaced makes room for the new, and an offset without metadata is always taken."""
+    shell = Shell(GroupConfig(bytes_max=1_000))
+    assert commit_metadata(shell, 0, "x" * 900) is ErrorCode.NONE
+    assert commit_metadata(shell, 1, "x" * 900) is ErrorCode.OFFSET_METADATA_TOO_LARGE
+    assert commit_metadata(shell, 0, "y" * 1_000) is ErrorCode.NONE
+    shell.config = GroupConfig(bytes_max=500)
+    shell.load()
+    assert commit_metadata(shell, 1, "x") is ErrorCode.OFFSET_METADATA_TOO_LARGE
+    assert commit_metadata(shell, 1, "") is ErrorCode.NONE
+    assert commit_metadata(shell, 0, "z" * 900) is ErrorCode.NONE
+    assert commit_metadata(shell, 0, "é" * 100) is ErrorCode.NONE
+    assert commit_metadata(shell, 1, "x" * 101) is ErrorCode.OFFSET_METADATA_TOO_LARGE
+    shell.ask(DeleteGroup("g"))
+    assert commit_metadata(shell, 1, "x" * 500) is ErrorCode.NONE
+
+
+def test_what_is_being_stored_counts():
+    """Commits that are not committed yet, as while followers are slow, are held like those that are."""
+    shell = Shell(GroupConfig(bytes_max=1_000))
+    shell.holds_appends = True
+    partitions = (CommittedPartition("t", 0, 1, -1, "x" * 900),)
+    first, second = (shell.send(OffsetCommit(one, -1, "", None, partitions)) for one in "ab")
+    assert first not in shell.answers
+    assert shell.answers[second].error_codes == (ErrorCode.OFFSET_METADATA_TOO_LARGE,)
+    shell.refuse(ErrorCode.NOT_ENOUGH_REPLICAS)
+    shell.holds_appends = False
+    assert shell.ask(OffsetCommit("b", -1, "", None, partitions)).error_codes == (ErrorCode.NONE,)
+
+
+@pytest.mark.parametrize(
+    "config",
+    [GroupConfig(groups_max=1), GroupConfig(members_max=1), GroupConfig(bytes_max=20)],
+    ids=["groups", "members", "bytes"],
+)
+def test_the_coordinators_of_a_broker_share_the_bounds(config):
+    """More partitions of `__consumer_offsets` do not let clients make a broker hold more."""
+    shells = [Shell(config), Shell(config)]
+    for shell in shells:
+        shell.coordinator = GroupCoordinator(
+            config, lambda: total([one.coordinator.usage for one in shells])
+        )
+    join = shells[0].join(requires_known_member_id=False)
+    assert join not in shells[0].answers
+    code = refused(shells[1], group_id="h", requires_known_member_id=False)
+    assert code in (ErrorCode.GROUP_MAX_SIZE_REACHED, ErrorCode.POLICY_VIOLATION)
 
 
 def test_expiry_and_forgetting_go_in_slices():

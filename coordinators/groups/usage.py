@@ -1,0 +1,37 @@
+"""The bounded things that coordinators hold, and how much memory the parts of a stored group take."""
+
+from __future__ import annotations
+
+from protocol.consumer_offsets.group_value import GroupValue
+from protocol.consumer_offsets.offset_value import OffsetValue
+from protocol.lean_named_tuple import NamedTuple
+
+
+class Usage(NamedTuple):
+    """How much is held of what `GroupConfig` bounds."""
+
+    groups: int = 0
+    members: int = 0
+    """Ids handed out included."""
+    size: int = 0
+    """Bytes of protocols, assignments and the metadata of offsets, those that are being stored included."""
+
+
+def total(usages: list[Usage]) -> Usage:
+    """Adds up what several coordinators hold."""
+    return Usage(*map(sum, zip(Usage(), *usages, strict=True)))
+
+
+def value_size(value: GroupValue | OffsetValue | None) -> int:
+    """The memory that the assignments of a group, or the metadata of an offset, take at most.
+
+    The subscriptions of a group are counted with its members.
+    """
+    if isinstance(value, OffsetValue):
+        return metadata_size(value.metadata)
+    return sum([len(member.assignment) for member in value.members]) if value is not None else 0
+
+
+def metadata_size(metadata: str) -> int:
+    """The memory that the metadata of an offset takes at most."""
+    return len(metadata) if metadata.isascii() else 4 * len(metadata)

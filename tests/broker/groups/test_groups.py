@@ -1,0 +1,91 @@
+"""The groups of a broker that leads several partitions of `__consumer_offsets`."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Awaitable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from broker.config.loading import Config, LogFlush
+from broker.groups.groups import Groups
+from broker.groups.shard import ShardState
+from broker.metrics import Metrics
+from broker.state_topics.appends import AppendParts
+from coordinators.groups.answers import GroupAnswer
+from coordinators.groups.requests import CommittedPartition, GroupRequest, OffsetCommit
+from protocol.consumer_offsets.partitioner import partition_of_group
+from protocol.errors import ErrorCode
+from protocol.internal_topics import CONSUMER_OFFSETS
+from storage.log_config import LogConfig
+from tests.broker.groups.until import until
+from tests.broker.partitions.fake_fencing import FakeFencing
+from tests.broker.partitions.led import Led
+from tests.storage.one_log import NOW_MS, OneLog
+
+PARTITIONS = 2
+
+
+class Coordinating:
+    """Groups over partitions in memory, all of which this broker leads."""
+
+    def __init__(self) -> None:
+        self.wall_ms = NOW_MS
+        topic: Any = SimpleNamespace(partition_count=PARTITIONS)
+        appends = AppendParts(
+            now_ms=lambda: NOW_MS,
+            wall_ms=lambda: self.wall_ms,
+            fail_storage=pytest.fail,
+            metrics=Metrics(),
+            timeout_s=60,
+        )
+        self.groups = Groups(Config(), topic, appends, new_uuid=uuid.uuid4)
+        self.led = [self._led(index) for index in range(PARTITIONS)]
+
+    def _led(self, index: int) -> Led:
+        led = Led(LogFlush.OS, (1,), FakeFencing(), OneLog(LogConfig(retention_ms=-1)))
+        led.partition.topic, led.partition.index = CONSUMER_OFFSETS, index
+        return led
+
+    async def serve(self) -> None:
+        for led in self.led:
+            self.groups.led(led.partition, 1)
+        shards = self.groups.shards.values()
+        await until(lambda: all(one.state is ShardState.SERVING for one in shards))
+
+    async def ask(self, request: GroupRequest) -> GroupAnswer:
+        answered = self.groups.ask(request)
+        return await answered if isinstance(answered, Awaitable) else answered
+
+    async def commit(self, group_id: str, offset: int, metadata: str = "") -> ErrorCode:
+        """Commits an offset of t-0."""
+        partitions = (CommittedPartition("t", 0, offset, -1, metadata),)
+        answer: Any = await self.ask(OffsetCommit(group_id, -1, "", None, partitions))
+        return answer.error_codes[0]
+
+
+def group_of(index: int) -> str:
+    """A group that the partition has."""
+    return next(
+        name for name in map(str, range(100)) if partition_of_group(name, PARTITIONS) == index
+    )
+
+
+async def test_all_partitions_share_what_a_broker_may_hold(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The more one coordinator holds, the less is left for the others, until its partition is lost."""
+    one = Coordinating()
+    await one.serve()
+    first, second = group_of(0), group_of(1)
+    for shard in one.groups.shards.values():
+        assert shard.coordinator is not None
+        groups = shard.coordinator._groups
+        monkeypatch.setattr(groups, "config", groups.config._replace(bytes_max=1_000))
+    assert await one.commit(first, 1, "x" * 900) is ErrorCode.NONE
+    assert await one.commit(second, 1, "x" * 900) is ErrorCode.OFFSET_METADATA_TOO_LARGE
+    one.groups.lost(one.led[0].partition)
+    assert await one.commit(second, 1, "x" * 900) is ErrorCode.NONE
+    await one.groups.close()
