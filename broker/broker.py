@@ -293,7 +293,7 @@ class Broker:
     def _log_config(self, topic: str) -> LogConfig:
         """The configuration of the topic's logs; without overrides if the topic is gone."""
         known = self.registry.topics.get(topic)
-        return to_log_config(self.config, {} if known is None else known.config)
+        return to_log_config(self.config, topic, {} if known is None else known.config)
 
     # --- while it runs ---
 

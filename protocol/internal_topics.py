@@ -1,4 +1,4 @@
-"""The topics in which coordinators keep their state. Clients may read them, and nothing else."""
+"""The topics in which coordinators keep their state: clients read them, and change nothing that is in them."""
 
 from __future__ import annotations
 

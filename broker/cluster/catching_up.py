@@ -55,7 +55,7 @@ async def _catch_up(
 
     def config_for(topic: str) -> LogConfig:
         known = registry.topics.get(topic)
-        return to_log_config(config, {} if known is None else known.config)
+        return to_log_config(config, topic, {} if known is None else known.config)
 
     last = logs.last_clock()
     now_ms = world.now_ms() if last is None else last.steady_ms

@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import Final
 
 from broker.cluster.membership import Membership
+from broker.config import internal_topics
 from broker.config.loading import Config
 from broker.descriptors import descriptor_shares
 from broker.limited_log import LimitedLog
@@ -27,11 +28,10 @@ from protocol.internal_topics import INTERNAL_TOPICS
 logger = logging.getLogger(__name__)
 limited: Final = LimitedLog(logger)
 INTERNAL_CONFIG: Final = {
-    "retention.bytes": "-1",
-    "retention.ms": "-1",
+    **internal_topics.FIXED,
     "segment.bytes": str(100 * 1024 * 1024),
 }
-"""The settings of an internal topic. Only the newest record of each key matters, but all are kept."""
+"""The settings of an internal topic, unless it is created with others."""
 _ANYONE: Final = "any address"
 """Any client may create and delete topics: their lines share one allowance."""
 
@@ -60,10 +60,11 @@ class Topics:
     async def create(self, new: NewTopic, *, validate_only: bool = False) -> Topic:
         """Creates a topic; the clients of all brokers can use it when this returns.
 
-        Raises `KafkaError` as `TopicRegistry.create_topic` does.
+        Raises `KafkaError` as `TopicRegistry.create_topic` does, and INVALID_CONFIG for an internal topic.
         """
         wanted = len(new.assignment or ()) or new.partitions
         if new.name in INTERNAL_TOPICS:
+            internal_topics.check_allowed(new.name, new.config)
             new = replace(new, config={**INTERNAL_CONFIG, **new.config})
         lack = self._lack_of_room(wanted, new.replication_factor)
         if lack is not None:

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import field, fields
 from typing import Any, Final
 
+from broker.config.internal_topics import in_force
 from broker.config.names import Config, ProducerIdBinding, TimestampType, settings
 from broker.config.values import ConfigType, Kind, canonical, only
 from protocol.errors import ErrorCode, KafkaError
@@ -142,9 +143,9 @@ def validated(overrides: Mapping[str, str | None]) -> dict[str, str]:
     return {name: canonical(_read(name, text)) for name, text in overrides.items()}
 
 
-def to_log_config(config: Config, overrides: Mapping[str, str]) -> LogConfig:
-    """The configuration for a topic's logs, from the broker's configuration and the topic's own."""
-    topic = TopicConfig.of(config, overrides)
+def to_log_config(config: Config, name: str, overrides: Mapping[str, str]) -> LogConfig:
+    """The configuration for the logs of a topic, from the broker's configuration and the topic's own."""
+    topic = TopicConfig.of(config, in_force(name, overrides))
     return LogConfig(
         segment_bytes=topic.segment_bytes,
         roll_ms=topic.segment_ms,

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from broker.config.internal_topics import check_allowed
 from broker.config.topic import validated
 from broker.handlers import permits
 from broker.handlers.config_resource import (
@@ -45,6 +46,7 @@ async def handle(request: Request, services: Services) -> Answer:
         check_values(resource.configs)
         topic = find_topic(services, resource.resource_name)
         overrides = validated({config.name: config.value for config in resource.configs})
+        check_allowed(topic.name, overrides)
         if not body.validate_only:
             await services.registry.set_topic_config(topic.name, overrides)
 

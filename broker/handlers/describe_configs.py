@@ -15,6 +15,7 @@ from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Any
 
 from broker.config.description import ConfigEntry, describe_broker, describe_topic
+from broker.config.internal_topics import in_force
 from broker.handlers import permits
 from broker.handlers.config_resource import (
     ResourceType,
@@ -90,7 +91,8 @@ def _entries(services: Services, resource: Any) -> list[ConfigEntry]:
     name = resource.resource_name
     check_type(resource.resource_type, {ResourceType.TOPIC, ResourceType.BROKER})
     if resource.resource_type == ResourceType.TOPIC:
-        return describe_topic(services.config, find_topic(services, name).config)
+        topic = find_topic(services, name)
+        return describe_topic(services.config, in_force(topic.name, topic.config))
     if not name:
         return []
     own = str(services.config.broker_id)

@@ -12,9 +12,11 @@ groups (INVALID_REQUEST).
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from broker.config.description import Alteration, AlterOperation, altered
+from broker.config.internal_topics import check_allowed
 from broker.handlers import permits
 from broker.handlers.config_resource import (
     alter_each,
@@ -65,13 +67,22 @@ async def handle(request: Request, services: Services) -> Answer:
         check_alterable(resource.resource_type)
         topic = find_topic(services, resource.resource_name)
         if body.validate_only:
-            altered(topic.config, changes)
+            _altered(topic.name, topic.config, changes)
         else:
             await services.registry.alter_topic_config(
-                topic.name, lambda overrides: altered(overrides, changes)
+                topic.name, lambda overrides: _altered(topic.name, overrides, changes)
             )
 
     return await alter_each(body.resources, alter)
+
+
+def _altered(
+    topic: str, overrides: Mapping[str, str], changes: Sequence[Alteration]
+) -> dict[str, str]:
+    result = altered(overrides, changes)
+    names = {change.name for change in changes}
+    check_allowed(topic, {name: value for name, value in result.items() if name in names})
+    return result
 
 
 def _alteration(config: Any) -> Alteration:

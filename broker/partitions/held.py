@@ -83,7 +83,7 @@ class Partitions:
             registry,
             self._assigned,
             self._disk,
-            log_config=lambda topic: to_log_config(config, topic.config),
+            log_config=lambda topic: to_log_config(config, topic.name, topic.config),
             now_ms=now_ms,
             hold=self._hold_all,
         )
@@ -306,7 +306,7 @@ class Partitions:
         rules = ProduceRules.of(
             TopicConfig.of(self._config, topic.config), is_internal=topic.name in INTERNAL_TOPICS
         )
-        return rules, to_log_config(self._config, topic.config)
+        return rules, to_log_config(self._config, topic.name, topic.config)
 
     def _reconfigure(self, topic: Topic) -> None:
         rules, log_config = self._rules_of(topic)

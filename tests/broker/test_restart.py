@@ -179,7 +179,7 @@ async def test_a_log_is_opened_with_all_that_its_topic_sets(
 
     monkeypatch.setattr(Log, "open", open_log)
     await host.restart(is_clean=True)
-    assert opened == [("/data/orders-0", to_log_config(host.config, overrides))]
+    assert opened == [("/data/orders-0", to_log_config(host.config, "orders", overrides))]
     assert host.broker is not None
     await host.broker.stop()
 

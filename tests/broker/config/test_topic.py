@@ -59,7 +59,9 @@ def test_logs_get_their_part_of_both() -> None:
         ["--set", "producers_per_partition_max=7", "--set", "unknown_producer_id=accept"], {}
     )
     log_config = to_log_config(
-        config, {"producer.state.batches.to.retain": "9", "message.timestamp.type": "LogAppendTime"}
+        config,
+        "t",
+        {"producer.state.batches.to.retain": "9", "message.timestamp.type": "LogAppendTime"},
     )
     assert (log_config.window, log_config.log_append_time) == (9, True)
     assert log_config.producers_max == 7

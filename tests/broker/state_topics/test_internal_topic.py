@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import datetime
+from typing import Any
 
 import pytest
 
+from broker.config.description import AlterOperation
 from broker.handlers import metadata
+from broker.handlers.config_resource import ResourceType
 from broker.metadata.topic import NewTopic
 from protocol.errors import ErrorCode, KafkaError
 from protocol.internal_topics import CONSUMER_OFFSETS
@@ -113,3 +116,88 @@ async def test_one_that_a_client_creates_keeps_its_records_too(running: Running)
     log = running.broker.partitions[CONSUMER_OFFSETS, 0].log
     assert (log.config.retention_ms, log.config.segment_bytes) == (-1, 4096)
     assert await running.broker.groups.topic.until_created() == 3
+
+
+RETENTION = [("retention.ms", "1000"), ("retention.bytes", "1")]
+
+
+@pytest.mark.parametrize(("name", "value"), RETENTION)
+async def test_no_client_lets_its_records_expire(
+    running: Running, kafka: RawConnection, name: str, value: str
+) -> None:
+    """40, however it is tried: groups would lose offsets that were committed."""
+    assert (await created(kafka, name, value)).error_code == ErrorCode.INVALID_CONFIG
+    assert CONSUMER_OFFSETS not in running.broker.registry.topics
+    await running.broker.groups.topic.until_created()
+    for api in ("alter_configs", "incremental_alter_configs"):
+        row = await configured(kafka, api, name, value)
+        assert row.error_code == ErrorCode.INVALID_CONFIG
+        assert f"{name} of {CONSUMER_OFFSETS} is always -1" in row.error_message
+    assert running.broker.registry.topics[CONSUMER_OFFSETS].config[name] == "-1"
+
+
+async def test_other_settings_of_it_can_be_changed(running: Running, kafka: RawConnection) -> None:
+    """Its retention is -1 even where a replacement of all settings leaves it out, and is shown so."""
+    await running.broker.groups.topic.until_created()
+    for api in ("incremental_alter_configs", "alter_configs"):
+        for name, value in (("retention.ms", "-1"), ("segment.bytes", "4096")):
+            assert (await configured(kafka, api, name, value)).error_code == 0
+    log = running.broker.partitions[CONSUMER_OFFSETS, 0].log
+    assert (log.config.retention_ms, log.config.retention_bytes) == (-1, -1)
+    assert log.config.segment_bytes == 4096
+    resource = nested("describe_configs", 4, "DescribeConfigsResource")(
+        resource_type=ResourceType.TOPIC,
+        resource_name=CONSUMER_OFFSETS,
+        configuration_keys=("retention.bytes", "retention.ms"),
+    )
+    answer = await kafka.call(
+        "describe_configs",
+        4,
+        resources=(resource,),
+        include_synonyms=False,
+        include_documentation=False,
+    )
+    assert [one.value for one in answer.results[0].configs] == ["-1", "-1"]
+
+
+@pytest.mark.parametrize(("name", "value"), RETENTION)
+async def test_a_stored_retention_of_it_is_not_applied(
+    running: Running, name: str, value: str
+) -> None:
+    """An earlier version, or a tool that writes to ZooKeeper, may have stored one."""
+    await running.broker.groups.topic.until_created()
+    await running.broker.registry.set_topic_config(CONSUMER_OFFSETS, {name: value})
+    log = running.broker.partitions[CONSUMER_OFFSETS, 0].log
+    assert (log.config.retention_ms, log.config.retention_bytes) == (-1, -1)
+
+
+async def created(kafka: RawConnection, name: str, value: str) -> Any:
+    """The row of CreateTopics for the internal topic with one setting."""
+    topic = nested("create_topics", 5, "CreatableTopic")(
+        name=CONSUMER_OFFSETS,
+        num_partitions=1,
+        replication_factor=1,
+        assignments=(),
+        configs=(nested("create_topics", 5, "CreatableTopicConfig")(name=name, value=value),),
+    )
+    answer = await kafka.call(
+        "create_topics",
+        5,
+        topics=(topic,),
+        timeout=datetime.timedelta(seconds=10),
+        validate_only=False,
+    )
+    return answer.topics[0]
+
+
+async def configured(kafka: RawConnection, api: str, name: str, value: str) -> Any:
+    """The row of one of the requests that change a topic's settings."""
+    version = 2 if api == "alter_configs" else 1
+    operation = {} if api == "alter_configs" else {"config_operation": AlterOperation.SET}
+    resource = nested(api, version, "AlterConfigsResource")(
+        resource_type=ResourceType.TOPIC,
+        resource_name=CONSUMER_OFFSETS,
+        configs=(nested(api, version, "AlterableConfig")(name=name, value=value, **operation),),
+    )
+    answer = await kafka.call(api, version, resources=(resource,), validate_only=False)
+    return answer.responses[0]
