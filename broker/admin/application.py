@@ -24,6 +24,7 @@ from broker.admin.bounded_accept import BoundedAccept, bounded_tls
 from broker.admin.callers import authenticate, caller_of
 from broker.admin.decisions import LIST_MAX, DecisionPages
 from broker.admin.documents import (
+    add_groups,
     add_topics,
     health_document,
     producer_document,
@@ -40,6 +41,7 @@ from broker.descriptors import descriptor_shares
 from broker.network.turns import work_in_turns
 from protocol.acl import AclOperation
 from protocol.dedup import ProducerEntry
+from protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from broker.network.tls_acceptor import TlsAcceptor, TlsSettings
@@ -125,6 +127,7 @@ def application(broker: BrokerView) -> web.Application:
             web.get("/ready", pages.ready),
             web.get("/metrics", pages.metrics),
             web.get("/topics", pages.topics),
+            web.get("/groups", pages.groups),
             web.get("/producers/{topic}/{partition}", pages.producers),
             web.get("/decisions", decisions.decisions),
             *FaultPages(broker).routes(),
@@ -184,6 +187,13 @@ class _Pages:
         topics: list[dict[str, Any]] = []
         await work_in_turns(add_topics(self._broker, topics, caller_of(request).may_describe))
         return await encoded({"topics": topics}, len(self._broker.partitions))
+
+    async def groups(self, request: web.Request) -> web.Response:
+        """The consumer groups that this broker coordinates, and whether it knows all of them."""
+        groups: list[dict[str, Any]] = []
+        await work_in_turns(add_groups(self._broker, groups, caller_of(request).may_describe_group))
+        is_complete = self._broker.groups.readiness() is ErrorCode.NONE
+        return await encoded({"groups": groups, "complete": is_complete}, len(groups))
 
     async def producers(self, request: web.Request) -> web.Response:
         topic, text = request.match_info["topic"], request.match_info["partition"]

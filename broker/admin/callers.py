@@ -74,6 +74,11 @@ class Caller:
         rights = self._rights
         return rights is None or rights.may(AclOperation.DESCRIBE, ResourceType.TOPIC, topic)
 
+    def may_describe_group(self, group_id: str) -> bool:
+        """Whether it may see this consumer group."""
+        rights = self._rights
+        return rights is None or rights.may(AclOperation.DESCRIBE, ResourceType.GROUP, group_id)
+
     def may_see(self, event: Event) -> bool:
         """Whether it may see all topics of an event; for an event without any: the cluster."""
         rights = self._rights

@@ -67,6 +67,23 @@ def add_topics(
         yield
 
 
+def add_groups(
+    broker: BrokerView, groups: list[dict[str, Any]], is_shown: Callable[[str], bool]
+) -> Iterator[None]:
+    """Adds every consumer group that this broker coordinates; a group a step."""
+    for one in broker.groups.listed((), ()):
+        if one is not None and is_shown(one.group_id):
+            groups.append(
+                {
+                    "group": one.group_id,
+                    "state": one.state,
+                    "protocol_type": one.protocol_type,
+                    "type": one.group_type,
+                }
+            )
+        yield
+
+
 def _partition_document(index: int, partition: PartitionView) -> dict[str, Any]:
     log = partition.log
     return {

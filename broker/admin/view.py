@@ -7,7 +7,7 @@ dependencies are visible at a glance.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from broker.clock import Clock
@@ -17,6 +17,7 @@ from broker.faults.faults import Faults
 from broker.metrics import Metrics
 from broker.network.memory_budget import MemoryBudget
 from broker.network.unsent_answers import UnsentAnswers
+from protocol.errors import ErrorCode
 from storage.producers.state import ProducerStates
 from storage.scrub import Damage
 from storage.strays import Stray
@@ -24,6 +25,7 @@ from storage.strays import Stray
 if TYPE_CHECKING:
     from broker.authentication.admin_tokens import Tokens
     from broker.authorization.access import Access
+    from coordinators.groups.answers import ListedGroup
 
 
 class LogView(Protocol):
@@ -71,6 +73,15 @@ class StorageView(Protocol):
     def damaged(self) -> Mapping[str, Damage]: ...
 
 
+class GroupsView(Protocol):
+    """The consumer groups that the broker coordinates."""
+
+    def listed(
+        self, states: Collection[str], types: Collection[str]
+    ) -> Iterator[ListedGroup | None]: ...
+    def readiness(self) -> ErrorCode: ...
+
+
 class BrokerView(Protocol):
     """One broker; while it is `starting`, only its configuration and its counters are available."""
 
@@ -100,3 +111,5 @@ class BrokerView(Protocol):
     def partitions(self) -> Mapping[tuple[str, int], PartitionView]: ...
     @property
     def logs(self) -> StorageView: ...
+    @property
+    def groups(self) -> GroupsView: ...

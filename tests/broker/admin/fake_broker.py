@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
 from broker.authentication.admin_tokens import Tokens
@@ -13,6 +14,8 @@ from broker.decisions.decisions import Decisions
 from broker.metrics import Metrics
 from broker.network.memory_budget import MemoryBudget
 from broker.network.unsent_answers import UNSENT_BYTES_MAX, UnsentAnswers
+from coordinators.groups.answers import ListedGroup
+from protocol.errors import ErrorCode
 from storage.producers.state import ProducerStates
 from storage.scrub import Damage
 from storage.strays import Stray
@@ -49,6 +52,20 @@ class FakeLogs:
     damaged: dict[str, Damage] = field(default_factory=dict)
 
 
+@dataclass
+class FakeGroups:
+    groups: list[ListedGroup | None] = field(default_factory=list)
+    ready: ErrorCode = ErrorCode.NONE
+
+    def listed(
+        self, _states: Collection[str], _types: Collection[str]
+    ) -> Iterator[ListedGroup | None]:
+        return iter(self.groups)
+
+    def readiness(self) -> ErrorCode:
+        return self.ready
+
+
 class FakeBroker:
     """Holds `orders-0`, `orders-1` and `bills-0`."""
 
@@ -64,5 +81,6 @@ class FakeBroker:
         self.unsent_answers = UnsentAnswers(UNSENT_BYTES_MAX)
         self.decisions = Decisions(self.metrics)
         self.logs = FakeLogs()
+        self.groups = FakeGroups()
         held = [FakePartition("orders", 1), FakePartition("orders", 0), FakePartition("bills", 0)]
         self.partitions = {(p.topic, p.index): p for p in held}

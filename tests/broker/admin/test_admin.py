@@ -19,7 +19,9 @@ from broker.admin.server import AdminServer
 from broker.config.values import Address
 from broker.network.server import bind, bound_address
 from broker.network.turns import ROWS_PER_TURN
+from coordinators.groups.answers import ListedGroup
 from protocol.dedup import BatchMetadata, ProducerEntry
+from protocol.errors import ErrorCode
 from storage.directory_checkpoints import PartitionOffsets
 from storage.scrub import Damage
 from storage.strays import Stray
@@ -123,6 +125,15 @@ async def test_failed_storage_is_neither_healthy_nor_ready(admin: AdminClient, p
     admin.broker.logs.failure = OSError("disk full")
     expected = {"status": "storage failed", "error": "disk full"}
     assert await admin.get(path) == (503, expected)
+
+
+async def test_groups_show_those_that_this_broker_coordinates(admin: AdminClient) -> None:
+    """And whether these are all: while a part of the offsets topic is loaded, they are not."""
+    admin.broker.groups.groups = [ListedGroup("billing", "consumer", "Stable", "classic"), None]
+    row = {"group": "billing", "state": "Stable", "protocol_type": "consumer", "type": "classic"}
+    assert await admin.get("/groups") == (200, {"groups": [row], "complete": True})
+    admin.broker.groups.ready = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert (await admin.get("/groups"))[1]["complete"] is False
 
 
 async def test_topics_show_the_partitions_in_order(admin: AdminClient) -> None:

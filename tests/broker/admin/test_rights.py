@@ -14,7 +14,8 @@ import pytest
 from broker.authentication.admin_tokens import Tokens
 from broker.config.names import AllowFaults, Authorizer
 from broker.metadata.topic import NewTopic
-from protocol.acl import AclOperation
+from coordinators.groups.answers import ListedGroup
+from protocol.acl import AclOperation, ResourceType
 from storage.scrub import Damage
 from tests.broker.admin.decider import Decider
 from tests.broker.admin.raw_http import Answer, ask
@@ -67,6 +68,18 @@ async def test_topics_are_shown_to_those_who_may_describe_them(
     assert topics_of((await get(admin_address, "/topics")).document) == ["t"]
     assert (await get(admin_address, "/producers/t/0")).status == HTTPStatus.OK
     assert (await get(admin_address, "/producers/u/0")).status == HTTPStatus.FORBIDDEN
+
+
+async def test_groups_are_shown_to_those_who_may_describe_them(
+    running: Running, admin_address: str, acls: AclEditor
+) -> None:
+    """Others are left out."""
+    row = ListedGroup("billing", "consumer", "Stable", "classic")
+    running.broker.groups.listed = lambda *_: iter([row])  # type: ignore[method-assign,misc]
+    assert (await get(admin_address, "/groups")).document["groups"] == []
+    await acls.allow(AclOperation.DESCRIBE, "billing", resource_type=ResourceType.GROUP)
+    (shown,) = (await get(admin_address, "/groups")).document["groups"]
+    assert shown["group"] == "billing"
 
 
 async def test_decisions_are_shown_with_their_topics(
