@@ -292,7 +292,7 @@ class Config(GroupConfig):
     connection_creation_rate_max: int = _setting(
         INT32_MAX,
         integer(1),
-        "Kafka connections made per second, over ten seconds; those beyond wait to be read",
+        "Kafka connections made per second; those beyond eleven seconds' worth are read later, in turns by address",
     )
     connections_max_idle_ms: int = _setting(
         600_000, duration(-1), "a connection silent for longer is closed; -1: never"

@@ -23,7 +23,7 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import Final, cast
+from typing import Final, Protocol, cast
 
 from broker.config.listener_names import PLAINTEXT
 from broker.doubt import StateInDoubtError
@@ -79,6 +79,14 @@ class _Slot:
         """The memory that a large request holds until it is answered."""
         self.waiting = 0
         """Bytes of a small request that waits for its answer."""
+
+
+class Entrance(Protocol):
+    """What may mute new connections until their turn comes (`broker/quotas/entrance.py`)."""
+
+    def enter(self, connection: Connection) -> None: ...
+
+    def leave(self, connection: Connection) -> None: ...
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -143,8 +151,8 @@ class Connection(asyncio.BufferedProtocol):
         self._is_resting = False
         """Whether nothing is processed now: others have their turn, or the connection is muted or paused."""
         self._is_muted = False
-        self.begins_in_s = 0.0
-        """How long the connection is not read after it was made."""
+        self.entrance: Entrance | None = None
+        """Where the connection may have to wait before it is read."""
         self._pause: asyncio.TimerHandle | None = None
         self._pause_ends_at = 0.0
         self._last_active = time.monotonic()
@@ -161,8 +169,10 @@ class Connection(asyncio.BufferedProtocol):
             self.host = self._peer.host
         self._connections.add(self)
         self._metrics.connections_open += 1
-        if self.begins_in_s:
-            self.pause(self.begins_in_s)
+        if self.entrance is not None:
+            self.entrance.enter(self)
+            if self._is_muted:
+                self._update_reading()
         logger.debug("connection %d from %s", self._peer.connection_id, self._peer.address)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -171,6 +181,8 @@ class Connection(asyncio.BufferedProtocol):
         self._peer.pause = None
         if self._pause is not None:
             self._pause.cancel()
+        if self.entrance is not None:
+            self.entrance.leave(self)
         if self._peer.login is not None:
             self._peer.login.connection_lost()
         self._connections.discard(self)
@@ -252,7 +264,7 @@ class Connection(asyncio.BufferedProtocol):
                 self.on_admitted(self)
 
     def mute(self) -> None:
-        """Reads and processes nothing more until `unmute`; to be called while a request is processed."""
+        """Reads and processes nothing more until `unmute`; to be called while a request is processed, or at the entrance."""
         self._is_resting = self._is_muted = True
 
     def unmute(self) -> None:

@@ -21,7 +21,7 @@ from broker.descriptors import descriptor_shares
 from broker.essential_task import reported_task
 from broker.limited_log import LimitedLog
 from broker.metrics import Metrics
-from broker.network.connection import Connection, Dispatch
+from broker.network.connection import Connection, Dispatch, Entrance
 from broker.network.memory_budget import MemoryBudget
 from broker.network.open_connections import OpenConnections, PortConnections
 from broker.network.request import ANONYMOUS
@@ -45,7 +45,8 @@ class Rates(Protocol):
 
     def refusal_of(self, host: str) -> str | None: ...
 
-    def pause_s(self) -> float: ...
+    @property
+    def entrance(self) -> Entrance | None: ...
 
 
 class ListenError(Exception):
@@ -226,7 +227,7 @@ class Server:
         if self.route is not None:
             connection.dispatch = self.route(connection)
         if self._rates is not None and not self._is_of_brokers:
-            connection.begins_in_s = self._rates.pause_s()
+            connection.entrance = self._rates.entrance
         return connection
 
     def close_idle(self) -> None:

@@ -1,6 +1,7 @@
 """How fast connections are made (KIP-612): by all clients together, and by each address.
 
-Beyond the rate of the broker a new connection is accepted, and read later. Beyond that of its address it is refused.
+Beyond the rate of the broker a new connection is accepted, and waits at the entrance. Beyond that of its address it is
+refused.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker.config.values import INT32_MAX
-from broker.quotas.rate import Rate
+from broker.quotas.entrance import Entrance
 
 if TYPE_CHECKING:
     from broker.quotas.quotas import Quotas
@@ -18,7 +19,8 @@ class ConnectionRates:
     """The rates of one broker, over all its ports."""
 
     def __init__(self, per_second_max: int, quotas: Quotas) -> None:
-        self._all = Rate(per_second_max) if per_second_max < INT32_MAX else None
+        is_bounded = per_second_max < INT32_MAX
+        self.entrance = Entrance(per_second_max, quotas) if is_bounded else None
         self._quotas = quotas
 
     @property
@@ -35,9 +37,3 @@ class ConnectionRates:
             return None
         rate.record(-1, now)
         return f"it makes more than {rate.limit:g} per second (connection_creation_rate)"
-
-    def pause_s(self) -> float:
-        """How long a new connection is not read; it is counted."""
-        if self._all is None:
-            return 0.0
-        return self._all.record(1, self._quotas.clock()) / 1000

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from broker.metrics import Metrics
 from broker.quotas import quotas as quotas_module
+from broker.quotas.entrance import Entrance
 from broker.quotas.quotas import Quotas
 from tests.broker.quotas.quota_requests import Clock, alter
 from tests.support.in_process import Running, in_process
@@ -15,7 +20,10 @@ from tests.support.native_client import NativeConnection
 from tests.support.raw_client import ConnectionEndedError, RawConnection
 
 BURST = 10
-"""Ten seconds' worth of one connection per second."""
+"""How many connections an address may make at once at a rate of one per second."""
+BROKER_BURST = 11
+"""How many all addresses together may."""
+Served = asyncio.Task[Any]
 
 
 async def answered(address: str) -> bool:
@@ -58,27 +66,95 @@ async def test_other_addresses_are_served(running: Running, kafka: RawConnection
     assert all([await answered(running.kafka_address) for _ in range(2 * BURST)])
 
 
-async def test_the_rate_of_the_broker_delays(tmp_path: Path) -> None:
-    """A connection beyond it is served as soon as the rate is kept."""
+@pytest.fixture
+async def slow(tmp_path: Path) -> AsyncIterator[tuple[Running, Clock]]:
+    """A broker that allows one connection per second, eleven at once, and its clock."""
     async with in_process(tmp_path, connection_creation_rate_max=1) as running:
-        running.broker.quotas.clock = Clock()
-        for _ in range(BURST):
-            assert await answered(running.kafka_address)
-        loop = asyncio.get_running_loop()
-        began_at = loop.time()
-        assert await answered(running.kafka_address)
-        assert round(1000 * (loop.time() - began_at)) >= 1000
+        clock = running.broker.quotas.clock = Clock()
+        yield running, clock
 
 
-async def test_connections_of_brokers_do_not_wait(tmp_path: Path) -> None:
-    """The native port answers while a connection to the other would have to wait for longer than a test does."""
-    async with in_process(tmp_path, connection_creation_rate_max=1) as running:
-        running.broker.quotas.clock = Clock()
-        waiting = [await RawConnection.open(running.kafka_address) for _ in range(6 * BURST)]
+async def served(address: str, ends: AsyncExitStack, source: str = "127.0.0.1") -> Served:
+    """Is done when a new connection, which stays open, has been served."""
+    connection = await RawConnection.open(address, source=source)
+    ends.push_async_callback(connection.close)
+    task = asyncio.create_task(connection.call("find_coordinator", 1, key="g", key_type=0))
+    ends.callback(task.cancel)
+    return task
+
+
+async def test_the_rate_of_the_broker_delays(slow: tuple[Running, Clock]) -> None:
+    """A connection beyond it is served as soon as the rate is kept, one by one."""
+    running, clock = slow
+    address = running.kafka_address
+    async with AsyncExitStack() as ends:
+        tasks = [await served(address, ends) for _ in range(BROKER_BURST + 3)]
+        await asyncio.gather(*tasks[:BROKER_BURST])
+        for number in range(BROKER_BURST, BROKER_BURST + 2):
+            assert not any(one.done() for one in tasks[number:])
+            clock.now += 1
+            await tasks[number]
+        clock.now += 1 + BROKER_BURST
+        await tasks[-1]
+        assert all([await answered(address) for _ in range(BROKER_BURST - 1)])
+
+
+async def test_an_address_does_not_hold_up_another(slow: tuple[Running, Clock]) -> None:
+    """However many of its connections wait, that of another is the second at the latest."""
+    running, clock = slow
+    address = running.kafka_address
+    async with AsyncExitStack() as ends:
+        many = [await served(address, ends) for _ in range(4 * BROKER_BURST)]
+        await asyncio.gather(*many[:BROKER_BURST])
+        other = await served(address, ends, source="127.0.0.2")
+        async with asyncio.timeout(30):
+            while running.broker.metrics.connections_open <= len(many):  # noqa: ASYNC110 - a counter
+                await asyncio.sleep(0.01)
+        clock.now += 2
+        await asyncio.gather(other, many[BROKER_BURST])
+        assert not any(one.done() for one in many[BROKER_BURST + 1 :])
+
+
+class FakeConnection:
+    """Knows whether it has been muted and unmuted."""
+
+    host = "127.0.0.1"
+
+    def __init__(self) -> None:
+        self.is_muted = False
+        self.unmuted = asyncio.Event()
+
+    def mute(self) -> None:
+        self.is_muted = True
+
+    def unmute(self) -> None:
+        self.unmuted.set()
+
+
+async def test_a_connection_that_was_lost_has_no_turn() -> None:
+    """It costs those after it no time."""
+    clock = Clock()
+    entrance = Entrance(1, Quotas(Metrics(), clock))
+    connections: list[Any] = [FakeConnection() for _ in range(BROKER_BURST + 2)]
+    for one in connections:
+        entrance.enter(one)
+    *at_once, lost, last = connections
+    assert [one.is_muted for one in connections] == [False] * len(at_once) + [True, True]
+    entrance.leave(lost)
+    clock.now += 1
+    await last.unmuted.wait()
+    assert not lost.unmuted.is_set()
+
+
+async def test_connections_of_brokers_do_not_wait(slow: tuple[Running, Clock]) -> None:
+    """The native port answers while connections to the other wait."""
+    running, _ = slow
+    async with AsyncExitStack() as ends:
+        tasks = [await served(running.kafka_address, ends) for _ in range(2 * BROKER_BURST)]
+        await asyncio.gather(*tasks[:BROKER_BURST])
         native = await NativeConnection.open(running.native_address)
+        ends.push_async_callback(native.close)
         assert (await native.call("metadata"))["error"]["code"] == 0
-        for connection in (*waiting, native):
-            await connection.close()
 
 
 async def test_measures_are_bounded(
