@@ -82,7 +82,7 @@ class _Slot:
 
 
 class Entrance(Protocol):
-    """What may mute new connections until their turn comes (`broker/quotas/entrance.py`)."""
+    """Mutes new connections until their turn comes (`broker/quotas/entrance.py`)."""
 
     def enter(self, connection: Connection) -> None: ...
 
@@ -152,7 +152,7 @@ class Connection(asyncio.BufferedProtocol):
         """Whether nothing is processed now: others have their turn, or the connection is muted or paused."""
         self._is_muted = False
         self.entrance: Entrance | None = None
-        """Where the connection may have to wait before it is read."""
+        """The place where the connection may have to wait before it is read."""
         self._pause: asyncio.TimerHandle | None = None
         self._pause_ends_at = 0.0
         self._last_active = time.monotonic()

@@ -1,4 +1,4 @@
-"""Where new Kafka connections wait while more are made than `connection_creation_rate_max` allows.
+"""The entrance where new Kafka connections wait while more are made than `connection_creation_rate_max` allows.
 
 Eleven seconds' worth are read at once; those beyond that one by one, as the rate allows. Addresses take turns, so that
 one that makes thousands of connections does not hold up another.
