@@ -36,12 +36,16 @@ from protocol.internal_topics import CONSUMER_OFFSETS
 if TYPE_CHECKING:
     from broker.state_topics.appends import AppendParts
     from coordinators.groups.coordinator import GroupCoordinator
+    from coordinators.groups.deleted_topic import DeletedTopic
     from coordinators.groups.effects import Effect
     from coordinators.groups.events import Now
     from coordinators.groups.usage import Usage
 
 GROUP_ID_LENGTH_MAX: Final = 1024
 """A longer name takes too long to hash, and no coordinator accepts it."""
+FORGET_AGAIN_S: Final = 1.0
+"""First pause before a shard is asked again to forget a deleted topic; each is twice as long as the one before."""
+_FORGET_AGAIN_MAX_S: Final = 60.0
 _NEEDS_GROUP_ID: Final = (JoinGroup, SyncGroup, Heartbeat, LeaveGroup, OffsetDelete)
 """Others may concern the group without a name, which Kafka keeps for old data."""
 
@@ -175,10 +179,26 @@ class Groups:
         """Forgets the offsets of a topic that was deleted."""
         if isinstance(event, TopicDeleted) and self.shards:
             name = event.topic.name
-            work = self._drive(lambda coordinator, now: coordinator.forget_topic(name, now))
+            work = self._forget(name, self._appends.wall_ms())
             task = reported_task(work, f"forgetting the offsets of {name}")
             self._forgetting.add(task)
             task.add_done_callback(self._forgetting.discard)
+
+    async def _forget(self, name: str, deleted_ms: int) -> None:
+        """Forgets the offsets of a topic in all shards: those that are loading once they serve, failures again."""
+        from coordinators.groups.deleted_topic import DeletedTopic
+
+        topics: dict[Shard, DeletedTopic] = {}
+        pause_s = FORGET_AGAIN_S
+        while True:
+            for shard in list(self.shards.values()):
+                topic = topics.setdefault(shard, DeletedTopic(name, deleted_ms))
+                if not topic.is_forgotten:
+                    await _forget_in(shard, topic)
+            if all(_is_done(shard, topics.get(shard)) for shard in self.shards.values()):
+                return
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, _FORGET_AGAIN_MAX_S)
 
     async def _drive(
         self, effects_of: Callable[[GroupCoordinator, Now], Iterator[list[Effect]]]
@@ -194,3 +214,14 @@ class Groups:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _forget_in(shard: Shard, topic: DeletedTopic) -> None:
+    await work_in_turns(
+        shard.perform_in_turn(lambda coordinator, now: coordinator.forget_topic(topic, now))
+    )
+
+
+def _is_done(shard: Shard, topic: DeletedTopic | None) -> bool:
+    """Whether nothing is left to forget in the shard. One that cannot be loaded forgets nothing."""
+    return shard.state is ShardState.FAILED or (topic is not None and topic.is_forgotten)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterator
 
 from coordinators.groups.answers import ListedGroup
 from coordinators.groups.config import GroupConfig
+from coordinators.groups.deleted_topic import DeletedTopic
 from coordinators.groups.deletions import Deletions
 from coordinators.groups.descriptions import described, listed
 from coordinators.groups.effects import Effect, TimerKey, TimerKind
@@ -95,8 +96,8 @@ class GroupCoordinator:
         """Expire offsets and groups, a bounded number per item; steps may come between. Every ten minutes."""
         return self._expiry.expire(now)
 
-    def forget_topic(self, topic: str, now: Now) -> Iterator[list[Effect]]:
-        """Remove the offsets of a deleted topic from all groups, a bounded number of groups per item."""
+    def forget_topic(self, topic: DeletedTopic, now: Now) -> Iterator[list[Effect]]:
+        """Remove the offsets of a deleted topic, a bounded number of groups per item; again until it `is_forgotten`."""
         return self._expiry.forget_topic(topic, now)
 
     def listed(

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Final
 
+from coordinators.groups.deleted_topic import DeletedTopic
 from coordinators.groups.deletions import Deletions
 from coordinators.groups.effects import Effect
 from coordinators.groups.events import Now
@@ -50,19 +51,44 @@ class Expiry:
                 yield self._groups.take_effects()
         yield self._groups.take_effects()
 
-    def forget_topic(self, topic: str, now: Now) -> Iterator[list[Effect]]:
-        """Remove the offsets of a topic that was deleted."""
+    def forget_topic(self, topic: DeletedTopic, now: Now) -> Iterator[list[Effect]]:
+        """Remove the offsets of a topic that was deleted. Run again until it `is_forgotten`.
+
+        The next run removes what this one cannot: offsets that are being committed, and those whose tombstones fail.
+        """
+        if topic.last_append is None:
+            topic.last_append = self._groups.last_append
+        is_forgotten = self._groups.oldest_pending_append() > topic.last_append
         for count, group_id in enumerate(list(self._groups.durable.groups), 1):
-            durable = self._groups.durable.groups.get(group_id)
-            partitions = list(durable.offsets.get(topic, {})) if durable is not None else []
-            for begin in range(0, len(partitions), _OFFSETS_PER_SLICE):
+            for partitions in self._slices_of(group_id, topic.name):
                 self._groups.now = now
-                some = partitions[begin : begin + _OFFSETS_PER_SLICE]
-                places = [(topic, partition) for partition in some]
-                self._remove(group_id, places, "its topic was deleted")
+                places = self._outdated(group_id, topic, partitions)
+                if places:
+                    is_forgotten = False
+                    self._remove_settled(group_id, places)
                 yield self._groups.take_effects()
             if count % _GROUPS_PER_SLICE == 0:
                 yield self._groups.take_effects()
+        topic.is_forgotten = is_forgotten
+
+    def _outdated(
+        self, group_id: str, topic: DeletedTopic, partitions: list[int]
+    ) -> list[tuple[str, int]]:
+        """Choose the offsets that were committed before the topic was deleted."""
+        durable = self._groups.durable.groups.get(group_id)
+        stored = durable.offsets.get(topic.name, {}) if durable is not None else {}
+        return [
+            (topic.name, partition)
+            for partition in partitions
+            if partition in stored and stored[partition].commit_timestamp <= topic.deleted_ms
+        ]
+
+    def _remove_settled(self, group_id: str, places: list[tuple[str, int]]) -> None:
+        """Remove offsets but for those that are being committed or removed."""
+        group = self._groups.find(group_id)
+        pending = group.pending_offsets if group is not None else {}
+        settled = [place for place in places if place not in pending]
+        self._remove(group_id, settled, "its topic was deleted")
 
     def _slices(self, group_id: str) -> Iterator[tuple[str, list[int]]]:
         """Topics with some of their partitions each."""
@@ -70,9 +96,15 @@ class Expiry:
         if durable is None:
             return
         for topic in list(durable.offsets):
-            partitions = list(durable.offsets.get(topic, {}))
-            for begin in range(0, len(partitions), _OFFSETS_PER_SLICE):
-                yield topic, partitions[begin : begin + _OFFSETS_PER_SLICE]
+            for partitions in self._slices_of(group_id, topic):
+                yield topic, partitions
+
+    def _slices_of(self, group_id: str, topic: str) -> Iterator[list[int]]:
+        """Partitions of one topic."""
+        durable = self._groups.durable.groups.get(group_id)
+        partitions = list(durable.offsets.get(topic, {})) if durable is not None else []
+        for begin in range(0, len(partitions), _OFFSETS_PER_SLICE):
+            yield partitions[begin : begin + _OFFSETS_PER_SLICE]
 
     def _expired(self, group_id: str, topic: str, partitions: list[int]) -> list[tuple[str, int]]:
         group = self._groups.find(group_id)

@@ -140,6 +140,15 @@ class Groups:
 
     # --- appends
 
+    @property
+    def last_append(self) -> int:
+        """The token of the last append."""
+        return self._token
+
+    def oldest_pending_append(self) -> int:
+        """The token of the oldest append that may still be committed; without one, that of the next append."""
+        return next(iter(self._appended), self._token + 1)
+
     def append(self, group: Group, records: Sequence[Record], outcome: Outcome) -> int:
         """Append records of a group. Returns the token; `outcome` is called in a later step."""
         self._token += 1

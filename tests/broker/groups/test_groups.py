@@ -10,12 +10,19 @@ from typing import Any
 import pytest
 
 from broker.config.loading import Config, LogFlush
+from broker.groups import groups as groups_module
 from broker.groups.groups import Groups
 from broker.groups.shard import ShardState
+from broker.metadata.topic import TopicDeleted
 from broker.metrics import Metrics
 from broker.state_topics.appends import AppendParts
 from coordinators.groups.answers import GroupAnswer
-from coordinators.groups.requests import CommittedPartition, GroupRequest, OffsetCommit
+from coordinators.groups.requests import (
+    CommittedPartition,
+    GroupRequest,
+    OffsetCommit,
+    OffsetFetch,
+)
 from protocol.consumer_offsets.partitioner import partition_of_group
 from protocol.errors import ErrorCode
 from protocol.internal_topics import CONSUMER_OFFSETS
@@ -59,6 +66,16 @@ class Coordinating:
         answered = self.groups.ask(request)
         return await answered if isinstance(answered, Awaitable) else answered
 
+    async def committed(self, group_id: str) -> list[int]:
+        """The offsets of the group."""
+        answer: Any = await self.ask(OffsetFetch(group_id, None))
+        return [row.offset for row in answer.partitions]
+
+    def delete_topic(self) -> None:
+        """The cluster reports that t is gone."""
+        topic: Any = SimpleNamespace(name="t")
+        self.groups.on_topic_event(TopicDeleted(topic))
+
     async def commit(self, group_id: str, offset: int, metadata: str = "") -> ErrorCode:
         """Commits an offset of t-0."""
         partitions = (CommittedPartition("t", 0, offset, -1, metadata),)
@@ -88,4 +105,38 @@ async def test_all_partitions_share_what_a_broker_may_hold(
     assert await one.commit(second, 1, "x" * 900) is ErrorCode.OFFSET_METADATA_TOO_LARGE
     one.groups.lost(one.led[0].partition)
     assert await one.commit(second, 1, "x" * 900) is ErrorCode.NONE
+    await one.groups.close()
+
+
+async def test_a_commit_after_a_deletion_is_of_a_new_topic(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The last shard's turn comes when the topic was created again, and committed to."""
+    monkeypatch.setattr(groups_module, "FORGET_AGAIN_S", 0.001)
+    one = Coordinating()
+    await one.serve()
+    assert await one.commit(group_of(0), 5) is ErrorCode.NONE
+    assert await one.commit(group_of(1), 5) is ErrorCode.NONE
+    one.delete_topic()
+    one.wall_ms += 1
+    assert await one.commit(group_of(1), 7) is ErrorCode.NONE
+    await until(lambda: not one.groups._forgetting)
+    assert await one.committed(group_of(0)) == []
+    assert await one.committed(group_of(1)) == [7]
+    await one.groups.close()
+
+
+async def test_a_shard_that_is_loading_forgets_a_deleted_topic_once_it_serves(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its offsets are read from the log after the deletion, and would be those of the next topic of that name."""
+    monkeypatch.setattr(groups_module, "FORGET_AGAIN_S", 0.001)
+    one = Coordinating()
+    await one.serve()
+    assert await one.commit(group_of(0), 5) is ErrorCode.NONE
+    one.groups.led(one.led[0].partition, 1)
+    assert one.groups.shards[0].state is ShardState.LOADING
+    one.delete_topic()
+    await until(lambda: not one.groups._forgetting)
+    assert await one.committed(group_of(0)) == []
     await one.groups.close()

@@ -269,8 +269,7 @@ class History:
                 self.shell.expire()
             case 3:
                 self.deleted_at = self.commits
-                for effects in self.shell.coordinator.forget_topic("u", self.shell.now):
-                    self.shell.perform(effects)
+                self.shell.forget("u")
             case 4:
                 self.send(DescribeGroup("g"))
 

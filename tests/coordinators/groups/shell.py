@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from coordinators.groups.answers import GroupAnswer
 from coordinators.groups.config import GroupConfig
 from coordinators.groups.coordinator import GroupCoordinator
+from coordinators.groups.deleted_topic import DeletedTopic
 from coordinators.groups.effects import (
     Append,
     CancelTimer,
@@ -128,6 +129,16 @@ class Shell:
 
     def expire(self) -> None:
         for effects in self.coordinator.expire_offsets(self.now):
+            self.perform(effects)
+
+    def forget(self, name: str, deleted_ms: int | None = None) -> DeletedTopic:
+        """Begin to forget a topic that was deleted at that time, or now."""
+        topic = DeletedTopic(name, self.now.wall_ms if deleted_ms is None else deleted_ms)
+        self.go_on_forgetting(topic)
+        return topic
+
+    def go_on_forgetting(self, topic: DeletedTopic) -> None:
+        for effects in self.coordinator.forget_topic(topic, self.now):
             self.perform(effects)
 
     # --- requests in short

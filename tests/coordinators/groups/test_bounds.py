@@ -6,6 +6,7 @@ import pytest
 
 from coordinators.groups.config import GroupConfig
 from coordinators.groups.coordinator import GroupCoordinator
+from coordinators.groups.deleted_topic import DeletedTopic
 from coordinators.groups.effects import Append
 from coordinators.groups.requests import (
     CommittedPartition,
@@ -221,8 +222,9 @@ def test_expiry_and_forgetting_go_in_slices():
         places = [(topic, partition) for partition in range(2_500)]
         commit(shell, "g", *places)
     commit(shell, "h", ("t", 0))
+    topic = DeletedTopic("t", shell.now.wall_ms)
     sizes = []
-    for effects in shell.coordinator.forget_topic("t", shell.now):
+    for effects in shell.coordinator.forget_topic(topic, shell.now):
         sizes.append(sum(len(one.records) for one in effects if isinstance(one, Append)))
         shell.perform(effects)
     assert sizes == [1_000, 1_000, 500, 1]

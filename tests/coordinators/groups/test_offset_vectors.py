@@ -375,11 +375,57 @@ def test_the_offsets_of_a_deleted_topic_go_with_it(shell):
     partitions = (CommittedPartition("t", 0, 1), CommittedPartition("u", 0, 2))
     shell.ask(commit_request(member_id=leader, generation_id=1, partitions=partitions))
     shell.ask(commit_request(group_id="h", partitions=partitions[:1]))
-    for effects in shell.coordinator.forget_topic("t", shell.now):
-        shell.perform(effects)
+    shell.forget("t")
     assert fetched(shell) == {("u", 0): 2}
     assert shell.ask(DescribeGroup("h")).state == "Dead"
     assert shell.ask(Heartbeat("g", 1, leader, None)).error_code is ErrorCode.NONE
+
+
+@pytest.mark.parametrize("is_stored", [False, True])
+def test_a_commit_to_a_topic_that_was_created_again_stays(shell, is_stored):
+    """The walk comes to a group late: what was committed since the deletion is of the new topic, stored or not yet."""
+    commit(shell, 5)
+    deleted_ms = shell.now.wall_ms
+    shell.pass_time(1)
+    shell.holds_appends = not is_stored
+    reply_id = shell.send(commit_request(7))
+    topic = shell.forget("t", deleted_ms)
+    shell.holds_appends = False
+    shell.commit_all()
+    assert shell.answers[reply_id].error_codes == (ErrorCode.NONE,)
+    assert fetched(shell) == {("t", 0): 7}
+    shell.go_on_forgetting(topic)
+    assert topic.is_forgotten
+    assert fetched(shell) == {("t", 0): 7}
+
+
+def test_a_commit_that_is_under_way_when_its_topic_is_deleted_is_forgotten(shell):
+    """A topic that is created again would be read from that offset, and its records before it skipped."""
+    shell.holds_appends = True
+    shell.send(commit_request(5))
+    topic = shell.forget("t")
+    assert not topic.is_forgotten
+    shell.holds_appends = False
+    shell.commit_all()
+    shell.go_on_forgetting(topic)
+    assert fetched(shell) == {}
+    shell.go_on_forgetting(topic)
+    assert topic.is_forgotten
+
+
+def test_offsets_whose_tombstones_fail_are_removed_again(shell):
+    """A failed tombstone does not keep the offsets of a deleted topic for ever."""
+    commit(shell, 5)
+    shell.holds_appends = True
+    topic = shell.forget("t")
+    shell.refuse(ErrorCode.NOT_ENOUGH_REPLICAS)
+    assert fetched(shell) == {("t", 0): 5}
+    assert not topic.is_forgotten
+    shell.holds_appends = False
+    shell.go_on_forgetting(topic)
+    assert fetched(shell) == {}
+    shell.go_on_forgetting(topic)
+    assert topic.is_forgotten
 
 
 @pytest.mark.parametrize(("failure", "answered"), STORE_FAILURES)
