@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from broker.essential_task import reported_task
 from broker.groups.timers import Timers
+from broker.limited_log import LimitedLog
 from broker.network.turns import in_thread, work_in_turns
 from broker.partitions.partition import Partition
 from broker.state_topics.appends import AppendParts, Appends
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from coordinators.groups.coordinator import GroupCoordinator
 
 logger = logging.getLogger(__name__)
+limited: Final = LimitedLog(logger)
 
 HELD_MAX: Final = 1000
 """Requests of one shard that may wait until it is loaded."""
@@ -304,7 +306,8 @@ class Shard:
                 case CancelTimer(key):
                     self._timers.cancel(key)
                 case Note(message):
-                    logger.info("%s: %s", self.partition.name, message)
+                    name = self.partition.name
+                    limited.log(logging.INFO, name, "groups of %s: %s", name, message)
 
     def _answer(self, waiting: _Waiting, answer: GroupAnswer) -> None:
         """Gives the answer, unless another broker may lead by now."""

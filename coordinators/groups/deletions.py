@@ -9,6 +9,7 @@ from coordinators.groups.answers import DeleteAnswer, OffsetDeleteAnswer
 from coordinators.groups.append_errors import group_code
 from coordinators.groups.group import CONSUMER, Group, GroupState
 from coordinators.groups.groups import Groups, Record
+from coordinators.groups.log_names import shown
 from coordinators.groups.membership import Membership
 from coordinators.groups.requests import DeleteGroup, OffsetDelete
 from protocol.consumer_offsets.keys import GroupKey, OffsetKey
@@ -78,7 +79,7 @@ class Deletions:
         elif group.state is not GroupState.EMPTY:
             self._groups.reply(reply_id, DeleteAnswer(ErrorCode.NON_EMPTY_GROUP))
         else:
-            self._groups.note(f"group {group.group_id!r} is deleted on request")
+            self._groups.note(f"group {shown(group.group_id)} is deleted on request")
             group.state = GroupState.DEAD
             self._delete_next(group, reply_id, ErrorCode.NONE)
 

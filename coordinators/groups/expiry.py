@@ -16,6 +16,7 @@ from coordinators.groups.effects import Effect
 from coordinators.groups.events import Now
 from coordinators.groups.group import CONSUMER, Group, GroupState
 from coordinators.groups.groups import Groups, Record
+from coordinators.groups.log_names import shown
 from protocol.consumer_offsets.group_value import NO_TIMESTAMP
 from protocol.consumer_offsets.keys import OffsetKey
 from protocol.consumer_offsets.offset_value import NO_EXPIRY, OffsetValue
@@ -135,7 +136,7 @@ class Expiry:
             return
         topic = places[0][0]
         self._groups.note(
-            f"group {group_id!r} loses {len(places)} offsets of topic {topic!r}: {reason}"
+            f"group {shown(group_id)} loses {len(places)} offsets of topic {shown(topic)}: {reason}"
         )
         records: list[Record] = [
             (OffsetKey(group_id, topic, partition), None) for _, partition in places
@@ -160,7 +161,7 @@ class Expiry:
         ):
             if durable is not None:
                 self._groups.note(
-                    f"group {group_id!r} has neither members nor offsets, and is removed"
+                    f"group {shown(group_id)} has neither members nor offsets, and is removed"
                 )
             self._deletions.remove_group(group)
         else:

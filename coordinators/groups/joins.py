@@ -10,6 +10,7 @@ from typing import Final
 from coordinators.groups.answers import JoinAnswer
 from coordinators.groups.group import Group, GroupState
 from coordinators.groups.groups import Groups
+from coordinators.groups.log_names import shown
 from coordinators.groups.member import Member, joining_member, protocol_bytes
 from coordinators.groups.membership import Membership, member_error
 from coordinators.groups.rebalances import Rebalances
@@ -141,7 +142,7 @@ class Joins:
         self._membership.add(group, member)
         self._sessions.wait(group, member, self._groups.config.new_member_join_timeout_ms)
         group.was_joined_since_delay = True
-        self._rebalances.begin(group, f"{member_id!r} joins{_quoted(request.reason)}")
+        self._rebalances.begin(group, f"{shown(member_id)} joins{_quoted(request.reason)}")
 
     def _join_again(self, group: Group, reply_id: int, request: JoinGroup) -> None:
         code = member_error(group, request.member_id, request.group_instance_id)
@@ -169,7 +170,7 @@ class Joins:
         member.session_timeout_ms = request.session_timeout_ms
         member.rebalance_timeout_ms = request.rebalance_timeout_ms
         self._wait(group, member, reply_id)
-        self._rebalances.begin(group, f"{member.member_id!r} rejoins{_quoted(request.reason)}")
+        self._rebalances.begin(group, f"{shown(member.member_id)} rejoins{_quoted(request.reason)}")
 
     def _wait(self, group: Group, member: Member, reply_id: int) -> None:
         earlier = group.wait_in_join(member, reply_id)

@@ -15,6 +15,7 @@ from coordinators.groups.append_errors import group_code
 from coordinators.groups.effects import TimerKey, TimerKind
 from coordinators.groups.group import Group, GroupState
 from coordinators.groups.groups import Groups
+from coordinators.groups.log_names import shown
 from coordinators.groups.member import Member
 from coordinators.groups.membership import Membership
 from coordinators.groups.sessions import Sessions
@@ -41,7 +42,7 @@ class Rebalances:
             self.try_complete(group)
             return
         self._groups.note(
-            f"group {group.group_id!r} rebalances from generation {group.generation_id}: {reason}"
+            f"group {shown(group.group_id)} rebalances from generation {group.generation_id}: {reason}"
         )
         was_empty = group.state is GroupState.EMPTY
         self._refuse_syncs(group, ErrorCode.REBALANCE_IN_PROGRESS)
@@ -65,7 +66,9 @@ class Rebalances:
     def remove(self, group: Group, members: list[Member], reason: str) -> None:
         """Remove members, and rebalance without them."""
         for member in members:
-            self._groups.note(f"member {member.member_id!r} of group {group.group_id!r} {reason}")
+            self._groups.note(
+                f"member {shown(member.member_id)} of group {shown(group.group_id)} {reason}"
+            )
             self._membership.remove(group, member)
         if members and group.state is not GroupState.EMPTY:
             self.begin(group, f"{len(members)} members removed")
@@ -131,7 +134,7 @@ class Rebalances:
         ]
         for member in absent:
             self._groups.note(
-                f"member {member.member_id!r} of group {group.group_id!r} has not rejoined in time"
+                f"member {shown(member.member_id)} of group {shown(group.group_id)} has not rejoined in time"
             )
             self._membership.remove(group, member)
         group.initial_delay_left_ms = None
@@ -219,7 +222,7 @@ class Rebalances:
     def _emptiness_stored(self, group: Group, code: ErrorCode) -> None:
         if code is not ErrorCode.NONE:
             self._groups.note(
-                f"group {group.group_id!r} has no members, which could not be stored: {code.name}"
+                f"group {shown(group.group_id)} has no members, which could not be stored: {code.name}"
             )
 
     def _set_state(self, group: Group, state: GroupState) -> None:

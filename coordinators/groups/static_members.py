@@ -12,6 +12,7 @@ from coordinators.groups.answers import JoinAnswer, SyncAnswer
 from coordinators.groups.append_errors import group_code
 from coordinators.groups.group import Group, GroupState
 from coordinators.groups.groups import Groups
+from coordinators.groups.log_names import shown
 from coordinators.groups.member import Member
 from coordinators.groups.membership import Membership
 from coordinators.groups.rebalances import Rebalances, joined_members
@@ -78,7 +79,7 @@ class StaticMembers:
         if group.state is GroupState.STABLE and group.choose_protocol() == group.protocol_name:
             self._store(replacement)
         else:
-            reason = f"static member {request.group_instance_id!r} returns"
+            reason = f"static member {shown(request.group_instance_id)} returns"
             self._rebalances.begin(group, reason)
 
     def _fence(self, group: Group, member: Member) -> None:
@@ -94,9 +95,9 @@ class StaticMembers:
     def _note(self, replacement: _Replacement) -> None:
         member, request = replacement.member, replacement.request
         self._groups.note(
-            f"static member {request.group_instance_id!r} of group {request.group_id!r} is fenced: "
-            f"{replacement.old_member_id!r} on {member.client_host} gives way to "
-            f"{member.member_id!r} on {request.client_host}"
+            f"static member {shown(request.group_instance_id)} of group {shown(request.group_id)} is fenced: "
+            f"{shown(replacement.old_member_id)} on {member.client_host} gives way to "
+            f"{shown(member.member_id)} on {request.client_host}"
         )
 
     def _store(self, replacement: _Replacement) -> None:

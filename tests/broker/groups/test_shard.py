@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 from broker.config.loading import LogFlush
 from broker.groups import shard as shard_module
 from broker.groups.shard import Shard, ShardParts, ShardState
+from broker.limited_log import BURST
 from broker.metrics import Metrics
 from broker.state_topics.appends import AppendParts
 from coordinators.groups.answers import DeleteAnswer, GroupAnswer, HeartbeatAnswer, SyncAnswer
@@ -20,6 +22,7 @@ from coordinators.groups.effects import (
     CancelTimer,
     Effect,
     GroupRecord,
+    Note,
     Reply,
     SetTimer,
     TimerKey,
@@ -194,6 +197,22 @@ async def test_a_timer_fires_once_unless_it_is_cancelled_or_replaced() -> None:
     await until(lambda: one.coordinator.events[-1] == TimerFired(TIMER))
     await asyncio.sleep(0.002)
     assert one.coordinator.events[1:] == [TimerFired(TIMER)]
+
+
+async def test_notes_do_not_flood_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    """A client can cause several with each request; what is left out is counted."""
+    one = Sharded()
+    shard = await one.serving()
+    caplog.set_level(logging.INFO)
+    one.coordinator.effects_of = lambda event: (
+        [Note("rebalances"), Reply(event.reply_id, ALIVE)] if isinstance(event, Requested) else []
+    )
+    for _ in range(2 * BURST):
+        assert shard.ask(HEARTBEAT) == ALIVE
+    noted = sum(record.getMessage().endswith(": rebalances") for record in caplog.records)
+    assert BURST <= noted < 2 * BURST
+    shard_module.limited.summarise()
+    assert f"{2 * BURST - noted} more lines about {one.led.partition.name}" in caplog.text
 
 
 # --- loading ---

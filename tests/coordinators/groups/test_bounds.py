@@ -262,3 +262,15 @@ def test_protocols_that_are_named_twice_count_once():
     shell.pass_time(6_000)
     assert shell.answers[first].protocol_name == shell.answers[second].protocol_name == "range"
     assert shell.answers[first].members[0].metadata == RANGE[0][1]
+
+
+def test_log_lines_show_the_ends_of_long_names() -> None:
+    """A name of a thousand characters in every line of a rebalance would fill the disk."""
+    shell = Shell()
+    name = "x" * 980
+    member_id, _ = shell.new_member(group_id=name, client_id=name)
+    shell.expire()
+    noted = "".join(shell.notes)
+    assert name[:80] in noted
+    assert member_id[-36:] in noted
+    assert max(map(len, shell.notes)) < 400
