@@ -35,6 +35,9 @@ READ_INTERVAL_S: Final = 60.0
 """How long a lost announcement can go unnoticed."""
 METERS_MAX: Final = 10_000
 """How many clients' uses are remembered: client ids are chosen by clients."""
+_RATES: Final = 3
+_BUCKETS: Final = 2
+"""How many rates and buckets a client can have."""
 _USER: Final = "User:"
 _PER_CENT: Final = 100
 _REQUEST_PAUSE_MS_MAX: Final = int(SAMPLE_S * 1000)
@@ -118,7 +121,7 @@ class Quotas:
         key = peer.principal, client_id or ""
         meters = self._meters.get(key)
         if meters is None:
-            if len(self._meters) >= METERS_MAX:
+            if self._is_full:
                 self._forget_unused()
             meters = self._meters[key] = self._new_meters(*key)
         return meters
@@ -199,6 +202,12 @@ class Quotas:
             bucket = self._buckets[counted] = TokenBucket(limit.value, self.clock())
         bucket.limit = limit.value
         return bucket
+
+    @property
+    def _is_full(self) -> bool:
+        """Whether there are as many measures as `METERS_MAX` clients can have, of clients since forgotten as well."""
+        used_max = max(len(self._rates) // _RATES, len(self._buckets) // _BUCKETS)
+        return max(len(self._meters), used_max) >= METERS_MAX
 
     def _forget_unused(self) -> None:
         """Forgets what says no more than a new measure would; all of it if that is not enough."""
