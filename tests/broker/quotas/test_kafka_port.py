@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.broker.handlers.test_fetch import fetch, wanted_partition
-from tests.broker.quotas.quota_requests import alter
+from tests.broker.quotas.quota_requests import Clock, alter
 from tests.support.in_process import Running
 from tests.support.raw_batches import plain_batch
 from tests.support.raw_client import RawConnection, create_topic
@@ -62,6 +62,7 @@ async def test_others_are_not_held_up(running: Running, kafka: RawConnection, to
     """Another connection of the same client is read, until it produces too."""
     del topic
     await alter(kafka, {"producer_byte_rate": 1}, user="ANONYMOUS")
+    running.broker.quotas.clock = Clock()
     await produced(kafka)
     other = await RawConnection.open(running.kafka_address)
     await other.call("find_coordinator", 1, key="g", key_type=0)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from confluent_kafka import Producer, ThrottleEvent
 
-from tests.broker.quotas.quota_requests import alter
+from tests.broker.quotas.quota_requests import Clock, alter
 from tests.support.in_process import Running
 from tests.support.raw_client import RawConnection, create_topic
 
@@ -43,6 +43,7 @@ async def test_an_idempotent_producer_waits(running: Running, kafka: RawConnecti
     """By its own throttle event, not by an error or a resend."""
     await create_topic(kafka, "t", 1)
     await alter(kafka, {"producer_byte_rate": LIMIT}, client_id="app")
+    running.broker.quotas.clock = Clock()  # so that a slow client exceeds the rate as well
     events: list[ThrottleEvent] = []
     assert await asyncio.to_thread(produce, running.kafka_address, events.append) == RECORDS
     assert any(event.throttle_time > 0 for event in events)
