@@ -421,9 +421,10 @@ class History:
         stored = groups.durable.groups.values()
         rows = [row for one in stored for rows in one.offsets.values() for row in rows.values()]
         size = sum(value_size(one.value) for one in stored) + sum(map(value_size, rows))
-        pending = sum(len(one.records) for one in self.shell.held)
+        appended = [value for one in groups._appended.values() for _, value in one.records]
         assert groups.durable.size == size
-        assert pending or groups.own_usage().size == size + groups.protocol_bytes
+        pending = sum(map(value_size, appended))
+        assert groups.own_usage().size == size + groups.protocol_bytes + pending
         for group in groups.live.values():
             members = group.members.values()
             assert group.waiting_joins == sum(one.join_reply is not None for one in members)
