@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Awaitable
+from collections.abc import AsyncIterator, Awaitable
 from types import SimpleNamespace
 from typing import Any
 
@@ -83,6 +83,16 @@ class Coordinating:
         return answer.error_codes[0]
 
 
+@pytest.fixture
+async def one(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Coordinating]:
+    """Groups that serve."""
+    monkeypatch.setattr(groups_module, "FORGET_AGAIN_S", 0.001)
+    coordinating = Coordinating()
+    await coordinating.serve()
+    yield coordinating
+    await coordinating.groups.close()
+
+
 def group_of(index: int) -> str:
     """A group that the partition has."""
     return next(
@@ -91,11 +101,9 @@ def group_of(index: int) -> str:
 
 
 async def test_all_partitions_share_what_a_broker_may_hold(
-    monkeypatch: pytest.MonkeyPatch,
+    one: Coordinating, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The more one coordinator holds, the less is left for the others, until its partition is lost."""
-    one = Coordinating()
-    await one.serve()
     first, second = group_of(0), group_of(1)
     for shard in one.groups.shards.values():
         assert shard.coordinator is not None
@@ -105,16 +113,10 @@ async def test_all_partitions_share_what_a_broker_may_hold(
     assert await one.commit(second, 1, "x" * 900) is ErrorCode.OFFSET_METADATA_TOO_LARGE
     one.groups.lost(one.led[0].partition)
     assert await one.commit(second, 1, "x" * 900) is ErrorCode.NONE
-    await one.groups.close()
 
 
-async def test_a_commit_after_a_deletion_is_of_a_new_topic(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_commit_after_a_deletion_is_of_a_new_topic(one: Coordinating) -> None:
     """The last shard's turn comes when the topic was created again, and committed to."""
-    monkeypatch.setattr(groups_module, "FORGET_AGAIN_S", 0.001)
-    one = Coordinating()
-    await one.serve()
     assert await one.commit(group_of(0), 5) is ErrorCode.NONE
     assert await one.commit(group_of(1), 5) is ErrorCode.NONE
     one.delete_topic()
@@ -123,20 +125,15 @@ async def test_a_commit_after_a_deletion_is_of_a_new_topic(
     await until(lambda: not one.groups._forgetting)
     assert await one.committed(group_of(0)) == []
     assert await one.committed(group_of(1)) == [7]
-    await one.groups.close()
 
 
 async def test_a_shard_that_is_loading_forgets_a_deleted_topic_once_it_serves(
-    monkeypatch: pytest.MonkeyPatch,
+    one: Coordinating,
 ) -> None:
     """Its offsets are read from the log after the deletion, and would be those of the next topic of that name."""
-    monkeypatch.setattr(groups_module, "FORGET_AGAIN_S", 0.001)
-    one = Coordinating()
-    await one.serve()
     assert await one.commit(group_of(0), 5) is ErrorCode.NONE
     one.groups.led(one.led[0].partition, 1)
     assert one.groups.shards[0].state is ShardState.LOADING
     one.delete_topic()
     await until(lambda: not one.groups._forgetting)
     assert await one.committed(group_of(0)) == []
-    await one.groups.close()
