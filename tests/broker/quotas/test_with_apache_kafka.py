@@ -93,6 +93,10 @@ async def until(ask: Callable[[], Awaitable[bool]]) -> None:
             is_so = await ask()
 
 
+async def knows_a_broker(kafka: RawConnection) -> bool:
+    return bool((await kafka.call("metadata", 1, topics=())).brokers)
+
+
 async def test_both_obey_what_the_other_writes(
     tmp_path: Path, hosts: str, tree: ZooKeeperNodeTree
 ) -> None:
@@ -112,6 +116,7 @@ async def test_both_obey_what_the_other_writes(
             {frozenset(one): value for one, value in stored.items()},
         )
 
+        await until(lambda: knows_a_broker(kafka))  # Kafka says that it has started before that
         await create_topic(kafka, "t", 1)
         assert not await is_throttled(kafka)
         await alter_quotas(tree, Entity(user="ANONYMOUS"), {key: str(LIMIT)})
