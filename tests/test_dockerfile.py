@@ -1,0 +1,30 @@
+"""The image's recipe, checked without an engine."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+
+
+def copied() -> set[str]:
+    """The paths of this tree that the Dockerfile copies."""
+    text = (ROOT / "Dockerfile").read_text(encoding="utf-8")
+    return {
+        path.removesuffix("/") for path in re.findall(r"^COPY (?!--from)(\S+) ", text, re.MULTILINE)
+    }
+
+
+def test_the_engine_is_given_what_the_image_copies() -> None:
+    """Everything else is left out by `.dockerignore`, so a new package has to be let in."""
+    ignored = (ROOT / ".dockerignore").read_text(encoding="utf-8")
+    assert set(re.findall(r"^!(\S+)$", ignored, re.MULTILINE)) == copied()
+
+
+def test_the_image_has_every_package_but_the_jobs_of_spark() -> None:
+    """A broker that lacks one does not start."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    packages = project["tool"]["setuptools"]["packages"]["find"]["include"]
+    assert {one.removesuffix("*") for one in packages} - {"pipeline"} <= copied()
