@@ -15,12 +15,13 @@ async function attemptAll(path) {
 }
 
 async function attempt(bootstrap, topic, security) {
+  const retry = { initialRetryTime: 10, retries: 1 } // an idempotent producer must have one
   const kafka = new Kafka({
     ...securitySettings(security),
     brokers: [bootstrap],
+    retry,
     logLevel: logLevel.NOTHING,
   })
-  const retry = { initialRetryTime: 10, retries: 1 } // an idempotent producer must have one
   const producer = kafka.producer({ idempotent: true, allowAutoTopicCreation: false, retry })
   try {
     await producer.connect()
