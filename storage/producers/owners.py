@@ -1,4 +1,4 @@
-"""The producers of one partition by owner, so that whoever has most of them loses one first.
+"""The producers of one partition by owner, so that the owner of most of them loses one first.
 
 An owner is the tag in a producer id (`protocol/bound_ids.py`). All methods take constant time, but for `next_to_go` when
 owners with equally many ids are compared. Called by `state.py`.

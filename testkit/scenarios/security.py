@@ -29,7 +29,7 @@ def _play_right_revoked(stage: Stage) -> None:
         stage.send(B)
         stage.wait()
         denied.wait_for_hits(1)
-    stage.say("the right is given back, and the producer goes on with C")
+    stage.say("the right is given back, and the producer continues with C")
     if stage.scripted is not None:
         stage.scripted.bump_epoch()  # B has left a gap in its sequences
     stage.send(C)
@@ -98,7 +98,7 @@ def _play_theft(stage: Stage) -> Scripted:
 SCENARIOS: Final = (
     Scenario(
         name="right-revoked",
-        shows="A producer that loses its right to write gives up what is refused, and goes on when it has it again.",
+        shows="A producer that loses its right to write gives up what is refused, and continues when it has it again.",
         faults="the right to write is taken away (`deny right=write`) while B is sent",
         holds="B is answered TOPIC_AUTHORIZATION_FAILED, given up and not stored. What the producer sends "
         "under its next epoch, or without leaving a gap, is stored once, in order.",
@@ -116,7 +116,7 @@ SCENARIOS: Final = (
     ),
     Scenario(
         name="stolen-producer-id",
-        shows="Whoever may write to a topic can fence another principal's producer there, by its id.",
+        shows="A client that may write to a topic can fence another principal's producer there, by its id.",
         faults="another principal writes under the producer's id, with a newer epoch",
         holds="As in Kafka, the owner's next batch is answered INVALID_PRODUCER_EPOCH and not stored.",
         play=_play_stolen_producer_id,

@@ -6,6 +6,7 @@ import asyncio
 import json
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -96,9 +97,9 @@ def test_json_lines_are_for_programs(echoless: Command, admin: _AdminThread) -> 
     assert nothing.out == ""
 
 
-def test_following_ends_with_the_broker(echoless: Command, admin: _AdminThread) -> None:
-    """Past events come first, then new ones, until the broker leaves."""
-    admin.run(admin.decider.append)
+@contextmanager
+def _refusing_at_last(admin: _AdminThread) -> Iterator[None]:
+    """Refuses a batch once the decisions are followed, and stops serving then."""
 
     def decide_and_stop() -> None:
         while not admin.broker.decisions.is_followed:
@@ -108,8 +109,15 @@ def test_following_ends_with_the_broker(echoless: Command, admin: _AdminThread) 
 
     meanwhile = threading.Thread(target=decide_and_stop)
     meanwhile.start()
-    ran = echoless("decisions", "--admin", admin.address, "--follow", "--json")
+    yield
     meanwhile.join()
+
+
+def test_following_ends_with_the_broker(echoless: Command, admin: _AdminThread) -> None:
+    """Past events come first, then new ones, until the broker leaves."""
+    admin.run(admin.decider.append)
+    with _refusing_at_last(admin):
+        ran = echoless("decisions", "--admin", admin.address, "--follow", "--json")
     assert [json.loads(line)["decision"] for line in ran.out.splitlines()] == ["append", "reject"]
 
 
@@ -133,17 +141,8 @@ def test_trace_draws_what_a_broker_remembers(
 def test_trace_follows_until_the_broker_leaves(echoless: Command, admin: _AdminThread) -> None:
     """It says that it waits; what was before is left out unless asked for."""
     admin.run(admin.decider.append)
-
-    def decide_and_stop() -> None:
-        while not admin.broker.decisions.is_followed:
-            pass
-        admin.run(admin.decider.refuse)
-        admin.stop_serving()
-
-    meanwhile = threading.Thread(target=decide_and_stop)
-    meanwhile.start()
-    ran = echoless("trace", "--admin", admin.address, "--follow")
-    meanwhile.join()
+    with _refusing_at_last(admin):
+        ran = echoless("trace", "--admin", admin.address, "--follow")
     assert ran.err == "recording; Ctrl-C ends it\n"
     assert "refused" in ran.out
     assert "appended" not in ran.out
