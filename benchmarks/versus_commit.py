@@ -14,9 +14,9 @@ import json
 import shutil
 import subprocess
 import sys
-import tarfile
 import tempfile
 import time
+import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -49,14 +49,16 @@ def unpacked(commit: str) -> Iterator[Path]:
     """
     try:
         there = _git("ls-tree", "--name-only", commit).decode().split()
-        archive = _git("archive", commit, *(room for room in _ROOMS if room in there))
+        archive = _git(
+            "archive", "--format=zip", commit, *(room for room in _ROOMS if room in there)
+        )
     except FileNotFoundError:
         raise LookupError("there is no git here") from None
     except subprocess.CalledProcessError as error:
         raise LookupError(error.stderr.decode().strip()) from None
     with tempfile.TemporaryDirectory(prefix="versus-") as directory:
-        with tarfile.open(fileobj=io.BytesIO(archive)) as files:
-            files.extractall(directory, filter="data")
+        with zipfile.ZipFile(io.BytesIO(archive)) as files:
+            files.extractall(directory)
         yield Path(directory)
 
 
