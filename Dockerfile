@@ -15,6 +15,7 @@ COPY storage storage
 COPY coordinators coordinators
 COPY client client
 COPY testkit testkit
+COPY diagram diagram
 COPY broker broker
 COPY cli cli
 RUN /opt/echoless/bin/pip wheel --no-cache-dir --no-deps --no-index --find-links wheels -w wheels . \

@@ -38,7 +38,7 @@ $(VENV)/bin/python:
 
 $(VENV)/.installed: pyproject.toml $(VENV)/bin/python
 	$(PYTHON) -m pip install -q --disable-pip-version-check -e .
-	$(PYTHON) -m compileall -q broker cli client coordinators protocol storage
+	$(PYTHON) -m compileall -q broker cli client coordinators diagram protocol storage
 	touch $@
 
 $(VENV)/.installed-dev: pyproject.toml $(VENV)/.installed

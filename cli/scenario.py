@@ -50,7 +50,7 @@ def run_scenario(
 
     Status 1 if the outcome is not the expected one.
     """
-    from testkit.sequence_diagram import render_mermaid, render_svg
+    from diagram import render_mermaid, render_svg
 
     run = _play(name, client)
     if svg is not None:

@@ -156,7 +156,7 @@ def _write(
     record: Path | None,
     title: str,
 ) -> None:
-    from testkit.sequence_diagram import render_mermaid, render_svg
+    from diagram import render_mermaid, render_svg
 
     if record is not None:
         record.write_text("".join(json.dumps(event) + "\n" for event in events))

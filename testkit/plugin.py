@@ -107,8 +107,8 @@ def pytest_runtest_makereport(
 
 
 def _sections(item: pytest.Item, broker: Echoless) -> list[tuple[str, str]]:
+    from diagram import render_text
     from testkit.admin import AdminError
-    from testkit.sequence_diagram import render_text
 
     try:
         events = broker.events()
@@ -124,7 +124,7 @@ def _sections(item: pytest.Item, broker: Echoless) -> list[tuple[str, str]]:
 
 
 def _draw(directory: Path, item: pytest.Item, events: list[dict[str, Any]]) -> Path:
-    from testkit.sequence_diagram import render_svg
+    from diagram import render_svg
 
     name = "".join(c if c.isalnum() or c in "-_." else "_" for c in item.nodeid)
     directory.mkdir(parents=True, exist_ok=True)

@@ -15,18 +15,21 @@ MAY_IMPORT = {
     "protocol": {"protocol"},
     "storage": {"storage", "protocol"},
     "coordinators": {"coordinators", "protocol"},
-    "broker": {"broker", "coordinators", "storage", "protocol"},
+    "diagram": {"diagram", "protocol"},
+    "broker": {"broker", "coordinators", "storage", "diagram", "protocol"},
     "client": {"client", "protocol"},
     "pipeline": {"pipeline", "client", "protocol"},
-    "testkit": {"testkit", "client", "protocol"},
+    "testkit": {"testkit", "client", "diagram", "protocol"},
     "cli": {
-        *("cli", "testkit", "pipeline", "client", "broker", "coordinators", "storage", "protocol"),
+        *("cli", "testkit", "pipeline", "client", "broker"),
+        *("coordinators", "storage", "diagram", "protocol"),
     },
 }
 PURE = (
     *(
         "protocol",
         "coordinators",
+        "diagram",
         "broker/partitions/core",
         "client/lease.py",
         "client/sequencer.py",

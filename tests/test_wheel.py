@@ -96,7 +96,9 @@ def test_the_installed_command_knows_its_version(installation: Installation) -> 
     assert f"\n## {printed[1]} " in changes
 
 
-@pytest.mark.parametrize("package", ["broker", "cli", "coordinators", "protocol", "storage"])
+@pytest.mark.parametrize(
+    "package", ["broker", "cli", "coordinators", "diagram", "protocol", "storage"]
+)
 def test_every_module_is_compiled(installation: Installation, package: str) -> None:
     """A server whose user may not write there would compile them at each start."""
     assert installation.uncompiled(package) == []

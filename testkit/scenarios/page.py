@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from diagram import render_mermaid
 from testkit.scenarios.catalogue import SCENARIOS
 from testkit.scenarios.everything import Runs
 from testkit.scenarios.parts import CLIENTS, LIMITATIONS, NO_PART, SCRIPTED
@@ -11,7 +12,6 @@ from testkit.scenarios.recorder import about
 from testkit.scenarios.run import Run
 from testkit.scenarios.scenario import Scenario
 from testkit.scenarios.verdict import Outcome
-from testkit.sequence_diagram import render_mermaid
 
 BEGIN: Final = "<!-- verdicts: written by python -m testkit.scenarios --write-docs -->"
 END: Final = "<!-- end of verdicts -->"

@@ -17,7 +17,7 @@ from broker.network.server import bind, bound_address
 from tests.broker.admin.decider import Decider
 from tests.broker.admin.fake_broker import FakeBroker
 from tests.cli.command import Command
-from tests.testkit.sequence_diagram.recording import A, B, Recording
+from tests.diagram.recording import A, B, Recording
 
 
 class _AdminThread:

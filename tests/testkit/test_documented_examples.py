@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from diagram import render_mermaid, render_svg
 from testkit.echoless import Echoless
-from testkit.sequence_diagram import render_mermaid, render_svg
 
 pytest_plugins = ["pytester"]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from testkit.sequence_diagram.canvas import Canvas, text_width
-from testkit.sequence_diagram.pills import badge_width, draw_badge
-from testkit.sequence_diagram.steps import Diagram, Exchange, Fate, Sent
-from testkit.sequence_diagram.wording import (
+from diagram.canvas import Canvas, text_width
+from diagram.pills import badge_width, draw_badge
+from diagram.steps import Diagram, Exchange, Fate, Sent
+from diagram.wording import (
     answer_text,
     attempt_text,
     epoch_text,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from testkit.sequence_diagram.steps import (
+from diagram.steps import (
     Diagram,
     Exchange,
     Fate,
@@ -21,7 +21,7 @@ from testkit.sequence_diagram.steps import (
     Stored,
     Verdict,
 )
-from testkit.sequence_diagram.wording import (
+from diagram.wording import (
     answer_text,
     fate_text,
     folded_text,

@@ -7,9 +7,9 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from testkit.sequence_diagram import render_mermaid, render_svg, render_text
-from testkit.sequence_diagram.wording import action_text
-from tests.testkit.sequence_diagram.recording import A, B, C, D, E, Recording
+from diagram import render_mermaid, render_svg, render_text
+from diagram.wording import action_text
+from tests.diagram.recording import A, B, C, D, E, Recording
 
 _SVG = "{http://www.w3.org/2000/svg}"
 

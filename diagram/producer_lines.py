@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from testkit.sequence_diagram.lives import Connection, Event, connection_of
-from testkit.sequence_diagram.steps import Line
+from diagram.lives import Connection, Event, connection_of
+from diagram.steps import Line
 
 _Identity = tuple[str, int, str]
 """Client id (or address), producer id and principal; -1 for a request without a producer id."""

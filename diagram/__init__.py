@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from testkit.sequence_diagram import mermaid, svg, text
-from testkit.sequence_diagram.folding import fold
-from testkit.sequence_diagram.lives import Event
-from testkit.sequence_diagram.model import build_diagram
-from testkit.sequence_diagram.steps import Diagram
+from diagram import mermaid, svg, text
+from diagram.folding import fold
+from diagram.lives import Event
+from diagram.model import build_diagram
+from diagram.steps import Diagram
 
 __all__ = ["render_mermaid", "render_svg", "render_text"]
 

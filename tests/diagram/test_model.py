@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from testkit.sequence_diagram.folding import KEPT, fold
-from testkit.sequence_diagram.model import build_diagram
-from testkit.sequence_diagram.steps import (
+from diagram.folding import KEPT, fold
+from diagram.model import build_diagram
+from diagram.steps import (
     Diagram,
     Exchange,
     Fate,
@@ -15,8 +15,8 @@ from testkit.sequence_diagram.steps import (
     Remembered,
     Verdict,
 )
-from testkit.sequence_diagram.wording import answer_text, is_success
-from tests.testkit.sequence_diagram.recording import A, B, C, D, Recording
+from diagram.wording import answer_text, is_success
+from tests.diagram.recording import A, B, C, D, Recording
 
 
 def _exchanges(diagram: Diagram) -> list[Exchange]:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from testkit.sequence_diagram.arrows import draw_answer, draw_request
-from testkit.sequence_diagram.canvas import Canvas, text_width
-from testkit.sequence_diagram.layout import Columns, arrange, head_width
-from testkit.sequence_diagram.pills import draw_stored
-from testkit.sequence_diagram.steps import (
+from diagram.arrows import draw_answer, draw_request
+from diagram.canvas import Canvas, text_width
+from diagram.layout import Columns, arrange, head_width
+from diagram.pills import draw_stored
+from diagram.steps import (
     Diagram,
     Exchange,
     Folded,
@@ -21,9 +21,9 @@ from testkit.sequence_diagram.steps import (
     Remembered,
     Step,
 )
-from testkit.sequence_diagram.style import stylesheet
-from testkit.sequence_diagram.verdicts import draw_verdicts
-from testkit.sequence_diagram.wording import counts_text, fate_text, folded_text, has_answer
+from diagram.style import stylesheet
+from diagram.verdicts import draw_verdicts
+from diagram.wording import counts_text, fate_text, folded_text, has_answer
 
 _MARGIN: Final = 24
 _HEAD_TOP: Final = 74

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from protocol.errors import ErrorCode
-from testkit.sequence_diagram.steps import (
+from diagram.steps import (
     Diagram,
     Exchange,
     Fate,
@@ -15,6 +14,7 @@ from testkit.sequence_diagram.steps import (
     Step,
     Verdict,
 )
+from protocol.errors import ErrorCode
 
 _ACTIONS: Final = {
     "drop_request": "request lost",

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from testkit.sequence_diagram.letters import Letters
-from testkit.sequence_diagram.lives import Connection, Event, connection_of, with_lives
-from testkit.sequence_diagram.producer_lines import ProducerLines, is_request
-from testkit.sequence_diagram.steps import (
+from diagram.letters import Letters
+from diagram.lives import Connection, Event, connection_of, with_lives
+from diagram.producer_lines import ProducerLines, is_request
+from diagram.steps import (
     Batch,
     Diagram,
     Exchange,
@@ -27,7 +27,7 @@ from testkit.sequence_diagram.steps import (
     Stored,
     Verdict,
 )
-from testkit.sequence_diagram.wording import fault_text
+from diagram.wording import fault_text
 
 _UNKNOWN_CORRELATION: Final = 0
 _REQUEST_FATES: Final = {"drop_request": Fate.LOST, "close_before": Fate.BROKEN}

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from testkit.sequence_diagram.canvas import Canvas, text_width
-from testkit.sequence_diagram.steps import Remembered, Sent, Verdict
-from testkit.sequence_diagram.style import HUES
-from testkit.sequence_diagram.wording import is_old_repeat, range_text
+from diagram.canvas import Canvas, text_width
+from diagram.steps import Remembered, Sent, Verdict
+from diagram.style import HUES
+from diagram.wording import is_old_repeat, range_text
 
 HEIGHT: Final = 18
 _PADDING: Final = 6

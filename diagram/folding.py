@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from itertools import groupby
 from typing import Final
 
-from testkit.sequence_diagram.steps import Exchange, Fate, Folded, Step, Verdict
+from diagram.steps import Exchange, Fate, Folded, Step, Verdict
 
 KEPT: Final = 3
 """Exchanges that stay unfolded at either end of a folded run."""
