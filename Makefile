@@ -1,6 +1,8 @@
 # Two commands do everything on a fresh machine: `make serve` and `make test`.
 VENV   := .venv
 PYTHON := $(VENV)/bin/python
+# Makes the environments; .ci/run sets it to an optimised one.
+PYTHON3 ?= python3
 
 # Where this is set, each broker that a test starts would compile its modules again, and each worker all tests.
 unexport PYTHONDONTWRITEBYTECODE
@@ -34,7 +36,7 @@ format: $(VENV)/.installed-dev
 	$(PYTHON) -m ruff format .
 
 $(VENV)/bin/python:
-	python3 -m venv $(VENV)
+	$(PYTHON3) -m venv $(VENV)
 
 $(VENV)/.installed: pyproject.toml $(VENV)/bin/python
 	$(PYTHON) -m pip install -q --disable-pip-version-check -e .
@@ -46,7 +48,7 @@ $(VENV)/.installed-dev: pyproject.toml $(VENV)/.installed
 	touch $@
 
 .cache/podman-compose/.installed:
-	python3 -m venv .cache/podman-compose
+	$(PYTHON3) -m venv .cache/podman-compose
 	.cache/podman-compose/bin/pip install -q --disable-pip-version-check podman-compose
 	touch $@
 
