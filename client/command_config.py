@@ -17,6 +17,13 @@ from client.security_options import SecurityOptionError, security_of
 
 PASSWORD_VARIABLE: Final = "ECHOLESS_SASL_PASSWORD"  # noqa: S105  the variable's name
 
+SECRET_OF: Final = {
+    "sasl.username": "sasl.password",
+    "sasl.oauthbearer.client.id": "sasl.oauthbearer.client.secret",
+    "sasl.oauthbearer.client.credentials.client.id": "sasl.oauthbearer.client.credentials.client.secret",
+}
+"""Options that name a user or client, and the one with its password."""
+
 
 def read_command_config(path: str) -> dict[str, str]:
     """Every option of the file. Raises `SecurityOptionError`."""
@@ -32,7 +39,7 @@ def command_security(
     ask: Callable[[str], str] | None = None,
     environment: Mapping[str, str] = os.environ,
 ) -> Security:
-    """`ask` returns the password of a user. Raises `SecurityOptionError`."""
+    """`ask` returns the password of a user or client. Raises `SecurityOptionError`."""
     return security_of(command_options(path, ask, environment))
 
 
@@ -45,12 +52,12 @@ def command_options(
     if path is None:
         return {}
     options = read_command_config(path)
-    user = options.get("sasl.username")
-    if user and not {"sasl.password", "sasl.jaas.config"} & options.keys():
+    for name, secret in SECRET_OF.items():
+        user = options.get(name)
+        if not user or {secret, "sasl.jaas.config"} & options.keys():
+            continue
         password = environment.get(PASSWORD_VARIABLE) or (ask(user) if ask is not None else "")
         if not password:
-            raise SecurityOptionError(
-                f"{path} has no sasl.password: add it, or set {PASSWORD_VARIABLE}"
-            )
-        options["sasl.password"] = password
+            raise SecurityOptionError(f"{path} has no {secret}: add it, or set {PASSWORD_VARIABLE}")
+        options[secret] = password
     return options

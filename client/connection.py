@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from client.connection_errors import AuthenticationError, ConnectionFailedError
-from client.log_in import RENEWED_AT, LoggingIn
+from client.log_in import RENEWED_AT, LoggingIn, exchange_of
 from client.messages import (
     API_VERSIONS,
     LENGTH,
@@ -133,10 +133,12 @@ class Connection:
 
     def _log_in(self) -> None:
         """Logs in, again if the session is about to end; does nothing without a user."""
-        if self._security.login is None:
+        login = self._security.login
+        if login is None:
             return
+        exchange = exchange_of(login)
         began = time.monotonic()
-        logging_in = LoggingIn(self._security.login, self.address)
+        logging_in = LoggingIn(login, exchange, self.address)
         while logging_in.request is not None:
             api, fields = logging_in.request
             logging_in.take(self._exchange(api, self._version(api), fields))

@@ -13,8 +13,8 @@ from typing import Any, Final, NamedTuple, TypeVar
 from client.cluster import Address
 from client.connection_errors import AuthenticationError, ConnectionFailedError
 from client.lease import Lease, lease
-from client.log_in import login_refused
-from client.security import NO_SECURITY, Login, Security
+from client.log_in import awaited_exchange_of, login_refused
+from client.security import NO_SECURITY, Login, Security, TokenLogin
 from client.sequenced_batch import Identity
 from client.streams import open_streams
 from protocol.errors import DecodeError, KafkaError
@@ -22,7 +22,6 @@ from protocol.framing import LENGTH_SIZE, frame_length
 from protocol.native.answers import Answer
 from protocol.native.codec import ENTRIES_MAX, decode_message, encode_message
 from protocol.native.replication import read_error
-from protocol.sasl.client_exchange import ClientExchange
 from protocol.sasl.mechanism import SaslError
 
 ANSWER_BYTES_MAX: Final = 16 * 1024 * 1024
@@ -164,10 +163,10 @@ async def _ask(
 
 
 async def _log_in(
-    login: Login, address: str, send: Callable[[Mapping[str, Any]], Awaitable[Any]]
+    login: Login | TokenLogin, address: str, send: Callable[[Mapping[str, Any]], Awaitable[Any]]
 ) -> None:
     """Raises `AuthenticationError`, and what `send` does."""
-    exchange = ClientExchange(login.mechanism, login.user, login.password)
+    exchange = await awaited_exchange_of(login)
     try:
         while exchange.token is not None:
             token = {"type": "sasl", "mechanism": str(login.mechanism), "data": exchange.token}

@@ -1,12 +1,17 @@
-"""A client's log-in on the Kafka port: which request comes next, and what the answers say. No I/O."""
+"""A client's log-in on the Kafka port: which request comes next, and what the answers say.
+
+No I/O but for `exchange_of`.
+"""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Generator, Mapping
 from typing import Any, Final, NamedTuple
 
 from client.connection_errors import AuthenticationError, ConnectionFailedError
-from client.security import Login
+from client.security import Login, TokenLogin
+from client.tokens import current_token, forget_token
 from protocol.errors import ErrorCode
 from protocol.sasl.client_exchange import ClientExchange
 from protocol.sasl.mechanism import SaslError
@@ -23,10 +28,11 @@ class LoginRequest(NamedTuple):
 class LoggingIn:
     """One log-in: send `request` and give the answer to `take`, until `request` is None."""
 
-    def __init__(self, login: Login, address: str) -> None:
+    def __init__(self, login: Login | TokenLogin, exchange: ClientExchange, address: str) -> None:
         self.session_s = 0.0
         """Seconds until this has to be done again; 0: never. Known at the end."""
         self._login = login
+        self._exchange = exchange
         self._address = address
         self._steps = self._run()
         self.request: LoginRequest | None = next(self._steps)
@@ -45,7 +51,7 @@ class LoggingIn:
             offered = ", ".join(answer.mechanisms) or "none"
             raise self._refused(f"it offers {offered}; set sasl.mechanism")
         self._check(answer)
-        exchange = ClientExchange(login.mechanism, login.user, login.password)
+        exchange = self._exchange
         while exchange.token is not None:
             answer = yield LoginRequest("sasl_authenticate", {"auth_bytes": exchange.token})
             self._check(answer, answer.error_message)
@@ -68,8 +74,25 @@ class LoggingIn:
         return login_refused(self._address, self._login, reason)
 
 
-def login_refused(address: str, login: Login, reason: str) -> AuthenticationError:
-    """The error of a client that is not let in."""
-    return AuthenticationError(
-        f"{address}: user {login.user} cannot log in by {login.mechanism}: {reason}"
-    )
+def exchange_of(login: Login | TokenLogin) -> ClientExchange:
+    """The exchange of one log-in. May take seconds for a `TokenLogin`, which may have to ask for a token.
+
+    Raises `ConnectionFailedError`; `AuthenticationError` if another attempt would fail, too.
+    """
+    if isinstance(login, TokenLogin):
+        return ClientExchange.by_bearer_token(current_token(login), dict(login.extensions))
+    return ClientExchange.by_password(login.mechanism, login.user, login.password)
+
+
+async def awaited_exchange_of(login: Login | TokenLogin) -> ClientExchange:
+    """The same, without holding the event loop."""
+    if isinstance(login, TokenLogin):
+        return await asyncio.to_thread(exchange_of, login)
+    return exchange_of(login)
+
+
+def login_refused(address: str, login: Login | TokenLogin, reason: str) -> AuthenticationError:
+    """The error of a client that is not let in. A token that was refused is not shown again."""
+    if isinstance(login, TokenLogin):
+        forget_token(login)
+    return AuthenticationError(f"{address}: {login} cannot log in by {login.mechanism}: {reason}")

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple, Self
 
 from client.connection_errors import ConnectionFailedError
-from client.log_in import RENEWED_AT, LoggingIn
+from client.log_in import RENEWED_AT, LoggingIn, awaited_exchange_of
 from client.messages import (
     API_VERSIONS,
     LENGTH,
@@ -33,10 +33,11 @@ from client.messages import (
 from client.produce_queue import ProduceQueue
 from client.produce_request import PartitionBatch
 from client.receivers import Receiver, RowReceiver, WholeAnswer
-from client.security import NO_SECURITY, Login, Security
+from client.security import NO_SECURITY, Login, Security, TokenLogin
 from client.streams import open_streams
 from client.tls import handshake_failure
 from protocol.errors import DecodeError
+from protocol.sasl.client_exchange import ClientExchange
 
 _PRODUCE: Final = "produce"
 _PRODUCES_PENDING_MAX: Final = 5
@@ -79,7 +80,7 @@ class PipelinedConnection:
         writer: asyncio.StreamWriter,
         address: str,
         timeout_s: float,
-        login: Login | None = None,
+        login: Login | TokenLogin | None = None,
     ) -> None:
         self.address = address
         self.is_closed = False
@@ -118,7 +119,9 @@ class PipelinedConnection:
         try:
             # Version 0 is served by every broker since 0.10, and returns the same.
             connection._served = served_versions(await connection._send(API_VERSIONS, 0, {}))
-            await connection._log_in()
+            if security.login is not None:
+                exchange = await awaited_exchange_of(security.login)
+                await connection._log_in(security.login, exchange)
         except BaseException:
             await connection.close()
             raise
@@ -191,12 +194,10 @@ class PipelinedConnection:
                 with contextlib.suppress(asyncio.CancelledError):
                     await task
 
-    async def _log_in(self) -> None:
-        """Logs in, and does so again before the session ends; does nothing without a user."""
-        if self._login is None:
-            return
+    async def _log_in(self, login: Login | TokenLogin, exchange: ClientExchange) -> None:
+        """Logs in, and does so again before the session ends."""
         began = self._loop.time()
-        logging_in = LoggingIn(self._login, self.address)
+        logging_in = LoggingIn(login, exchange, self.address)
         while logging_in.request is not None:
             api, fields = logging_in.request
             answer = await self._send(api, self._version(api), fields)
@@ -210,9 +211,14 @@ class PipelinedConnection:
 
     async def _log_in_again(self) -> None:
         """Holds what is sent meanwhile. What is in flight is answered first, as answers keep their order."""
-        self._is_logging_in = True
+        login = self._login
+        assert login is not None
         try:
-            await self._log_in()
+            exchange = await awaited_exchange_of(
+                login
+            )  # nothing is held while a token is requested
+            self._is_logging_in = True
+            await self._log_in(login, exchange)
             self._is_logging_in = False
             while self._held:
                 self._send_held(self._held[0])

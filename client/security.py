@@ -3,15 +3,19 @@
 `security_of` (`client/security_options.py`) makes one from options by Kafka's names.
 
 Secrets are left out of `repr`, and of every message. Files are read when a connection is opened, so that
-renewed certificates are used by the next one.
+renewed certificates and tokens are used by the next one.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
 from protocol.sasl.mechanism import Mechanism
+
+Extensions = tuple[tuple[str, str], ...]
+"""Names and values that are sent beside a token (RFC 7628)."""
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -21,6 +25,45 @@ class Login:
     mechanism: Mechanism
     user: str
     password: str = field(repr=False)
+
+    def __str__(self) -> str:
+        return f"user {self.user}"
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class TokenEndpoint:
+    """A server that issues tokens to clients (RFC 6749, section 4.4)."""
+
+    url: str
+    client_id: str
+    client_secret: str = field(repr=False)
+    scope: str = ""
+    encodes_header: bool = False
+    """Whether id and secret are URL-encoded in the header, as RFC 6749 has it, and Kafka's clients by choice."""
+    ca_location: str = ""
+    """The authorities of its certificate, which are the system's if neither this nor `ca_pem` is given."""
+    ca_pem: str = ""
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class TokenLogin:
+    """Logs in by OAUTHBEARER, with a token from exactly one of these."""
+
+    token: str = field(default="", repr=False)
+    file: str = ""
+    endpoint: TokenEndpoint | None = None
+    callback: Callable[[], str] | None = None
+    """Returns a token. Called in a thread, by one at a time, when a token is needed and the last one is about to end."""
+    extensions: Extensions = ()
+
+    def __str__(self) -> str:
+        if self.endpoint is not None:
+            return f"the token of client {self.endpoint.client_id} from {self.endpoint.url}"
+        return f"the token in {self.file}" if self.file else "the token given"
+
+    @property
+    def mechanism(self) -> Mechanism:
+        return Mechanism.OAUTHBEARER
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -44,7 +87,7 @@ class Security:
     """Plain text without a log-in, unless one is given."""
 
     tls: Tls | None = None
-    login: Login | None = None
+    login: Login | TokenLogin | None = None
 
     @property
     def protocol(self) -> str:

@@ -6,8 +6,8 @@ since it may be the one that was to keep strangers out. Values are never part of
 | librdkafka | Java | |
 |---|---|---|
 | `security.protocol` | the same | PLAINTEXT (default), SSL, SASL_PLAINTEXT, SASL_SSL |
-| `sasl.mechanism`, `sasl.mechanisms` | `sasl.mechanism` | PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 |
-| `sasl.username`, `sasl.password` | `sasl.jaas.config` | |
+| `sasl.mechanism`, `sasl.mechanisms` | `sasl.mechanism` | PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER |
+| those of a log-in, which are read in `client/login_options.py` | | |
 | `ssl.ca.location` | `ssl.truststore.location` | PEM; without it the system's authorities |
 | `ssl.ca.pem` | `ssl.truststore.certificates` | the PEM itself |
 | `ssl.certificate.location` | `ssl.keystore.location` | PEM; with the key, or beside `ssl.key.location` |
@@ -18,17 +18,13 @@ since it may be the one that was to keep strangers out. Values are never part of
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Final
 
-from client.security import Login, Security, Tls
-from protocol.sasl.mechanism import PASSWORD_MECHANISMS, Mechanism
+from client.login_options import LOGIN_NAMES, SecurityOptionError, java_login, login_in
+from client.security import Security, Tls
 
-
-class SecurityOptionError(ValueError):
-    """An option that is wrong, missing or not served; the message names it and the remedy."""
-
+__all__ = ["SecurityOptionError", "is_about_security", "java_options", "security_of"]
 
 _PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _FIELDS: Final = {
@@ -48,10 +44,7 @@ _FIELDS: Final = {
 """Names, and the field of `Tls` that each sets."""
 _HOST_NAME: Final = "ssl.endpoint.identification.algorithm"
 _STORE_TYPES: Final = frozenset({"ssl.truststore.type", "ssl.keystore.type"})
-_LOGIN: Final = frozenset(
-    {"sasl.mechanism", "sasl.mechanisms", "sasl.username", "sasl.password", "sasl.jaas.config"}
-)
-_KNOWN: Final = {"security.protocol", _HOST_NAME, *_FIELDS, *_STORE_TYPES, *_LOGIN}
+_KNOWN: Final = {"security.protocol", _HOST_NAME, *_FIELDS, *_STORE_TYPES, *LOGIN_NAMES}
 _PEM: Final = (
     "only PEM is read; write one with `openssl pkcs12 -in STORE.p12 -out STORE.pem -nodes` "
     "(after `keytool -importkeystore -destkeystore STORE.p12 -deststoretype PKCS12`, if it is JKS)"
@@ -77,13 +70,13 @@ def security_of(options: Mapping[str, str]) -> Security:
         raise SecurityOptionError(f"security.protocol: takes one of {', '.join(_PROTOCOLS)}")
     has_tls, has_login = protocol.endswith("SSL"), protocol.startswith("SASL")
     for name in given:
-        if (name.startswith("ssl.") and not has_tls) or (name in _LOGIN and not has_login):
+        if (name.startswith("ssl.") and not has_tls) or (name in LOGIN_NAMES and not has_login):
             wanted = "SSL or SASL_SSL" if name.startswith("ssl.") else "SASL_SSL"
             raise SecurityOptionError(
                 f"{name} has no effect with security.protocol={protocol}; did you mean {wanted}?"
             )
     return Security(
-        tls=_tls(given) if has_tls else None, login=_login(given) if has_login else None
+        tls=_tls(given) if has_tls else None, login=login_in(given) if has_login else None
     )
 
 
@@ -92,12 +85,7 @@ def java_options(security: Security) -> dict[str, str]:
     options = {"security.protocol": security.protocol}
     login, tls = security.login, security.tls
     if login is not None:
-        module = "plain.Plain" if login.mechanism is Mechanism.PLAIN else "scram.Scram"
-        options["sasl.mechanism"] = str(login.mechanism)
-        options["sasl.jaas.config"] = (
-            f"org.apache.kafka.common.security.{module}LoginModule required "
-            f"username={_quoted(login.user)} password={_quoted(login.password)};"
-        )
+        options |= java_login(login)
     if tls is not None:
         options |= _java_tls(tls)
     return options
@@ -126,14 +114,9 @@ def _java_tls(tls: Tls) -> dict[str, str]:
     return options
 
 
-def _quoted(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'
-
-
 def is_about_security(name: str) -> bool:
     """Whether it is read, or refused, by `security_of`."""
-    return name.startswith(("ssl.", "sasl.", "security.", "enable.ssl."))
+    return name.startswith(("ssl.", "sasl.", "security.", "enable.ssl.", "https."))
 
 
 def _refused(name: str, remedy: str) -> SecurityOptionError:
@@ -176,62 +159,3 @@ def _check_pairs(fields: Mapping[str, str]) -> None:
 
 def _names_of(field: str) -> str:
     return " or ".join(name for name, found in _FIELDS.items() if found == field)
-
-
-def _login(given: Mapping[str, str]) -> Login:
-    mechanism = given.get("sasl.mechanism", given.get("sasl.mechanisms"))
-    known = ", ".join(PASSWORD_MECHANISMS)
-    if mechanism is None:
-        raise SecurityOptionError(f"sasl.mechanism is needed: one of {known}")
-    if given.get("sasl.mechanisms", mechanism) != mechanism:
-        raise SecurityOptionError("sasl.mechanism and sasl.mechanisms differ; give one of them")
-    if mechanism.upper() not in PASSWORD_MECHANISMS:
-        raise SecurityOptionError(f"sasl.mechanism: takes one of {known}; not {mechanism!r}")
-    user, password = given.get("sasl.username"), given.get("sasl.password")
-    if "sasl.jaas.config" in given:
-        if user is not None or password is not None:
-            raise SecurityOptionError(
-                "sasl.jaas.config, or sasl.username and sasl.password; not both"
-            )
-        user, password = _jaas(given["sasl.jaas.config"])
-    if not user or not password:
-        missing = "sasl.password" if user else "sasl.username"
-        raise SecurityOptionError(f"{missing} is needed for {mechanism}")
-    return Login(mechanism=Mechanism(mechanism.upper()), user=user, password=password)
-
-
-_JAAS: Final = re.compile(
-    r"\s*(?P<module>[\w.$]+)\s+(?:required|requisite|sufficient|optional)\b(?P<options>.*);\s*",
-    re.DOTALL | re.IGNORECASE,
-)
-_JAAS_OPTION: Final = re.compile(
-    r"""\s*(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s"';]+))""", re.DOTALL
-)
-_JAAS_FORM: Final = (
-    "sasl.jaas.config: takes `org.apache.kafka.common.security.scram.ScramLoginModule required "
-    'username="..." password="...";` (or plain.PlainLoginModule); '
-    "or leave it out, and give sasl.username and sasl.password"
-)
-
-
-def _jaas(text: str) -> tuple[str | None, str | None]:
-    """The user and the password. A module may be shaded: only the last part of its name counts."""
-    match = _JAAS.fullmatch(text)
-    if match is None:
-        raise SecurityOptionError(_JAAS_FORM)
-    module = match["module"].rpartition(".")[2]
-    if module not in {"ScramLoginModule", "PlainLoginModule"}:
-        raise SecurityOptionError(f"{_JAAS_FORM}; {module} is not served")
-    options, position = {}, 0
-    rest = match["options"].rstrip()
-    while position < len(rest):
-        found = _JAAS_OPTION.match(rest, position)
-        if found is None:
-            raise SecurityOptionError(_JAAS_FORM)
-        name, *values = found.groups()
-        value = next(one for one in values if one is not None)
-        options[name] = re.sub(r"\\(.)", r"\1", value, flags=re.DOTALL)
-        position = found.end()
-    for name in options.keys() - {"username", "password"}:
-        raise SecurityOptionError(f"{_JAAS_FORM}; {name} is not served")
-    return options.get("username"), options.get("password")

@@ -15,10 +15,8 @@ _RESET: tuple[type[ssl.SSLError], ...] = (ssl.SSLEOFError, ssl.SSLZeroReturnErro
 
 def tls_context(tls: Tls) -> ssl.SSLContext:
     """Reads the files, for which it may take some ms. Raises `AuthenticationError`."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context = trusting_context(tls.ca_location, tls.ca_pem, "ssl.ca")
     context.check_hostname = tls.checks_host_name
-    _trust(context, tls)
     if tls.certificate_location:
         key = tls.key_location or tls.certificate_location
         _load(context, tls, tls.certificate_location, key)
@@ -27,11 +25,16 @@ def tls_context(tls: Tls) -> ssl.SSLContext:
     return context
 
 
-def _trust(context: ssl.SSLContext, tls: Tls) -> None:
-    place = tls.ca_location
+def trusting_context(place: str, pem: str, option: str) -> ssl.SSLContext:
+    """Trusts the authorities in that file or directory, or in that text; with neither, the system's.
+
+    `option` begins the names of both in messages. Raises `AuthenticationError`.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
     try:
-        if tls.ca_pem:
-            context.load_verify_locations(cadata=tls.ca_pem)
+        if pem:
+            context.load_verify_locations(cadata=pem)
         elif not place:
             context.load_default_certs()
         elif Path(place).is_dir():
@@ -39,8 +42,9 @@ def _trust(context: ssl.SSLContext, tls: Tls) -> None:
         else:
             context.load_verify_locations(cafile=place)
     except (OSError, ValueError) as error:
-        name = "ssl.ca.pem" if tls.ca_pem else f"ssl.ca.location: {place}"
+        name = f"{option}.pem" if pem else f"{option}.location: {place}"
         raise AuthenticationError(f"{name}: {_file_reason(error)}") from error
+    return context
 
 
 def _load(context: ssl.SSLContext, tls: Tls, certificate: str, key: str) -> None:

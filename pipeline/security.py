@@ -20,7 +20,8 @@ from client.security_options import (
 )
 
 _PREFIX: Final = "kafka."
-_SECRETS: Final = ("password", "jaas", ".key", ".pem", "certificate")
+_SECRETS: Final = ("password", "jaas", ".key", ".pem", "certificate", "secret")
+_TOKEN: Final = "kafka.sasl.oauthbearer.token"  # noqa: S105  the option's name
 
 
 def is_security_option(name: str) -> bool:
@@ -65,8 +66,12 @@ def checked(options: Mapping[str, str], option: str) -> Security:
 def refuse_secrets(arguments: Mapping[str, str], option: str, remedy: str) -> None:
     """Refuses secrets among a command's arguments. Raises `typer.BadParameter`."""
     for name in arguments:
-        if is_security_option(name) and any(part in name.lower() for part in _SECRETS):
+        if is_security_option(name) and _is_secret(name.lower()):
             raise typer.BadParameter(
                 f"{name} would be seen by everyone on this machine: put it in a file, {remedy}",
                 param_hint=option,
             )
+
+
+def _is_secret(name: str) -> bool:
+    return name == _TOKEN or any(part in name for part in _SECRETS)

@@ -41,7 +41,7 @@ class PeerLogin(NamedTuple):
 
         Raises `SaslError`, and what `send` does.
         """
-        exchange = ClientExchange(self.mechanism, self.user, self.password)
+        exchange = ClientExchange.by_password(self.mechanism, self.user, self.password)
         while True:
             assert exchange.token is not None
             answer = await self._exchanged(send, exchange.token)

@@ -12,6 +12,7 @@ from itertools import chain
 from typing import Any, Final, NamedTuple
 
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
+from aiokafka.abc import AbstractTokenProvider
 from aiokafka.errors import KafkaError
 
 from cli.cluster import Cluster, check, security_of
@@ -19,6 +20,8 @@ from cli.consumption.record_lines import RecordLines
 from cli.consumption.starts import Start
 from cli.errors import CommandError
 from cli.options import Broker
+from client.security import TokenLogin
+from client.tokens import current_token
 
 _POLL_MS: Final = 200
 _RECORDS_MAX: Final = 10_000
@@ -92,11 +95,29 @@ def _security_arguments(broker: Broker) -> dict[str, Any]:
         from client.tls import tls_context
 
         arguments["ssl_context"] = tls_context(security.tls)
-    if security.login is not None:
-        arguments["sasl_mechanism"] = str(security.login.mechanism)
-        arguments["sasl_plain_username"] = security.login.user
-        arguments["sasl_plain_password"] = security.login.password
+    login = security.login
+    if login is not None:
+        arguments["sasl_mechanism"] = str(login.mechanism)
+    if isinstance(login, TokenLogin):
+        arguments["sasl_oauth_token_provider"] = _Tokens(login)
+    elif login is not None:
+        arguments["sasl_plain_username"] = login.user
+        arguments["sasl_plain_password"] = login.password
     return arguments
+
+
+class _Tokens(AbstractTokenProvider):
+    """Hands aiokafka the tokens of a log-in."""
+
+    def __init__(self, login: TokenLogin) -> None:
+        super().__init__()
+        self._login = login
+
+    async def token(self) -> str:
+        return await asyncio.to_thread(current_token, self._login)
+
+    def extensions(self) -> dict[str, str]:
+        return dict(self._login.extensions)
 
 
 class _Reader:

@@ -20,6 +20,8 @@ import pytest
 from tests.cli.command import Command
 from tests.support.certificates import Authority
 from tests.support.echoless import Echoless
+from tests.support.token_server import TokenServer
+from tests.support.tokens import Issuer
 
 pytestmark = pytest.mark.slow
 
@@ -273,3 +275,30 @@ def test_both_log_in(tmp_path: Path, echoless: Command) -> None:
     read = run("consume", "safe", *there)
     secured.kill()
     assert (read.stdout, read.stderr) == (b"sound\n", b"")
+
+
+def test_both_log_in_by_a_token(tmp_path: Path) -> None:
+    """From an endpoint, whose secret is in the file; topics are created and read by the same."""
+    authority, issuer = Authority(tmp_path), Issuer(tmp_path / "issuer")
+    settings = issuer.settings(sasl_enabled_mechanisms="OAUTHBEARER")
+    secured = Echoless(tmp_path, authority.settings("PLAINTEXT:SASL_SSL", **settings))
+    secured.start()
+    config = tmp_path / "client.properties"
+    there = ("--bootstrap-server", secured.kafka_address, "--command-config", config)
+    with TokenServer(authority, issuer.token) as server:
+        config.write_text(
+            "security.protocol=SASL_SSL\nsasl.mechanism=OAUTHBEARER\n"
+            f"sasl.oauthbearer.token.endpoint.url={server.url}\nhttps.ca.location={authority.path}\n"
+            "sasl.oauthbearer.client.id=app\nsasl.oauthbearer.client.secret=hunter2\n"
+            f"ssl.ca.location={authority.path}\n"
+        )
+        assert run("topics", "create", "safe", *there).returncode == 0
+        assert run("produce", "safe", *there, given=b"sound\n").returncode == 0
+        read = run("consume", "safe", *there)
+        server.answer = (401, {}, b'{"error": "invalid_client"}')
+        refused = run("topics", "list", *there)
+    secured.kill()
+    assert (read.stdout, read.stderr) == (b"sound\n", b"")
+    assert refused.returncode == 1
+    assert b"refuses client app: 401 invalid_client" in refused.stderr
+    assert b"hunter2" not in refused.stderr

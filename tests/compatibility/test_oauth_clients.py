@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,10 +11,13 @@ from typing import Any
 
 import pytest
 
+from client.security import Security, Tls, TokenEndpoint, TokenLogin
+from client.security_options import java_options
 from tests.compatibility.kafka_tools import run_tool
 from tests.compatibility.test_secure_clients import authority, counted
 from tests.support.certificates import Authority
 from tests.support.echoless import Echoless
+from tests.support.token_server import TokenServer
 from tests.support.tokens import Issuer
 from tests.toolchain import require
 
@@ -176,3 +180,34 @@ def test_java_produces_with_a_token_from_a_file(
         lines=["one", "two"],
     )
     assert counted(broker, "records_appended_total") == 2
+
+
+@pytest.mark.slow
+@pytest.mark.kafka
+def test_java_takes_the_options_that_our_client_writes_for_it(
+    broker: Echoless, authority: Authority, issuer: Issuer, tmp_path: Path
+) -> None:
+    """By Kafka 3.9's own handler and an endpoint over HTTPS: Spark's source reads so."""
+    require("java", "kafka")
+    properties = tmp_path / "client.properties"
+    with TokenServer(authority, lambda: issuer.token(iat=int(time.time()) - 1)) as server:
+        endpoint = TokenEndpoint(
+            url=server.url.replace("127.0.0.1", "localhost"),
+            client_id="app",
+            client_secret='"hunter2"\\',
+            scope="produce",
+            ca_location=str(authority.path),
+        )
+        tls = Tls(ca_location=str(authority.path))
+        options = java_options(Security(tls=tls, login=TokenLogin(endpoint=endpoint)))
+        lines = (f"{name}={value}\n".replace("\\", "\\\\") for name, value in options.items())
+        properties.write_text("".join(lines))
+        run_tool(
+            "kafka.tools.ConsoleProducer",
+            *("--bootstrap-server", broker.kafka_address, "--topic", "t"),
+            *("--producer.config", str(properties), "--request-required-acks", "all"),
+            lines=["one", "two"],
+        )
+    assert counted(broker, "records_appended_total") == 2
+    basic = base64.b64encode(b'app:"hunter2"\\').decode()
+    assert {headers["Authorization"] for _, headers, _ in server.asked} == {f"Basic {basic}"}

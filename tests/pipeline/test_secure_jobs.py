@@ -165,14 +165,21 @@ def test_commands_take_a_file(tmp_path: Path, authority: Authority, broker: Echo
 
 
 @pytest.mark.parametrize("option", ["--target-option", "--source-option"])
-def test_a_secret_is_no_argument(option: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("sasl.password", "sasl.oauthbearer.token", "sasl.oauthbearer.client.secret"),
+        "sasl.oauthbearer.client.credentials.client.secret",
+    ],
+)
+def test_a_secret_is_no_argument(name: str, option: str, tmp_path: Path) -> None:
     """Everyone on the machine could read it; the message says where to put it, without repeating it."""
     from typer.testing import CliRunner
 
     from pipeline.commands import app
 
     arguments = ["mirror", "--from", "h:1", "--to", "h:2", "--topics", "t"]
-    arguments += ["--checkpoint", str(tmp_path), option, f"kafka.sasl.password={PASSWORD}"]
+    arguments += ["--checkpoint", str(tmp_path), option, f"kafka.{name}={PASSWORD}"]
     ran = CliRunner().invoke(app, arguments, env={"COLUMNS": "300", PASSWORD_VARIABLE: ""})
     assert ran.exit_code == 2
     assert "put it in a file" in ran.output
