@@ -31,7 +31,6 @@ from broker.metrics import Metrics
 from broker.native.dispatch import NativeDispatcher
 from broker.network.connection import Connection, Dispatch
 from broker.network.listeners import Listener
-from broker.network.open_connections import OpenConnections
 from broker.network.server import Server
 from broker.quotas.connection_rates import ConnectionRates
 from broker.records.deadlines import Deadlines
@@ -81,7 +80,7 @@ def new_broker(
 def new_servers(broker: Broker, listeners: Sequence[Listener]) -> list[Server]:
     """The servers of a broker that has started, one for each listener, which fault rules apply to."""
     kafka, native = KafkaDispatcher(broker.services), NativeDispatcher(broker.services)
-    connection_ids, all_open = itertools.count(1), OpenConnections()
+    connection_ids = itertools.count(1)
     rates = ConnectionRates(broker.config.connection_creation_rate_max, broker.quotas)
     servers = [
         Server(
@@ -93,7 +92,7 @@ def new_servers(broker: Broker, listeners: Sequence[Listener]) -> list[Server]:
             unsent=broker.unsent_answers,
             metrics=broker.metrics,
             connection_ids=connection_ids,
-            all_open=all_open,
+            all_open=broker.open_connections,
             tls=_tls_settings(broker, one.name),
             require_login=_required_login(broker, one.name),
             rates=rates,

@@ -38,6 +38,7 @@ from broker.metadata.registration import BrokerInfo, Endpoint
 from broker.metadata.topic_registry import TopicRegistry
 from broker.metrics import Metrics
 from broker.network.memory_budget import MemoryBudget
+from broker.network.open_connections import OpenConnections
 from broker.network.unsent_answers import UNSENT_BYTES_MAX, UnsentAnswers
 from broker.partitions.disk_queue import in_thread
 from broker.partitions.flusher import Flusher
@@ -119,6 +120,9 @@ class Broker:
         self._wiring = wiring
         self.request_memory = MemoryBudget(config.request_size_max)
         self.unsent_answers = UnsentAnswers(UNSENT_BYTES_MAX)
+        self.open_connections = OpenConnections()
+        """Those of the Kafka and native ports."""
+        self.started_ms = environment.now_ms()
         self.partitions: Mapping[tuple[str, int], Partition] = {}
         """The partitions in `replicas`, by topic and index."""
         self.session_lost = asyncio.Event()

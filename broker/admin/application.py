@@ -15,13 +15,14 @@ from http import HTTPStatus
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
-from aiohttp import web
+from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler, Middleware
 
 from broker.admin.answer import answer_rows, encoded
 from broker.admin.body import BODY_BYTES_MAX, BODY_TIMEOUT_S
 from broker.admin.bounded_accept import BoundedAccept, bounded_tls
 from broker.admin.callers import authenticate, caller_of
+from broker.admin.console_files import PATH, ConsoleFiles, is_console, wants_page
 from broker.admin.decisions import LIST_MAX, DecisionPages
 from broker.admin.documents import (
     add_groups,
@@ -33,12 +34,18 @@ from broker.admin.documents import (
 from broker.admin.exposition import CONTENT_TYPE, Exposition
 from broker.admin.faults import FaultPages
 from broker.admin.guard import add_safe_headers, guard
+from broker.admin.overview import (
+    add_totals,
+    connection_documents,
+    overview_document,
+    own_version,
+)
 from broker.admin.protocol import HttpProtocol
 from broker.admin.query import read_count, read_index, read_optional
 from broker.admin.refusal import RefusalError
 from broker.admin.view import BrokerView
 from broker.descriptors import descriptor_shares
-from broker.network.turns import work_in_turns
+from broker.network.turns import in_thread, work_in_turns
 from protocol.acl import AclOperation
 from protocol.dedup import ProducerEntry
 from protocol.errors import ErrorCode
@@ -126,11 +133,14 @@ def application(broker: BrokerView) -> web.Application:
             web.get("/health", pages.health),
             web.get("/ready", pages.ready),
             web.get("/metrics", pages.metrics),
+            web.get("/overview", pages.overview),
+            web.get("/connections", pages.connections),
             web.get("/topics", pages.topics),
             web.get("/groups", pages.groups),
             web.get("/producers/{topic}/{partition}", pages.producers),
             web.get("/decisions", decisions.decisions),
             *FaultPages(broker).routes(),
+            *ConsoleFiles().routes(),
         ]
     )
     return app
@@ -141,7 +151,7 @@ def _wait_for_start(broker: BrokerView) -> Middleware:
 
     @web.middleware
     async def answer(request: web.Request, handler: Handler) -> web.StreamResponse:
-        if broker.starting is not None:
+        if broker.starting is not None and not is_console(request.path):
             return _unavailable("starting", broker.starting)
         return await handler(request)
 
@@ -156,6 +166,9 @@ class _Pages:
         self._exposition = Exposition(broker)
 
     async def index(self, request: web.Request) -> web.Response:
+        """The paths; a browser is sent to the console instead."""
+        if wants_page(request):
+            return web.Response(status=HTTPStatus.FOUND, headers={hdrs.LOCATION: PATH})
         resources = request.app.router.resources()
         return web.json_response({"paths": sorted(r.canonical for r in resources)})
 
@@ -182,6 +195,23 @@ class _Pages:
         caller_of(request).require_cluster(AclOperation.DESCRIBE)
         text = await self._exposition.text()
         return web.Response(body=text, headers={"Content-Type": CONTENT_TYPE})
+
+    async def overview(self, request: web.Request) -> web.Response:
+        """The broker as a whole, and what the caller may do."""
+        caller = caller_of(request)
+        await in_thread(own_version)
+        totals: dict[str, int] = {}
+        await work_in_turns(add_totals(self._broker, totals, caller.may_describe))
+        document = overview_document(self._broker)
+        return web.json_response({**document, **totals, "caller": caller.document()})
+
+    async def connections(self, request: web.Request) -> web.Response:
+        """The open connections, and the software of their clients."""
+        caller_of(request).require_cluster(AclOperation.DESCRIBE)
+        limit = read_count(request.query, "limit", _LIMIT_DEFAULT, least=1, most=LIST_MAX)
+        count = self._broker.metrics.connections_open
+        documents = connection_documents(self._broker, limit)
+        return await answer_rows({"count": count}, {"connections": documents})
 
     async def topics(self, request: web.Request) -> web.Response:
         topics: list[dict[str, Any]] = []

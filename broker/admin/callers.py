@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import logging
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler, Middleware
 
+from broker.admin.console_files import is_console, wants_page
 from broker.admin.protocol import HttpProtocol
 from broker.admin.refusal import RefusalError
 from broker.authentication.admin_tokens import Role
@@ -61,6 +62,10 @@ class Caller:
     def is_stranger(self) -> bool:
         """Whether nothing is known of it, on a port where that matters."""
         return self.role is None
+
+    def document(self) -> dict[str, Any]:
+        """Who it is, and whether it may change anything, for the console."""
+        return {"principal": self.principal, "may_change": self.role is Role.CHANGE}
 
     def check_may_change(self) -> None:
         """Raises `RefusalError` if it may only read."""
@@ -159,9 +164,15 @@ async def _identify(request: web.Request, broker: BrokerView) -> Caller:
         return Caller(request, token.principal, token.role, broker.access)
     if tokens is None or principal != ANONYMOUS:
         return Caller(request, principal, Role.CHANGE, broker.access)
-    if request.path in OPEN_PATHS and request.method in _READING:
+    if _is_open(request) and request.method in _READING:
         return Caller(request, principal, None, None)
     raise _unauthorized(request, _MISSING)
+
+
+def _is_open(request: web.Request) -> bool:
+    """Whether it is answered to strangers: a browser loads the console before its user can type a token."""
+    path = request.path
+    return path in OPEN_PATHS or is_console(path) or (path == "/" and wants_page(request))
 
 
 def _unauthorized(request: web.Request, text: str) -> RefusalError:

@@ -19,17 +19,22 @@ from aiohttp.client_exceptions import ClientConnectionError
 from broker.admin.answer import answer_rows
 from broker.admin.callers import caller_of
 from broker.admin.documents import decision_document, event_document, fault_document
-from broker.admin.query import read_count, read_fact, read_selection
+from broker.admin.query import read_choice, read_count, read_fact, read_selection
 from broker.admin.refusal import RefusalError
 from broker.admin.view import BrokerView
 from broker.decisions.events import Event
 from broker.decisions.stream import DecisionStream
 
 LIST_MAX: Final = 10_000
+CONSOLE: Final = "console"
+READERS: Final = ("program", CONSOLE)
+"""The values of `reader`; the first is the default."""
 FOLLOWERS_MAX: Final = 16
 """How many readers may follow at once; each may have a full queue in memory."""
 FOLLOWERS_PER_ADDRESS_MAX: Final = 8
 """The limit per address, so that one address cannot keep all others from following."""
+CONSOLES_MAX: Final = 8
+"""How many consoles may follow besides, so that open tabs never keep a command or a test from following."""
 _COUNT_DEFAULT: Final = 100
 _encoder: Final = json.JSONEncoder(separators=(",", ":"), check_circular=False)
 _LINES_AT_ONCE: Final = 100
@@ -44,6 +49,8 @@ class DecisionPages:
         self._broker = broker
         self._streams: dict[DecisionStream, str] = {}
         """The open streams, and the address of each reader."""
+        self._consoles: set[DecisionStream] = set()
+        """Those whose readers are consoles."""
 
     async def decisions(self, request: web.Request) -> web.StreamResponse:
         """Answers GET /decisions."""
@@ -71,25 +78,36 @@ class DecisionPages:
     async def _follow(
         self, request: web.Request, count: int, stream: DecisionStream
     ) -> web.StreamResponse:
-        if len(self._streams) >= FOLLOWERS_MAX:
-            raise RefusalError(
-                HTTPStatus.SERVICE_UNAVAILABLE, f"{FOLLOWERS_MAX} readers follow already"
-            )
         host = request.remote or "?"
-        if list(self._streams.values()).count(host) >= FOLLOWERS_PER_ADDRESS_MAX:
-            raise RefusalError(
-                HTTPStatus.SERVICE_UNAVAILABLE,
-                f"{FOLLOWERS_PER_ADDRESS_MAX} readers of {host} follow already",
-            )
+        is_console = read_choice(request.query, "reader", READERS) == CONSOLE
+        self._check_room(host, is_console=is_console)
         # No await between looking back and following: no event is missed or sent twice.
         remembered = self._broker.decisions.latest_events(count, stream.selection)
         self._broker.decisions.follow(stream)
         self._streams[stream] = host
+        if is_console:
+            self._consoles.add(stream)
         try:
             return await self._send(request, self._documents(remembered), stream)
         finally:
             del self._streams[stream]
+            self._consoles.discard(stream)
             self._broker.decisions.unfollow(stream)
+
+    def _check_room(self, host: str, *, is_console: bool) -> None:
+        """Raises `RefusalError` if there are too many readers of this kind already."""
+        refused = None
+        if is_console:
+            if len(self._consoles) >= CONSOLES_MAX:
+                refused = f"{CONSOLES_MAX} consoles follow already"
+        else:
+            others = [one for stream, one in self._streams.items() if stream not in self._consoles]
+            if len(others) >= FOLLOWERS_MAX:
+                refused = f"{FOLLOWERS_MAX} readers follow already"
+            elif others.count(host) >= FOLLOWERS_PER_ADDRESS_MAX:
+                refused = f"{FOLLOWERS_PER_ADDRESS_MAX} readers of {host} follow already"
+        if refused is not None:
+            raise RefusalError(HTTPStatus.SERVICE_UNAVAILABLE, refused)
 
     async def _send(
         self, request: web.Request, remembered: Iterable[dict[str, Any]], stream: DecisionStream

@@ -61,8 +61,9 @@ def guard(config: Config) -> Middleware:
 
 
 async def add_safe_headers(_: web.Request, response: web.StreamResponse) -> None:
-    """Adds the headers; a handler for `on_response_prepare`."""
-    response.headers.update(SAFE_HEADERS)
+    """Adds the headers that a page has not set by itself; a handler for `on_response_prepare`."""
+    for name, value in SAFE_HEADERS.items():
+        response.headers.setdefault(name, value)
 
 
 def _check_host(request: web.Request, names: frozenset[str]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
 from typing import Final
 
@@ -37,6 +37,15 @@ def read_fact(query: Mapping[str, str], name: str) -> bool:
     if text not in {"true", "false"}:
         raise RefusalError(HTTPStatus.BAD_REQUEST, f"{name}: takes true or false, not {text!r}")
     return text == "true"
+
+
+def read_choice(query: Mapping[str, str], name: str, choices: Sequence[str]) -> str:
+    """One of several words; the first if it is not given."""
+    text = query.get(name, choices[0])
+    if text not in choices:
+        takes = ", ".join(choices)
+        raise RefusalError(HTTPStatus.BAD_REQUEST, f"{name}: takes one of {takes}, not {text!r}")
+    return text
 
 
 def read_selection(

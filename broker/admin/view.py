@@ -16,6 +16,7 @@ from broker.decisions.decisions import Decisions
 from broker.faults.faults import Faults
 from broker.metrics import Metrics
 from broker.network.memory_budget import MemoryBudget
+from broker.network.open_connections import OpenConnections
 from broker.network.unsent_answers import UnsentAnswers
 from protocol.errors import ErrorCode
 from storage.producers.state import ProducerStates
@@ -25,6 +26,7 @@ from storage.strays import Stray
 if TYPE_CHECKING:
     from broker.authentication.admin_tokens import Tokens
     from broker.authorization.access import Access
+    from broker.metadata.registration import BrokerInfo
     from coordinators.groups.answers import ListedGroup
 
 
@@ -82,6 +84,15 @@ class GroupsView(Protocol):
     def readiness(self) -> ErrorCode: ...
 
 
+class MembershipView(Protocol):
+    """The cluster, as this broker knows it."""
+
+    @property
+    def controller_id(self) -> int: ...
+    @property
+    def brokers(self) -> Mapping[int, BrokerInfo]: ...
+
+
 class BrokerView(Protocol):
     """One broker; while it is `starting`, only its configuration and its counters are available."""
 
@@ -113,3 +124,9 @@ class BrokerView(Protocol):
     def logs(self) -> StorageView: ...
     @property
     def groups(self) -> GroupsView: ...
+    @property
+    def membership(self) -> MembershipView: ...
+    @property
+    def open_connections(self) -> OpenConnections: ...
+    @property
+    def started_ms(self) -> int: ...

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from broker.handlers import permits
 from broker.handlers.refusals import Refusal
 from broker.handlers.served import Served
-from broker.network.request import Answer, Request
+from broker.network.request import Answer, Request, Software
 from protocol.api_versions import (
     ApiVersionsRequest,
     ApiVersionsRow,
@@ -56,6 +56,8 @@ class ApiVersions:
         """The list of APIs; INVALID_REQUEST for software names that Kafka rejects too."""
         body: ApiVersionsRequest = request.body
         is_valid = all(map(_SOFTWARE_NAME.fullmatch, body))
+        if is_valid:
+            request.peer.software = Software(request.header.client_id, *body)
         return self._answer(request, ErrorCode.NONE if is_valid else ErrorCode.INVALID_REQUEST)
 
     def refuse(self, refusal: Refusal, _services: Services) -> Answer:

@@ -289,6 +289,16 @@ class Connection(asyncio.BufferedProtocol):
         self._end_rest()
 
     @property
+    def peer(self) -> Peer:
+        """The other end."""
+        return self._peer
+
+    @property
+    def idle_ms(self) -> int:
+        """Milliseconds since the client last sent something, or was sent an answer."""
+        return int((time.monotonic() - self._last_active) * 1000)
+
+    @property
     def principal(self) -> str:
         """Who the client is."""
         return self._peer.principal

@@ -10,6 +10,7 @@ Shared by the Kafka and native ports of a broker. Single owner: the event loop.
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
@@ -47,6 +48,13 @@ class OpenConnections:
     def count(self, host: str) -> int:
         """How many connections the address has."""
         return len(self._by_host.get(host, ()))
+
+    def connections(self) -> Iterator[Connection]:
+        """The connections as they are now, without TLS handshakes; by address, the oldest of each first."""
+        from broker.network.connection import Connection
+
+        for opened in list(self._by_host.values()):
+            yield from (one for one in list(opened) if isinstance(one, Connection))
 
     def strangers(self, host: str) -> int:
         """How many connections of the address have to log in, or to finish their TLS handshake."""

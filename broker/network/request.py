@@ -10,6 +10,7 @@ from broker.config.listener_names import PLAINTEXT
 from broker.network.promise import Promise
 from protocol.headers import RequestHeader
 from protocol.lean_dataclass import dataclass
+from protocol.lean_named_tuple import NamedTuple
 
 ANONYMOUS: Final = "User:ANONYMOUS"
 """The principal of a client that has not authenticated, as Kafka names it."""
@@ -27,6 +28,15 @@ class Login(Protocol):
 
     def expire(self) -> None:
         """Ends the session now: before anything else, the client has to log in again."""
+
+
+class Software(NamedTuple):
+    """The software of a client, as it names itself in ApiVersions."""
+
+    client_id: str | None
+    name: str
+    """`unnamed` before version 3 of the request."""
+    version: str
 
 
 @dataclass(slots=True)
@@ -50,6 +60,8 @@ class Peer:
     """The name of the listener it connected to: answers give it that listener's addresses."""
     importing: int = 0
     """How many requests wait for an import; later ones wait with them, to keep their order."""
+    software: Software | None = None
+    """None until the client has sent ApiVersions."""
     appending: asyncio.Future[Any] | None = None
     """The last produce request that is not appended yet; later ones wait for it."""
 

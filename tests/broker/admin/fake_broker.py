@@ -11,8 +11,10 @@ from broker.authorization.access import Access
 from broker.clock import Clock
 from broker.config.loading import Config
 from broker.decisions.decisions import Decisions
+from broker.metadata.registration import BrokerInfo
 from broker.metrics import Metrics
 from broker.network.memory_budget import MemoryBudget
+from broker.network.open_connections import OpenConnections
 from broker.network.unsent_answers import UNSENT_BYTES_MAX, UnsentAnswers
 from coordinators.groups.answers import ListedGroup
 from protocol.errors import ErrorCode
@@ -66,6 +68,12 @@ class FakeGroups:
         return self.ready
 
 
+@dataclass
+class FakeMembership:
+    brokers: dict[int, BrokerInfo] = field(default_factory=dict)
+    controller_id: int = 1
+
+
 class FakeBroker:
     """Holds `orders-0`, `orders-1` and `bills-0`."""
 
@@ -82,5 +90,8 @@ class FakeBroker:
         self.decisions = Decisions(self.metrics)
         self.logs = FakeLogs()
         self.groups = FakeGroups()
+        self.membership = FakeMembership()
+        self.open_connections = OpenConnections()
+        self.started_ms = 1_000
         held = [FakePartition("orders", 1), FakePartition("orders", 0), FakePartition("bills", 0)]
         self.partitions = {(p.topic, p.index): p for p in held}
