@@ -12,6 +12,7 @@ from tests.support.echoless import Echoless
 README = Path(__file__).parent.parent / "README.md"
 
 
+@pytest.mark.slow
 def test_python_example_stores_its_records(
     echoless: Echoless, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -25,6 +25,7 @@ def without_collections() -> Iterator[None]:
     gc.enable()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("without_collections")
 def test_many_new_partitions_are_frozen_and_few_are_not() -> None:
     """Each freeze keeps what is old garbage by then, so it must be worth it."""
@@ -38,6 +39,7 @@ def test_many_new_partitions_are_frozen_and_few_are_not() -> None:
     assert gc.get_freeze_count() == 0
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("without_collections")
 async def test_a_deleted_partition_is_freed_without_a_collection(tmp_path: Path) -> None:
     """A frozen object that is part of a cycle would never be."""
@@ -78,6 +80,7 @@ atexit.register(lambda: print(gc.get_threshold()[0], any(loaded)))
     assert ran.stdout.split() == [str(START_THRESHOLD), "False"], ran.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("without_collections")
 def test_the_end_of_a_start_freezes_what_it_has_made() -> None:
     """From then on there are collections, which leave it out."""

@@ -40,6 +40,7 @@ LATER = {
 _IMPORTED = re.compile(r"^import time: +\d+ \| +\d+ \| +([\w.]+)$", re.MULTILINE)
 
 
+@pytest.mark.slow
 def test_nothing_heavy_is_loaded_before_the_first_acknowledged_record(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,6 +14,7 @@ BROKER = Path(__file__).parents[2] / "broker"
 STARTERS = {"Thread", "ThreadPoolExecutor", "to_thread", "run_in_executor"}
 
 
+@pytest.mark.slow
 def test_nothing_starts_threads_elsewhere() -> None:
     """The loop's own pool starts threads when they are needed, and fails when there are none."""
     found = {

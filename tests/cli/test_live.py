@@ -159,6 +159,7 @@ def _get(broker: Echoless, path: str) -> Any:
         return json.load(response)
 
 
+@pytest.mark.slow
 def test_wrong_port_is_said_so(broker: Echoless, echoless: Command) -> None:
     """The HTTP port does not speak Kafka, and the message names the port that does."""
     ran = echoless("topics", "list", "--bootstrap-server", broker.admin_address)

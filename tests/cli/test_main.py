@@ -11,6 +11,7 @@ import pytest
 from tests.cli.command import Command
 
 
+@pytest.mark.slow
 def test_serve_goes_straight_to_the_broker() -> None:
     """`serve` imports nothing of the command line's libraries: they would cost its start."""
     program = (

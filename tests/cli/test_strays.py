@@ -5,6 +5,8 @@ from __future__ import annotations
 import uuid
 from pathlib import Path
 
+import pytest
+
 from storage.os_file_system import OsFileSystem
 from storage.partition_metadata import read_topic_id
 from storage.properties_file import encode_uuid
@@ -54,6 +56,7 @@ def test_a_place_that_is_taken_is_set_aside_on_demand(tmp_path: Path, echoless: 
     assert read_topic_id(OsFileSystem(), str(directory)) == uuid.UUID(int=1)
 
 
+@pytest.mark.slow
 def test_another_place_and_topic(tmp_path: Path, echoless: Command) -> None:
     """For directories that were exchanged."""
     fill(tmp_path)

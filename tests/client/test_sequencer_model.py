@@ -373,6 +373,7 @@ class KafkaMachine(SequencerMachine):
     personality = Personality.KAFKA
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("machine", [SequencerMachine, KafkaMachine, Damage, GoingOn])
 def test_no_record_twice_none_lost_in_order(machine):
     """Whatever network, leaders and kills do, the laws hold."""

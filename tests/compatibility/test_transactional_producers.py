@@ -21,6 +21,7 @@ _CLIENT_TIMEOUT_S = 20
 _REASON = "transactions are not served; use an idempotent producer without a transactional id"
 
 
+@pytest.mark.slow
 def test_librdkafka_ends_with_the_reason(echoless: Echoless) -> None:
     """The error is fatal to the producer, and carries the broker's own words."""
     from confluent_kafka import KafkaError, KafkaException, Producer
@@ -37,6 +38,7 @@ def test_librdkafka_ends_with_the_reason(echoless: Echoless) -> None:
     assert error.fatal()
 
 
+@pytest.mark.slow
 async def test_aiokafka_ends(echoless: Echoless) -> None:
     """Starting the producer fails, and names the refused id."""
     from aiokafka import AIOKafkaProducer
@@ -49,6 +51,7 @@ async def test_aiokafka_ends(echoless: Echoless) -> None:
         await producer.stop()
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # its own use of importlib.resources
 def test_kafka_python_ends(echoless: Echoless) -> None:
     """`init_transactions` raises the error by its name."""

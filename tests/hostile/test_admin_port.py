@@ -198,6 +198,7 @@ def _posts(address: str, examples: int) -> None:
     any_body()
 
 
+@pytest.mark.slow
 def test_any_body_is_a_rule_or_refused(target: Echoless) -> None:
     """A refused one changes nothing, an accepted one can be shown and removed."""
     _posts(target.admin_address, _EXAMPLES)

@@ -96,6 +96,7 @@ async def test_honest_batches_of_many_records_hold_up_no_one(target: Echoless):
         expected = answer["base_offset"] + int.from_bytes(batch[57:61], "big")
 
 
+@pytest.mark.slow
 async def test_many_records_of_a_native_message_hold_up_no_one(target: Echoless):
     """They are built into a batch beside the loop; what comes next on the connection waits."""
     records = [{"value": b"x", "headers": [["", None]] * 5000}] * 60

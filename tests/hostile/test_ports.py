@@ -225,6 +225,7 @@ def test_garbage_on_the_admin_port_is_answered_or_ended(target: Echoless):
         talk(target.admin_address, data)
 
 
+@pytest.mark.slow
 def test_no_more_than_connections_max(tmp_path: Path):
     """Late clients are turned away; when others leave, there is room again."""
     broker = Echoless(tmp_path, {"connections_max": "3"})
@@ -283,6 +284,7 @@ def test_an_address_that_fills_the_broker_gives_way_to_another(tmp_path: Path):
     assert_quiet_log(broker)
 
 
+@pytest.mark.slow
 def test_no_more_than_connections_max_per_ip(tmp_path: Path):
     """The bound holds over both ports; other addresses have their own."""
     broker = Echoless(tmp_path, {"connections_max_per_ip": "2"})
@@ -303,6 +305,7 @@ def test_no_more_than_connections_max_per_ip(tmp_path: Path):
     assert_quiet_log(broker)
 
 
+@pytest.mark.slow
 def test_an_address_may_have_a_bound_of_its_own(tmp_path: Path):
     """`connections_max_per_ip_overrides`: more than others have, or none at all."""
     settings = {
@@ -322,6 +325,7 @@ def test_an_address_may_have_a_bound_of_its_own(tmp_path: Path):
     assert_quiet_log(broker)
 
 
+@pytest.mark.slow
 def test_half_of_the_descriptors_stay_for_files():
     """A flood of connections cannot keep a log from opening its next segment."""
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)

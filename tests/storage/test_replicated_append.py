@@ -67,6 +67,7 @@ def state_of(log: Log) -> tuple[object, ...]:
     )
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(st.lists(batch_kinds, min_size=1, max_size=30), st.lists(st.integers(1, 29), max_size=4))
 def test_runs_make_the_same_log_as_single_batches(

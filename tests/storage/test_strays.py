@@ -152,6 +152,7 @@ def test_setting_aside_may_be_cut_short_anywhere() -> None:
     assert outcomes == {True, False}
 
 
+@pytest.mark.slow
 def test_restoring_may_be_cut_short_anywhere() -> None:
     """The log is still set aside or in its place again, with all its records."""
     fs = new_file_system()

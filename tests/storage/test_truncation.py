@@ -132,6 +132,7 @@ def check_actions(steps: list[tuple[str, int, int, int]]) -> None:
     model.check()
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(actions)
 def test_a_cut_log_knows_what_a_fresh_replay_would_know(

@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 from tests.support.free_port import free_port
 
 COUNT = 300
@@ -15,6 +17,7 @@ input()
 """
 
 
+@pytest.mark.slow
 def test_no_port_is_given_twice() -> None:
     """Not by this process, nor by three others that run at the same time."""
     others = [
@@ -35,6 +38,7 @@ def test_no_port_is_given_twice() -> None:
     assert len(set(ports)) == len(ports) == 4 * COUNT
 
 
+@pytest.mark.slow
 def test_a_process_that_ends_gives_its_ports_back() -> None:
     """Two processes, one after the other, get more ports than there are."""
     few = f"""

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 
+import pytest
+
 from tests.support.open_descriptors import DESCRIPTORS_MAX, complaint
 
 
+@pytest.mark.slow
 def test_a_leak_is_named() -> None:
     """Nothing is said below the bound."""
     assert complaint() is None

@@ -23,6 +23,7 @@ def test_a_killed_broker_comes_back_on_the_same_ports() -> None:
     assert not broker.data_dir.exists()
 
 
+@pytest.mark.slow
 def test_a_broker_that_cannot_start_says_why() -> None:
     """The end of its log is in the error."""
     with (

@@ -171,6 +171,7 @@ def test_block_can_be_recorded(inner: pytest.Pytester) -> None:
     _run(inner).assert_outcomes(passed=1)
 
 
+@pytest.mark.slow
 def test_plugin_imports_nothing_before_it_is_used() -> None:
     """Every pytest of the environment loads it: it must cost them nothing."""
     program = (

@@ -86,6 +86,7 @@ async def test_what_somebody_must_look_at_is_listed(admin: AdminClient) -> None:
     assert "echoless_stray_bytes 123.0\n" in text
 
 
+@pytest.mark.slow
 async def test_many_rows_are_read_in_turns_and_encoded_beside_the_loop(
     admin: AdminClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -69,6 +69,7 @@ async def test_a_trickle_of_headers_wins_no_time(admin_address: str) -> None:
     writer.close()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_impatient")
 async def test_an_idle_connection_is_closed_after_its_answer(admin_address: str) -> None:
     """Keeping it alive is a favour with an end; so is half of a second request."""
@@ -79,6 +80,7 @@ async def test_an_idle_connection_is_closed_after_its_answer(admin_address: str)
         assert read_answer(answered).status == 200
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_impatient")
 async def test_a_body_has_to_arrive(running: Running, admin_address: str) -> None:
     """Half of one is answered 408, and the connection ends."""
@@ -137,6 +139,7 @@ async def _ask_for_all(
     return reader, writer
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_impatient")
 @pytest.mark.parametrize("then", ["close", "keep-alive"])
 async def test_an_answer_has_to_be_read(

@@ -190,6 +190,7 @@ async def test_handshakes_count_as_well(
             await one.close()
 
 
+@pytest.mark.slow
 async def test_many_failed_log_ins_leave_nothing(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -298,6 +298,7 @@ async def test_a_user_of_a_password_is_another_mechanism(tmp_path: Path, issuer:
         await connection.close()
 
 
+@pytest.mark.slow
 def test_nothing_of_it_is_imported_without_it(tmp_path: Path) -> None:
     """Neither PyJWT nor cryptography, by a broker with other mechanisms."""
     program = (

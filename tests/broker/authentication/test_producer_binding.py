@@ -55,6 +55,7 @@ async def produced(
     return answer.error, answer.base_offset
 
 
+@pytest.mark.slow
 async def test_another_principal_cannot_fence_a_producer(tmp_path: Path) -> None:
     """Neither with its id nor with a higher epoch; the producer goes on, also after a restart."""
     async with with_users(tmp_path, "alice", "bob", **BOUND) as running:
@@ -99,6 +100,7 @@ async def code_of(native: NativeConnection, producer_id: int) -> int:
     return code
 
 
+@pytest.mark.slow
 async def test_ids_from_before_are_everyones(tmp_path: Path) -> None:
     """A producer that began before the binding was turned on goes on."""
     async with with_users(tmp_path, "alice") as running:
@@ -132,6 +134,7 @@ async def test_a_number_that_is_too_large_is_not_bound(number: int) -> None:
         binding.bound(number, "User:alice")
 
 
+@pytest.mark.slow
 async def test_librdkafka_reports_it_and_does_not_try_again(tmp_path: Path) -> None:
     """Each record fails with 31, after one request; the broker meanwhile gives ids another owner."""
     async with in_process(tmp_path, producer_id_binding=ProducerIdBinding.PRINCIPAL) as running:

@@ -222,6 +222,7 @@ async def test_the_log_tells_plain_bytes_from_tls(
     assert "TLS, which listener_security_protocol_map turns on" in caplog.text
 
 
+@pytest.mark.slow
 async def test_a_handshake_that_hangs_counts_and_ends(
     tmp_path: Path, authority: Authority, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -248,6 +249,7 @@ async def test_a_handshake_that_hangs_counts_and_ends(
     assert "a TLS handshake with 127.0.0.1" in caplog.text
 
 
+@pytest.mark.slow
 async def test_a_flood_of_handshakes_gives_way_to_another_address(
     tmp_path: Path, authority: Authority
 ) -> None:
@@ -436,6 +438,7 @@ def test_an_encrypted_key_needs_its_password(tmp_path: Path, authority: Authorit
         assert "hunter" not in str(caught.value)
 
 
+@pytest.mark.slow
 def test_a_real_broker_by_tls_on_all_ports(tmp_path: Path, authority: Authority) -> None:
     """It registers what it speaks, takes a new certificate at SIGHUP, and stops within its time."""
     own = authority.issue("first", to=tmp_path / "own.pem")
@@ -458,6 +461,7 @@ def test_a_real_broker_by_tls_on_all_ports(tmp_path: Path, authority: Authority)
     assert broker.terminate() == 0
 
 
+@pytest.mark.slow
 def test_files_that_cannot_be_used_end_serve(tmp_path: Path, authority: Authority) -> None:
     """Exit code 2 and one line."""
     settings = authority.settings("ADMIN:SSL", ssl_keystore_location=str(tmp_path / "none.pem"))
@@ -471,6 +475,7 @@ def test_files_that_cannot_be_used_end_serve(tmp_path: Path, authority: Authorit
     assert ended.stderr.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_a_broker_without_tls_loads_none_of_it() -> None:
     """asyncio loads `ssl` by itself; what uses it is loaded for a listener that asks for it."""
     program = (

@@ -156,6 +156,7 @@ async def test_old_keys_stay_for_a_bounded_time(
         assert ids(keys) == ["first"]
 
 
+@pytest.mark.slow
 async def test_they_are_read_regularly(server: Server) -> None:
     """After sasl_oauthbearer_jwks_endpoint_refresh_ms, and after a failure sooner."""
     server.status = 503

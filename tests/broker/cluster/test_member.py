@@ -247,6 +247,7 @@ async def test_followers_are_excused_for_the_time_of_a_doubt() -> None:
     await member.broker.stop()
 
 
+@pytest.mark.slow
 async def test_a_broker_id_that_is_in_use_is_refused() -> None:
     """Two brokers with one id: the second waits for a session, no longer, and changes nothing."""
     server = MemoryTree()

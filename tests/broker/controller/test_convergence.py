@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -147,6 +148,7 @@ class Story:
                 await ask(member.tree, {("t", partition): election_type})
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(story=st.lists(events, max_size=25), unclean=st.booleans())
 def test_everything_is_led_in_the_end(story: list[tuple[Any, ...]], *, unclean: bool) -> None:

@@ -55,6 +55,7 @@ def test_a_broker_with_acls_takes_no_rules_by_itself() -> None:
     assert refusal(load_config([*arguments, "--allow-faults"], {})) is None
 
 
+@pytest.mark.slow
 def test_a_file_of_rules_needs_the_permission_too(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],

@@ -82,6 +82,7 @@ async def test_producers_of_no_topic(kafka: RawConnection) -> None:
         assert response.topics[0].partitions[0].error_code == code
 
 
+@pytest.mark.slow
 async def test_a_partition_is_not_described_any_number_of_times(kafka: RawConnection) -> None:
     """A few bytes of request must not make an answer of any size; the first row is always whole."""
     repeats = REPEATED_PRODUCERS_MAX + 1

@@ -307,6 +307,7 @@ def play(address: str, model: Model, ids: dict[str, uuid.UUID]) -> None:
     compare()
 
 
+@pytest.mark.slow
 async def test_any_requests_are_answered_as_a_plain_model_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -147,6 +147,7 @@ def produce_rows(answer: bytes) -> Any:
     return response.responses
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", APIS)
 async def test_many_rows_are_refused_in_a_thread(running: Running, name: str) -> None:
     """The error of the gate or of a fault rule is written into each row."""

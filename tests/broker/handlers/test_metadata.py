@@ -34,6 +34,7 @@ async def partitions_of(kafka: RawConnection, version: int = 9) -> dict[str, lis
     }
 
 
+@pytest.mark.slow
 async def test_a_large_topic_is_packed_in_slices_and_once(
     kafka: RawConnection, running: Running, monkeypatch: Any
 ) -> None:
@@ -54,6 +55,7 @@ async def test_a_large_topic_is_packed_in_slices_and_once(
     assert sum(packed) == count
 
 
+@pytest.mark.slow
 async def test_the_native_port_describes_a_large_topic_in_several_turns(running: Running) -> None:
     """Other requests come in between."""
     services, count = running.broker.services, 3 * ROWS_PER_TURN + 1

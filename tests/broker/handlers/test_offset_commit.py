@@ -83,6 +83,7 @@ async def test_a_generation_of_a_group_that_does_not_exist(
     assert rows == [("t", 0, code)]
 
 
+@pytest.mark.slow
 async def test_many_partitions_are_committed_together(kafka: RawConnection) -> None:
     """More than one turn of the loop takes, in one batch, and read back."""
     await create_topic(kafka, "t", 700)

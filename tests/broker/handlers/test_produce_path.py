@@ -360,6 +360,7 @@ async def _check_one(
         assert file.read_bytes() == log, f"seed {seed}, partition {index}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("log_flush", LogFlush)
 @settings(max_examples=2, deadline=None)
 @given(seeds=st.lists(st.integers(0, 2**32), min_size=15, max_size=15))

@@ -68,6 +68,7 @@ async def test_ids_are_not_handed_out_again(coordinator: str) -> None:
     await stopped(host)
 
 
+@pytest.mark.slow
 @COORDINATORS
 async def test_an_old_leader_epoch_is_refused_before_anything_is_written(coordinator: str) -> None:
     """Records of a later epoch are in the log: another leader of an earlier one would be cut for it."""

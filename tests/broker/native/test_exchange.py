@@ -349,6 +349,7 @@ def gc_tracked() -> list[object]:
     return gc.get_objects()
 
 
+@pytest.mark.slow
 async def test_msgpack_is_loaded_by_the_first_message_only(tmp_path: Path) -> None:
     """An unused port costs nothing."""
     script = (

@@ -110,6 +110,7 @@ async def test_a_port_without_sasl_has_nothing_to_log_in_for(native: NativeConne
     assert (await native.call("metadata", correlation_id=3, topics=[]))["error"]["code"] == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mechanism", PASSWORD_MECHANISMS)
 async def test_a_session_between_brokers_is_renewed(
     tmp_path: Path, mechanism: Mechanism, monkeypatch: pytest.MonkeyPatch

@@ -114,6 +114,7 @@ async def test_registration_names_every_listener(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_ready_line_has_all_addresses(tmp_path: Path) -> None:
     """The ready line has two listeners with a comma between, and both are reused."""
     broker = Echoless(tmp_path)

@@ -85,6 +85,7 @@ async def served(address: str, ends: AsyncExitStack, source: str = "127.0.0.1") 
     return task
 
 
+@pytest.mark.slow
 async def test_the_rate_of_the_broker_delays(slow: tuple[Running, Clock]) -> None:
     """A connection beyond it is served as soon as the rate is kept, one by one."""
     running, clock = slow
@@ -101,6 +102,7 @@ async def test_the_rate_of_the_broker_delays(slow: tuple[Running, Clock]) -> Non
         assert all([await answered(address) for _ in range(BROKER_BURST - 1)])
 
 
+@pytest.mark.slow
 async def test_an_address_does_not_hold_up_another(slow: tuple[Running, Clock]) -> None:
     """However many of its connections wait, that of another is the second at the latest."""
     running, clock = slow
@@ -133,6 +135,7 @@ class FakeConnection:
         self.unmuted.set()
 
 
+@pytest.mark.slow
 async def test_a_connection_that_was_lost_has_no_turn() -> None:
     """It costs those after it no time."""
     clock = Clock()

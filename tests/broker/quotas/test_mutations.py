@@ -84,6 +84,7 @@ async def test_what_is_not_made_is_not_counted(kafka: RawConnection, clock: Cloc
     assert await created(kafka, 7, b=1) == ([0], 0)
 
 
+@pytest.mark.slow
 async def test_adding_partitions_and_deleting_topics(kafka: RawConnection, clock: Clock) -> None:
     """Both are counted by partitions: those added, and those that the topic has."""
     assert await created(kafka, 7, a=8) == ([0], 0)

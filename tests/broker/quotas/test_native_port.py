@@ -51,6 +51,7 @@ async def test_records_are_counted_as_batches_are(
     assert answer["throttle_time_ms"] > PAUSE_MS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("raw", [False, True])
 async def test_a_consumer(
     running: Running, kafka: RawConnection, native: NativeConnection, raw: bool
@@ -103,6 +104,7 @@ async def test_topics_that_are_created(
     assert running.broker.metrics.throttled_requests_total == 1
 
 
+@pytest.mark.slow
 async def test_a_refused_message_is_counted_too(
     kafka: RawConnection, native: NativeConnection
 ) -> None:

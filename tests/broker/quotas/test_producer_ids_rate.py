@@ -42,6 +42,7 @@ async def produced(kafka: RawConnection, producer_id: int, *sequences: int) -> i
     return round(answer.throttle_time.total_seconds() * 1000)
 
 
+@pytest.mark.slow
 async def test_a_client_that_makes_up_ids_pauses(kafka: RawConnection, clock: Clock) -> None:
     """Its batch is stored; known producers go on; time pays the debt."""
     for producer_id in range(BURST):

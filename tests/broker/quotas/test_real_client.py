@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+import pytest
 from confluent_kafka import Producer, ThrottleEvent
 
 from tests.broker.quotas.quota_requests import Clock, alter
@@ -39,6 +40,7 @@ def produce(address: str, on_throttle: Callable[[ThrottleEvent], None]) -> int:
     return acknowledged
 
 
+@pytest.mark.slow
 async def test_an_idempotent_producer_waits(running: Running, kafka: RawConnection) -> None:
     """By its own throttle event, not by an error or a resend."""
     await create_topic(kafka, "t", 1)

@@ -90,6 +90,7 @@ def test_round_trip(offset: int, items: dict[int, ProducerEntry]) -> None:
     assert list(loaded.items()) == list(items.items())
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(st.dictionaries(producer_ids, entries), st.integers(-(2**65), 2**65))
 def test_times_are_moved_and_nothing_else(items: dict[int, ProducerEntry], by_ms: int) -> None:

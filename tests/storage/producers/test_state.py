@@ -142,6 +142,7 @@ class ProducerStatesMachine(RuleBasedStateMachine):
         assert len(packed) == len(self.states._plain._packed)
 
 
+@pytest.mark.slow
 def test_states_do_what_the_model_does() -> None:
     """Whatever is put, expired, evicted, reconfigured and snapshotted, order and entries are right."""
     run_state_machine_as_test(
