@@ -23,7 +23,7 @@ from broker.threads import DISK
 from protocol.compression import DECOMPRESSED_BYTES_MAX
 from protocol.errors import ErrorCode
 from protocol.record_batch import TRANSACTIONAL_BIT, Codec
-from protocol.records import Record, build_batch, read_records
+from protocol.records import Record, build_batch
 from tests.hostile.bombs import tiny_records, zeros
 from tests.support.in_process import Running, in_process
 from tests.support.native_client import NativeConnection
