@@ -10,10 +10,28 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import field
+from typing import Final
 
 from protocol.lean_dataclass import dataclass
 from protocol.record_batch import LOG_OVERHEAD, BatchHeader
 from storage.opening import RecoveryReport
+
+LATENCY_BOUNDS_S: Final = (
+    *(0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05),
+    *(0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0),
+)
+"""Upper bounds of the buckets that a request's time is counted in."""
+
+
+class Latencies(dict[int, list[float]]):
+    """How long requests took, by the key of their API: counts per bucket, one more without a bound, and the sum.
+
+    A list, because two additions are all that a request may cost here.
+    """
+
+    def __missing__(self, key: int) -> list[float]:
+        self[key] = row = [0.0] * (len(LATENCY_BOUNDS_S) + 2)
+        return row
 
 
 @dataclass(slots=True)
@@ -35,6 +53,11 @@ class Metrics:
 
     requests: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
     """Requests, by the name of the API."""
+    latencies: Latencies = field(default_factory=Latencies)
+    """From taking a request off the connection to writing its answer, on Kafka's port."""
+    received_bytes_total: int = 0
+    """Bytes that connections received, on all ports but the admin port."""
+    sent_bytes_total: int = 0
     requests_failed_total: int = 0
     """Requests that ended in an exception no handler expects: each is a bug."""
     fetch_bytes_total: int = 0

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from itertools import accumulate
 from typing import Final
 
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.core import (
     CounterMetricFamily,
     GaugeMetricFamily,
+    HistogramMetricFamily,
     Metric,
 )
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.registry import Collector
 
 from broker.admin.view import BrokerView, PartitionView
+from broker.handlers.dispatch import SERVED_BY_KEY
+from broker.metrics import LATENCY_BOUNDS_S, Latencies
 from broker.network.turns import in_thread, work_in_turns
 
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
@@ -29,6 +33,8 @@ _COUNTERS: Final = {
     "logins_total": "Clients that have logged in",
     "logins_failed_total": "Log-ins that have failed",
     "sessions_expired_total": "Connections closed for want of another log-in",
+    "received_bytes_total": "Bytes received from clients and brokers",
+    "sent_bytes_total": "Bytes sent to them",
     "requests_failed_total": "Requests that a bug of the broker ended, and their connections",
     "throttled_requests_total": "Requests after which a quota paused the connection",
     "throttled_ms_total": "Milliseconds of these pauses",
@@ -115,6 +121,21 @@ def _text(families: Sequence[Metric]) -> bytes:
     return generate_latest(registry)
 
 
+def _request_seconds(latencies: Latencies) -> Metric:
+    """The histogram of the APIs that were asked for since the start."""
+    family = HistogramMetricFamily(
+        f"{_PREFIX}request_seconds",
+        "Time from taking a request off its connection to writing the answer, by API",
+        labels=["api"],
+    )
+    bounds = [*map(str, LATENCY_BOUNDS_S), "+Inf"]
+    for key, row in sorted(latencies.items()):
+        *counts, sum_s = row
+        buckets = list(zip(bounds, accumulate(counts), strict=True))
+        family.add_metric([SERVED_BY_KEY[key].api.name], buckets, sum_s)
+    return family
+
+
 class _Collected(Collector):
     def __init__(self, families: Sequence[Metric]) -> None:
         self._families = families
@@ -143,6 +164,33 @@ class _Families:
             )
             families.append(counter)
             yield from self._add(counter, value_of, partitions)
+        yield from self._in_trouble(families, partitions)
+
+    def _in_trouble(
+        self,
+        families: list[Metric],
+        partitions: Sequence[tuple[tuple[str, int], PartitionView]],
+    ) -> Iterator[None]:
+        """Adds how many partitions lack replicas or a leader: dashboards ask for the number first."""
+        under_replicated = offline = 0
+        for _, partition in partitions:
+            under_replicated += partition.is_leader and len(partition.isr) < len(partition.replicas)
+            offline += partition.leader_id < 0
+            yield
+        families.append(
+            GaugeMetricFamily(
+                f"{_PREFIX}under_replicated_partitions",
+                "Partitions led here of which a replica is not in sync",
+                under_replicated,
+            )
+        )
+        families.append(
+            GaugeMetricFamily(
+                f"{_PREFIX}offline_partitions",
+                "Partitions with a replica here that have no leader",
+                offline,
+            )
+        )
 
     def _add(
         self,
@@ -160,6 +208,12 @@ class _Families:
         yield GaugeMetricFamily(
             f"{_PREFIX}connections_open", "Connections open", metrics.connections_open
         )
+        yield GaugeMetricFamily(
+            f"{_PREFIX}active_controller",
+            "1 where this broker is the controller of its cluster",
+            int(self._broker.membership.controller_id == self._broker.config.broker_id),
+        )
+        yield _request_seconds(metrics.latencies)
         yield GaugeMetricFamily(
             f"{_PREFIX}unsent_bytes",
             "Answers that slow clients have not taken yet",

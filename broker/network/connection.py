@@ -20,6 +20,7 @@ import asyncio
 import contextlib
 import logging
 import time
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
@@ -28,7 +29,7 @@ from typing import Final, Protocol, cast
 from broker.config.listener_names import PLAINTEXT
 from broker.doubt import StateInDoubtError
 from broker.limited_log import LimitedLog
-from broker.metrics import Metrics
+from broker.metrics import LATENCY_BOUNDS_S, Latencies, Metrics
 from broker.network.loop_turn import LOOP_TURN
 from broker.network.memory_budget import MemoryBudget, Reservation
 from broker.network.pieces import Pieces
@@ -69,9 +70,12 @@ Dispatch = Callable[[Frame, Peer], Dispatched]
 class _Slot:
     """One answer's position in the response order. `ready` once `buffers` is final."""
 
-    __slots__ = ("buffers", "promise", "ready", "reservation", "waiting")
+    __slots__ = ("buffers", "latency", "promise", "ready", "reservation", "taken_at", "waiting")
 
-    def __init__(self) -> None:
+    def __init__(self, latency: list[float] | None = None, taken_at: float = 0.0) -> None:
+        self.latency = latency
+        """Where the time until the answer is written is counted, and when it began."""
+        self.taken_at = taken_at
         self.buffers: Buffers | None = None
         self.promise: Promise | None = None
         self.ready = False
@@ -109,9 +113,12 @@ class Connection(asyncio.BufferedProtocol):
         unsent: UnsentAnswers,
         connections: set[Connection],
         metrics: Metrics,
+        latencies: Latencies | None = None,
     ) -> None:
         self.dispatch = dispatch
         """Answers the frames; replaced while there are faults."""
+        self._latencies = latencies
+        """Of Kafka's requests, by the key of the API; None on the native port."""
         self._receiver = FrameReceiver(frame_size_max)
         self._budget = budget
         self._unsent_answers = unsent
@@ -354,6 +361,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._is_draining:
             return
         self._last_active = time.monotonic()
+        self._metrics.received_bytes_total += nbytes
         self._receiver.received(nbytes)
         if self._reservation is not None:
             self._reservation.progressed(nbytes, self._last_active)
@@ -395,16 +403,23 @@ class Connection(asyncio.BufferedProtocol):
 
     def _process_frames(self) -> None:
         self._is_pumping = True
-        began_at = time.monotonic()
+        began_at = taken_at = time.monotonic()
         turn_ends_at = LOOP_TURN.ends_at(began_at)
+        latencies = self._latencies
         try:
             while self._may_read():
                 frame = self._receiver.next_frame()
                 if frame is None:
                     self._reserve_for_large_frame()
                     break
-                self._handle(frame)
-                if time.monotonic() > turn_ends_at:
+                is_over = self._handle(frame, taken_at)
+                now = time.monotonic()
+                if is_over and latencies is not None:
+                    latency = latencies[frame[1]]  # the API key is below 256
+                    latency[bisect_left(LATENCY_BOUNDS_S, now - taken_at)] += 1
+                    latency[-1] += now - taken_at
+                taken_at = now
+                if now > turn_ends_at:
                     self._rest()
         except (DecodeError, CloseConnectionError) as error:
             self.close(str(error))
@@ -473,35 +488,40 @@ class Connection(asyncio.BufferedProtocol):
 
     # --- answering ---
 
-    def _handle(self, frame: Frame) -> None:
+    def _handle(self, frame: Frame, taken_at: float) -> bool:
+        """Whether the request is over: its answer is written, or none is due."""
         dispatched = self.dispatch(frame, self._peer)
         if type(dispatched) is tuple or isinstance(dispatched, Sequence):  # a tuple nearly always
             if self._reservation is not None:
                 self._release()
-            if self._slots:
-                self._answer_in_turn(dispatched)
-            else:
+            if not self._slots:
                 self._write(dispatched)
+                return True
+            self._answer_in_turn(dispatched, self._new_slot(frame, taken_at))
         elif dispatched is None:
             self._release()
+            return True
         elif isinstance(dispatched, Promise):
-            self._answer_when_kept(dispatched)
+            self._answer_when_kept(dispatched, self._new_slot(frame, taken_at))
         else:
-            self._answer_later(dispatched, len(frame))
+            self._answer_later(dispatched, len(frame), self._new_slot(frame, taken_at))
+        return False
 
-    def _answer_in_turn(self, buffers: Buffers) -> None:
-        """Keeps an answer until those before it have left."""
-        slot = _Slot()
-        slot.buffers, slot.ready = buffers, True
+    def _new_slot(self, frame: Frame, taken_at: float) -> _Slot:
+        latencies = self._latencies
+        slot = _Slot(None if latencies is None else latencies[frame[1]], taken_at)
         self._slots.append(slot)
+        return slot
+
+    def _answer_in_turn(self, buffers: Buffers, slot: _Slot) -> None:
+        """Keeps an answer until those before it have left."""
+        slot.buffers, slot.ready = buffers, True
         self._count_unsent(_size(buffers))
 
-    def _answer_when_kept(self, promise: Promise) -> None:
+    def _answer_when_kept(self, promise: Promise, slot: _Slot) -> None:
         if self._reservation is not None:
             self._release()
-        slot = _Slot()
         slot.promise = promise
-        self._slots.append(slot)
         self._promised.add(slot)
         promise.watch(partial(self._note_kept, slot))
 
@@ -536,6 +556,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._slots[0] is slot and not self._is_writing_paused:
             self._slots.popleft()
             self._write(buffers)
+            _count_latency(slot)
         else:
             slot.buffers, slot.ready = buffers, True
             self._count_unsent(_size(buffers))
@@ -545,9 +566,7 @@ class Connection(asyncio.BufferedProtocol):
             self._all_kept.set_result(None)
             self._all_kept = None
 
-    def _answer_later(self, answer: Awaitable[Buffers | None], size: int) -> None:
-        slot = _Slot()
-        self._slots.append(slot)
+    def _answer_later(self, answer: Awaitable[Buffers | None], size: int, slot: _Slot) -> None:
         if isinstance(answer, NeedsNoFrame):
             self._release()
         elif self._reservation is not None:
@@ -618,10 +637,11 @@ class Connection(asyncio.BufferedProtocol):
                 slots[0].ready = False  # it keeps its position until the last piece is out
                 self._write_piece(buffers, 0)
                 return
-            slots.popleft()
+            slot = slots.popleft()
             self._count_unsent(-_size(buffers))
             if buffers is not None:
                 self._write(buffers)
+            _count_latency(slot)
 
     def _write_piece(self, pieces: Pieces, position: int) -> None:
         if self._transport is None:
@@ -629,13 +649,14 @@ class Connection(asyncio.BufferedProtocol):
         (data,) = pieces
         end = position + pieces.piece_bytes
         self._transport.write(data[position:end])
+        self._metrics.sent_bytes_total += min(end, len(data)) - position
         if end < len(data):
             loop = asyncio.get_running_loop()
             loop.call_later(pieces.pause_s, self._write_piece, pieces, end)
         elif pieces.closes:
             self.close(pieces.closes)
         else:
-            self._slots.popleft()
+            _count_latency(self._slots.popleft())
             self._count_unsent(-len(data))
             self._flush_slots()
             self._pump()
@@ -651,6 +672,7 @@ class Connection(asyncio.BufferedProtocol):
         if not answers:
             return
         if self._transport is not None:
+            self._metrics.sent_bytes_total += self._answers_size
             if self._answers_size > ANSWERS_WRITTEN_TOGETHER_BYTES:
                 self._transport.writelines(answers)
             else:
@@ -675,6 +697,15 @@ class Connection(asyncio.BufferedProtocol):
         self._unsent_written = 0
         self._flush_slots()
         self._pump()
+
+
+def _count_latency(slot: _Slot) -> None:
+    """Counts how long the request took whose answer has been written."""
+    latency = slot.latency
+    if latency is not None:
+        took_s = time.monotonic() - slot.taken_at
+        latency[bisect_left(LATENCY_BOUNDS_S, took_s)] += 1
+        latency[-1] += took_s
 
 
 def _release_memory(slot: _Slot, _: asyncio.Future[object]) -> None:

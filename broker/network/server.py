@@ -220,6 +220,7 @@ class Server:
             unsent=self._unsent,
             connections=self.connections,
             metrics=metrics,
+            latencies=None if self._is_of_brokers else metrics.latencies,
         )
         if self._require_login is not None:
             self._require_login(connection)

@@ -224,6 +224,8 @@ async def test_metrics_are_what_prometheus_reads(admin: AdminClient) -> None:
     admin.broker.metrics.requests["produce"] = 3
     admin.broker.metrics.rejects["OUT_OF_ORDER_SEQUENCE_NUMBER"] = 2
     admin.broker.metrics.faults["drop_response"] = 1
+    admin.broker.metrics.latencies[0][3] += 2
+    admin.broker.metrics.latencies[0][-1] += 0.0015
     samples = {
         (sample.name, tuple(sorted(sample.labels.items()))): sample.value
         for family in text_string_to_metric_families(await admin.text("/metrics"))
@@ -237,6 +239,25 @@ async def test_metrics_are_what_prometheus_reads(admin: AdminClient) -> None:
     assert samples["echoless_partition_log_end_offset", partition] == 10
     assert samples["echoless_partition_producers_evicted_total", partition] == 0
     assert samples["process_resident_memory_bytes", ()] > 0
+    took = "echoless_request_seconds"
+    assert samples[f"{took}_bucket", (("api", "produce"), ("le", "0.0005"))] == 0
+    assert samples[f"{took}_bucket", (("api", "produce"), ("le", "0.001"))] == 2
+    assert samples[f"{took}_bucket", (("api", "produce"), ("le", "+Inf"))] == 2
+    assert samples[f"{took}_count", (("api", "produce"),)] == 2
+    assert samples[f"{took}_sum", (("api", "produce"),)] == 0.0015
+
+
+async def test_partitions_in_trouble_are_counted(admin: AdminClient) -> None:
+    """A replica that is not in sync where the broker leads, and no leader at all."""
+    first, second, _ = admin.broker.partitions.values()
+    first.isr = first.replicas
+    second.leader_id, second.is_leader = -1, False
+    text = await admin.text("/metrics")
+    assert "echoless_under_replicated_partitions 1.0" in text
+    assert "echoless_offline_partitions 1.0" in text
+    assert "echoless_active_controller 1.0" in text
+    admin.broker.membership.controller_id = 2
+    assert "echoless_active_controller 0.0" in await admin.text("/metrics")
 
 
 async def test_index_lists_the_paths(admin: AdminClient) -> None:
