@@ -416,8 +416,9 @@ class Connection(asyncio.BufferedProtocol):
                 now = time.monotonic()
                 if is_over and latencies is not None:
                     latency = latencies[frame[1]]  # the API key is below 256
-                    latency[bisect_left(LATENCY_BOUNDS_S, now - taken_at)] += 1
-                    latency[-1] += now - taken_at
+                    took_s = now - taken_at
+                    latency[bisect_left(LATENCY_BOUNDS_S, took_s)] += 1
+                    latency[-1] += took_s
                 taken_at = now
                 if now > turn_ends_at:
                     self._rest()
