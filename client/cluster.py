@@ -117,7 +117,7 @@ class Cluster:
         if address is None:
             raise NoLeaderError(f"{topic}-{partition} has no leader")
         try:
-            return await self._connection(address)
+            return await self.connection(address)
         except ConnectionFailedError as error:
             raise _unreachable(str(error), [error]) from error
 
@@ -156,7 +156,7 @@ class Cluster:
         errors: list[ConnectionFailedError] = []
         for address in dict.fromkeys((*self._brokers.values(), *self._bootstrap)):
             try:
-                return await (await self._connection(address)).send(api, fields)
+                return await (await self.connection(address)).send(api, fields)
             except ConnectionFailedError as error:
                 errors.append(error)
         raise _unreachable("; ".join(map(str, errors)), errors)
@@ -169,8 +169,11 @@ class Cluster:
             if isinstance(connection, PipelinedConnection):
                 await connection.close()
 
-    async def _connection(self, address: Address) -> PipelinedConnection:
-        """The open connection to the address, or a new one; concurrent callers share it."""
+    async def connection(self, address: Address) -> PipelinedConnection:
+        """The open connection to the address, or a new one; concurrent callers share it.
+
+        Raises `ConnectionFailedError`.
+        """
         task = self._connections.get(address)
         if task is not None and task.done() and _is_broken(task):
             task = None

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.client.copier import PARTITIONS, TOPIC
+from tests.client.file_copier import PARTITIONS, TOPIC
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.echoless import Echoless
 from tests.support.lossy_proxy import LossyProxy
@@ -31,7 +31,14 @@ RUNS_MAX = 200
 def copy_until_done(address: str, checkpoint: Path, dice: random.Random) -> int:
     """Starts the copier until one run gets to the end; kills the others. How many were killed."""
     for kills in range(RUNS_MAX):
-        command = [sys.executable, "-m", "tests.client.copier", address, checkpoint, str(LINES)]
+        command = [
+            sys.executable,
+            "-m",
+            "tests.client.file_copier",
+            address,
+            checkpoint,
+            str(LINES),
+        ]
         copier = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=REPOSITORY)
         assert copier.stdout is not None
         try:

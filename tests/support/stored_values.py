@@ -9,10 +9,11 @@ from tests.support.raw_client import RawConnection, fetch_log
 
 def read_stored_values(address: str, topic: str, partitions: int) -> list[list[bytes]]:
     """The record values of each partition, in offset order without a gap."""
-    return asyncio.run(_read(address, topic, partitions))
+    return asyncio.run(stored_values(address, topic, partitions))
 
 
-async def _read(address: str, topic: str, partitions: int) -> list[list[bytes]]:
+async def stored_values(address: str, topic: str, partitions: int) -> list[list[bytes]]:
+    """The same, for a caller that has an event loop."""
     connection = await RawConnection.open(address)
     try:
         return [await _read_partition(connection, topic, index) for index in range(partitions)]

@@ -1,6 +1,6 @@
 """A copier as a user writes it: numbered lines of a "file" into a topic, resumed after a crash.
 
-    python -m tests.client.copier ADDRESS CHECKPOINT LINES
+    python -m tests.client.file_copier ADDRESS CHECKPOINT LINES
 
 Line n goes to partition n % PARTITIONS. The checkpoint holds the position after the last
 acknowledged line, and the producer's state at that moment; it is replaced as a whole. Each stage

@@ -1,0 +1,376 @@
+"""The copier: reads the partitions that a group assigns to it, and stores what they become once.
+
+    copier = Copier("127.0.0.1:9092", "127.0.0.1:9092", CopierSettings(group="g", topics=("in",)), copy)
+    await copier.run()
+
+For each input partition the position (the offset of the next record, and the state of a producer that serves this
+partition alone) is one commit of the group, so both change together or not at all. In one generation:
+
+ 1. The partitions are assigned.
+ 2. Their positions are read. A partition without one gets a new producer id, which is committed.
+ 3. Producers are resumed: they ask what is stored, and skip it.
+ 4. Records are read from the positions on, and sent.
+ 5. When everything sent is acknowledged, the new positions are committed; on from 4.
+
+A copier that is killed at any point leaves the last commit, and the next one sends the records from there on under
+the same numbers. So does another member that believes to own the partition: whichever comes first, each record is
+stored once, and only the current generation moves the position.
+
+Invariant: nothing is sent under a producer id before a commit that names it was confirmed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Final, TypeVar
+
+from client.batch import now_ms
+from client.cluster import Cluster, NoLeaderError, parse_addresses
+from client.copier.id_ages import IdAges
+from client.copier.lane import Lane, unused
+from client.copier.position import Position, PositionError
+from client.copier.positions import Committed, Positions
+from client.copier.reader import Reader
+from client.copier.records import Copy
+from client.copier.settings import CopierSettings
+from client.errors import ProducerError
+from client.groups.assignment import Partition
+from client.groups.coordinator import Backoff, Coordinator
+from client.groups.errors import GenerationOverError
+from client.groups.member import Generation, GroupMember
+from client.lease_keeper import elapsed_s
+from client.producer_ids import new_identity
+from client.security import NO_SECURITY, Security
+from client.settings import DEFAULT_SETTINGS, Settings
+from protocol.errors import ErrorCode
+
+_LOG: Final = logging.getLogger(__name__)
+_T = TypeVar("_T")
+
+
+@dataclasses.dataclass(slots=True)
+class Figures:
+    """What a copier has done since its start."""
+
+    records: int = 0
+    """Output records that are acknowledged, and committed as such."""
+    commits: int = 0
+    generations: int = 0
+    partitions: int = 0
+    """Assigned now."""
+    confirmed_at_s: float = 0.0
+    """When the group last confirmed this member, by the copier's clock."""
+
+
+class Copier:
+    """One member of a group of copiers. Used once, from one task."""
+
+    def __init__(
+        self,
+        source: str,
+        target: str,
+        settings: CopierSettings,
+        copy: Copy,
+        *,
+        source_security: Security = NO_SECURITY,
+        producer_settings: Settings = DEFAULT_SETTINGS,
+        on_commit: Callable[[Figures], None] = lambda _: None,
+        clock_ms: Callable[[], int] = now_ms,
+        clock_s: Callable[[], float] = elapsed_s,
+    ) -> None:
+        """`source` and `target` are bootstrap servers; the group is kept in the source's cluster.
+
+        `clock_s` keeps running while the machine sleeps; `clock_ms` is the time of day.
+        """
+        self.figures = Figures()
+        self._settings = settings
+        self._copy = copy
+        self._target = target
+        # Position and state are one, so a topic that the state does not name is new.
+        self._producer_settings = dataclasses.replace(
+            producer_settings, resumes_unnamed_topics=True
+        )
+        self._on_commit = on_commit
+        self._clock_ms = clock_ms
+        self._clock_s = clock_s
+        self._stopping = asyncio.Event()
+        self._ages = IdAges(settings.id_expiration_s)
+        self._cluster = Cluster(
+            parse_addresses(source),
+            timeout_s=settings.rebalance_timeout_s + 2 * settings.request_timeout_s,
+            auto_create_topics=False,
+            security=source_security,
+        )
+        self._ids = Cluster(
+            parse_addresses(target),
+            timeout_s=producer_settings.request_timeout_s,
+            security=producer_settings.security,
+        )
+        coordinator = Coordinator(
+            self._cluster, settings.group, timeout_s=settings.request_timeout_s
+        )
+        self._member = GroupMember(
+            coordinator, settings.member, self._count_partitions, clock_s=clock_s
+        )
+        self._positions = Positions(coordinator, settings.instance_id)
+        self._reader = Reader(source, source_security, records_max=settings.commit_records_max)
+        self._lanes: dict[Partition, Lane] = {}
+        self._owned_since_s: dict[Partition, float] = {}
+        self._last_generation = -1
+        self._ends: dict[Partition, int] = {}
+
+    def stop(self) -> None:
+        """Has `run` finish: it commits what is acknowledged, and leaves the group."""
+        self._stopping.set()
+
+    async def run(self) -> None:
+        """Copies until `stop`, or to the end. Raises `ProducerError`, `PositionError`."""
+        try:
+            await self._reader.start()
+            while not self._stopping.is_set():
+                topics = await self._topics()
+                generation = await self._member.join(sorted(topics))
+                self.figures.generations += 1
+                try:
+                    await self._copy_generation(generation, topics)
+                except GenerationOverError:
+                    _LOG.info(
+                        "group %s: generation %d is over, what was read since its last commit is read again",
+                        *(self._settings.group, generation.number),
+                    )
+                    await self._member.leave()
+        finally:
+            await self._close()
+
+    async def _close(self) -> None:
+        await self._close_lanes()
+        await self._member.leave()
+        await self._reader.close()
+        await self._cluster.close()
+        await self._ids.close()
+
+    # One generation
+
+    async def _copy_generation(self, generation: Generation, topics: Mapping[str, int]) -> None:
+        """Raises `GenerationOverError` if the group has refused this member."""
+        try:
+            await self._open(generation)
+            loop = asyncio.get_running_loop()
+            commit_at = loop.time() + self._settings.commit_interval_s
+            look_at = loop.time() + self._settings.topics_interval_s
+            read = 0
+            while not (generation.must_rejoin.is_set() or self._stopping.is_set()):
+                read += await self._copy_some(generation)
+                if read >= self._settings.commit_records_max or loop.time() >= commit_at:
+                    await self._commit(generation)
+                    read, commit_at = 0, loop.time() + self._settings.commit_interval_s
+                    if self._is_at_end():
+                        self.stop()
+                if loop.time() >= look_at:
+                    look_at = loop.time() + self._settings.topics_interval_s
+                    if await self._topics() != topics:
+                        break
+            await self._member.check()
+            await self._commit(generation, is_clean=True)
+        finally:
+            await self._close_lanes()
+
+    async def _copy_some(self, generation: Generation) -> int:
+        """Sends what the next records become, and returns how many were read."""
+        found = await self._reader.read()
+        self.figures.confirmed_at_s = generation.confirmed_at_s
+        if self._clock_s() - generation.confirmed_at_s > self._ages.silence_s:
+            generation.end()
+            raise GenerationOverError
+        for partition, records in found.items():
+            await self._lanes[partition].send(records, self._copy)
+        return sum(map(len, found.values()))
+
+    async def _open(self, generation: Generation) -> None:
+        """Opens a lane for each assigned partition, from a position that is committed."""
+        partitions = generation.partitions
+        self._note_owned(generation)
+        positions, fresh = await self._found(generation)
+        if fresh:
+            await self._commit_positions(generation, fresh)
+        now = self._clock_ms()
+        for partition, position in {**positions, **fresh}.items():
+            self._lanes[partition] = await Lane.open(
+                partition,
+                position,
+                self._target,
+                self._producer_settings,
+                is_doubtful=self._ages.is_doubtful(position, now),
+            )
+        self.figures.partitions = len(partitions)
+        self._reader.assign({one: lane.offset for one, lane in self._lanes.items()})
+        if self._settings.ends:
+            new = [one for one in partitions if one not in self._ends]
+            self._ends |= await self._reader.ends(new)
+
+    def _note_owned(self, generation: Generation) -> None:
+        """Remembers since when each partition is this member's without a break."""
+        is_next = generation.number == self._last_generation + 1
+        before = self._owned_since_s if is_next else {}
+        now_s = self._clock_s()
+        self._owned_since_s = {one: before.get(one, now_s) for one in generation.partitions}
+        self._last_generation = generation.number
+
+    async def _found(
+        self, generation: Generation
+    ) -> tuple[dict[Partition, Position], dict[Partition, Position]]:
+        """The positions to resume from, and those that have to be committed first.
+
+        Raises `PositionError`.
+        """
+        committed = await self._positions.fetch(generation, generation.partitions)
+        positions: dict[Partition, Position] = {}
+        offsets = await self._starts([p for p in generation.partitions if p not in committed])
+        now = self._clock_ms()
+        for partition, one in committed.items():
+            if not one.metadata and self._settings.bare_offsets:
+                offsets[partition] = one.offset
+                continue
+            position = one.position(self._settings.group, partition)
+            if self._ages.may_replace_at_start(position, now):
+                offsets[partition] = position.offset
+            else:
+                positions[partition] = position
+        fresh = {partition: await self._unused(offset) for partition, offset in offsets.items()}
+        return positions, fresh
+
+    async def _starts(self, partitions: Sequence[Partition]) -> dict[Partition, int]:
+        """The offsets at which partitions without a position begin. Raises `PositionError`."""
+        where = self._settings.starting_offsets
+        if partitions and where == "none":
+            names = ", ".join(f"{topic}-{index}" for topic, index in sorted(partitions))
+            raise PositionError(
+                f"group {self._settings.group} has no position for {names}, and starting_offsets is none: "
+                "it was never committed, or has expired"
+            )
+        if where == "latest":
+            return await self._reader.ends(partitions)
+        return await self._reader.starts(partitions)
+
+    async def _unused(self, offset: int) -> Position:
+        """A position with a new producer id. Raises `ProducerError`."""
+        identity = await self._patiently(lambda: new_identity(self._ids), "no producer id")
+        return unused(identity.producer_id, identity.producer_epoch, offset, self._clock_ms())
+
+    async def _close_lanes(self) -> None:
+        self._reader.assign({})
+        lanes, self._lanes = self._lanes, {}
+        for lane in lanes.values():
+            await lane.close()
+
+    # Committing
+
+    async def _commit(self, generation: Generation, *, is_clean: bool = False) -> None:
+        """Commits how far each lane has come, when everything sent is acknowledged.
+
+        Raises `ProducerError`, `PositionError`, `GenerationOverError`.
+        """
+        moved: dict[Partition, int] = {}
+        for partition, lane in self._lanes.items():
+            offset = max(lane.offset, await self._reader.next_offset(partition))
+            if offset != lane.committed.offset or is_clean:
+                moved[partition] = offset
+        now = self._clock_ms()
+        found = await asyncio.gather(
+            *(
+                self._lanes[partition].reached(offset, now, is_clean=is_clean)
+                for partition, offset in moved.items()
+            )
+        )
+        reached = dict(zip(moved, found, strict=True))
+        if reached:
+            await self._commit_positions(generation, reached)
+            for partition, position in reached.items():
+                self.figures.records += self._lanes[partition].commit(position)
+        if not is_clean:
+            await self._replace_old_ids(generation)
+        self._on_commit(self.figures)
+
+    async def _commit_positions(
+        self, generation: Generation, positions: Mapping[Partition, Position]
+    ) -> None:
+        most = self._settings.metadata_characters_max
+        rows = {
+            partition: Committed(position.offset, position.metadata(most))
+            for partition, position in positions.items()
+        }
+        await self._positions.commit(generation, rows)
+        self.figures.commits += 1
+
+    async def _replace_old_ids(self, generation: Generation) -> None:
+        """Gives lanes with an old producer id, all of whose records are acknowledged and committed, a new one."""
+        now_s, now = self._clock_s(), self._clock_ms()
+        old = [
+            partition
+            for partition, lane in self._lanes.items()
+            if lane.offset == lane.committed.offset
+            and self._ages.may_replace(
+                (now - lane.committed.born_ms) / 1000, now_s - self._owned_since_s[partition]
+            )
+        ]
+        if not old:
+            return
+        if generation.unanswered_commits:
+            # A late copy of one would bring the old id back: let the group refuse it, as a former member's.
+            generation.end()
+            raise GenerationOverError
+        fresh = {one: await self._unused(self._lanes[one].offset) for one in old}
+        await self._commit_positions(generation, fresh)
+        for partition, position in fresh.items():
+            await self._lanes[partition].close()
+            self._lanes[partition] = await Lane.open(
+                partition, position, self._target, self._producer_settings
+            )
+
+    def _is_at_end(self) -> bool:
+        return self._settings.ends and all(
+            lane.offset >= self._ends[partition] for partition, lane in self._lanes.items()
+        )
+
+    # The input's topics
+
+    async def _topics(self) -> dict[str, int]:
+        """The partition counts of the topics to read. Raises `ProducerError`."""
+        names, pattern = list(self._settings.topics), self._settings.pattern
+        counts = await self._count_partitions(None if pattern is not None else names)
+        if pattern is not None:
+            return {name: n for name, n in counts.items() if re.fullmatch(pattern, name)}
+        return counts
+
+    async def _count_partitions(self, names: Sequence[str] | None) -> dict[str, int]:
+        """The partition counts of topics that exist; None: of all that are not internal."""
+        fields = {
+            "topics": None if names is None else [{"name": one, "topic_id": None} for one in names],
+            "allow_auto_topic_creation": False,
+            "include_cluster_authorized_operations": False,
+            "include_topic_authorized_operations": False,
+        }
+        answer: Any = await self._patiently(
+            lambda: self._cluster.ask_any("metadata", fields), "the input's topics are not known"
+        )
+        return {
+            one.name: len(one.partitions)
+            for one in answer.topics
+            if one.error_code.value == ErrorCode.NONE and not (names is None and one.is_internal)
+        }
+
+    async def _patiently(self, ask: Callable[[], Awaitable[_T]], what: str) -> _T:
+        """Asks until there is an answer, or no use in asking. Raises `ProducerError`."""
+        backoff = Backoff()
+        deadline_s = self._clock_s() + self._producer_settings.delivery_timeout_s
+        while True:
+            try:
+                return await ask()
+            except NoLeaderError as error:
+                if error.final_code or self._clock_s() > deadline_s:
+                    raise ProducerError(f"{what}: {error}") from error
+            await backoff.pause()

@@ -1,0 +1,114 @@
+"""One input partition of a copier: its producer, and how far it has come."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Self
+
+from client.async_producer import AsyncProducer
+from client.copier.position import Position, PositionError
+from client.copier.records import Copy, InputRecord
+from client.groups.assignment import Partition
+from client.settings import Settings
+from client.state import ProducerState
+
+
+class Lane:
+    """Sends what the partition's records become, under the producer id that its position names."""
+
+    def __init__(
+        self,
+        partition: Partition,
+        position: Position,
+        producer: AsyncProducer,
+        *,
+        is_doubtful: bool,
+    ) -> None:
+        self.partition = partition
+        self.committed = position
+        self.offset = position.offset
+        """That of the next record; those before it were given to the producer."""
+        self.sent = 0
+        """Records given to the producer since the last commit."""
+        self._producer = producer
+        self._certain: set[tuple[str, int]] | None = None
+        """Output partitions of which it is known whether they hold records of this id; None: all."""
+        if is_doubtful:
+            self._certain = {
+                (one.topic, one.partition)
+                for one in position.state.partitions
+                if one.next_sequence > 0
+            }
+
+    @classmethod
+    async def open(
+        cls,
+        partition: Partition,
+        position: Position,
+        servers: str,
+        settings: Settings,
+        *,
+        is_doubtful: bool = False,
+    ) -> Self:
+        """Starts from a position that is committed."""
+        producer = AsyncProducer.resume(position.state, servers, settings)
+        await producer.start()
+        return cls(partition, position, producer, is_doubtful=is_doubtful)
+
+    async def send(self, records: Sequence[InputRecord], copy: Copy) -> None:
+        """Gives the producer what the records become; waits for room.
+
+        Raises `ProducerError`, `PositionError`.
+        """
+        for record in records:
+            for one in copy(record):
+                self._check(one.topic, one.partition)
+                timestamp_ms = one.timestamp_ms if one.timestamp_ms >= 0 else record.timestamp
+                await self._producer.send(
+                    one.topic,
+                    one.value,
+                    key=one.key,
+                    partition=one.partition,
+                    headers=one.headers,
+                    timestamp_ms=timestamp_ms,
+                )
+                self.sent += 1
+            self.offset = record.offset + 1
+
+    async def reached(self, offset: int, now_ms: int, *, is_clean: bool) -> Position:
+        """The position at `offset`, once everything before it is acknowledged. Raises `DeliveryError`."""
+        await self._producer.flush()
+        return Position(
+            offset=offset,
+            state=self._producer.state(),
+            born_ms=self.committed.born_ms,
+            at_ms=now_ms,
+            is_clean=is_clean,
+        )
+
+    def commit(self, position: Position) -> int:
+        """Takes a position that was committed, and returns how many records it has added."""
+        self.committed, self.offset = position, position.offset
+        sent, self.sent = self.sent, 0
+        return sent
+
+    async def close(self) -> None:
+        """Stops at once."""
+        await self._producer.close()
+
+    def _check(self, topic: str, index: int) -> None:
+        if self._certain is None or (topic, index) in self._certain:
+            return
+        name, number = self.partition
+        raise PositionError(
+            f"{name}-{number}: the copier was stopped for too long, without an orderly end: whether it has written to "
+            f"{topic}-{index} after its last commit is forgotten by now, so records could be stored twice. Compare the "
+            "topics, move the group with `echoless groups reset-offsets`, and start once with bare_offsets=True "
+            "(--bare-offsets)"
+        )
+
+
+def unused(producer_id: int, epoch: int, offset: int, now_ms: int) -> Position:
+    """The position of a producer id under which nothing was written."""
+    state = ProducerState(producer_id=producer_id, producer_epoch=epoch)
+    return Position(offset=offset, state=state, born_ms=now_ms, at_ms=now_ms)

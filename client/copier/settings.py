@@ -1,0 +1,60 @@
+"""The settings of a copier."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from client.copier.position import METADATA_CHARACTERS_MAX
+from client.groups.member import MemberSettings
+
+PROTOCOL: Final = "echoless-copier"
+"""The assignor's name. A group lets members of one name in, so that no ordinary consumer commits over a position."""
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class CopierSettings:
+    """Times in seconds."""
+
+    group: str
+    topics: tuple[str, ...] = ()
+    pattern: str | None = None
+    """In place of `topics`: all whose whole name matches, those created later, too."""
+    starting_offsets: Literal["earliest", "latest", "none"] = "earliest"
+    """Where to begin in a partition that has no position. none: nowhere, that is an error."""
+    bare_offsets: bool = False
+    """Whether an offset that was committed without a copier's state is a position: all records before it are copied,
+    and none from there on."""
+    ends: bool = False
+    """Whether the copier is done at what was the end of its partitions when they were assigned."""
+    commit_interval_s: float = 1.0
+    commit_records_max: int = 10_000
+    """A position is committed after this many records at the latest."""
+    metadata_characters_max: int = METADATA_CHARACTERS_MAX
+    """The brokers' limit on the metadata of a commit, if it is not the default."""
+    id_expiration_s: float = 86_400.0
+    """The brokers' `producer_id_expiration_ms` (Kafka: `producer.id.expiration.ms`), if it is not the default."""
+    topics_interval_s: float = 30.0
+    """How often topics and partitions are looked for that are new."""
+    instance_id: str | None = None
+    session_timeout_s: float = 10.0
+    rebalance_timeout_s: float = 60.0
+    request_timeout_s: float = 10.0
+
+    def __post_init__(self) -> None:
+        if bool(self.topics) == (self.pattern is not None):
+            raise ValueError("a copier reads either topics or a pattern")
+        if self.pattern is not None:
+            re.compile(self.pattern)
+
+    @property
+    def member(self) -> MemberSettings:
+        return MemberSettings(
+            group=self.group,
+            protocol=PROTOCOL,
+            instance_id=self.instance_id,
+            session_timeout_s=self.session_timeout_s,
+            rebalance_timeout_s=self.rebalance_timeout_s,
+            request_timeout_s=self.request_timeout_s,
+        )
