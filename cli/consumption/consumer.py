@@ -9,10 +9,9 @@ import contextlib
 import logging
 from collections.abc import AsyncIterator, Sequence
 from itertools import chain
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
-from aiokafka.abc import AbstractTokenProvider
 from aiokafka.errors import KafkaError
 
 from cli.cluster import Cluster, check, security_of
@@ -20,8 +19,7 @@ from cli.consumption.record_lines import RecordLines
 from cli.consumption.starts import Start
 from cli.errors import CommandError
 from cli.options import Broker
-from client.security import TokenLogin
-from client.tokens import current_token
+from client.aiokafka_options import security_arguments
 
 _POLL_MS: Final = 200
 _RECORDS_MAX: Final = 10_000
@@ -79,45 +77,13 @@ async def _opened(broker: Broker, wanted: Wanted) -> AsyncIterator[AIOKafkaConsu
         group_id=wanted.group,
         enable_auto_commit=False,
         auto_offset_reset=wanted.start.end or "earliest",
-        **_security_arguments(broker),
+        **security_arguments(security_of(broker)),
     )
     await consumer.start()
     try:
         yield consumer
     finally:
         await consumer.stop()
-
-
-def _security_arguments(broker: Broker) -> dict[str, Any]:
-    security = security_of(broker)
-    arguments: dict[str, Any] = {"security_protocol": security.protocol}
-    if security.tls is not None:
-        from client.tls import tls_context
-
-        arguments["ssl_context"] = tls_context(security.tls)
-    login = security.login
-    if login is not None:
-        arguments["sasl_mechanism"] = str(login.mechanism)
-    if isinstance(login, TokenLogin):
-        arguments["sasl_oauth_token_provider"] = _Tokens(login)
-    elif login is not None:
-        arguments["sasl_plain_username"] = login.user
-        arguments["sasl_plain_password"] = login.password
-    return arguments
-
-
-class _Tokens(AbstractTokenProvider):
-    """Hands aiokafka the tokens of a log-in."""
-
-    def __init__(self, login: TokenLogin) -> None:
-        super().__init__()
-        self._login = login
-
-    async def token(self) -> str:
-        return await asyncio.to_thread(current_token, self._login)
-
-    def extensions(self) -> dict[str, str]:
-        return dict(self._login.extensions)
 
 
 class _Reader:

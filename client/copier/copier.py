@@ -54,7 +54,7 @@ _T = TypeVar("_T")
 
 @dataclasses.dataclass(slots=True)
 class Figures:
-    """What a copier has done since its start."""
+    """The work of a copier since its start."""
 
     records: int = 0
     """Output records that are acknowledged, and committed as such."""

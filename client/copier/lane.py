@@ -27,7 +27,7 @@ class Lane:
         self.partition = partition
         self.committed = position
         self.offset = position.offset
-        """That of the next record; those before it were given to the producer."""
+        """The offset of the next record; those before it were given to the producer."""
         self.sent = 0
         """Records given to the producer since the last commit."""
         self._producer = producer

@@ -1,4 +1,4 @@
-"""What a copier commits for an input partition: where to go on reading, and under which numbers to go on writing.
+"""A copier's place in an input partition: where it goes on reading, and under which numbers it goes on writing.
 
 The offset of the commit is that of the next record to read; its metadata is this, in compact JSON:
 
@@ -38,7 +38,7 @@ class Position:
     """The place of a copier in one input partition."""
 
     offset: int
-    """That of the next record to read."""
+    """The offset of the next record to read."""
     state: ProducerState
     """Without anything unacknowledged."""
     born_ms: int
@@ -83,8 +83,8 @@ class Position:
             fields = json.loads(metadata)
         except ValueError as error:
             raise PositionError(f"its metadata is no copier's: {metadata[:80]!r}") from error
-        if not isinstance(fields, dict) or fields.get("v") != VERSION:
-            raise PositionError(f"its metadata is of no copier of version {VERSION}")
+        if not isinstance(fields, dict) or _number(fields, "v", VERSION) != VERSION:
+            raise PositionError(f"its metadata is no copier's of version {VERSION}")
         producer_id = _number(fields, "id", _NUMBER_MAX)
         epoch = _number(fields, "epoch", EPOCH_MAX)
         return cls(

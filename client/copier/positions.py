@@ -24,7 +24,7 @@ _OVER: Final = OVER | {ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNKNOWN_TOPIC_OR_
 
 
 class Committed(NamedTuple):
-    """What a group has committed for one partition."""
+    """The commit of a group for one partition."""
 
     offset: int
     metadata: str
@@ -45,7 +45,7 @@ class Committed(NamedTuple):
 
 
 class Positions:
-    """What one group has committed."""
+    """The commits of one group."""
 
     def __init__(self, coordinator: Coordinator, instance_id: str | None) -> None:
         self._coordinator = coordinator
@@ -54,7 +54,7 @@ class Positions:
     async def fetch(
         self, generation: Generation, partitions: Sequence[Partition]
     ) -> dict[Partition, Committed]:
-        """What is committed; a partition without a commit is left out.
+        """Returns what is committed; a partition without a commit is left out.
 
         Raises `GroupError`, `PositionError`; `GenerationOverError` if that comes first.
         """

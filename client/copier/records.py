@@ -1,4 +1,4 @@
-"""What a copier reads and writes, and the function between them."""
+"""The records that a copier reads and writes, and the function between them."""
 
 from __future__ import annotations
 

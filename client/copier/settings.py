@@ -22,7 +22,7 @@ class CopierSettings:
     pattern: str | None = None
     """In place of `topics`: all whose whole name matches, those created later, too."""
     starting_offsets: Literal["earliest", "latest", "none"] = "earliest"
-    """Where to begin in a partition that has no position. none: nowhere, that is an error."""
+    """The start in a partition that has no position. none: there is no start, but an error."""
     bare_offsets: bool = False
     """Whether an offset that was committed without a copier's state is a position: all records before it are copied,
     and none from there on."""

@@ -1,4 +1,4 @@
-"""What members of a group tell each other: the topics they want, and the partitions they get.
+"""Messages between the members of a group: the topics they want, and the partitions they get.
 
 Pure. The bytes are Kafka's consumer protocol, version 0 of both messages, so that Kafka's tools show the
 assignment.

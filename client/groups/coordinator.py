@@ -85,7 +85,7 @@ class Coordinator:
         return self._address
 
     async def _look(self) -> Address | None:
-        """Where the coordinator is; None if no broker knows now. Raises `GroupError`."""
+        """Asks where the coordinator is; None if no broker knows now. Raises `GroupError`."""
         # Before version 4 a request has one key, from then on a list.
         fields = {"key": self.group, "key_type": _GROUP_KEY, "coordinator_keys": [self.group]}
         try:

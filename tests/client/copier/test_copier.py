@@ -1,4 +1,4 @@
-"""What a copier commits, when it refuses to go on, and how it replaces its producer ids."""
+"""A copier in a process with its broker: what it commits, when it refuses to go on, how it replaces its producer ids."""
 
 from __future__ import annotations
 
@@ -337,7 +337,7 @@ async def test_long_stop_after_an_orderly_end_is_harmless(tmp_path):
 
 
 async def test_long_stop_after_a_kill_is_refused_where_it_matters(tmp_path):
-    """What no broker can tell any more is not guessed: an output partition that the state does not name."""
+    """Nothing that brokers may have forgotten is guessed: an output partition that the state does not name."""
     clock = Clock()
     async with broker(tmp_path) as running:
         await send(running, b"a")

@@ -94,8 +94,8 @@ def test_text_that_does_not_fit_is_refused():
     ],
 )
 def test_other_metadata_is_refused(metadata):
-    """What another program has committed is no position."""
-    with pytest.raises(PositionError, match="copier"):
+    """The commit of another program is no position."""
+    with pytest.raises(PositionError, match="metadata"):
         Position.read(5, metadata)
 
 

@@ -27,8 +27,8 @@ from tests.toolchain import require
 pytestmark = [pytest.mark.crash, pytest.mark.slow]
 
 REPOSITORY = Path(__file__).parents[3]
-RECORDS = 4_000
-ROUNDS = 24
+RECORDS = 3_000
+ROUNDS = 16
 LINES_PER_ROUND_MAX = 6
 COPIERS_MAX = 3
 SESSION = "session_timeout_s=1.5"
@@ -77,7 +77,7 @@ class Copiers:
         self.killed += 1
 
     def stop(self, copier: subprocess.Popen[str]) -> None:
-        assert self._end(copier, signal.SIGTERM) == 0
+        assert self._end(copier, signal.SIGTERM) == 0, self._log.read_text()
         self.stopped += 1
 
     def pause(self, copier: subprocess.Popen[str]) -> None:

@@ -1,4 +1,4 @@
-"""What copiers of a group tell each other: Kafka's bytes, and each partition to exactly one member."""
+"""Messages between the copiers of a group: Kafka's bytes, and each partition to exactly one member."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_equal_wishes_are_shared_evenly(members, counts):
 
 @given(st.lists(TOPICS), st.lists(st.tuples(TOPICS, st.integers(0, 2**31 - 1)), unique=True))
 def test_bytes_survive(topics, partitions):
-    """What was written is read; a member without an assignment has none."""
+    """Everything that was written is read; a member without an assignment has none."""
     assert read_subscription(write_subscription(topics)) == tuple(topics)
     assert sorted(read_assignment(write_assignment(partitions))) == sorted(partitions)
     assert read_assignment(b"") == []
