@@ -81,7 +81,7 @@ def new_servers(broker: Broker, listeners: Sequence[Listener]) -> list[Server]:
     """The servers of a broker that has started, one for each listener, which fault rules apply to."""
     kafka, native = KafkaDispatcher(broker.services), NativeDispatcher(broker.services)
     connection_ids = itertools.count(1)
-    rates = ConnectionRates(broker.config.connection_creation_rate_max, broker.quotas)
+    rates = ConnectionRates(broker.config, broker.quotas)
     servers = [
         Server(
             one.socket,

@@ -21,7 +21,7 @@ from aiohttp.typedefs import Handler, Middleware
 from broker.admin.console_files import is_console, wants_page
 from broker.admin.protocol import HttpProtocol
 from broker.admin.refusal import RefusalError
-from broker.authentication.admin_tokens import Role
+from broker.authentication.admin_tokens import Role, Token, Tokens
 from broker.limited_log import LimitedLog
 from broker.network.request import ANONYMOUS, Peer
 from protocol.acl import AclOperation, ResourceType
@@ -45,6 +45,10 @@ limited: Final = LimitedLog(logger)
 class Caller:
     """The sender of one request."""
 
+    tokens: Tokens | None = None
+    token: Token | None = None
+    """The token that it has shown, one of `tokens`."""
+
     def __init__(
         self, request: web.Request, principal: str, role: Role | None, access: Access | None
     ) -> None:
@@ -66,6 +70,10 @@ class Caller:
     def document(self) -> dict[str, Any]:
         """Who it is, and whether it may change anything, for the console."""
         return {"principal": self.principal, "may_change": self.role is Role.CHANGE}
+
+    async def is_let_in(self) -> bool:
+        """Whether the token that it has shown would still let it in."""
+        return self.tokens is None or self.token is None or await self.tokens.has(self.token)
 
     def check_may_change(self) -> None:
         """Raises `RefusalError` if it may only read."""
@@ -161,7 +169,9 @@ async def _identify(request: web.Request, broker: BrokerView) -> Caller:
         if token is None:
             raise _unauthorized(request, f"{_MISSING}, not what was given")
     if token is not None:
-        return Caller(request, token.principal, token.role, broker.access)
+        caller = Caller(request, token.principal, token.role, broker.access)
+        caller.tokens, caller.token = tokens, token
+        return caller
     if tokens is None or principal != ANONYMOUS:
         return Caller(request, principal, Role.CHANGE, broker.access)
     if _is_open(request) and request.method in _READING:

@@ -1,13 +1,15 @@
 """`/decisions`: the latest decisions as one document, or all of them as they happen.
 
 Following yields a stream of lines, one JSON object each. A reader that is too slow for its broker
-loses events and is told how many; nothing else in the broker ever waits for it.
+loses events and is told how many; nothing else in the broker ever waits for it. A stream ends once the
+token by which it was asked for is no longer valid.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections.abc import Iterable
 from http import HTTPStatus
 from itertools import islice
@@ -17,13 +19,17 @@ from aiohttp import hdrs, web
 from aiohttp.client_exceptions import ClientConnectionError
 
 from broker.admin.answer import answer_rows
-from broker.admin.callers import caller_of
+from broker.admin.callers import Caller, caller_of
 from broker.admin.documents import decision_document, event_document, fault_document
 from broker.admin.query import read_choice, read_count, read_fact, read_selection
 from broker.admin.refusal import RefusalError
 from broker.admin.view import BrokerView
+from broker.authentication.admin_tokens import LOOK_INTERVAL_S
 from broker.decisions.events import Event
 from broker.decisions.stream import DecisionStream
+from broker.essential_task import reported_task
+
+logger: Final = logging.getLogger(__name__)
 
 LIST_MAX: Final = 10_000
 CONSOLE: Final = "console"
@@ -87,9 +93,15 @@ class DecisionPages:
         self._streams[stream] = host
         if is_console:
             self._consoles.add(stream)
+        caller = caller_of(request)
+        watch = None
+        if caller.token is not None:
+            watch = reported_task(_end_with_token(caller, stream), "the watch over a token")
         try:
             return await self._send(request, self._documents(remembered), stream)
         finally:
+            if watch is not None:
+                watch.cancel()
             del self._streams[stream]
             self._consoles.discard(stream)
             self._broker.decisions.unfollow(stream)
@@ -136,6 +148,14 @@ class DecisionPages:
             "broker_id": self._broker.config.broker_id,
             **document,
         }
+
+
+async def _end_with_token(caller: Caller, stream: DecisionStream) -> None:
+    while await caller.is_let_in():  # noqa: ASYNC110 - a file tells no one
+        await asyncio.sleep(LOOK_INTERVAL_S)
+    message = "%s no longer follows the decisions from %s: its token is not valid any more"
+    logger.info(message, caller.principal, caller.address)
+    stream.close()
 
 
 async def _write(response: web.StreamResponse, documents: Iterable[dict[str, Any]]) -> None:

@@ -31,7 +31,7 @@ logger: Final = logging.getLogger(__name__)
 TOKEN_LENGTH_MIN: Final = 16
 """Shorter ones can be guessed."""
 LOOK_INTERVAL_S: Final = 1.0
-"""How often the file is looked at, while there are requests."""
+"""How often the file is looked at, while there are requests or followers."""
 _FILE_BYTES_MAX: Final = 64 * 1024
 _TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 """The characters that RFC 6750 allows in `Authorization: Bearer`."""
@@ -109,6 +109,11 @@ class Tokens:
             if hmac.compare_digest(token.secret.encode(), given):
                 found = token
         return found
+
+    async def has(self, token: Token) -> bool:
+        """Whether a token that was found is still there, with the same role and principal."""
+        found = await self.find(token.secret)
+        return found is not None and found[1:] == (token.role, token.principal)
 
     async def _look_again(self) -> None:
         """Takes over a changed file; if it cannot be used, says so and keeps the tokens."""

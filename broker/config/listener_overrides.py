@@ -32,6 +32,12 @@ SASL_NAMES: Final = frozenset(
 )
 """The names that a listener with SASL takes."""
 
+MOST: Final = "connections_max"
+RATE: Final = "connection_creation_rate_max"
+CONNECTION_NAMES: Final = frozenset({MOST, RATE})
+"""The names that every listener but ADMIN takes; the limits of the whole broker hold besides."""
+NAMES: Final = TLS_NAMES | SASL_NAMES | CONNECTION_NAMES
+
 Overrides = Mapping[str, Mapping[str, Any]]
 """By listener and name: the values that differ from those of the broker."""
 
@@ -47,8 +53,8 @@ def listener_tables(table: object) -> dict[str, Mapping[str, object]]:
                 f"{', '.join(LISTENERS)}, once each"
             )
         for name in names:
-            if name not in TLS_NAMES | SASL_NAMES:
-                takes = ", ".join(sorted(TLS_NAMES | SASL_NAMES))
+            if name not in NAMES:
+                takes = ", ".join(sorted(NAMES))
                 raise ValueError(
                     f"listener.{written}.{name}: is not set for a listener alone, "
                     f"which takes {takes}"

@@ -7,7 +7,7 @@ Reads no files: whether keys and certificates can be used is found out where TLS
 from __future__ import annotations
 
 from broker.config.listener_names import ADMIN, EXTERNAL, KAFKA_LISTENERS, NATIVE
-from broker.config.listener_overrides import SASL_NAMES, TLS_NAMES
+from broker.config.listener_overrides import CONNECTION_NAMES, SASL_NAMES, TLS_NAMES
 from broker.config.names import Config
 from broker.config.security import ClientAuth, SecurityProtocol
 from broker.config.values import Address
@@ -37,6 +37,10 @@ def _override_problem(config: Config) -> str | None:
     for listener, overrides in config.listener_overrides.items():
         protocol, table = config.security_protocol(listener), f"listener.{listener.lower()}"
         for name in overrides:
+            if name in CONNECTION_NAMES and listener == ADMIN:
+                return f"{table}.{name}: is not for {ADMIN}, which has a limit of its own"
+            if name in CONNECTION_NAMES and listener == EXTERNAL and len(config.listen) == 1:
+                return f"{table}.{name}: {EXTERNAL} is not listened on: --listen has one address"
             if name in TLS_NAMES and not protocol.is_encrypted:
                 return f"{table}.{name}: {listener} is {protocol}, without TLS; {_MAP} says so"
             if name in SASL_NAMES and not protocol.is_sasl:

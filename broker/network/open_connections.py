@@ -38,12 +38,14 @@ class Open(Protocol):
 
 
 class OpenConnections:
-    """All connections of one broker."""
+    """All connections of one broker, or of one of its ports."""
 
     def __init__(self) -> None:
         self._by_host: dict[str, dict[Open, None]] = {}
         self._strangers: dict[str, set[Open]] = {}
         """Those whose clients have not logged in yet, and TLS handshakes, by client address."""
+        self.total = 0
+        """How many there are."""
 
     def count(self, host: str) -> int:
         """How many connections the address has."""
@@ -62,6 +64,7 @@ class OpenConnections:
 
     def add(self, connection: Open) -> None:
         self._by_host.setdefault(connection.host, {})[connection] = None
+        self.total += 1
         if connection.must_log_in:
             self._strangers.setdefault(connection.host, set()).add(connection)
 
@@ -76,8 +79,9 @@ class OpenConnections:
     def discard(self, connection: Open) -> None:
         self.admitted(connection)
         connections = self._by_host.get(connection.host)
-        if connections is not None:
-            connections.pop(connection, None)
+        if connections is not None and connection in connections:
+            del connections[connection]
+            self.total -= 1
             if not connections:
                 del self._by_host[connection.host]
 
@@ -101,16 +105,18 @@ class OpenConnections:
 
 
 class PortConnections(set["Connection"]):
-    """The connections of one port, which are also entered among all of the broker's."""
+    """The connections of one port, which are also entered among others."""
 
-    def __init__(self, all_open: OpenConnections) -> None:
+    def __init__(self, *entered: OpenConnections) -> None:
         super().__init__()
-        self._all_open = all_open
+        self._entered = entered
 
     def add(self, connection: Connection) -> None:
         super().add(connection)
-        self._all_open.add(connection)
+        for one in self._entered:
+            one.add(connection)
 
     def discard(self, connection: object) -> None:
         super().discard(connection)
-        self._all_open.discard(cast("Connection", connection))
+        for one in self._entered:
+            one.discard(cast("Connection", connection))

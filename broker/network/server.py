@@ -14,7 +14,8 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final, Protocol
 
-from broker.config.listener_names import NATIVE, PLAINTEXT
+from broker.config.listener_names import PLAINTEXT
+from broker.config.listener_overrides import MOST
 from broker.config.loading import Address, Config
 from broker.config.values import INT32_MAX
 from broker.descriptors import descriptor_shares
@@ -45,8 +46,7 @@ class Rates(Protocol):
 
     def refusal_of(self, host: str) -> str | None: ...
 
-    @property
-    def entrance(self) -> Entrance | None: ...
+    def new_entrance(self, listener: str) -> Entrance | None: ...
 
 
 class ListenError(Exception):
@@ -116,7 +116,9 @@ class Server:
         self._unsent = unsent
         self.metrics = metrics
         self._all_open = OpenConnections() if all_open is None else all_open
-        self.connections: set[Connection] = PortConnections(self._all_open)
+        self._own_open = OpenConnections()
+        """Those of this port, handshakes among them."""
+        self.connections: set[Connection] = PortConnections(self._all_open, self._own_open)
         """The open connections. Nothing may depend on their order."""
         self._connection_ids = itertools.count(1) if connection_ids is None else connection_ids
         self._connections_max = most_connections(config.connections_max)
@@ -124,7 +126,8 @@ class Server:
         self._tls = tls
         self._require_login = require_login
         self._rates = rates
-        self._is_of_brokers = listener_name == NATIVE
+        self._entrance = None if rates is None else rates.new_entrance(listener_name)
+        self._own_max: int | None = config.listener_overrides.get(listener_name, {}).get(MOST)
         self._server: asyncio.Server | TlsAcceptor | None = None
 
     async def start(self) -> None:
@@ -156,15 +159,18 @@ class Server:
     def _count_handshake(self, handshake: Handshake) -> None:
         self.metrics.connections_open += 1
         self._all_open.add(handshake)
+        self._own_open.add(handshake)
 
     def _count_end_of_handshake(self, handshake: Handshake) -> None:
         self.metrics.connections_open -= 1
         self._all_open.discard(handshake)
+        self._own_open.discard(handshake)
 
     def _accept(self) -> asyncio.BaseProtocol:
         is_limited = (
             self._config.connections_max_per_ip < INT32_MAX
             or self._per_host_max
+            or self._own_max is not None
             or (self._rates is not None and self._rates.is_limited)
         )
         if self._is_full or is_limited or self._require_login is not None:
@@ -195,6 +201,9 @@ class Server:
             )
         if self._is_full and not self._all_open.make_room_for(host):
             return f"{self._connections_max} are open"
+        is_full = self._own_max is not None and self._own_open.total >= self._own_max
+        if is_full and not self._own_open.make_room_for(host):
+            return f"{self._own_max} are open on {self._listener_name} ({MOST} of its table)"
         return None if self._rates is None else self._rates.refusal_of(host)
 
     def logged_refusal_of(self, host: str, port: int) -> str | None:
@@ -227,8 +236,7 @@ class Server:
             connection.on_admitted = self._all_open.admitted
         if self.route is not None:
             connection.dispatch = self.route(connection)
-        if self._rates is not None and not self._is_of_brokers:
-            connection.entrance = self._rates.entrance
+        connection.entrance = self._entrance
         return connection
 
     def close_idle(self) -> None:

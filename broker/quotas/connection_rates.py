@@ -1,6 +1,6 @@
-"""How fast connections are made (KIP-612): by all clients together, and by each address.
+"""How fast connections are made (KIP-612): by all clients together, on each listener, and by each address.
 
-Beyond the rate of the broker a new connection is accepted, and waits at the entrance. Beyond that of its address it is
+Beyond the rate of the broker or of its listener a new connection is accepted, and waits at the entrance. Beyond that of its address it is
 refused.
 """
 
@@ -8,20 +8,36 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker.config.listener_names import NATIVE
+from broker.config.listener_overrides import RATE
 from broker.config.values import INT32_MAX
 from broker.quotas.entrance import Entrance
 
 if TYPE_CHECKING:
+    from broker.config.loading import Config
     from broker.quotas.quotas import Quotas
 
 
 class ConnectionRates:
     """The rates of one broker, over all its ports."""
 
-    def __init__(self, per_second_max: int, quotas: Quotas) -> None:
-        is_bounded = per_second_max < INT32_MAX
-        self.entrance = Entrance(per_second_max, quotas) if is_bounded else None
+    def __init__(self, config: Config, quotas: Quotas) -> None:
+        self._config = config
         self._quotas = quotas
+        self._of_broker = self._entrance(config.connection_creation_rate_max)
+
+    def new_entrance(self, listener: str) -> Entrance | None:
+        """The way into a listener; None if nothing bounds how fast its connections are made.
+
+        Connections between brokers do not wait for those of clients, only for the rate of their own listener.
+        """
+        leads_to = None if listener == NATIVE else self._of_broker
+        own = self._config.listener_overrides.get(listener, {}).get(RATE, INT32_MAX)
+        return self._entrance(own, leads_to) or leads_to
+
+    def _entrance(self, per_second_max: int, leads_to: Entrance | None = None) -> Entrance | None:
+        is_bounded = per_second_max < INT32_MAX
+        return Entrance(per_second_max, self._quotas, leads_to) if is_bounded else None
 
     @property
     def is_limited(self) -> bool:

@@ -1,7 +1,8 @@
-"""The entrance where new Kafka connections wait while more are made than `connection_creation_rate_max` allows.
+"""The entrance where new connections wait while more are made than `connection_creation_rate_max` allows.
 
 Eleven seconds' worth are read at once; those beyond that one by one, as the rate allows. Addresses take turns, so that
-one that makes thousands of connections does not hold up another.
+one that makes thousands of connections does not hold up another. A listener with a rate of its own has an entrance
+of its own, which leads to that of the broker.
 
 Invariant: a connection that waits is muted, and one that has left is never unmuted.
 """
@@ -28,27 +29,33 @@ class _Waiting(NamedTuple):
 
 
 class Entrance:
-    """The entrance of one broker, to all its ports but the native one. Used from one event loop."""
+    """The entrance of one broker, or of one of its listeners. Used from one event loop."""
 
-    def __init__(self, per_second_max: int, quotas: Quotas) -> None:
+    def __init__(
+        self, per_second_max: int, quotas: Quotas, leads_to: Entrance | None = None
+    ) -> None:
         self._per_second_max = per_second_max
         self._quotas = quotas
+        self._leads_to = leads_to
         self._bucket: TokenBucket | None = None
         self._waiting: FairQueue[_Waiting] = FairQueue()
         self._timer: asyncio.TimerHandle | None = None
 
-    def enter(self, connection: Connection) -> None:
-        """Counts the connection, or mutes it until its turn comes."""
+    def enter(self, connection: Connection) -> bool:
+        """Counts the connection, or mutes it until its turn comes; returns whether it may be read now."""
         if not self._waiting and not self._count_one():
-            return
+            return self._leads_to is None or self._leads_to.enter(connection)
         connection.mute()
         self._waiting.push(_Waiting(connection.host, connection))
         if self._timer is None:
             self._let_in()
+        return False
 
     def leave(self, connection: Connection) -> None:
         """The connection is lost, whether it waits or not."""
         self._waiting.discard(_Waiting(connection.host, connection))
+        if self._leads_to is not None:
+            self._leads_to.leave(connection)
 
     def _count_one(self) -> float:
         """Counts a connection if the rate allows one; returns how many seconds it has to wait if not."""
@@ -69,4 +76,5 @@ class Entrance:
                 self._timer = asyncio.get_running_loop().call_later(wait_s, self._let_in)
                 return
             self._waiting.serve(first)
-            first.connection.unmute()
+            if self._leads_to is None or self._leads_to.enter(first.connection):
+                first.connection.unmute()

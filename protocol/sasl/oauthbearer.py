@@ -16,7 +16,7 @@ from protocol.sasl.scram import escaped_name, unescaped_name
 REFUSED_TOKEN: Final = b'{"status":"invalid_token"}'
 """The answer to a token that is not accepted; it tells no one why."""
 REFUSAL_READ: Final = b"\x01"
-"""What a client sends after it has read the answer to a token that is refused."""
+"""The message of a client that has read the answer to a token that is refused."""
 _MESSAGE: Final = re.compile(
     r"[ny],(?:a=(?P<authzid>[^\0\x01,]+))?,\x01"
     r"(?P<pairs>(?:[A-Za-z]+=[\x21-\x7e \t\r\n]+\x01)*)\x01"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import ssl
 import urllib.error
@@ -10,8 +11,11 @@ from collections.abc import Callable
 from http import HTTPStatus
 from pathlib import Path
 
+import aiohttp
 import pytest
 
+from broker.admin import decisions
+from broker.authentication import admin_tokens
 from broker.authentication.admin_tokens import Tokens
 from broker.config.loading import ConfigError, load_config
 from tests.broker.admin.admin_client import AdminClient
@@ -41,6 +45,13 @@ def guarded(running: Running, admin_address: str, tokens: Tokens) -> str:
     return admin_address
 
 
+def rewrite(path: Path, text: str) -> None:
+    """Replaces a file at once: a broker may be reading it."""
+    fresh = path.with_suffix(".new")
+    fresh.write_text(text)
+    fresh.replace(path)
+
+
 async def send(address: str, method: str, path: str, token: str | None, *headers: str) -> Answer:
     """A request with this token; POST adds a rule."""
     sent = [f"Host: {address}", *headers]
@@ -67,6 +78,26 @@ async def test_nothing_is_shown_without_a_token(guarded: str, path: str) -> None
     assert (await send(guarded, "GET", path, MONITORING)).status == (
         HTTPStatus.NOT_FOUND if path == "/none" else HTTPStatus.OK
     )
+
+
+@pytest.mark.parametrize("left", [f"{OPERATOR}\n", f"{OPERATOR}\n{MONITORING} read User:another\n"])
+async def test_a_follower_of_the_decisions_does_not_outlive_its_token(
+    guarded: str, tokens: Tokens, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, left: str
+) -> None:
+    """It gets what was decided before, and the end; one whose token stays goes on."""
+    monkeypatch.setattr(admin_tokens, "LOOK_INTERVAL_S", 0.0)
+    monkeypatch.setattr(decisions, "LOOK_INTERVAL_S", 0.01)
+    url = f"http://{guarded}/decisions?follow=true&n=0"
+    async with aiohttp.ClientSession() as session, asyncio.timeout(30):
+        ends, stays = [
+            await session.get(url, headers={"Authorization": f"Bearer {token}"})
+            for token in (MONITORING, OPERATOR)
+        ]
+        rewrite(tmp_path / "tokens", f"{OPERATOR} change User:olga\n{left}")
+        assert await ends.content.read() == b""
+        assert not stays.content.at_eof()
+        rewrite(tmp_path / "tokens", "another-token-0123456789")
+        assert await stays.content.read() == b""
 
 
 @pytest.mark.parametrize("header", ["Basic {}", "{}", "Bearer", "Bearer {} x", "\xff"])

@@ -16,6 +16,7 @@ import pytest
 from broker.authentication.credentials import REFRESH_INTERVAL_S
 from protocol.sasl.mechanism import Mechanism
 from tests.broker.authentication.log_in import log_in, with_users
+from tests.broker.handlers.test_alter_user_scram_credentials import altered, deletion, upsertion
 from tests.cli.command import Command
 from tests.compatibility.kafka_tools import run_tool
 from tests.support.echoless import LOOPBACK
@@ -161,3 +162,24 @@ async def test_echoless_admits_whom_kafkas_tool_has_added(both: Both, way: str) 
     await configs("--delete-config", ",".join(MECHANISMS))
     for address in addresses:
         await in_force(address, "bob", good=None, bad="second")
+
+
+async def test_both_answer_several_changes_of_one_user_alike(both: Both) -> None:
+    """Two mechanisms at once are a success; the same credential twice is 92. (Kafka in KRaft mode answers 92 to both.)"""
+    answers = []
+    for address in (both.kafka_open, both.echoless):
+        connection = await RawConnection.open(address)
+        if address == both.echoless:
+            assert (await log_in(connection, "carol", "pencil", MECHANISMS[0])).error_code == 0
+        answers.append(
+            [
+                await altered(connection, upsertion("carol"), upsertion("carol", mechanism=2)),
+                await altered(connection, upsertion("dave"), upsertion("dave")),
+                await altered(connection, upsertion("erin"), deletion("erin")),
+                await altered(connection, deletion("frank"), upsertion("frank", mechanism=2)),
+            ]
+        )
+        await connection.close()
+        if address == both.kafka_open:
+            await in_force(both.echoless, "carol", good="pencil", bad="pen")
+    assert answers == [[{"carol": 0}, {"dave": 92}, {"erin": 92}, {"frank": 91}]] * 2

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from broker.config.listener_names import ADMIN, EXTERNAL, NATIVE, PLAINTEXT
-from broker.config.listener_overrides import SASL_NAMES, TLS_NAMES
+from broker.config.listener_overrides import NAMES
 from broker.config.loading import Config, ConfigError, load_config
 from broker.config.names import settings
 from broker.config.security import ClientAuth
@@ -85,6 +85,8 @@ def test_a_table_holds_for_its_listener_alone(tmp_path: Path) -> None:
             ["[listener.external]", 'sasl_enabled_mechanisms = "SCRAM-SHA-512"'],
             r"takes some of those of the whole broker, SCRAM-SHA-256, PLAIN",
         ),
+        (["[listener.admin]", "connections_max = 5"], r"is not for ADMIN, which has a limit"),
+        (["[listener.native]", "connections_max = 0"], r"connections_max: takes an integer"),
         (
             ["[listener.external]", 'ssl_client_auth = "required"', 'ssl_truststore_location = ""'],
             r"ssl_truststore_location: takes the path",
@@ -122,6 +124,12 @@ def test_certificates_of_the_admin_port_alone_are_enough(tmp_path: Path) -> None
     load(tmp_path, outside, "[listener.admin]", 'ssl_client_auth = "required"')
 
 
+def test_a_limit_of_a_listener_that_is_not_there(tmp_path: Path) -> None:
+    """It would have no effect."""
+    with pytest.raises(ConfigError, match="EXTERNAL is not listened on"):
+        load(tmp_path, "[listener.external]", "connections_max = 5")
+
+
 def test_every_name_is_one_of_the_broker() -> None:
     """A listener's names are those of docs/configuration.md."""
-    assert settings().keys() >= TLS_NAMES | SASL_NAMES
+    assert settings().keys() >= NAMES

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 from pathlib import Path
@@ -11,10 +12,11 @@ import pytest
 from broker.config.listener_names import EXTERNAL, NATIVE, PLAINTEXT
 from broker.config.loading import Address, Config
 from broker.metadata.node_data import broker_path
+from broker.network import open_connections
 from broker.network.listeners import Listener, bind_listeners
 from tests.support.echoless import Echoless
 from tests.support.in_process import in_process
-from tests.support.raw_client import RawConnection
+from tests.support.raw_client import ConnectionEndedError, RawConnection
 
 ANY_PORT = Address("127.0.0.1", 0)
 EVERYWHERE = Address("0.0.0.0", 0)
@@ -127,3 +129,56 @@ def test_ready_line_has_all_addresses(tmp_path: Path) -> None:
             assert broker.terminate() == 0
     finally:
         broker.kill()
+
+
+async def is_served(address: str, source: str = "127.0.0.1") -> RawConnection | None:
+    """A connection that has been answered; None if it was refused."""
+    connection = await RawConnection.open(address, source=source)
+    try:
+        await connection.call("find_coordinator", 1, key="g", key_type=0)
+    except ConnectionEndedError:
+        await connection.close()
+        return None
+    return connection
+
+
+async def test_a_listener_may_have_a_limit_of_its_own(tmp_path: Path) -> None:
+    """Its newcomers are refused, and those of the other listener are not; a place that is left is taken."""
+    overrides = {EXTERNAL: {"connections_max": 2}}
+    listen = (ANY_PORT, ANY_PORT)
+    async with in_process(tmp_path, listen=listen, listener_overrides=overrides) as running:
+        address = running.external_address
+        assert address is not None
+        first, second = [await is_served(address) for _ in range(2)]
+        assert first is not None
+        assert second is not None
+        assert await is_served(address) is None
+        inside = [await is_served(running.kafka_address) for _ in range(3)]
+        assert all(inside)
+        await first.close()
+        async with asyncio.timeout(30):
+            while (third := await is_served(address)) is None:
+                pass
+        for one in (second, third, *inside):
+            assert one is not None
+            await one.close()
+
+
+async def test_an_address_does_not_keep_others_from_a_listener(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At the limit an idle connection of the address that has most gives way, as at the broker's."""
+    monkeypatch.setattr(open_connections, "IDLE_S", 0.0)
+    overrides = {EXTERNAL: {"connections_max": 2}}
+    listen = (ANY_PORT, ANY_PORT)
+    async with in_process(tmp_path, listen=listen, listener_overrides=overrides) as running:
+        address = running.external_address
+        assert address is not None
+        many = [await is_served(address) for _ in range(2)]
+        inside = await is_served(running.kafka_address)
+        other = await is_served(address, source="127.0.0.2")
+        assert other is not None
+        assert await is_served(address, source="127.0.0.2") is None
+        for one in (*many, inside, other):
+            assert one is not None
+            await one.close()

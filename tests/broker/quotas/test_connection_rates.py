@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from broker.config.values import Address
 from broker.metrics import Metrics
 from broker.quotas import quotas as quotas_module
 from broker.quotas.entrance import Entrance
@@ -160,6 +161,67 @@ async def test_connections_of_brokers_do_not_wait(slow: tuple[Running, Clock]) -
         native = await NativeConnection.open(running.native_address)
         ends.push_async_callback(native.close)
         assert (await native.call("metadata"))["error"]["code"] == 0
+
+
+@pytest.fixture
+async def two(tmp_path: Path) -> AsyncIterator[tuple[Running, Clock]]:
+    """A broker that allows two connections per second, one of them on EXTERNAL, and one on NATIVE."""
+    rate = {"connection_creation_rate_max": 1}
+    async with in_process(
+        tmp_path,
+        listen=(Address("127.0.0.1", 0), Address("127.0.0.1", 0)),
+        connection_creation_rate_max=2,
+        listener_overrides={"EXTERNAL": rate, "NATIVE": rate},
+    ) as running:
+        clock = running.broker.quotas.clock = Clock()
+        yield running, clock
+
+
+async def test_a_listener_may_have_a_rate_of_its_own(two: tuple[Running, Clock]) -> None:
+    """Its connections wait for it, and leave the rest of the broker's rate to the others."""
+    running, clock = two
+    assert running.external_address is not None
+    async with AsyncExitStack() as ends:
+        outside = [await served(running.external_address, ends) for _ in range(BROKER_BURST + 2)]
+        await asyncio.gather(*outside[:BROKER_BURST])
+        inside = [await served(running.kafka_address, ends) for _ in range(BROKER_BURST + 1)]
+        await asyncio.gather(*inside[:BROKER_BURST])
+        assert not any(one.done() for one in [*outside[BROKER_BURST:], inside[-1]])
+        clock.now += 1  # two of the broker, one of the listener
+        await asyncio.gather(outside[BROKER_BURST], inside[-1])
+        assert not outside[-1].done()
+
+
+async def test_a_connection_passes_both_rates(two: tuple[Running, Clock]) -> None:
+    """One that its listener lets in may still wait for the broker's rate, and one that is lost there has no turn."""
+    running, clock = two
+    assert running.external_address is not None
+    async with AsyncExitStack() as ends:
+        inside = [await served(running.kafka_address, ends) for _ in range(2 * BROKER_BURST)]
+        await asyncio.gather(*inside)
+        outside = [await served(running.external_address, ends) for _ in range(3)]
+        native = await NativeConnection.open(running.native_address)
+        ends.push_async_callback(native.close)
+        assert (await native.call("metadata"))["error"]["code"] == 0, "between brokers"
+        assert not any(one.done() for one in outside)
+        clock.now += 1
+        await asyncio.gather(*outside[:2])
+        assert not outside[2].done()
+
+
+async def test_brokers_wait_for_a_rate_of_their_own_listener(two: tuple[Running, Clock]) -> None:
+    """As in Kafka: whoever sets it means it."""
+    running, clock = two
+    async with AsyncExitStack() as ends:
+        asked = []
+        for _ in range(BROKER_BURST + 1):
+            native = await NativeConnection.open(running.native_address)
+            ends.push_async_callback(native.close)
+            asked.append(asyncio.create_task(native.call("metadata")))
+        await asyncio.gather(*asked[:-1])
+        assert not asked[-1].done()
+        clock.now += 1
+        await asked[-1]
 
 
 async def test_measures_are_bounded(
