@@ -80,7 +80,9 @@ async def test_nothing_is_shown_without_a_token(guarded: str, path: str) -> None
     )
 
 
-@pytest.mark.parametrize("left", [f"{OPERATOR}\n", f"{OPERATOR}\n{MONITORING} read User:another\n"])
+@pytest.mark.parametrize(
+    "left", ["", f"{MONITORING} read User:another\n", f"{MONITORING} change User:prometheus\n"]
+)
 async def test_a_follower_of_the_decisions_does_not_outlive_its_token(
     guarded: str, tokens: Tokens, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, left: str
 ) -> None:
