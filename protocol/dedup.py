@@ -40,7 +40,7 @@ from typing import Final
 from protocol.errors import ErrorCode
 from protocol.lean_dataclass import dataclass
 from protocol.lean_named_tuple import NamedTuple
-from protocol.record_batch import CONTROL_BIT, LOG_APPEND_TIME_BIT, BatchHeader
+from protocol.record_batch import CONTROL_BIT, DELETE_HORIZON_BIT, LOG_APPEND_TIME_BIT, BatchHeader
 from protocol.sequence import (
     DISTANCE_MAX,
     NO_PRODUCER_EPOCH,
@@ -51,6 +51,9 @@ from protocol.sequence import (
 
 WINDOW_DEFAULT: Final = 5
 """Batches remembered per producer; Kafka's hard-coded number (KIP-1269 makes it a topic config)."""
+
+
+_CHANGED_BITS: Final = LOG_APPEND_TIME_BIT | DELETE_HORIZON_BIT
 
 
 class UnknownProducerId(enum.StrEnum):
@@ -277,7 +280,9 @@ def commit(
         run_start = base_sequence
     if run_start > last_sequence:
         run_start = 0  # a run that wrapped inside or before this batch holds everything from 0 on
-    crc = None if attributes & LOG_APPEND_TIME_BIT else header.crc
+    # The broker's own work has another CRC than what the producer sent: append time, compaction.
+    is_changed = attributes & _CHANGED_BITS or header.record_count != offset_delta + 1
+    crc = None if is_changed else header.crc
     last_offset = base_offset + offset_delta
     fields = (last_sequence, last_offset, offset_delta, header.max_timestamp, crc)
     newest = (tuple.__new__(BatchMetadata, fields),)

@@ -60,6 +60,7 @@ CODEC_MASK: Final = 0x07
 LOG_APPEND_TIME_BIT: Final = 0x08
 TRANSACTIONAL_BIT: Final = 0x10
 CONTROL_BIT: Final = 0x20
+DELETE_HORIZON_BIT: Final = 0x40
 """Attributes of a batch. The produce path tests them in place; others ask the header's properties."""
 
 
@@ -130,6 +131,11 @@ class BatchHeader(NamedTuple):
     @property
     def is_control(self) -> bool:
         return bool(self.attributes & CONTROL_BIT)
+
+    @property
+    def has_delete_horizon(self) -> bool:
+        """Whether the base timestamp is the time from which on compaction removes tombstones (KIP-534)."""
+        return bool(self.attributes & DELETE_HORIZON_BIT)
 
 
 def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:

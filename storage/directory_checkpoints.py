@@ -1,4 +1,4 @@
-"""The three checkpoint files of a data directory: recovery points, high watermarks, log starts.
+"""The checkpoint files of a data directory: recovery points, high watermarks, log starts, compaction.
 
 They are written together from time to time, in any thread. If an offset has to come down because a log
 is about to be truncated, it is written at once, and a pending write of older offsets is dropped. While a
@@ -12,6 +12,7 @@ Called by `log_directory.py`.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Collection
 from typing import Final
@@ -22,6 +23,8 @@ from storage import paths
 from storage.checkpoints import CheckpointError, OffsetCheckpoint
 from storage.file_system import FileSystem
 from storage.kept_offsets import KeptOffsets
+
+logger = logging.getLogger(__name__)
 
 Partition = tuple[str, int]
 Offsets = dict[Partition, int]
@@ -45,6 +48,8 @@ class PendingCheckpoint:
     recovery_points: Offsets
     high_watermarks: Offsets
     log_starts: Offsets
+    cleaned_to: Offsets
+    """Where compaction goes on, of compacted logs alone."""
     _checkpoints: DirectoryCheckpoints
     _generation: object
 
@@ -62,7 +67,7 @@ class PendingCheckpoint:
         return {*self.recovery_points, *self.high_watermarks, *self.log_starts}
 
     def run(self) -> None:
-        """Writes the three files, in any one thread, unless newer offsets have replaced these.
+        """Writes the files, in any one thread, unless newer offsets have replaced these.
 
         Raises `StorageError`.
         """
@@ -70,7 +75,7 @@ class PendingCheckpoint:
 
 
 class DirectoryCheckpoints:
-    """Reads and writes the three files."""
+    """Reads and writes the files."""
 
     def __init__(self, fs: FileSystem, data_dir: str) -> None:
         def checkpoint(name: str) -> OffsetCheckpoint:
@@ -79,6 +84,7 @@ class DirectoryCheckpoints:
         self._recovery_points = checkpoint(paths.RECOVERY_POINT_CHECKPOINT)
         self._high_watermarks = checkpoint(paths.HIGH_WATERMARK_CHECKPOINT)
         self._log_starts = checkpoint(paths.LOG_START_CHECKPOINT)
+        self._cleaned_to = checkpoint(paths.CLEANER_CHECKPOINT)
         self._lock = threading.Lock()
         self._generation = object()
         """Replaced whenever a pending checkpoint becomes wrong."""
@@ -86,6 +92,9 @@ class DirectoryCheckpoints:
         """The logs that are being changed: their offsets on disk are not those of memory."""
         self._written_log_starts: Offsets = {}
         """The log starts that this process has written; replaced as a whole, so any thread may read them."""
+
+        self._written_recovery_points: Offsets = {}
+        """The same for the recovery points."""
 
     def of_partition(self, key: Partition) -> KeptOffsets:
         """One partition's offsets in these files, for its log."""
@@ -95,11 +104,18 @@ class DirectoryCheckpoints:
         """The log start on disk; 0 until this process has written it."""
         return self._written_log_starts.get(key, 0)
 
+    def written_recovery_point(self, key: Partition) -> int:
+        """The recovery point on disk; 0 until this process has written it."""
+        return self._written_recovery_points.get(key, 0)
+
     def read(self) -> PendingCheckpoint:
         """Reads the files, including partitions that no longer exist. Raises `StorageError`."""
         try:
             return self.start(
-                self._recovery_points.read(), self._high_watermarks.read(), self._log_starts.read()
+                self._recovery_points.read(),
+                self._high_watermarks.read(),
+                self._log_starts.read(),
+                self._read_cleaned_to(),
             )
         except CheckpointError as error:
             reason = str(error).removeprefix(f"{error.path}: ")
@@ -109,8 +125,20 @@ class DirectoryCheckpoints:
                 f"beginning, and records that DeleteRecords removed may come back",
             ) from error
 
+    def _read_cleaned_to(self) -> Offsets:
+        """Reads where compaction goes on; from the beginning of the logs if the file is damaged."""
+        try:
+            return self._cleaned_to.read()
+        except CheckpointError as error:
+            logger.warning("compaction begins again at the beginning of each log: %s", error)
+            return {}
+
     def start(
-        self, recovery_points: Offsets, high_watermarks: Offsets, log_starts: Offsets
+        self,
+        recovery_points: Offsets,
+        high_watermarks: Offsets,
+        log_starts: Offsets,
+        cleaned_to: Offsets,
     ) -> PendingCheckpoint:
         """Returns the work of writing these offsets; it does nothing if a newer one is pending by then."""
         self._generation = object()
@@ -118,6 +146,7 @@ class DirectoryCheckpoints:
             recovery_points=recovery_points,
             high_watermarks=high_watermarks,
             log_starts=log_starts,
+            cleaned_to=cleaned_to,
             _checkpoints=self,
             _generation=self._generation,
         )
@@ -128,11 +157,12 @@ class DirectoryCheckpoints:
             if generation is self._generation:
                 held = tuple(self._held)
                 self._write_log_starts(_kept(held, self._log_starts, pending.log_starts))
-                for checkpoint, offsets in (
-                    (self._recovery_points, pending.recovery_points),
-                    (self._high_watermarks, pending.high_watermarks),
-                ):
-                    checkpoint.write(_kept(held, checkpoint, offsets))
+                self._write_recovery_points(
+                    _kept(held, self._recovery_points, pending.recovery_points)
+                )
+                high_watermarks = _kept(held, self._high_watermarks, pending.high_watermarks)
+                self._high_watermarks.write(high_watermarks)
+                self._write_cleaned_to(pending.cleaned_to, held)
 
     def hold(self, key: Partition, holder: KeptOffsets) -> None:
         """Has checkpoints leave the offsets of a log on disk as they are until `release`."""
@@ -148,14 +178,31 @@ class DirectoryCheckpoints:
         self._log_starts.write(offsets)
         self._written_log_starts = offsets
 
+    def _write_recovery_points(self, offsets: Offsets) -> None:
+        self._recovery_points.write(offsets)
+        self._written_recovery_points = offsets
+
+    def _write_cleaned_to(self, offsets: Offsets, held: Collection[Partition]) -> None:
+        """Writes where compaction goes on, if that has changed: most data directories have no such logs."""
+        on_disk = self._read_cleaned_to()
+        new = {key: offset for key, offset in offsets.items() if key not in held}
+        new |= {key: on_disk[key] for key in held if key in on_disk}
+        if new != on_disk:
+            self._cleaned_to.write(new)
+
     def lower(self, key: Partition, offset: int) -> None:
         """Lowers one partition's offsets to `offset`, durably: its log is about to end there."""
         self._generation = object()
         with self._lock:
-            for checkpoint in (self._recovery_points, self._high_watermarks):
-                offsets = checkpoint.read()
-                if offsets.get(key, 0) > offset:
-                    checkpoint.write(offsets | {key: offset})
+            recovery_points = self._recovery_points.read()
+            if recovery_points.get(key, 0) > offset:
+                self._write_recovery_points(recovery_points | {key: offset})
+            high_watermarks = self._high_watermarks.read()
+            if high_watermarks.get(key, 0) > offset:
+                self._high_watermarks.write(high_watermarks | {key: offset})
+            cleaned_to = self._read_cleaned_to()
+            if cleaned_to.get(key, 0) > offset:
+                self._cleaned_to.write(cleaned_to | {key: offset})
             log_starts = self._log_starts.read()
             if log_starts.get(key, 0) > offset:
                 self._write_log_starts(log_starts | {key: offset})
@@ -190,6 +237,14 @@ class DirectoryCheckpoints:
             self._written_log_starts = {
                 key: offset for key, offset in self._written_log_starts.items() if key not in keys
             }
+            self._written_recovery_points = {
+                key: offset
+                for key, offset in self._written_recovery_points.items()
+                if key not in keys
+            }
+            self._write_cleaned_to(
+                {k: offset for k, offset in self._read_cleaned_to().items() if k not in keys}, ()
+            )
             for checkpoint in (self._recovery_points, self._high_watermarks, self._log_starts):
                 offsets = checkpoint.read()
                 left = {key: offset for key, offset in offsets.items() if key not in keys}
@@ -218,6 +273,10 @@ class _PartitionOffsetsOnDisk(KeptOffsets):
     @property
     def log_start(self) -> int:
         return self._checkpoints.written_log_start(self._key)
+
+    @property
+    def recovery_point(self) -> int:
+        return self._checkpoints.written_recovery_point(self._key)
 
     def lower(self, offset: int) -> None:
         self._checkpoints.lower(self._key, offset)

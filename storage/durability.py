@@ -8,12 +8,13 @@ Called by `log.py`, in the owner's thread; `pending_flush.py` has the steps of a
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from storage import paths
 from storage.file_system import FileSystem
 from storage.leader_epochs import LeaderEpochs
 from storage.pending_flush import PendingFlush, Snapshot
+from storage.segment import Segment
 from storage.segments import Segments
 
 
@@ -27,6 +28,7 @@ class Durability:
         "_leader_epochs",
         "_make_name_durable",
         "_pending",
+        "_spared",
         "_snapshots",
         "recovery_point",
     )
@@ -52,6 +54,8 @@ class Durability:
         self._has_new_files = True
         """Whether the names of created files may not be on disk."""
         self._pending: PendingFlush | None = None
+        self._spared: frozenset[Segment] = frozenset()
+        """Closed segments that compaction is about to replace: no flush writes their indexes."""
 
     @property
     def unwritten_snapshots(self) -> frozenset[int]:
@@ -90,7 +94,9 @@ class Durability:
             end_offset=end_offset,
             directory=directory,
             segments=[s for s in segments if s.next_offset > self.recovery_point],
-            unsaved=[s for s in segments.closed if s.indexes.is_unsaved],
+            unsaved=[
+                s for s in segments.closed if s.indexes.is_unsaved and s not in self._spared
+            ],
             snapshots={
                 paths.offset_file(directory, offset, paths.SNAPSHOT): snapshot
                 for offset, snapshot in self._snapshots.items()
@@ -104,6 +110,18 @@ class Durability:
         )
         self._has_new_files = False
         return self._pending
+
+    def spare(self, segments: Collection[Segment]) -> bool:
+        """Has flushes leave these segments alone; False if one is working on any of them."""
+        pending = self._pending
+        if pending is not None and not {*segments}.isdisjoint((*pending.segments, *pending.unsaved)):
+            return False
+        self._spared = frozenset(segments)
+        return True
+
+    def spare_none(self) -> None:
+        """Ends `spare`."""
+        self._spared = frozenset()
 
     def start_last_flush(self, segments: Segments, end_offset: int) -> PendingFlush:
         """Returns the same for a log that is being closed, including the active segment's indexes."""

@@ -96,6 +96,9 @@ class FileSystem(Protocol):
     def modified_ms(self, path: str) -> int:
         """Returns when the file's bytes last changed, in ms since 1970."""
 
+    def set_modified_ms(self, path: str, modified_ms: int) -> None:
+        """Sets what `modified_ms` returns: a copy is as old as what it was copied from."""
+
     def list_directory(self, path: str) -> list[str]:
         """Returns the names of files and directories, sorted."""
 

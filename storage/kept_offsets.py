@@ -19,6 +19,11 @@ class KeptOffsets:
         """The log start on disk: no later start needs the segments below it."""
         return OFFSET_MAX
 
+    @property
+    def recovery_point(self) -> int:
+        """The recovery point on disk: no later start scans what is below it."""
+        return OFFSET_MAX
+
     def lower(self, offset: int) -> None:
         """Lowers every offset on disk to `offset` at most, durably: the log is about to end there."""
 

@@ -41,6 +41,8 @@ from protocol.record_batch import (
 from storage import paths, retention
 from storage.append_origin import AppendOrigin, LeaderOrigin
 from storage.appended import Appended, ReplicatedAppend
+from storage.compaction.compaction import Compaction
+from storage.compaction.swap import PendingSwap
 from storage.durability import Durability
 from storage.file_system import StorageError
 from storage.log_config import LogConfig
@@ -104,6 +106,14 @@ class Log:
             durability=self._durability,
             leader_epochs=recovered.leader_epochs,
             kept=opening.kept,
+        )
+        self.compaction = Compaction(
+            opening.fs,
+            opening.directory,
+            segments=recovered.segments,
+            durability=self._durability,
+            kept=opening.kept,
+            cleaned_to=opening.cleaned_to,
         )
         self._latest_ms = opening.now_ms
         """The latest time that a caller has passed: no batch was appended after it."""
@@ -390,6 +400,7 @@ class Log:
             # Even without a cut: a leader that appended nothing in its epoch leaves an epoch to drop.
             self.leader_epochs.truncate_from_end(self.log_end_offset)
             return None
+        self._end_swap()
         # A log never ends inside a batch, nor in a hole: a restart would find it shorter.
         end = self._segments.holding(offset).end_below(offset)
         is_above = end < max(self.recovery_point, self.log_start_offset)
@@ -417,6 +428,7 @@ class Log:
         self.log_end_offset = offset
         self.log_start_offset = min(self.log_start_offset, offset)
         self._durability.end_at(offset)
+        self.compaction.end_at(offset)
         self.leader_epochs.truncate_from_end(offset)
         self._replace_producers(producers)
 
@@ -440,6 +452,7 @@ class Log:
     ) -> PendingChange[NewLog]:
         """Returns the work that `start_anew_at` does; see `pending_change.py`."""
         self._check_writable()
+        self._end_swap()
         replacement = Replacement(
             directory=self.directory,
             offset=offset,
@@ -468,10 +481,28 @@ class Log:
         self._segments.begin_with(new.segment)
         self._old_segments.forget_reasons()
         self._durability.begin_at(offset)
+        self.compaction.begin_at(offset)
         self.leader_epochs.clear()
         self.log_start_offset = self.log_end_offset = offset
         self._latest_ms = max(self._latest_ms, now_ms)
         self._replace_producers(new.producers)
+
+    def _end_swap(self) -> None:
+        """Returns when compaction changes no files; its passes are stale. Raises the `failure`."""
+        swap = self.compaction.end_swap()
+        if swap is not None:
+            self._note_failure(swap)
+            self._check_writable()
+
+    def finish_swap(self, swap: PendingSwap) -> None:
+        """Publishes what `swap.run` did; the log is disabled if that failed half-way."""
+        self.compaction.finish_swap(swap)
+        self._note_failure(swap)
+
+    def _note_failure(self, swap: PendingSwap) -> None:
+        if swap.error is not None and self.failure is None:
+            self.failure = swap.error
+            self._is_writable = False
 
     def _start(self, change: PendingChange[_Result]) -> PendingChange[_Result]:
         self._kept.hold()
@@ -570,7 +601,7 @@ class Log:
         None if there is nothing to remove, or the log is changing. `finish_removal` comes next; a removal that failed for want
         of descriptors is returned again. See `pending_segment_removal.py`.
         """
-        if self._change is not None:
+        if self._change is not None or self.compaction.is_swapping:
             return None
         if self.failure is not None:
             return self._old_segments.pending
@@ -619,6 +650,9 @@ class Log:
         """
         if self._change is not None:
             self._complete(self._change)
+        swap = self.compaction.end_swap()
+        if swap is not None:
+            self._note_failure(swap)
         self._durability.cancel_flush()
         self._old_segments.cancel_removal()
         end, loaded = self.log_end_offset, self.recovery.snapshot_offset
@@ -647,6 +681,7 @@ class Log:
         if change is not None:
             change.cancel()
         self._durability.abandon_flush()
+        self.compaction.abandon_swap()
         self._old_segments.cancel_removal()
         for segment in self._segments:
             segment.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from protocol.dedup import WINDOW_DEFAULT, UnknownProducerId
 from protocol.lean_dataclass import dataclass
 from protocol.leases import lease_retention_ms
+from storage.compaction.plan import CompactionRules
 
 _WEEK_MS = 7 * 24 * 60 * 60 * 1000
 _DAY_MS = 24 * 60 * 60 * 1000
@@ -39,4 +40,8 @@ class LogConfig:
     """
     producers_fair: bool = False
     """The owner with most producer ids loses one first, not the one idle for longest (`protocol/bound_ids.py`)."""
+    is_compacted: bool = False
+    """`cleanup.policy` names `compact`: of each key the newest record is kept."""
+    compaction_rules: CompactionRules = CompactionRules()
+    """When a compacted log is cleaned, and how."""
     unknown_producer_id: UnknownProducerId = UnknownProducerId.REJECT

@@ -240,7 +240,9 @@ class LogDirectory:
         is_committed: bool,
         sync_later: Callable[[Callable[[], None]], None],
     ) -> Log:
-        opening = self._opening(key, config, now_ms, known.of(key))
+        opening = self._opening(
+            key, config, now_ms, known.of(key), cleaned_to=known.cleaned_to.get(key, 0)
+        )
         if is_restored(self._fs, opening.directory):
             log = Log.open(opening)
             logger.warning("%s-%d was restored: %s", *key, _figures(log))
@@ -263,6 +265,7 @@ class LogDirectory:
         config: LogConfig,
         now_ms: int,
         offsets: PartitionOffsets = NO_OFFSETS,
+        cleaned_to: int = 0,
     ) -> Opening:
         path = paths.partition_directory(self.path, *key)
         make_name_durable = None
@@ -276,6 +279,7 @@ class LogDirectory:
             now_ms=now_ms,
             recovery_point=offsets.recovery_point,
             log_start_offset=offsets.log_start,
+            cleaned_to=cleaned_to,
             kept=self._checkpoints.of_partition(key),
             make_name_durable=make_name_durable,
         )
@@ -384,6 +388,7 @@ class LogDirectory:
             {key: log.recovery_point for key, log in self.logs.items()},
             dict(high_watermarks),
             {key: _safe_start(log) for key, log in self.logs.items()},
+            {key: reached for key, log in self.logs.items() if (reached := log.compaction.cleaned_to)},
         )
 
     def checkpoint(self, high_watermarks: dict[Partition, int]) -> None:

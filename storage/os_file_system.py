@@ -166,6 +166,10 @@ class OsFileSystem:
     def is_directory(self, path: str) -> bool:
         return os.path.isdir(path)
 
+    def set_modified_ms(self, path: str, modified_ms: int) -> None:
+        with _storage_errors(path, "set the time of"):
+            os.utime(path, ns=(modified_ms * 1_000_000, modified_ms * 1_000_000))
+
     def modified_ms(self, path: str) -> int:
         with _storage_errors(path, "stat"):
             return os.stat(path).st_mtime_ns // 1_000_000

@@ -3,12 +3,14 @@
     data_dir/
         .lock  .clean-shutdown  .boot-id  meta.properties
         recovery-point-offset-checkpoint  replication-offset-checkpoint
-        log-start-offset-checkpoint  clock-checkpoint  producer-id-checkpoint
+        log-start-offset-checkpoint  cleaner-offset-checkpoint
+        clock-checkpoint  producer-id-checkpoint
         <topic>-<partition>/
             partition.metadata  leader-epoch-checkpoint
             00000000000000000000.log  .index  .timeindex    (20 digits: the segment's base offset)
             00000000000000000042.snapshot                   (producer state of all offsets < 42)
             replacement.snapshot                            (of the log that will replace this one)
+            00000000000000000000.log.cleaned  .log.swap     (compaction's; `compaction/swap.py`)
         <topic>-<partition>.<32 hex digits>-delete/         (being deleted)
         <topic>-<partition>.<time>-<32 hex digits>-stray/   (set aside; `strays.py`)
 
@@ -32,6 +34,7 @@ HIGH_WATERMARK_CHECKPOINT: Final = "replication-offset-checkpoint"
 LOG_START_CHECKPOINT: Final = "log-start-offset-checkpoint"
 PARTITION_METADATA: Final = "partition.metadata"
 LEADER_EPOCH_CHECKPOINT: Final = "leader-epoch-checkpoint"
+CLEANER_CHECKPOINT: Final = "cleaner-offset-checkpoint"
 CLOCK_CHECKPOINT: Final = "clock-checkpoint"
 PRODUCER_ID_CHECKPOINT: Final = "producer-id-checkpoint"
 REPLACEMENT: Final = "replacement.snapshot"
@@ -42,8 +45,11 @@ LOG: Final = ".log"
 OFFSET_INDEX: Final = ".index"
 TIME_INDEX: Final = ".timeindex"
 SNAPSHOT: Final = ".snapshot"
+CLEANED: Final = ".log.cleaned"
+SWAP: Final = ".log.swap"
 
 _OFFSET_FILE: Final = re.compile(r"(\d{20})(\.log|\.index|\.timeindex|\.snapshot)")
+_SWAP_FILE: Final = re.compile(r"(\d{20})\.log\.swap")
 _PARTITION: Final = re.compile(r"([a-zA-Z0-9._-]+)-(0|[1-9]\d*)")
 _DELETED: Final = re.compile(r".+-\d+\.[0-9a-f]{32}-delete")
 _STRAY: Final = re.compile(r".+-\d+\.\d{8}T\d{9}Z-[0-9a-f]{32}-stray")
@@ -85,6 +91,17 @@ def parse_offset_file(name: str) -> OffsetFile | None:
     """The parts of a 20-digit name, None for any other name."""
     match = _OFFSET_FILE.fullmatch(name)
     return OffsetFile(int(match[1]), match[2]) if match else None
+
+
+def parse_swap_file(name: str) -> int | None:
+    """The base offset of a compacted segment that is to be put in place, None for any other name."""
+    match = _SWAP_FILE.fullmatch(name)
+    return int(match[1]) if match else None
+
+
+def is_of_compaction(name: str) -> bool:
+    """Whether the file is one that compaction writes and renames."""
+    return name.endswith((CLEANED, SWAP))
 
 
 def partition_directory(data_dir: str, topic: str, partition: int) -> str:

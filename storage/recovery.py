@@ -5,8 +5,8 @@ state is loaded from the snapshot of the shutdown. If that is missing or damaged
 from the next older snapshot and the batch headers after it, or from the whole log.
 
 After a kill or a power failure (`clean=False`) everything below the recovery point is known to be on
-disk, and everything above it is read. In either case a replacement of the log that a crash cut short
-is carried out first (`replacement.py`).
+disk, and everything above it is read. In either case a replacement of the log, or of segments by a
+compacted one, that a crash cut short is carried out first (`replacement.py`, `compaction/swap.py`).
 
 1. Refuse a log whose first segments are missing, and remove index files without a log
    (`found_segments.py`). Crash: done again.
@@ -40,6 +40,7 @@ from functools import partial
 from protocol.record_batch import LOG_OVERHEAD
 from storage import accepted_loss, paths, replacement
 from storage.checkpoints import CheckpointError
+from storage.compaction import swap
 from storage.file_system import CorruptLogError
 from storage.found_segments import open_segments
 from storage.leader_epochs import LeaderEpochs
@@ -86,6 +87,7 @@ def _recover_found(opening: Opening) -> Recovered:
 
 def _recover(opening: Opening) -> Recovered:
     opening = _resume_replacement(opening)
+    swap.resume(opening.fs, opening.directory, is_loss_accepted=opening.is_loss_accepted)
     recovered = _with_segments(opening, open_segments(opening))
     if opening.clean:
         _trust(opening, recovered)

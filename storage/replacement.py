@@ -114,7 +114,11 @@ def carry_out(  # noqa: PLR0917 - what a log is made of, as in `Segment.create`
 ) -> Segment:
     """Steps 2 to 5; returns the new log's only segment. Raises `StorageError`, with no file open."""
     for name in reversed(fs.list_directory(directory)):
-        if paths.parse_offset_file(name) or name == paths.LEADER_EPOCH_CHECKPOINT:
+        if (
+            paths.parse_offset_file(name)
+            or paths.is_of_compaction(name)
+            or name == paths.LEADER_EPOCH_CHECKPOINT
+        ):
             fs.remove(paths.join(directory, name))
     segment = Segment.create(fs, directory, offset, config, now_ms)
     try:

@@ -137,6 +137,10 @@ class SegmentIndexes:
         self._is_top_known = True
         self.is_unsaved = True
 
+    def describe(self, file: File) -> None:
+        """Has the indexes describe this file, which holds the bytes that they were made for."""
+        self._file = file
+
     def note(self, position: int, size: int, last_offset: int, max_timestamp: int) -> None:
         """Adds the batch at `position`, after all others."""
         if self._offsets is None:

@@ -9,7 +9,7 @@ Called by `log.py` and its kin. Knows nothing of files.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from storage.segment import Segment
@@ -106,6 +106,19 @@ class Segments:
         self._bases = [segment.base_offset]
         self._recent.clear()
         self.active = segment
+
+    def replace(self, old: Sequence[Segment], new: Segment) -> None:
+        """Puts `new` in the place of closed neighbours that hold the same offsets."""
+        first = self._segments.index(old[0])
+        end = first + len(old)
+        assert [*old] == self._segments[first:end], "only neighbours are replaced"
+        assert end < len(self._segments), "the active segment is not replaced"
+        assert new.base_offset == old[0].base_offset
+        assert new.next_offset == old[-1].next_offset
+        self._segments[first:end] = [new]
+        self._bases[first:end] = [new.base_offset]
+        for segment in old:
+            self._forget(segment)
 
     def _forget(self, segment: Segment) -> Segment:
         if segment in self._recent:

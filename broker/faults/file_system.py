@@ -80,6 +80,7 @@ class FaultyFileSystem:
         self.exists = inner.exists
         self.is_directory = inner.is_directory
         self.modified_ms = inner.modified_ms
+        self.set_modified_ms = inner.set_modified_ms
         self.list_directory = inner.list_directory
         self.make_directory = inner.make_directory
         self.remove = inner.remove

@@ -214,6 +214,9 @@ class MemoryFileSystem:
     def is_directory(self, path: str) -> bool:
         return isinstance(self._find(path), _DirectoryNode)
 
+    def set_modified_ms(self, path: str, modified_ms: int) -> None:
+        self._file(path).modified_ms = modified_ms
+
     def modified_ms(self, path: str) -> int:
         return self._file(path).modified_ms
 

@@ -1,0 +1,241 @@
+"""One pass over one log, in small steps that any one thread may do.
+
+    for step in cleaning.steps():       a thread: reads and writes a little
+        if step is a Cleaned segment:   the owner swaps it for its sources (`swap.py`)
+
+First the keys of the dirty part are read into the map, then each group of segments is copied into a new file.
+The sources are read through files of its own, and every CRC is compared: damage must not get a new one.
+
+Nothing here touches the log: whether the sources are still what they were is for the owner to check before
+a swap. Called by `compaction.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing, suppress
+from typing import Final
+
+from protocol.errors import DecodeError
+from protocol.lean_dataclass import dataclass
+from protocol.record_batch import Buffer, read_header
+from storage import paths
+from storage.batch_reader import PlacedBatch, read_batches
+from storage.compaction.key_map import KeyMap
+from storage.compaction.plan import Pass, SegmentFacts, grouped
+from storage.compaction.remembered import Remembered
+from storage.compaction.rewrite import Verdict, note_keys, rewritten
+from storage.compaction.swap import Cleaned
+from storage.file_system import CorruptLogError, File, FileSystem, StorageError
+from storage.log_config import LogConfig
+from storage.offset_order import check_order
+from storage.segment import Segment
+from storage.segment_indexes import SegmentIndexes
+
+READ_BYTES: Final = 256 * 1024
+PAUSE_BYTES: Final = 128 * 1024
+"""A step ends after so many bytes, or in the midst of a batch of many records."""
+Step = Cleaned | None
+
+
+@dataclass(slots=True, kw_only=True)
+class CleaningReport:
+    """What a pass did."""
+
+    bytes_read: int = 0
+    bytes_written: int = 0
+    bytes_before: int = 0
+    """Of the segments that were replaced."""
+    bytes_after: int = 0
+    keys: int = 0
+    cleaned_to: int = 0
+    """Where the next pass begins to read keys."""
+    horizon_ms: int | None = None
+    """When the first tombstone that stayed may go."""
+
+
+class Cleaning:
+    """One pass. `sources`: the closed segments from the first one to the end of the pass."""
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        directory: str,
+        sources: Sequence[Segment],
+        range_: Pass,
+        config: LogConfig,
+        *,
+        map_bytes_max: int,
+        now_ms: int,
+        steady_ms: int,
+    ) -> None:
+        self.report = CleaningReport(cleaned_to=range_.dirty_start)
+        self._fs = fs
+        self._directory = directory
+        self._sources = sources
+        self._range = range_
+        self._config = config
+        self._keys = KeyMap(map_bytes_max)
+        self._now_ms = now_ms
+        self._steady_ms = steady_ms
+
+    def steps(self) -> Generator[Step, None, None]:
+        """Does the pass. Raises `StorageError`, `SnapshotError`."""
+        yield from self._read_keys()
+        keys, report = self._keys, self.report
+        report.keys = len(keys.offsets)
+        sources = [s for s in self._sources if s.base_offset < keys.end_offset]
+        if not sources:
+            return
+        remembered = Remembered()
+        yield from remembered.load(
+            self._fs,
+            self._directory,
+            self._range.end_offset,
+            self._config,
+            self._steady_ms,
+        )
+        verdict = Verdict(
+            keys=keys,
+            now_ms=self._now_ms,
+            delete_retention_ms=self._config.compaction_rules.delete_retention_ms,
+            is_remembered=remembered.__contains__,
+        )
+        by_base = {segment.base_offset: segment for segment in sources}
+        facts = [SegmentFacts(s.base_offset, s.next_offset, s.size, 0, 0) for s in sources]
+        for group in grouped(facts, self._config.segment_bytes):
+            copy = _Copy(self, [by_base[one.base_offset] for one in group], verdict)
+            cleaned = yield from copy.steps()
+            if cleaned is not None:
+                yield cleaned
+        report.horizon_ms = verdict.horizon_ms
+        report.cleaned_to = keys.end_offset
+
+    def _read_keys(self) -> Generator[None, None, None]:
+        keys, start = self._keys, self._range.dirty_start
+        keys.end_offset = start
+        for segment in self._sources:
+            if segment.next_offset <= start:
+                continue
+            pause = 0
+            for placed in self.batches(segment):
+                header = placed.header
+                if header.next_offset <= start:
+                    continue
+                if keys.is_full:
+                    return
+                yield from _checked(note_keys(placed.batch, header, keys), segment, placed)
+                keys.end_offset = header.next_offset
+                pause += header.size
+                if pause >= PAUSE_BYTES:
+                    yield
+                    pause = 0
+            keys.end_offset = segment.next_offset
+
+    def batches(self, segment: Segment) -> Iterator[PlacedBatch]:
+        """Yields the batches of a source, checked. Raises `CorruptLogError`."""
+        file = self._fs.open(segment.file.path)
+        with closing(file):
+            end = segment.base_offset
+            for placed in read_batches(file, READ_BYTES):
+                end = check_order(file.path, placed, end, segment.base_offset) + 1
+                self.report.bytes_read += placed.header.size
+                yield placed
+            if end != segment.next_offset:
+                reason = f"the records end before {end}, not {segment.next_offset}"
+                raise CorruptLogError(file.path, file.size, reason)
+
+    @property
+    def fs(self) -> FileSystem:
+        return self._fs
+
+    @property
+    def directory(self) -> str:
+        return self._directory
+
+    @property
+    def config(self) -> LogConfig:
+        return self._config
+
+
+class _Copy:
+    """Copies one group of segments into `<base>.log.cleaned`."""
+
+    def __init__(self, cleaning: Cleaning, sources: list[Segment], verdict: Verdict) -> None:
+        self._cleaning = cleaning
+        self._sources = sources
+        self._verdict = verdict
+        self._is_changed = len(sources) > 1
+        self._path = paths.offset_file(
+            cleaning.directory, sources[0].base_offset, paths.CLEANED
+        )
+
+    def steps(self) -> Generator[None, None, Cleaned | None]:
+        """Returns the new segment, synced; None if it would be the same as the old one."""
+        fs = self._cleaning.fs
+        fs.remove(self._path)
+        file = fs.open(self._path, create=True)
+        try:
+            indexes = SegmentIndexes(
+                fs, file, self._sources[0].base_offset, self._cleaning.config.index_interval_bytes
+            )
+            indexes.begin()
+            yield from self._copy(file, indexes)
+            indexes.seal()
+            if not self._is_changed:
+                fs.remove(self._path)
+                return None
+            file.sync()
+            fs.set_modified_ms(self._path, fs.modified_ms(self._sources[-1].file.path))
+            size = file.size
+        except BaseException:
+            with suppress(StorageError):
+                fs.remove(self._path)
+            raise
+        finally:
+            file.close()
+        report = self._cleaning.report
+        report.bytes_before += sum(source.size for source in self._sources)
+        report.bytes_after += size
+        return Cleaned(tuple(self._sources), size, indexes)
+
+    def _copy(self, file: File, indexes: SegmentIndexes) -> Generator[None, None, None]:
+        waiting: list[Buffer] = []
+        read = position = 0
+        for segment in self._sources:
+            is_last_segment = segment is self._sources[-1]
+            for placed in self._cleaning.batches(segment):
+                header = placed.header
+                is_last = is_last_segment and header.next_offset == segment.next_offset
+                batch = yield from _checked(
+                    rewritten(placed.batch, header, self._verdict, is_last=is_last), segment, placed
+                )
+                self._is_changed |= batch is not placed.batch
+                if batch is not None:
+                    # A view is valid until the next piece of the file is read.
+                    waiting.append(bytes(batch) if batch is placed.batch else batch)
+                    max_timestamp = read_header(batch).max_timestamp
+                    indexes.note(position, len(batch), header.last_offset, max_timestamp)
+                    position += len(batch)
+                read += header.size
+                if read >= PAUSE_BYTES:
+                    self._write(file, waiting)
+                    read = 0
+                    yield
+        self._write(file, waiting)
+
+    def _write(self, file: File, waiting: list[Buffer]) -> None:
+        if waiting:
+            file.append([b"".join(waiting)])
+            self._cleaning.report.bytes_written += sum(map(len, waiting))
+            waiting.clear()
+
+
+def _checked(
+    work: Generator[None, None, Buffer | None], segment: Segment, placed: PlacedBatch
+) -> Generator[None, None, Buffer | None]:
+    """Does the work on one batch. Raises `CorruptLogError` if its records cannot be read."""
+    try:
+        return (yield from work)
+    except DecodeError as error:
+        raise CorruptLogError(segment.file.path, placed.position, str(error)) from error

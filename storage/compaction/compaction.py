@@ -1,0 +1,227 @@
+"""The compaction of one log: what there is to clean, passes, and the swaps that put their segments in place.
+
+    found = log.compaction.find_pass(...)       owner
+    cleaning = log.compaction.start(found, ...) owner: notes the segments, touches no file
+    cleaning.steps()                            any one thread, a step at a time
+    swap = log.compaction.start_swap(cleaned)   owner: None while a flush works on these segments
+    swap.run()                                  any one thread, while the owner reads and appends
+    log.compaction.finish_swap(swap)            owner: readers see the new segment
+    log.compaction.note_pass(cleaning.report)   owner: the next pass begins where this one ended
+
+A cut or a replacement of the log makes a pass stale: nothing that it wrote is put in place any more. Old
+segments may go meanwhile, which makes it stale as well.
+
+Invariant: a swap replaces exactly the segments that were read, unchanged since.
+
+Called by `log.py` and the broker's cleaner.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from protocol.record_batch import HEADER_SIZE, read_header
+from storage import paths
+from storage.compaction.cleaning import Cleaning, CleaningReport
+from storage.compaction.plan import Pass, SegmentFacts, cleanable, first_dirty_offset, plan
+from storage.compaction.swap import Cleaned, PendingSwap, remove_cleaned
+from storage.durability import Durability
+from storage.file_system import FileSystem
+from storage.kept_offsets import KeptOffsets
+from storage.log_config import LogConfig
+from storage.segment import Segment
+from storage.segments import Segments
+
+
+class StalePassError(Exception):
+    """The log was cut, or lost segments, since the pass began: what it wrote is of no use."""
+
+
+class Compaction:
+    """The compaction of one log. Single owner, as with the log."""
+
+    __slots__ = (
+        "_directory",
+        "_durability",
+        "_fs",
+        "_generation",
+        "_kept",
+        "_pass_generation",
+        "_segments",
+        "_swap",
+        "cleaned_to",
+        "horizon_ms",
+    )
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        directory: str,
+        *,
+        segments: Segments,
+        durability: Durability,
+        kept: KeptOffsets,
+        cleaned_to: int,
+    ) -> None:
+        self.cleaned_to = cleaned_to
+        """The offset below which the keys of all records have been read."""
+        self.horizon_ms: int | None = None
+        """When the first tombstone that the last pass has met may go; None: no pass since the start has met one."""
+        self._fs = fs
+        self._directory = directory
+        self._segments = segments
+        self._durability = durability
+        self._kept = kept
+        self._swap: PendingSwap | None = None
+        self._generation = 0
+        """Counts what makes a pass stale."""
+        self._pass_generation = -1
+
+    def find_pass(
+        self,
+        config: LogConfig,
+        *,
+        log_start_offset: int,
+        log_end_offset: int,
+        limit: int,
+        now_ms: int,
+    ) -> Pass | None:
+        """What can be cleaned; None if nothing. `limit`: below it everything is committed.
+
+        `now_ms` is the wall-clock time. Raises `StorageError` if a segment cannot be read.
+        """
+        start = first_dirty_offset(self.cleaned_to, log_start_offset, log_end_offset)
+        if not self._may_gain(start, now_ms):
+            return None
+        limit = min(limit, self._durability.recovery_point, self._kept.recovery_point)
+        rules = config.compaction_rules
+        needs_newest, needs_first = rules.min_lag_ms > 0, rules.max_lag_ms is not None
+        facts = [
+            _facts(self._fs, segment, needs_first=needs_first, needs_newest=needs_newest)
+            for segment in self._segments.closed
+            if segment.next_offset <= limit
+        ]
+        found = cleanable(facts, limit, rules, now_ms)
+        unwritten = self._durability.unwritten_snapshots
+        while found and not self._has_snapshot(found[-1].next_offset, unwritten):
+            found.pop()
+        return plan(found, start, rules, now_ms, self.horizon_ms)
+
+    def _may_gain(self, dirty_start: int, now_ms: int) -> bool:
+        closed = self._segments.closed
+        if not closed:
+            return False
+        has_expired = self.horizon_ms is not None and self.horizon_ms <= now_ms
+        return has_expired or closed[-1].next_offset > dirty_start
+
+    def _has_snapshot(self, offset: int, unwritten: frozenset[int]) -> bool:
+        path = paths.offset_file(self._directory, offset, paths.SNAPSHOT)
+        return offset not in unwritten and self._fs.exists(path)
+
+    def start(
+        self, found: Pass, config: LogConfig, *, map_bytes_max: int, now_ms: int, steady_ms: int
+    ) -> Cleaning:
+        """Begins the pass; `steady_ms` is the data directory's clock, by which producers expire."""
+        self._pass_generation = self._generation
+        return Cleaning(
+            self._fs,
+            self._directory,
+            [s for s in self._segments.closed if s.next_offset <= found.end_offset],
+            found,
+            config,
+            map_bytes_max=map_bytes_max,
+            now_ms=now_ms,
+            steady_ms=steady_ms,
+        )
+
+    def start_swap(self, cleaned: Cleaned, config: LogConfig) -> PendingSwap | None:
+        """Returns the work that puts the segment in place; None: try again when the flush has ended.
+
+        Raises `StalePassError`.
+        """
+        assert self._swap is None, "a swap is under way"
+        self.check_fresh(cleaned.sources)
+        if not self._durability.spare(cleaned.sources):
+            return None
+        self._swap = PendingSwap(self._fs, self._directory, cleaned, config)
+        return self._swap
+
+    def check_fresh(self, sources: Sequence[Segment]) -> None:
+        """Raises `StalePassError` unless the log still has these segments, unchanged since the pass began."""
+        closed = {*self._segments.closed}
+        if self._pass_generation != self._generation or not closed.issuperset(sources):
+            raise StalePassError(self._directory)
+
+    def finish_swap(self, swap: PendingSwap) -> None:
+        """Has readers see the new segment, if it is in place, and closes the old ones."""
+        if swap is not self._swap:
+            return
+        self._swap = None
+        self._durability.spare_none()
+        if swap.segment is None:
+            return
+        self._segments.replace(swap.sources, swap.segment)
+        for source in swap.sources:
+            source.close()
+
+    def note_pass(self, report: CleaningReport) -> None:
+        """Notes how far the pass has come, unless it is stale."""
+        if self._pass_generation == self._generation:
+            self.cleaned_to = report.cleaned_to
+            self.horizon_ms = report.horizon_ms
+
+    @property
+    def is_swapping(self) -> bool:
+        return self._swap is not None
+
+    def end_swap(self) -> PendingSwap | None:
+        """Returns when no swap is under way: one that runs is finished, which takes some milliseconds.
+
+        The log is about to be changed or closed, so passes are stale from now on. Returns the swap that
+        was ended, if any: it may have failed.
+        """
+        self._generation += 1
+        swap = self._swap
+        if swap is not None:
+            swap.cancel()
+            self.finish_swap(swap)
+        return swap
+
+    def abandon_swap(self) -> None:
+        """Returns when no swap is running; the log is about to be removed. From any thread."""
+        swap = self._swap
+        if swap is not None:
+            swap.cancel()
+            swap.discard()
+
+    def end_at(self, offset: int) -> None:
+        """Follows a cut of the log: what is appended from there on is dirty."""
+        self.cleaned_to = min(self.cleaned_to, offset)
+
+    def begin_at(self, offset: int) -> None:
+        """Follows the replacement of the log by an empty one."""
+        self.cleaned_to = offset
+
+    def remove_leftover(self, base_offset: int) -> None:
+        """Removes what a stale pass has written, in any one thread."""
+        remove_cleaned(self._fs, self._directory, base_offset)
+
+
+def _facts(
+    fs: FileSystem, segment: Segment, *, needs_first: bool, needs_newest: bool
+) -> SegmentFacts:
+    first_ms = newest_ms = 0
+    if needs_first:
+        header = read_header(segment.file.read(0, HEADER_SIZE))
+        first_ms = _or_modified(fs, segment, lambda: header.max_timestamp)
+    if needs_newest:
+        newest_ms = _or_modified(fs, segment, lambda: segment.indexes.top[0])
+    return SegmentFacts(
+        segment.base_offset, segment.next_offset, segment.size, first_ms, newest_ms
+    )
+
+
+def _or_modified(fs: FileSystem, segment: Segment, timestamp_of: Callable[[], int]) -> int:
+    """The timestamp; if records have none, the time of the last write to the file."""
+    timestamp = timestamp_of()
+    return timestamp if timestamp >= 0 else fs.modified_ms(segment.file.path)

@@ -1,0 +1,55 @@
+"""The batches that live producers' windows hold, as of the end of the segments that a pass cleans.
+
+They come from the producer snapshot there, which a flush has written: what happened since changes nothing
+below it. A producer that has been idle for too long does not count. Called by `cleaning.py`.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterator
+from typing import Final
+
+from protocol.leases import is_leased
+from storage import paths
+from storage.file_system import FileSystem
+from storage.log_config import LogConfig
+from storage.producers.snapshot import read_snapshot
+
+_PAUSE_PRODUCERS: Final = 256
+
+
+class Remembered:
+    """The last offsets of these batches, 8 bytes each."""
+
+    __slots__ = ("_offsets",)
+
+    def __init__(self) -> None:
+        self._offsets = array("q")
+
+    def load(
+        self, fs: FileSystem, directory: str, offset: int, config: LogConfig, steady_ms: int
+    ) -> Iterator[None]:
+        """Reads the snapshot of `offset`, in steps. Raises `SnapshotError`, `StorageError`.
+
+        `steady_ms` is the time by the data directory's clock, as for `Log.expire_producers`.
+        """
+        snapshot = read_snapshot(fs, paths.offset_file(directory, offset, paths.SNAPSHOT))
+        yield
+        found: list[int] = []
+        for count, (producer_id, entry) in enumerate(snapshot.items(), 1):
+            kept_ms = config.producer_id_expiration_ms
+            if is_leased(producer_id):
+                kept_ms = max(kept_ms, config.leased_producer_expiration_ms)
+            if entry.last_append_ms > steady_ms - kept_ms:
+                found += (batch.last_offset for batch in entry.batches)
+            if not count % _PAUSE_PRODUCERS:
+                yield
+        found.sort()
+        self._offsets = array("q", found)
+
+    def __contains__(self, last_offset: object) -> bool:
+        assert isinstance(last_offset, int)
+        place = bisect_left(self._offsets, last_offset)
+        return place < len(self._offsets) and self._offsets[place] == last_offset

@@ -1,0 +1,227 @@
+"""One batch and what is known of its keys -> the bytes that replace it.
+
+A record below the end of the key map stays if it has a key, no newer record has the same, and it is no
+tombstone whose time is over. What becomes of the batch:
+
+all records stay             the same bytes
+some stay                    rebuilt: offsets, sequences, producer, epochs, codec and type of timestamp as they
+                             were; fewer records, their offset deltas unchanged; a new length, CRC, and
+                             max timestamp (unless it is the log append time)
+a tombstone for the first    rebuilt as well: attribute bit 6, and the base timestamp becomes the time from
+time (KIP-534)               which on it may go
+none stays                   the header alone if a producer's window has the batch, or it is the last one of
+                             its segment; otherwise nothing
+
+Invariant: a batch in the window of a live producer never vanishes, so a log that is replayed, here or by a new
+replica, knows what a repeat is (hazard H10).
+
+Control batches, and those of transactions, stay as they are: no transaction is served yet, so nothing here
+could know which of them were aborted, and an aborted record must not remove a committed one.
+
+Pure: generators that yield between records, so that a caller can pause. Called by `cleaning.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from typing import Final
+
+from protocol.compression import compress, decompress
+from protocol.errors import DecodeError
+from protocol.lean_dataclass import dataclass
+from protocol.lean_named_tuple import NamedTuple
+from protocol.record_batch import (
+    CODEC_MASK,
+    DELETE_HORIZON_BIT,
+    HEADER_SIZE,
+    NO_TIMESTAMP,
+    BatchHeader,
+    Buffer,
+    Codec,
+    seal_batch,
+)
+from protocol.varint import VARLONG_BITS, read_varint, write_varint
+from storage.compaction.key_map import KeyMap, short_key
+
+PAUSE_RECORDS: Final = 256
+"""A generator yields after so many records: a quarter of a millisecond."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Verdict:
+    """What a pass knows when it judges batches."""
+
+    keys: KeyMap
+    now_ms: int
+    delete_retention_ms: int
+    is_remembered: Callable[[int], bool]
+    """Whether the batch that ends at this offset is in the window of a live producer."""
+    horizon_ms: int | None = None
+    """When the first tombstone that was met and kept may go."""
+
+    def note_horizon(self, horizon_ms: int) -> None:
+        """Notes a tombstone that stays until then."""
+        if self.horizon_ms is None or horizon_ms < self.horizon_ms:
+            self.horizon_ms = horizon_ms
+
+
+class _Survivors(NamedTuple):
+    """The records of one batch that stay."""
+
+    data: Buffer
+    """All records, decompressed."""
+    spans: list[tuple[int, int]]
+    """Start and end of each survivor, its length included."""
+    has_tombstone: bool
+    """Whether any of them is a tombstone below the map's end."""
+
+
+def is_opaque(header: BatchHeader) -> bool:
+    """Whether compaction leaves the batch as it is, and does not look at its keys."""
+    return header.is_control or header.is_transactional
+
+
+def note_keys(batch: Buffer, header: BatchHeader, keys: KeyMap) -> Generator[None, None, None]:
+    """Puts the newest offset of each key of a whole batch into the map. Raises `DecodeError`."""
+    if is_opaque(header) or not header.record_count:
+        return
+    data = decompress(header.codec_id, memoryview(batch)[HEADER_SIZE:])
+    offsets, base_offset = keys.offsets, header.base_offset
+    end = 0
+    for index in range(header.record_count):
+        if index and not index % PAUSE_RECORDS:
+            yield
+        start, end = _span(data, end)
+        offset_delta, key, _ = _key_of(data, start)
+        if key is not None:
+            offsets[short_key(key)] = base_offset + offset_delta
+    _check_end(data, end, header)
+
+
+def rewritten(
+    batch: Buffer, header: BatchHeader, verdict: Verdict, *, is_last: bool
+) -> Generator[None, None, Buffer | None]:
+    """Returns the bytes that replace a whole batch; None: it goes. Raises `DecodeError`.
+
+    `is_last`: the batch ends the segment that is being written, which shows where the segment ends.
+    """
+    if is_opaque(header) or header.base_offset >= verdict.keys.end_offset:
+        return batch
+    kept = None
+    if header.record_count:
+        kept = yield from _survivors(batch, header, verdict)
+    if kept is None or not kept.spans:
+        if not (is_last or verdict.is_remembered(header.last_offset)):
+            return None
+        return batch if kept is None else emptied(header)
+    if kept.has_tombstone:
+        verdict.note_horizon(
+            header.base_timestamp
+            if header.has_delete_horizon
+            else verdict.now_ms + verdict.delete_retention_ms
+        )
+    has_new_horizon = kept.has_tombstone and not header.has_delete_horizon
+    if len(kept.spans) == header.record_count and not has_new_horizon:
+        return batch
+    return (yield from _rebuilt(header, kept, verdict, has_new_horizon=has_new_horizon))
+
+
+def emptied(header: BatchHeader) -> bytes:
+    """The batch without its records: 61 bytes that keep its offsets, its producer and its sequences."""
+    attributes = header.attributes & ~(CODEC_MASK | DELETE_HORIZON_BIT)
+    return seal_batch(
+        header._replace(attributes=attributes, base_timestamp=NO_TIMESTAMP, record_count=0), b""
+    )
+
+
+def _survivors(
+    batch: Buffer, header: BatchHeader, verdict: Verdict
+) -> Generator[None, None, _Survivors]:
+    data = decompress(header.codec_id, memoryview(batch)[HEADER_SIZE:])
+    newest, map_end, base_offset = (
+        verdict.keys.offsets.get,
+        verdict.keys.end_offset,
+        header.base_offset,
+    )
+    is_over = header.has_delete_horizon and header.base_timestamp <= verdict.now_ms
+    spans: list[tuple[int, int]] = []
+    has_tombstone = False
+    end = 0
+    for index in range(header.record_count):
+        if index and not index % PAUSE_RECORDS:
+            yield
+        begin = end
+        start, end = _span(data, begin)
+        offset_delta, key, is_tombstone = _key_of(data, start)
+        offset = base_offset + offset_delta
+        if offset < map_end:
+            if key is None or offset < newest(short_key(key), -1) or (is_tombstone and is_over):
+                continue
+            has_tombstone |= is_tombstone
+        spans.append((begin, end))
+    _check_end(data, end, header)
+    return _Survivors(data, spans, has_tombstone)
+
+
+def _rebuilt(
+    header: BatchHeader, kept: _Survivors, verdict: Verdict, *, has_new_horizon: bool
+) -> Generator[None, None, bytes]:
+    """The batch with its survivors alone.
+
+    Deltas of timestamps stay, and so does the base timestamp, unless it becomes a tombstone's horizon.
+    """
+    base_timestamp, attributes = header.base_timestamp, header.attributes
+    if has_new_horizon:
+        base_timestamp = verdict.now_ms + verdict.delete_retention_ms
+        attributes |= DELETE_HORIZON_BIT
+    shift = header.base_timestamp - base_timestamp
+    body = bytearray()
+    newest = NO_TIMESTAMP
+    for index, (begin, end) in enumerate(kept.spans):
+        if index and not index % PAUSE_RECORDS:
+            yield
+        start, _ = _span(kept.data, begin)
+        delta, after = read_varint(kept.data, start + 1, VARLONG_BITS)
+        newest = max(newest, header.base_timestamp + delta)
+        if not shift:
+            body += kept.data[begin:end]
+            continue
+        record = bytearray(kept.data[start : start + 1])
+        write_varint(record, delta + shift)
+        record += kept.data[after:end]
+        write_varint(body, len(record))
+        body += record
+    return seal_batch(
+        header._replace(
+            attributes=attributes,
+            base_timestamp=base_timestamp,
+            max_timestamp=header.max_timestamp if header.is_log_append_time else newest,
+            record_count=len(kept.spans),
+        ),
+        compress(Codec(header.codec_id), body),
+    )
+
+
+def _span(data: Buffer, position: int) -> tuple[int, int]:
+    """Where the record at `position` has its fields, and where it ends."""
+    length, start = read_varint(data, position)
+    end = start + length
+    if length < 0 or end > len(data):
+        raise DecodeError(f"a record claims {length} bytes, {len(data) - start} are left for it")
+    return start, end
+
+
+def _key_of(data: Buffer, start: int) -> tuple[int, bytes | None, bool]:
+    """The offset delta, the key, and whether there is no value."""
+    _, position = read_varint(data, start + 1, VARLONG_BITS)
+    offset_delta, position = read_varint(data, position)
+    length, position = read_varint(data, position)
+    if length < 0:
+        return offset_delta, None, False
+    end = position + length
+    return offset_delta, bytes(data[position:end]), read_varint(data, end)[0] < 0
+
+
+def _check_end(data: Buffer, end: int, header: BatchHeader) -> None:
+    if end != len(data):
+        raise DecodeError(f"{len(data) - end} bytes follow {header.record_count} records")

@@ -1,0 +1,175 @@
+"""Replacing neighbouring segments by the one that was written from them, so that a crash leaves old or new.
+
+The new segment covers exactly the offsets of the old ones, so its name and the end of its last batch say which
+files it replaces:
+
+1. It was written to `<base>.log.cleaned` and synced. Crash: the old segments; opening the log removes it.
+2. Rename it to `<base>.log.swap`, and sync the directory. Crash before the sync: the old segments, or as after
+   it. From here on the replacement is decided, and opening the log carries out the rest.
+3. Remove the old segments but the first, the newest first, each before its indexes. Crash: done again from
+   step 3.
+4. Remove the indexes of the first one, which describe other bytes. Crash: done again from step 3.
+5. Rename the new segment over the first one, and sync the directory. Crash: done again from step 3, or done.
+
+The indexes of the new segment are in memory, and the next flush writes them. Producer snapshots at bases that
+are gone are removed with the next old segments, or when the log is closed.
+
+Invariant: while a swap runs, no flush writes indexes of the old segments (`Durability.spared`).
+
+Called by `compaction.py`, `run` in any one thread, and `resume` by `recovery.py`.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterable
+
+from protocol.lean_named_tuple import NamedTuple
+from storage import paths
+from storage.batch_reader import REPLAY_BYTES, read_headers
+from storage.file_system import CorruptLogError, FileSystem, StorageError
+from storage.log_config import LogConfig
+from storage.segment import Segment
+from storage.segment_indexes import SegmentIndexes
+
+logger = logging.getLogger(__name__)
+
+
+class Cleaned(NamedTuple):
+    """A segment that was written, and is not part of its log yet."""
+
+    sources: tuple[Segment, ...]
+    """The segments that it replaces, oldest first."""
+    size: int
+    indexes: SegmentIndexes
+    """Those of the new file, sealed."""
+
+
+class PendingSwap:
+    """One replacement: `run` changes the files, and the log's owner takes `segment` over."""
+
+    def __init__(
+        self, fs: FileSystem, directory: str, cleaned: Cleaned, config: LogConfig
+    ) -> None:
+        self.sources = cleaned.sources
+        self.segment: Segment | None = None
+        """The new segment, once it is in place."""
+        self.error: StorageError | None = None
+        """Set if the files were changed only in part: memory and disk may disagree."""
+        self._fs = fs
+        self._directory = directory
+        self._cleaned = cleaned
+        self._config = config
+        self._is_decided = False
+        self._has_run = False
+        self._lock = threading.Lock()
+
+    @property
+    def is_done(self) -> bool:
+        return self.segment is not None
+
+    def run(self) -> None:
+        """Does the steps, unless it was cancelled. Raises `StorageError`."""
+        with self._lock:
+            if self._has_run:
+                return
+            self._has_run = True
+            try:
+                self._carry_out()
+            except StorageError as error:
+                if self._is_decided:
+                    self.error = error
+                raise
+
+    def _carry_out(self) -> None:
+        fs, directory, base = self._fs, self._directory, self.sources[0].base_offset
+        self._is_decided = True  # a rename that fails may have taken place
+        swap = paths.offset_file(directory, base, paths.SWAP)
+        fs.rename(paths.offset_file(directory, base, paths.CLEANED), swap)
+        fs.sync_directory(directory)
+        _put_in_place(fs, directory, base, [s.base_offset for s in self.sources[1:]])
+        segment = Segment.open(
+            fs, directory, base, self._config, next_offset=self.sources[-1].next_offset
+        )
+        segment.adopt_indexes(self._cleaned.indexes)
+        self.segment = segment
+
+    def cancel(self) -> None:
+        """Waits for `run` if it is running, and keeps it from starting otherwise. From any thread."""
+        with self._lock:
+            self._has_run = True
+
+    def discard(self) -> None:
+        """Closes the new segment, which the log does not take over."""
+        if self.segment is not None:
+            self.segment.close()
+
+
+def remove_cleaned(fs: FileSystem, directory: str, base_offset: int) -> None:
+    """Removes a segment that was written in vain."""
+    fs.remove(paths.offset_file(directory, base_offset, paths.CLEANED))
+
+
+def _put_in_place(fs: FileSystem, directory: str, base: int, replaced: Iterable[int]) -> None:
+    """Steps 3 to 5. `replaced`: the base offsets of the other old segments, rising."""
+    for offset in reversed([*replaced]):
+        for suffix in (paths.LOG, paths.OFFSET_INDEX, paths.TIME_INDEX):
+            fs.remove(paths.offset_file(directory, offset, suffix))
+    for suffix in (paths.OFFSET_INDEX, paths.TIME_INDEX):
+        fs.remove(paths.offset_file(directory, base, suffix))
+    fs.rename(
+        paths.offset_file(directory, base, paths.SWAP),
+        paths.offset_file(directory, base, paths.LOG),
+    )
+    fs.sync_directory(directory)
+
+
+def resume(fs: FileSystem, directory: str, *, is_loss_accepted: bool = False) -> int:
+    """Removes what was written in vain, and carries out a replacement that a crash cut short.
+
+    Returns how many segments were put in place. Raises `CorruptLogError` if one of them is damaged: what is
+    left of the old segments may not be all of them.
+    """
+    names = fs.list_directory(directory)
+    for name in names:
+        if name.endswith(paths.CLEANED):
+            fs.remove(paths.join(directory, name))
+    found = [file for file in map(paths.parse_swap_file, names) if file is not None]
+    for base in found:
+        path = paths.offset_file(directory, base, paths.SWAP)
+        try:
+            end = _end_of(fs, path, base)
+        except CorruptLogError as damage:
+            if not is_loss_accepted:
+                raise
+            logger.warning("dropping the compacted segment %s: %s", path, damage)
+            fs.remove(path)
+            continue
+        _put_in_place(fs, directory, base, _bases_between(names, base, end))
+        logger.info(
+            "%s: put the compacted segment of offsets %d to %d in place, as a crash had prevented",
+            directory,
+            base,
+            end - 1,
+        )
+    return len(found)
+
+
+def _end_of(fs: FileSystem, path: str, base: int) -> int:
+    """The offset after the last batch. Raises `CorruptLogError`."""
+    file = fs.open(path)
+    try:
+        end = base
+        for placed in read_headers(file, 0, REPLAY_BYTES):
+            end = placed.header.next_offset
+    finally:
+        file.close()
+    if end <= base:
+        raise CorruptLogError(path, 0, "it holds no batch")
+    return end
+
+
+def _bases_between(names: Iterable[str], base: int, end: int) -> list[int]:
+    files = [file for file in map(paths.parse_offset_file, names) if file is not None]
+    return sorted({f.offset for f in files if f.suffix != paths.SNAPSHOT and base < f.offset < end})
