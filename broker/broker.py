@@ -40,6 +40,7 @@ from broker.metrics import Metrics
 from broker.network.memory_budget import MemoryBudget
 from broker.network.open_connections import OpenConnections
 from broker.network.unsent_answers import UNSENT_BYTES_MAX, UnsentAnswers
+from broker.partitions.cleaner import Cleaner
 from broker.partitions.disk_queue import in_thread
 from broker.partitions.flusher import Flusher
 from broker.partitions.held import Partitions
@@ -217,6 +218,15 @@ class Broker:
         ]
         if self.config.log_scrub_bytes_per_second:
             self._tasks.append(essential_task(self._scrubber().run(), "scrubber"))
+        cleaner = Cleaner(
+            self.replicas.held,
+            self.logs.uncleanable,
+            self.config,
+            self.clock,
+            self.metrics,
+            on_failure=self.fail_storage,
+        )
+        self._tasks.append(essential_task(cleaner.run(), "cleaner"))
         if self.config.authorizer is Authorizer.ACL:
             from broker.authorization.access import Access
 

@@ -94,6 +94,16 @@ class Metrics:
     scrubbed_bytes_total: int = 0
     """Bytes read again from closed segments."""
 
+    compaction_passes_total: int = 0
+    """Passes over a compacted log."""
+    compaction_ms_total: int = 0
+    compaction_read_bytes_total: int = 0
+    """Bytes read, those of the keys included."""
+    compaction_written_bytes_total: int = 0
+    compaction_removed_bytes_total: int = 0
+    """Bytes by which logs became shorter."""
+    compaction_failures_total: int = 0
+
     # In a cluster.
     isr_shrinks_total: int = 0
     isr_expands_total: int = 0

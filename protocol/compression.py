@@ -14,7 +14,16 @@ import struct
 from typing import Final
 
 from protocol.errors import DecodeError
-from protocol.record_batch import Buffer, Codec
+from protocol.lean_named_tuple import NamedTuple
+from protocol.record_batch import (
+    CODEC_MASK,
+    HEADER_SIZE,
+    BatchHeader,
+    Buffer,
+    Codec,
+    read_header,
+    seal_batch,
+)
 
 DECOMPRESSED_BYTES_MAX: Final = 100 * 1024 * 1024
 """Limit on the decompressed records of one batch; equal to the default limit on a whole request."""
@@ -37,23 +46,51 @@ class ExpansionError(DecodeError):
     """The decompressed data is longer than the caller allows."""
 
 
-def compress(codec: Codec, data: Buffer) -> bytes:
-    """The compressed form of `data`, at the medium levels that suit batches in transit."""
+class Compression(NamedTuple):
+    """A codec, and the level for those that have one; None: a medium level."""
+
+    codec: Codec
+    level: int | None = None
+
+
+def recompressed(
+    batch: Buffer, header: BatchHeader, compression: Compression
+) -> tuple[bytes, BatchHeader]:
+    """The batch with its records compressed in this way; equal batches become equal bytes.
+
+    Raises `DecodeError`.
+    """
+    records = decompress(header.codec_id, memoryview(batch)[HEADER_SIZE:])
+    attributes = header.attributes & ~CODEC_MASK | compression.codec
+    changed = seal_batch(
+        header._replace(attributes=attributes),
+        compress(compression.codec, records, compression.level),
+    )
+    return changed, read_header(changed)
+
+
+def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
+    """The compressed form of `data`, at the medium levels that suit batches in transit unless given."""
     if codec is Codec.NONE:
         return bytes(data)
     import cramjam  # noqa: PLC0415  not for uncompressed traffic
 
     match codec:
         case Codec.GZIP:
-            return bytes(cramjam.gzip.compress(data))
+            if level is None or level < 0:
+                return bytes(cramjam.gzip.compress(data))
+            return bytes(cramjam.gzip.compress(data, level=level))
         case Codec.SNAPPY:
             return _compress_xerial(data)
         case Codec.LZ4:
-            compressor = cramjam.lz4.Compressor(content_checksum=False, block_linked=False)
+            options = {} if level is None else {"level": level}
+            compressor = cramjam.lz4.Compressor(
+                content_checksum=False, block_linked=False, **options
+            )
             compressor.compress(bytes(data))
             return bytes(compressor.finish())
         case Codec.ZSTD:
-            return bytes(cramjam.zstd.compress(data, level=3))
+            return bytes(cramjam.zstd.compress(data, level=3 if level is None else level))
 
 
 def decompress(codec_id: int, data: Buffer, bytes_max: int = DECOMPRESSED_BYTES_MAX) -> Buffer:

@@ -48,11 +48,23 @@ _INPUT_WEIGHTS: Final = {Codec.GZIP: 256, Codec.SNAPPY: 2, Codec.LZ4: 4, Codec.Z
 """Least weight of a compressed byte: gzip takes 30 us for an empty frame of 20 bytes."""
 FIELDS_RECORDS_MAX: Final = 10_000
 """A first batch with more records is checked like any other: its framing alone."""
+KEYLESS_MAX: Final = 1000
+"""At most so many records without a key are named in an answer; one is enough to refuse the batch."""
 HEADERS_MAX: Final = 1_000_000
 """Limit on the record headers of one batch that is opened field by field."""
 _RECORD_LENGTH_MIN: Final = RECORD_BYTES_MIN - 1
 _LEAST_BYTE: Final = 2 * _RECORD_LENGTH_MIN
 """The shortest length of a record as a varint."""
+
+
+class KeylessRecordsError(KafkaError):
+    """Records without a key in a batch for a compacted topic; `indexes` are the first of them."""
+
+    def __init__(self, indexes: tuple[int, ...]) -> None:
+        super().__init__(
+            ErrorCode.INVALID_RECORD, f"record {indexes[0]} has no key, and the topic is compacted"
+        )
+        self.indexes = indexes
 
 
 class Opening:
@@ -89,49 +101,58 @@ def is_quickly_opened(header: BatchHeader) -> bool:
     return header.codec_id == Codec.NONE and header.record_count <= READ_AT_ONCE_MAX
 
 
-def check_at_once(batch: Buffer, header: BatchHeader, opening: Opening) -> bool:
+def check_at_once(
+    batch: Buffer, header: BatchHeader, opening: Opening, *, needs_keys: bool = False
+) -> bool:
     """Checks a batch that can be opened quickly; False: it cannot, and was not checked.
 
-    Raises `KafkaError` (INVALID_RECORD).
+    `needs_keys`: every record must have one, whatever the batch's sequence. Raises `KafkaError`
+    (INVALID_RECORD).
     """
     if header.record_count > opening.framed_at_once:
         return False
-    is_first = header.base_sequence == 0
+    is_read = needs_keys or header.base_sequence == 0
     if header.attributes & CODEC_MASK:
-        return _check_compressed_at_once(batch, header, opening, is_first=is_first)
-    if is_first and len(batch) > opening.fields_at_once:
+        return _check_compressed_at_once(
+            batch, header, opening, is_read=is_read, needs_keys=needs_keys
+        )
+    if is_read and len(batch) > opening.fields_at_once:
         return False
     opening.framed_at_once -= header.record_count
-    if is_first:
-        opening.fields_at_once -= _check_produced(batch, header, opening, DECOMPRESSED_BYTES_MAX)
+    if is_read:
+        opening.fields_at_once -= _check_produced(
+            batch, header, opening, DECOMPRESSED_BYTES_MAX, needs_keys=needs_keys
+        )
     else:
         _check(_walk_lengths, batch, header, DECOMPRESSED_BYTES_MAX)
     return True
 
 
 def _check_compressed_at_once(
-    batch: Buffer, header: BatchHeader, opening: Opening, *, is_first: bool
+    batch: Buffer, header: BatchHeader, opening: Opening, *, is_read: bool, needs_keys: bool
 ) -> bool:
-    limit = opening.fields_at_once if is_first else opening.decompressed_at_once
+    limit = opening.fields_at_once if is_read else opening.decompressed_at_once
     least = len(batch) * _INPUT_WEIGHTS[Codec(header.codec_id)]
     if least > opening.decompressed_at_once or limit <= 0:
         return False
     opening.framed_at_once -= header.record_count
     try:
-        size = _check_produced(batch, header, opening, limit)
+        size = _check_produced(batch, header, opening, limit, needs_keys=needs_keys)
     except ExpansionError:
         opening.decompressed_at_once -= limit  # the cost of finding out
         return False
-    if is_first:
+    if is_read:
         opening.fields_at_once -= size
     opening.decompressed_at_once -= max(size, least)
     return True
 
 
-def check_all(batch: Buffer, header: BatchHeader, opening: Opening) -> None:
-    """Checks any batch, which may take a second: call it in a thread. Raises as `check_framing`."""
+def check_all(
+    batch: Buffer, header: BatchHeader, opening: Opening, *, needs_keys: bool = False
+) -> None:
+    """Checks any batch, which may take a second: call it in a thread. Raises as `check_at_once`."""
     try:
-        _check_produced(batch, header, opening, opening.decompressed_bytes)
+        _check_produced(batch, header, opening, opening.decompressed_bytes, needs_keys=needs_keys)
     except ExpansionError as error:
         raise KafkaError(
             ErrorCode.INVALID_RECORD,
@@ -139,13 +160,15 @@ def check_all(batch: Buffer, header: BatchHeader, opening: Opening) -> None:
         ) from error
 
 
-def _check_produced(batch: Buffer, header: BatchHeader, opening: Opening, bytes_max: int) -> int:
+def _check_produced(
+    batch: Buffer, header: BatchHeader, opening: Opening, bytes_max: int, *, needs_keys: bool
+) -> int:
     """Checks every field of a producer's first batch, as a sample; else the framing only.
 
-    Returns the bytes of the records. Raises `KafkaError`, and `ExpansionError` above `bytes_max`.
+    With `needs_keys` every field of every batch is checked: compaction goes by keys and offset deltas. Returns the bytes of the records. Raises `KafkaError`, and `ExpansionError` above `bytes_max`.
     """
     is_read = header.base_sequence == 0 and header.record_count <= FIELDS_RECORDS_MAX
-    walk = _walk_fields if is_read else _walk_lengths
+    walk = _walk_keyed if needs_keys else _walk_fields if is_read else _walk_lengths
     if not header.attributes & CODEC_MASK:
         return _check(walk, batch, header, bytes_max)
     if header.record_count > opening.compressed_records:
@@ -267,6 +290,25 @@ def _walk_fields(data: Buffer, record_count: int) -> int:
                 f"record {index} of {record_count} claims {length} bytes, "
                 f"its fields take {position - start}"
             )
+    return end
+
+
+def _walk_keyed(data: Buffer, record_count: int) -> int:
+    """The same as `_walk_fields`; raises `KeylessRecordsError` as well."""
+    end = _walk_fields(data, record_count)
+    keyless: list[int] = []
+    position = 0
+    for index in range(record_count):
+        length, start = read_varint(data, position)
+        _, key = read_varint(data, start + 1, VARLONG_BITS)
+        _, key = read_varint(data, key)
+        if read_varint(data, key)[0] < 0:
+            keyless.append(index)
+            if len(keyless) == KEYLESS_MAX:
+                break
+        position = start + length
+    if keyless:
+        raise KeylessRecordsError(tuple(keyless))
     return end
 
 

@@ -28,8 +28,8 @@ class Durability:
         "_leader_epochs",
         "_make_name_durable",
         "_pending",
-        "_spared",
         "_snapshots",
+        "_spared",
         "recovery_point",
     )
 
@@ -94,9 +94,7 @@ class Durability:
             end_offset=end_offset,
             directory=directory,
             segments=[s for s in segments if s.next_offset > self.recovery_point],
-            unsaved=[
-                s for s in segments.closed if s.indexes.is_unsaved and s not in self._spared
-            ],
+            unsaved=[s for s in segments.closed if s.indexes.is_unsaved and s not in self._spared],
             snapshots={
                 paths.offset_file(directory, offset, paths.SNAPSHOT): snapshot
                 for offset, snapshot in self._snapshots.items()
@@ -114,7 +112,9 @@ class Durability:
     def spare(self, segments: Collection[Segment]) -> bool:
         """Has flushes leave these segments alone; False if one is working on any of them."""
         pending = self._pending
-        if pending is not None and not {*segments}.isdisjoint((*pending.segments, *pending.unsaved)):
+        if pending is not None and not {*segments}.isdisjoint(
+            (*pending.segments, *pending.unsaved)
+        ):
             return False
         self._spared = frozenset(segments)
         return True

@@ -151,6 +151,11 @@ class Log:
         return len(self._segments)
 
     @property
+    def dirty_ratio(self) -> float | None:
+        """The part that compaction could clean and has not; None for a log that is not compacted."""
+        return self.compaction.dirty_ratio if self.config.is_compacted else None
+
+    @property
     def is_changing(self) -> bool:
         """Whether the log is being cut or replaced; only `finish_change` may be called then."""
         return self._change is not None
@@ -272,6 +277,17 @@ class Log:
         """
         if self._segments.active.size and self._fs.can_open(1):
             self._roll(self._latest_ms if now_ms is None else now_ms)
+
+    def roll_if_idle(self, now_ms: int) -> bool:
+        """Closes the active segment if nothing was appended for `segment.ms`, so that it can be compacted.
+
+        `now_ms` is the data directory's clock. Returns whether it did.
+        """
+        roll_ms, count = self.config.roll_ms, len(self._segments)
+        if roll_ms is None or now_ms - self._latest_ms <= roll_ms:
+            return False
+        self.roll(now_ms)
+        return len(self._segments) > count
 
     def _roll(self, now_ms: int) -> Segment:
         """Begins a segment. Its producer snapshot is taken now, and written by the next flush.

@@ -36,6 +36,7 @@ from typing import Final
 
 from storage import paths
 from storage.clock_checkpoint import ClockReading, last_reading, write_clock
+from storage.compaction.compaction import Uncleanable
 from storage.directory_checkpoints import (
     NO_OFFSETS,
     DirectoryCheckpoints,
@@ -88,6 +89,8 @@ class LogDirectory:
         """The logs that were set aside, now and before, by name."""
         self.damaged: dict[str, Damage] = {}
         """Segments in which the scrubber has found damage, by path."""
+        self.uncleanable: dict[Partition, Uncleanable] = {}
+        """Partitions that could not be compacted, until they can be."""
         self._leftovers: list[str] = []
         """Directories of deleted partitions that an earlier run has not removed."""
         self.failure: StorageError | None = None
@@ -388,7 +391,11 @@ class LogDirectory:
             {key: log.recovery_point for key, log in self.logs.items()},
             dict(high_watermarks),
             {key: _safe_start(log) for key, log in self.logs.items()},
-            {key: reached for key, log in self.logs.items() if (reached := log.compaction.cleaned_to)},
+            {
+                key: reached
+                for key, log in self.logs.items()
+                if (reached := log.compaction.cleaned_to)
+            },
         )
 
     def checkpoint(self, high_watermarks: dict[Partition, int]) -> None:

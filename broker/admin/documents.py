@@ -38,6 +38,13 @@ def health_document(broker: BrokerView, is_shown: Callable[[str], bool]) -> dict
     damaged = [one._asdict() for one in broker.logs.damaged.values() if is_shown(one.topic)]
     if damaged:
         document["damaged"] = damaged
+    uncleanable = [
+        {"topic": one.topic, "partition": one.partition, "reason": one.reason}
+        for one in broker.logs.uncleanable.values()
+        if is_shown(one.topic)
+    ]
+    if uncleanable:
+        document["uncleanable"] = uncleanable
     return document
 
 

@@ -52,6 +52,12 @@ _COUNTERS: Final = {
     "recovery_snapshots_dropped_total": "Damaged producer snapshots that the start dropped",
     "recovery_producers_forgotten_total": "Logs that lost the producers of deleted records",
     "scrubbed_bytes_total": "Bytes of closed segments that were read again to find damage",
+    "compaction_passes_total": "Passes over compacted logs",
+    "compaction_ms_total": "Milliseconds that these took, their pauses included",
+    "compaction_read_bytes_total": "Bytes that they read",
+    "compaction_written_bytes_total": "Bytes that they wrote",
+    "compaction_removed_bytes_total": "Bytes by which they made logs shorter",
+    "compaction_failures_total": "Passes that failed",
     "state_batches_appended_total": "Batches that coordinators wrote to internal topics",
     "state_records_appended_total": "Records in these batches",
     "state_bytes_appended_total": "Bytes of these batches",
@@ -158,6 +164,7 @@ class _Families:
             )
             families.append(gauge)
             yield from self._add(gauge, value_of, partitions)
+        yield from self._dirty_ratios(families, partitions)
         for name, (help_text, value_of) in _PRODUCER_COUNTERS.items():
             counter = CounterMetricFamily(
                 f"{_PREFIX}partition_{name}", help_text, labels=_PARTITION_LABELS
@@ -192,10 +199,24 @@ class _Families:
             )
         )
 
+    def _dirty_ratios(
+        self,
+        families: list[Metric],
+        partitions: Sequence[tuple[tuple[str, int], PartitionView]],
+    ) -> Iterator[None]:
+        gauge = GaugeMetricFamily(
+            f"{_PREFIX}partition_dirty_ratio",
+            "The part of a compacted log that could be cleaned and was not yet",
+            labels=_PARTITION_LABELS,
+        )
+        families.append(gauge)
+        compacted = [item for item in partitions if item[1].log.dirty_ratio is not None]
+        yield from self._add(gauge, lambda p: p.log.dirty_ratio or 0.0, compacted)
+
     def _add(
         self,
         family: GaugeMetricFamily | CounterMetricFamily,
-        value_of: Callable[[PartitionView], int],
+        value_of: Callable[[PartitionView], float],
         partitions: Sequence[tuple[tuple[str, int], PartitionView]],
     ) -> Iterator[None]:
         for key, partition in partitions:
@@ -240,6 +261,11 @@ class _Families:
             f"{_PREFIX}damaged_segments",
             "Closed segments in which damage was found",
             len(self._broker.logs.damaged),
+        )
+        yield GaugeMetricFamily(
+            f"{_PREFIX}uncleanable_partitions",
+            "Compacted partitions whose last pass failed",
+            len(self._broker.logs.uncleanable),
         )
         for name, help_text in _COUNTERS.items():
             yield CounterMetricFamily(_PREFIX + name, help_text, getattr(metrics, name))

@@ -19,6 +19,7 @@ from broker.network.memory_budget import MemoryBudget
 from broker.network.open_connections import OpenConnections
 from broker.network.unsent_answers import UnsentAnswers
 from protocol.errors import ErrorCode
+from storage.compaction.compaction import Uncleanable
 from storage.producers.state import ProducerStates
 from storage.scrub import Damage
 from storage.strays import Stray
@@ -41,6 +42,8 @@ class LogView(Protocol):
     def size_bytes(self) -> int: ...
     @property
     def producers(self) -> ProducerStates: ...
+    @property
+    def dirty_ratio(self) -> float | None: ...
 
 
 class PartitionView(Protocol):
@@ -73,6 +76,8 @@ class StorageView(Protocol):
     def strays(self) -> Sequence[Stray]: ...
     @property
     def damaged(self) -> Mapping[str, Damage]: ...
+    @property
+    def uncleanable(self) -> Mapping[tuple[str, int], Uncleanable]: ...
 
 
 class GroupsView(Protocol):

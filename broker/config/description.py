@@ -120,7 +120,8 @@ def _altered_list(overrides: Mapping[str, str], change: Alteration) -> str:
         raise KafkaError(
             ErrorCode.INVALID_CONFIG, f"{change.name} is no list to append to or subtract from"
         )
-    items = [item for item in overrides.get(change.name, setting.default).split(",") if item]
+    present = overrides.get(change.name, canonical(setting.default))
+    items = [item for item in present.split(",") if item]
     changed = [item for item in (change.value or "").split(",") if item]
     kept = [item for item in items if item not in changed]
     return ",".join(kept + changed if change.operation is AlterOperation.APPEND else kept)

@@ -19,6 +19,7 @@ from broker.config.listener_overrides import Overrides
 from broker.config.security import EndpointIdentification, SecurityConfig
 from broker.config.setting import Setting
 from broker.config.setting import setting as _setting
+from broker.config.stored import StoredConfig
 from broker.config.values import (
     INT32_MAX,
     INT64_MAX,
@@ -109,7 +110,7 @@ class TimestampType(enum.StrEnum):
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
-class Config(GroupConfig):
+class Config(StoredConfig):
     """One broker's configuration, complete and checked. Sizes are bytes, times milliseconds."""
 
     broker_id: int = _setting(1, integer(0), "id of this broker, unique in its cluster", "ID")
@@ -365,8 +366,9 @@ class Config(GroupConfig):
 
 @functools.cache
 def settings() -> Mapping[str, Setting]:
-    """Every configuration name with its metadata, in the order of `Config`; groups and security last."""
+    """Every configuration name with its metadata, in the order of `Config`; the inherited ones last."""
     security, groups = SecurityConfig.__dataclass_fields__, GroupConfig.__dataclass_fields__
+    stored = StoredConfig.__dataclass_fields__
     named = [f for f in fields(Config) if f.metadata]
-    ordered = sorted(named, key=lambda f: (f.name in security, f.name in groups))
+    ordered = sorted(named, key=lambda f: (f.name in security, f.name in groups, f.name in stored))
     return {f.name: Setting(f.name, f.default, **f.metadata) for f in ordered}

@@ -4,7 +4,8 @@ A topic stores only what was set; `TopicConfig.of` applies that on top of the br
 Each field of `TopicConfig` is one name (`segment_bytes` is `segment.bytes`) and takes its kind, and if
 nothing is set its value, from the broker's name that it overrides.
 
-Kafka names that mean nothing here are refused with a reason rather than accepted without effect.
+Every name of Kafka 3.9 is accepted, since applications create their topics with them. Those that mean nothing
+here are stored and described, and their description says so (`broker/config/without_effect.py`).
 `broker/config/description.py` turns all this into DescribeConfigs answers.
 """
 
@@ -16,38 +17,15 @@ from typing import Any, Final
 
 from broker.config.internal_topics import in_force
 from broker.config.names import Config, ProducerIdBinding, TimestampType, settings
-from broker.config.values import ConfigType, Kind, canonical, only
+from broker.config.stored import COMPACT, DELETE, CompressionType
+from broker.config.values import INT64_MAX, Kind, canonical
+from broker.config.without_effect import TIMESTAMP_DIFFERENCE, WITHOUT_EFFECT
 from protocol.errors import ErrorCode, KafkaError
 from protocol.lean_dataclass import dataclass
 from protocol.lean_named_tuple import NamedTuple
 from protocol.leases import lease_retention_ms
+from storage.compaction.plan import CompactionRules
 from storage.log_config import LogConfig
-
-_WITHOUT_EFFECT: Final = {
-    "delete.retention.ms": "there is no compaction",
-    "file.delete.delay.ms": (
-        "set the broker's log_segment_delete_delay_ms; segments that retention deletes go at once"
-    ),
-    "flush.messages": "the broker's log_flush=commit flushes before each acknowledgement",
-    "flush.ms": "the broker's log_flush=commit flushes before each acknowledgement",
-    "follower.replication.throttled.replicas": "replication is not throttled",
-    "leader.replication.throttled.replicas": "replication is not throttled",
-    "local.retention.bytes": "there is no tiered storage",
-    "local.retention.ms": "there is no tiered storage",
-    "max.compaction.lag.ms": "there is no compaction",
-    "message.downconversion.enable": "only record batches of magic 2 are stored",
-    "message.format.version": "only record batches of magic 2 are stored",
-    "message.timestamp.difference.max.ms": (
-        "set message.timestamp.before.max.ms and message.timestamp.after.max.ms"
-    ),
-    "min.cleanable.dirty.ratio": "there is no compaction",
-    "min.compaction.lag.ms": "there is no compaction",
-    "preallocate": "files grow as they are written",
-    "remote.storage.enable": "there is no tiered storage",
-    "segment.index.bytes": "indexes grow as they are written",
-    "segment.jitter.ms": "segments are closed at segment.ms exactly",
-}
-"""Topic names of Kafka 3.9 that Echoless refuses, and why."""
 
 
 class TopicSetting(NamedTuple):
@@ -66,29 +44,26 @@ def _overriding(broker_name: str) -> Any:
     return field(metadata={"broker_name": broker_name})
 
 
-def _fixed(value: str, kind: Kind[str], doc: str) -> Any:
-    return field(default=value, metadata={"kind": kind, "doc": doc})
-
-
 @dataclass(slots=True, frozen=True, kw_only=True)
 class TopicConfig:
     """The values in force for one topic. Sizes are bytes, times milliseconds."""
 
-    cleanup_policy: str = _fixed(
-        "delete",
-        only("delete", "there is no compaction", ConfigType.LIST),
-        "what happens to old segments",
-    )
-    compression_type: str = _fixed(
-        "producer",
-        only("producer", "batches are stored as they were sent"),
-        "compression of stored batches",
-    )
+    cleanup_policy: tuple[str, ...] = _overriding("log_cleanup_policy")
+    compression_gzip_level: int = _overriding("compression_gzip_level")
+    compression_lz4_level: int = _overriding("compression_lz4_level")
+    compression_type: CompressionType = _overriding("compression_type")
+    compression_zstd_level: int = _overriding("compression_zstd_level")
+    delete_retention_ms: int = _overriding("log_cleaner_delete_retention_ms")
+    flush_messages: int = _overriding("log_flush_interval_messages")
+    flush_ms: int = _overriding("log_flush_interval_ms")
     index_interval_bytes: int = _overriding("log_index_interval_bytes")
+    max_compaction_lag_ms: int = _overriding("log_cleaner_max_compaction_lag_ms")
     max_message_bytes: int = _overriding("message_max_bytes")
     message_timestamp_after_max_ms: int = _overriding("log_message_timestamp_after_max_ms")
     message_timestamp_before_max_ms: int = _overriding("log_message_timestamp_before_max_ms")
     message_timestamp_type: TimestampType = _overriding("log_message_timestamp_type")
+    min_cleanable_dirty_ratio: float = _overriding("log_cleaner_min_cleanable_ratio")
+    min_compaction_lag_ms: int = _overriding("log_cleaner_min_compaction_lag_ms")
     min_insync_replicas: int = _overriding("min_insync_replicas")
     producer_state_batches_to_retain: int = _overriding("producer_state_batches_to_retain")
     retention_bytes: int = _overriding("log_retention_bytes")
@@ -108,23 +83,37 @@ class TopicConfig:
             for setting in topic_settings().values()
             if setting.broker_name is not None
         }
+        difference = overrides.get(TIMESTAMP_DIFFERENCE)
+        if difference is not None:  # the older name of two
+            both = _read(TIMESTAMP_DIFFERENCE, difference)
+            values["message_timestamp_before_max_ms"] = both
+            values["message_timestamp_after_max_ms"] = both
         for name, text in overrides.items():
-            values[name.replace(".", "_")] = _read(name, text)
+            if name not in WITHOUT_EFFECT:
+                values[name.replace(".", "_")] = _read(name, text)
         return cls(**values)
+
+    @property
+    def is_compacted(self) -> bool:
+        """Whether of each key only the newest record is kept."""
+        return COMPACT in self.cleanup_policy
+
+    @property
+    def is_deleted(self) -> bool:
+        """Whether records go when they are old, or when there are too many."""
+        return DELETE in self.cleanup_policy
 
 
 def _topic_settings() -> dict[str, TopicSetting]:
     of_broker = settings()
     found = {}
     for f in fields(TopicConfig):
-        name = f.name.replace("_", ".")
-        broker_name = f.metadata.get("broker_name")
-        if broker_name is None:
-            found[name] = TopicSetting(name, f.metadata["kind"], f.metadata["doc"], None, f.default)
-        else:
-            behind = of_broker[broker_name]
-            found[name] = TopicSetting(name, behind.kind, behind.doc, broker_name, behind.default)
-    return found
+        name, broker_name = f.name.replace("_", "."), f.metadata["broker_name"]
+        behind = of_broker[broker_name]
+        found[name] = TopicSetting(name, behind.kind, behind.doc, broker_name, behind.default)
+    for name, ignored in WITHOUT_EFFECT.items():
+        found[name] = TopicSetting(name, ignored.kind, ignored.reason, None, ignored.default)
+    return dict(sorted(found.items()))
 
 
 _TOPIC_SETTINGS: Final = _topic_settings()
@@ -148,9 +137,9 @@ def to_log_config(config: Config, name: str, overrides: Mapping[str, str]) -> Lo
     topic = TopicConfig.of(config, in_force(name, overrides))
     return LogConfig(
         segment_bytes=topic.segment_bytes,
-        roll_ms=topic.segment_ms,
-        retention_ms=topic.retention_ms,
-        retention_bytes=topic.retention_bytes,
+        roll_ms=_roll_ms(topic),
+        retention_ms=topic.retention_ms if topic.is_deleted else -1,
+        retention_bytes=topic.retention_bytes if topic.is_deleted else -1,
         index_interval_bytes=topic.index_interval_bytes,
         log_append_time=topic.message_timestamp_type is TimestampType.LOG_APPEND_TIME,
         window=topic.producer_state_batches_to_retain,
@@ -159,22 +148,32 @@ def to_log_config(config: Config, name: str, overrides: Mapping[str, str]) -> Lo
         producers_max=config.producers_per_partition_max,
         producers_fair=config.producer_id_binding is ProducerIdBinding.PRINCIPAL,
         unknown_producer_id=config.unknown_producer_id,
+        is_compacted=topic.is_compacted,
+        compaction_rules=CompactionRules(
+            min_dirty_ratio=topic.min_cleanable_dirty_ratio,
+            min_lag_ms=topic.min_compaction_lag_ms,
+            max_lag_ms=None
+            if topic.max_compaction_lag_ms == INT64_MAX
+            else topic.max_compaction_lag_ms,
+            delete_retention_ms=topic.delete_retention_ms,
+        ),
     )
+
+
+def _roll_ms(topic: TopicConfig) -> int:
+    """When a segment is closed: only then can compaction reach it."""
+    if topic.is_compacted:
+        return min(topic.segment_ms, topic.max_compaction_lag_ms)
+    return topic.segment_ms
 
 
 def _read(name: str, text: str | None) -> Any:
     setting = topic_settings().get(name)
     if setting is None:
-        raise KafkaError(ErrorCode.INVALID_CONFIG, _refusal(name))
+        raise KafkaError(ErrorCode.INVALID_CONFIG, f"Unknown topic config name: {name}")
     if text is None:
         raise KafkaError(ErrorCode.INVALID_CONFIG, f"{name}: a null value sets nothing")
     try:
         return setting.kind.read(text)
     except ValueError as error:
         raise KafkaError(ErrorCode.INVALID_CONFIG, f"{name} {error}") from error
-
-
-def _refusal(name: str) -> str:
-    if name in _WITHOUT_EFFECT:
-        return f"{name} has no effect in Echoless: {_WITHOUT_EFFECT[name]}"
-    return f"Unknown topic config name: {name}"

@@ -84,6 +84,7 @@ class ConfigType(enum.IntEnum):
     STRING = 2
     INT = 3
     LONG = 5
+    DOUBLE = 6
     LIST = 7
     PASSWORD = 9
 
@@ -135,6 +136,25 @@ def duration(least: int = 0, most: int = INT64_MAX) -> Kind[int]:
         lambda text: _within(_with_unit(text, _TIME_UNITS), least, most),
         _integer_type(most),
     )
+
+
+def fraction() -> Kind[float]:
+    """A number from 0 to 1."""
+    return Kind("a number from 0 to 1", _parse_fraction, ConfigType.DOUBLE)
+
+
+def set_of(*options: str) -> Kind[tuple[str, ...]]:
+    """Some of the given names, at least one, separated by commas."""
+    return Kind(
+        f"{' or '.join(options)}, or several of them with commas between",
+        lambda text: _parse_set(text, options),
+        ConfigType.LIST,
+    )
+
+
+def any_text(type_: ConfigType = ConfigType.STRING) -> Kind[str]:
+    """Any text."""
+    return Kind("text", str, type_)
 
 
 def boolean() -> Kind[bool]:
@@ -316,6 +336,20 @@ def _parse_list(text: str, one: Kind[Value], most: int) -> tuple[Value, ...]:
     items = tuple(one.parse(item.strip()) for item in text.split(","))
     _within(len(items), 1, most)
     return items
+
+
+def _parse_fraction(text: str) -> float:
+    value = float(text)
+    if not 0 <= value <= 1:
+        raise ValueError("out of range")
+    return value
+
+
+def _parse_set(text: str, options: tuple[str, ...]) -> tuple[str, ...]:
+    found = tuple(dict.fromkeys(item.strip().lower() for item in text.split(",")))
+    if not {*found}.issubset(options):
+        raise ValueError("none of the choices")
+    return found
 
 
 def _parse_name(text: str) -> str:

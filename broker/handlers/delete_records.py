@@ -55,6 +55,8 @@ def _delete(services: Services, topic: str, index: int, offset: int) -> int:
     partition = services.partitions.find(topic, index)
     if partition.rules.is_internal:
         raise KafkaError(ErrorCode.POLICY_VIOLATION)  # the answer has no message
+    if not partition.rules.may_be_deleted:
+        raise KafkaError(ErrorCode.POLICY_VIOLATION)
     partition.check_leader()
     partition.advance_log_start(partition.high_watermark if offset == HIGH_WATERMARK else offset)
     return partition.log.log_start_offset

@@ -12,6 +12,7 @@ again and succeeding would prove nothing.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -50,12 +51,36 @@ class Flusher:
         """A dictionary as an ordered set: logs are flushed in the order of their appends."""
         self._in_flush: dict[Partition, None] = {}
         self._wake = asyncio.Event()
+        self._timer: asyncio.TimerHandle | None = None
+        """For the first partition whose `flush.ms` will have passed."""
 
     def mark_dirty(self, partition: Partition) -> None:
         """Marks the partition as having appended since its last flush."""
         self._dirty[partition] = None
-        if self._interval_s == 0 and not self._wake.is_set():
+        if self._interval_s == 0:
+            if not self._wake.is_set():
+                self._wake.set()
+        elif partition.rules.flushes_early:
+            self._wake_for(partition)
+
+    def _wake_for(self, partition: Partition) -> None:
+        """Has the partition flushed as soon as its topic asks for (`flush.messages`, `flush.ms`)."""
+        rules, log = partition.rules, partition.log
+        messages = rules.flush_messages
+        if messages is not None and log.log_end_offset - log.recovery_point >= messages:
             self._wake.set()
+        if rules.flush_ms is None:
+            return
+        loop = asyncio.get_running_loop()
+        due = loop.time() + rules.flush_ms / 1000
+        if self._timer is None or due < self._timer.when():
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer = loop.call_at(due, self._timed_out)
+
+    def _timed_out(self) -> None:
+        self._timer = None
+        self._wake.set()
 
     def forget(self, partition: Partition) -> None:
         """Drops the partition, which is being deleted."""
@@ -65,11 +90,10 @@ class Flusher:
     async def run(self) -> None:
         """Waits for dirty partitions (or the interval) and flushes them, until cancelled."""
         while True:
-            if self._interval_s:
-                await asyncio.sleep(self._interval_s)
-            else:
-                await self._wake.wait()
-                self._wake.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._interval_s or None):
+                    await self._wake.wait()
+            self._wake.clear()
             try:
                 await self.flush()
             except OutOfDescriptorsError as error:

@@ -313,7 +313,7 @@ class Partitions:
         for index in topic.assignment:
             partition = self.held.get((topic.name, index))
             if partition is not None and partition.topic_id == topic.topic_id:
-                partition.rules = rules
+                partition.apply_rules(rules)
                 partition.log.reconfigure(log_config)
 
     def _hold_all(self, topic: Topic, indexes: Sequence[int]) -> None:

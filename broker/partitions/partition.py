@@ -61,6 +61,7 @@ class Partition:
         self.topic_id = topic_id
         self.log = log
         self.rules = rules
+        """Replaced by `apply_rules`."""
         self.leader_id = NO_LEADER
         self.leader_epoch = -1
         self.isr: tuple[int, ...] = ()
@@ -75,8 +76,15 @@ class Partition:
         self._state_version = -1
         self._fencing = fencing
         self._broker_id = config.broker_id
-        self._flushes_before_commit = config.log_flush is LogFlush.COMMIT
+        self._always_flushes = config.log_flush is LogFlush.COMMIT
+        self._flushes_before_commit = False
         self._on_dirty = on_dirty
+        self.apply_rules(rules)
+
+    def apply_rules(self, rules: ProduceRules) -> None:
+        """Applies the topic's settings from now on."""
+        self.rules = rules
+        self._flushes_before_commit = self._always_flushes or rules.flush_messages == 1
 
     @property
     def name(self) -> str:

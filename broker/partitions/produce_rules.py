@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from broker.config.names import TimestampType
+from broker.config.stored import CompressionType
 from broker.config.topic import TopicConfig
+from broker.config.values import INT64_MAX
 from protocol.batch_validation import ANY_TIMESTAMP, TimestampRules
+from protocol.compression import Compression
 from protocol.lean_dataclass import dataclass
+from protocol.record_batch import Codec
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -15,8 +19,23 @@ class ProduceRules:
     bytes_max: int
     min_insync_replicas: int
     timestamps: TimestampRules
+    needs_keys: bool = False
+    """Whether the topic is compacted, so that a record without a key could not stay."""
+    may_be_deleted: bool = True
+    """Whether DeleteRecords applies: not to a topic that is only compacted."""
+    codec: Compression | None = None
+    """How batches are stored; None: as they were sent."""
+    flush_messages: int | None = None
+    """After so many records the log is flushed; 1: before each acknowledgement. None: by `log_flush` alone."""
+    flush_ms: int | None = None
+    """The log is flushed so long after an append at the latest."""
     is_internal: bool = False
     """Whether only this broker's own coordinators may append."""
+
+    @property
+    def flushes_early(self) -> bool:
+        """Whether the topic asks for flushes of its own."""
+        return self.flush_messages is not None or self.flush_ms is not None
 
     @classmethod
     def of(cls, topic: TopicConfig, *, is_internal: bool = False) -> ProduceRules:
@@ -29,6 +48,31 @@ class ProduceRules:
             bytes_max=topic.max_message_bytes,
             min_insync_replicas=topic.min_insync_replicas,
             is_internal=is_internal,
+            needs_keys=topic.is_compacted,
+            may_be_deleted=topic.is_deleted,
+            codec=_compression_of(topic),
+            flush_messages=_unless_never(topic.flush_messages),
+            flush_ms=_unless_never(topic.flush_ms),
             # The shared object tells the batch check that there is nothing to compare.
             timestamps=ANY_TIMESTAMP if timestamps == ANY_TIMESTAMP else timestamps,
         )
+
+
+def _compression_of(topic: TopicConfig) -> Compression | None:
+    match topic.compression_type:
+        case CompressionType.PRODUCER:
+            return None
+        case CompressionType.UNCOMPRESSED:
+            return Compression(Codec.NONE)
+        case CompressionType.GZIP:
+            return Compression(Codec.GZIP, topic.compression_gzip_level)
+        case CompressionType.SNAPPY:
+            return Compression(Codec.SNAPPY)
+        case CompressionType.LZ4:
+            return Compression(Codec.LZ4, topic.compression_lz4_level)
+        case CompressionType.ZSTD:
+            return Compression(Codec.ZSTD, topic.compression_zstd_level)
+
+
+def _unless_never(limit: int) -> int | None:
+    return None if limit == INT64_MAX else limit

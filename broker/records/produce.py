@@ -19,14 +19,16 @@ from broker.metadata.node_data import NO_LEADER
 from broker.metrics import Metrics
 from broker.network.request import Request
 from broker.partitions.partition import Partition
+from broker.partitions.produce_rules import ProduceRules
 from broker.records.deadlines import Deadlines
 from broker.records.record_thread import RecordThread
 from protocol.batch_validation import check_batch, check_container
+from protocol.compression import recompressed
 from protocol.dedup import Duplicate, Reject
 from protocol.errors import ErrorCode, KafkaError
 from protocol.lean_dataclass import dataclass
 from protocol.lean_named_tuple import NamedTuple
-from protocol.produce import PartitionProduced
+from protocol.produce import PartitionProduced, RecordError
 from protocol.record_batch import (
     ATTRIBUTES_LOW_POSITION,
     HEADER_SIZE,
@@ -37,7 +39,7 @@ from protocol.record_batch import (
     Buffer,
     read_header,
 )
-from protocol.record_check import Opening, check_all, check_at_once
+from protocol.record_check import KeylessRecordsError, Opening, check_all, check_at_once
 from storage.appended import Appended
 from storage.file_system import StorageError
 
@@ -69,6 +71,8 @@ _HIDES_LOG_START: Final = frozenset(
 )
 """Errors after which Kafka answers log_start_offset -1 (`docs/protocol/produce.md`)."""
 
+RECOMPRESSED_AT_ONCE_BYTES: Final = 16 * 1024
+"""A larger batch is compressed anew in a thread: zstd takes 0.1 ms for so much."""
 TRANSACTIONS_REFUSED: Final = PartitionProduced(
     0,
     ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
@@ -151,8 +155,14 @@ def produce_batch(
         _check_role(partition, write.acks)
         rules = partition.rules
         check_batch(records, header, rules.bytes_max, rules.timestamps, write.now_ms)
-        if not check_at_once(records, header, write.opening):
+        codec = rules.codec
+        is_changed = codec is not None and header.codec_id != codec.codec
+        if (is_changed and len(records) > RECOMPRESSED_AT_ONCE_BYTES) or not check_at_once(
+            records, header, write.opening, needs_keys=rules.needs_keys
+        ):
             return Unopened(topic, index, records, header)
+        if is_changed:
+            records, header = _recompressed(records, header, rules)
         return _append(write, partition, records, header)
     except KafkaError as error:
         return _failed(index, error, partition)
@@ -167,7 +177,10 @@ async def open_and_append(write: Write, unopened: Unopened) -> PartitionProduced
     parts = write.parts
     partition: Partition | None = None
     try:
-        await parts.thread.run(write.request.peer.host, check_all, records, header, write.opening)
+        rules = parts.find(topic, index).rules
+        records, header = await parts.thread.run(
+            write.request.peer.host, _opened, records, header, write.opening, rules
+        )
         partition = parts.find(topic, index)  # the role, or all of it, may have gone
         _check_role(partition, write.acks)
         return _append(write.now(), partition, records, header)
@@ -176,6 +189,31 @@ async def open_and_append(write: Write, unopened: Unopened) -> PartitionProduced
     except StorageError as error:
         parts.fail_storage(error)
         return PartitionProduced(index, ErrorCode.KAFKA_STORAGE_ERROR)
+
+
+def _opened(
+    records: Buffer, header: BatchHeader, opening: Opening, rules: ProduceRules
+) -> tuple[Buffer, BatchHeader]:
+    """The batch as it is to be stored, its records checked; in a thread. Raises `KafkaError`."""
+    check_all(records, header, opening, needs_keys=rules.needs_keys)
+    if rules.codec is None or header.codec_id == rules.codec.codec:
+        return records, header
+    return _recompressed(records, header, rules)
+
+
+def _recompressed(
+    records: Buffer, header: BatchHeader, rules: ProduceRules
+) -> tuple[Buffer, BatchHeader]:
+    """The batch compressed as the topic asks, before it is decided on: its repeat becomes the same bytes."""
+    assert rules.codec is not None
+    changed, changed_header = recompressed(records, header, rules.codec)
+    if len(changed) > rules.bytes_max:
+        raise KafkaError(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"the batch has {len(changed)} bytes as compression.type stores it, which exceeds the maximum of "
+            f"{rules.bytes_max}",
+        )
+    return changed, changed_header
 
 
 def _internal_topic(partition: Partition) -> KafkaError:
@@ -269,7 +307,11 @@ def _failed(index: int, error: KafkaError, partition: Partition | None) -> Parti
     if code is ErrorCode.NOT_LEADER_OR_FOLLOWER and partition is not None:
         leader = _other_leader(partition)
     message = error.message or None
-    return PartitionProduced(index, code, -1, -1, start, message, (), leader)
+    record_errors: tuple[RecordError, ...] = ()
+    if isinstance(error, KeylessRecordsError) and partition is not None:
+        message = f"Compacted topic cannot accept message without key in topic partition {partition.name}."
+        record_errors = tuple(RecordError(place, message) for place in error.indexes)
+    return PartitionProduced(index, code, -1, -1, start, message, record_errors, leader)
 
 
 def _other_leader(partition: Partition) -> tuple[int, int] | None:

@@ -166,9 +166,7 @@ class _Copy:
         self._sources = sources
         self._verdict = verdict
         self._is_changed = len(sources) > 1
-        self._path = paths.offset_file(
-            cleaning.directory, sources[0].base_offset, paths.CLEANED
-        )
+        self._path = paths.offset_file(cleaning.directory, sources[0].base_offset, paths.CLEANED)
 
     def steps(self) -> Generator[None, None, Cleaned | None]:
         """Returns the new segment, synced; None if it would be the same as the old one."""

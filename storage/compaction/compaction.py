@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from protocol.lean_named_tuple import NamedTuple
 from protocol.record_batch import HEADER_SIZE, read_header
 from storage import paths
 from storage.compaction.cleaning import Cleaning, CleaningReport
@@ -37,6 +38,18 @@ class StalePassError(Exception):
     """The log was cut, or lost segments, since the pass began: what it wrote is of no use."""
 
 
+class Uncleanable(NamedTuple):
+    """A partition that could not be cleaned."""
+
+    topic: str
+    partition: int
+    reason: str
+    delay_s: float
+    """Pause between this attempt and the next."""
+    retry_s: float
+    """When the next attempt may begin, by the event loop's clock."""
+
+
 class Compaction:
     """The compaction of one log. Single owner, as with the log."""
 
@@ -50,6 +63,7 @@ class Compaction:
         "_segments",
         "_swap",
         "cleaned_to",
+        "dirty_ratio",
         "horizon_ms",
     )
 
@@ -67,6 +81,8 @@ class Compaction:
         """The offset below which the keys of all records have been read."""
         self.horizon_ms: int | None = None
         """When the first tombstone that the last pass has met may go; None: no pass since the start has met one."""
+        self.dirty_ratio = 0.0
+        """The dirty part of what can be cleaned, when someone last looked."""
         self._fs = fs
         self._directory = directory
         self._segments = segments
@@ -76,6 +92,26 @@ class Compaction:
         self._generation = 0
         """Counts what makes a pass stale."""
         self._pass_generation = -1
+
+    def look(
+        self,
+        config: LogConfig,
+        *,
+        log_start_offset: int,
+        log_end_offset: int,
+        limit: int,
+        now_ms: int,
+    ) -> Pass | None:
+        """Returns `find_pass`, and notes the dirty ratio."""
+        found = self.find_pass(
+            config,
+            log_start_offset=log_start_offset,
+            log_end_offset=log_end_offset,
+            limit=limit,
+            now_ms=now_ms,
+        )
+        self.dirty_ratio = 0.0 if found is None else found.dirty_ratio
+        return found
 
     def find_pass(
         self,
@@ -216,9 +252,7 @@ def _facts(
         first_ms = _or_modified(fs, segment, lambda: header.max_timestamp)
     if needs_newest:
         newest_ms = _or_modified(fs, segment, lambda: segment.indexes.top[0])
-    return SegmentFacts(
-        segment.base_offset, segment.next_offset, segment.size, first_ms, newest_ms
-    )
+    return SegmentFacts(segment.base_offset, segment.next_offset, segment.size, first_ms, newest_ms)
 
 
 def _or_modified(fs: FileSystem, segment: Segment, timestamp_of: Callable[[], int]) -> int:

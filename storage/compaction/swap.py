@@ -49,9 +49,7 @@ class Cleaned(NamedTuple):
 class PendingSwap:
     """One replacement: `run` changes the files, and the log's owner takes `segment` over."""
 
-    def __init__(
-        self, fs: FileSystem, directory: str, cleaned: Cleaned, config: LogConfig
-    ) -> None:
+    def __init__(self, fs: FileSystem, directory: str, cleaned: Cleaned, config: LogConfig) -> None:
         self.sources = cleaned.sources
         self.segment: Segment | None = None
         """The new segment, once it is in place."""

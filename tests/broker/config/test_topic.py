@@ -23,7 +23,28 @@ from protocol.errors import ErrorCode, KafkaError
 
 _KAFKA_TYPES = {
     "cleanup.policy": ConfigType.LIST,
+    "compression.gzip.level": ConfigType.INT,
+    "compression.lz4.level": ConfigType.INT,
     "compression.type": ConfigType.STRING,
+    "compression.zstd.level": ConfigType.INT,
+    "delete.retention.ms": ConfigType.LONG,
+    "file.delete.delay.ms": ConfigType.LONG,
+    "flush.messages": ConfigType.LONG,
+    "flush.ms": ConfigType.LONG,
+    "follower.replication.throttled.replicas": ConfigType.LIST,
+    "leader.replication.throttled.replicas": ConfigType.LIST,
+    "local.retention.bytes": ConfigType.LONG,
+    "local.retention.ms": ConfigType.LONG,
+    "max.compaction.lag.ms": ConfigType.LONG,
+    "message.downconversion.enable": ConfigType.BOOLEAN,
+    "message.format.version": ConfigType.STRING,
+    "message.timestamp.difference.max.ms": ConfigType.LONG,
+    "min.cleanable.dirty.ratio": ConfigType.DOUBLE,
+    "min.compaction.lag.ms": ConfigType.LONG,
+    "preallocate": ConfigType.BOOLEAN,
+    "remote.storage.enable": ConfigType.BOOLEAN,
+    "segment.index.bytes": ConfigType.INT,
+    "segment.jitter.ms": ConfigType.LONG,
     "index.interval.bytes": ConfigType.INT,
     "max.message.bytes": ConfigType.INT,
     "message.timestamp.after.max.ms": ConfigType.LONG,
@@ -89,9 +110,12 @@ def test_stored_values_are_plain() -> None:
             "segment.bytes takes bytes (1048576, or 1MiB), at least 14, not '13'",
         ),
         ("segment.bytes", None, "segment.bytes: a null value sets nothing"),
-        ("cleanup.policy", "compact", "cleanup.policy takes delete only (there is no compaction)"),
-        ("compression.type", "zstd", "compression.type takes producer only (batches are stored as"),
-        ("flush.messages", "1", "flush.messages has no effect in Echoless: the broker's log_flush"),
+        ("cleanup.policy", "shred", "cleanup.policy takes delete or compact, or several of them"),
+        ("cleanup.policy", "", "cleanup.policy takes delete or compact, or several of them"),
+        ("compression.type", "brotli", "compression.type takes producer or uncompressed or gzip"),
+        ("compression.zstd.level", "23", "compression.zstd.level takes an integer from -131072"),
+        ("min.cleanable.dirty.ratio", "1.1", "min.cleanable.dirty.ratio takes a number from 0 to 1"),
+        ("remote.storage.enable", "true", "remote.storage.enable takes false only (there is no"),
         ("no.such", "1", "Unknown topic config name: no.such"),
     ],
 )
@@ -158,7 +182,9 @@ def test_append_and_subtract_are_for_lists() -> None:
     """APPEND and SUBTRACT change lists, and are INVALID_CONFIG on anything else."""
     append = Alteration("cleanup.policy", AlterOperation.APPEND, "delete")
     assert altered({}, [append]) == {"cleanup.policy": "delete"}
-    for name, value in (("segment.ms", "1"), ("cleanup.policy", "compact")):
+    also_compact = Alteration("cleanup.policy", AlterOperation.APPEND, "compact")
+    assert altered({}, [also_compact]) == {"cleanup.policy": "delete,compact"}
+    for name, value in (("segment.ms", "1"), ("cleanup.policy", "shred")):
         with pytest.raises(KafkaError) as caught:
             altered({}, [Alteration(name, AlterOperation.APPEND, value)])
         assert caught.value.code is ErrorCode.INVALID_CONFIG

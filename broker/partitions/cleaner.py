@@ -1,0 +1,234 @@
+"""The cleaner: compacts logs in the background, one at a time, the one with the largest dirty part first.
+
+The work is done in a thread, about a millisecond at a time, and while clients ask for anything the cleaner
+pauses four times as long as it worked. Only the swaps of finished segments touch a log.
+
+A partition that cannot be cleaned is tried again after a minute, then after two, and so on up to an hour; it
+is named in a line at ERROR, on `/health` and in a metric until it has been cleaned. The others go on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Generator, Mapping
+from functools import partial
+from typing import Final
+
+from broker.clock import Clock
+from broker.config.names import Config
+from broker.metrics import Metrics
+from broker.partitions.partition import Partition
+from broker.threads import DISK
+from storage.compaction.cleaning import Cleaning, CleaningReport, Step
+from storage.compaction.compaction import StalePassError, Uncleanable
+from storage.compaction.plan import Pass
+from storage.compaction.swap import Cleaned
+from storage.file_system import OutOfDescriptorsError, StorageError
+
+logger = logging.getLogger(__name__)
+
+Key = tuple[str, int]
+
+_SLICE_S: Final = 0.001
+"""Work between two pauses; a step may take a little longer."""
+_PAUSES: Final = 4
+"""Pauses, in slices, while clients ask for something: the cleaner then has a fifth of one core at most."""
+_FLUSH_WAIT_S: Final = 0.02
+"""Pause before a swap is tried again that would meet a flush of the same segments."""
+_RETRY_FIRST_S: Final = 60.0
+_RETRY_MAX_S: Final = 3600.0
+
+_END: Final = object()
+
+
+class Cleaner:
+    """The cleaner of one broker. `run` never returns; cancel it."""
+
+    def __init__(
+        self,
+        partitions: Mapping[Key, Partition],
+        uncleanable: dict[Key, Uncleanable],
+        config: Config,
+        clock: Clock,
+        metrics: Metrics,
+        *,
+        on_failure: Callable[[StorageError], None],
+    ) -> None:
+        """`uncleanable` is kept up to date. `on_failure`: the disk failed where a log was half changed."""
+        self._partitions = partitions
+        self._uncleanable = uncleanable
+        self._config = config
+        self._clock = clock
+        self._metrics = metrics
+        self._on_failure = on_failure
+        self._requests = 0
+
+    async def run(self) -> None:
+        """Looks for logs to clean, for ever."""
+        while True:
+            await asyncio.sleep(self._config.log_cleaner_backoff_ms / 1000)
+            await self.clean_due()
+
+    async def clean_due(self) -> int:
+        """Cleans every log that is due; returns how many passes there were."""
+        for key in [key for key in self._uncleanable if key not in self._partitions]:
+            del self._uncleanable[key]
+        due: list[tuple[float, Key]] = []
+        for key, partition in list(self._partitions.items()):
+            if not partition.log.config.is_compacted:
+                continue
+            found = self._look(key, partition)
+            if found is not None and found.is_due:
+                due.append((found.dirty_ratio, key))
+            await asyncio.sleep(0)
+        cleaned = 0
+        for _, key in sorted(due, reverse=True):
+            partition_now = self._partitions.get(key)
+            if partition_now is not None:
+                cleaned += await self._clean(key, partition_now)
+        return cleaned
+
+    def _look(self, key: Key, partition: Partition) -> Pass | None:
+        """What can be cleaned now; an idle segment is closed first, since only closed ones can be."""
+        log = partition.log
+        failed = self._uncleanable.get(key)
+        if log.failure is not None or log.is_changing:
+            return None
+        if failed is not None and asyncio.get_running_loop().time() < failed.retry_s:
+            return None
+        try:
+            if log.roll_if_idle(self._clock.steady_ms()):
+                partition.mark_dirty()
+            return log.compaction.look(
+                log.config,
+                log_start_offset=log.log_start_offset,
+                log_end_offset=log.log_end_offset,
+                limit=partition.last_stable_offset,
+                now_ms=self._clock.trusted_wall_ms(),
+            )
+        except StorageError as error:
+            self._failed(key, error)
+            return None
+
+    async def _clean(self, key: Key, partition: Partition) -> bool:
+        found = self._look(key, partition)
+        if found is None or not found.is_due:
+            return False
+        log, begun_s = partition.log, time.monotonic()
+        cleaning = log.compaction.start(
+            found,
+            log.config,
+            map_bytes_max=self._config.log_cleaner_dedupe_buffer_size,
+            now_ms=self._clock.trusted_wall_ms(),
+            steady_ms=self._clock.steady_ms(),
+        )
+        try:
+            await self._carry_out(partition, cleaning)
+        except StalePassError:
+            return False
+        except AssertionError:
+            raise
+        except OutOfDescriptorsError as error:
+            logger.warning("%s is cleaned later: %s", log.name, error)
+            return False
+        except Exception as error:  # noqa: BLE001 - a log that cannot be cleaned must not end the cleaner
+            if self._partitions.get(key) is partition and not log.is_changing:
+                self._failed(key, error)
+            return False
+        finally:
+            self._count(cleaning.report)
+        if self._uncleanable.pop(key, None) is not None:
+            logger.info("%s could be cleaned again", log.name)
+        self._metrics.compaction_passes_total += 1
+        self._metrics.compaction_ms_total += round((time.monotonic() - begun_s) * 1000)
+        _log_pass(log.name, cleaning.report, time.monotonic() - begun_s)
+        return True
+
+    async def _carry_out(self, partition: Partition, cleaning: Cleaning) -> None:
+        log, steps = partition.log, cleaning.steps()
+        while (step := await self._slice(cleaning.report, steps)) is not _END:
+            if isinstance(step, Cleaned):
+                await self._swap(partition, step)
+            elif log.is_changing or log.failure is not None:
+                await DISK.run(steps.close)
+                raise StalePassError(log.name)
+        log.compaction.note_pass(cleaning.report)
+
+    async def _slice(self, report: CleaningReport, steps: Generator[Step, None, None]) -> object:
+        """Does some of the work in a thread, then pauses; returns a segment to swap, None, or the end."""
+        before = report.bytes_read + report.bytes_written
+        begun_s = time.monotonic()
+        step = await DISK.run(partial(_advance, steps, begun_s + _SLICE_S))
+        took_s = time.monotonic() - begun_s
+        requests = sum(self._metrics.requests.values())
+        pause_s = took_s * _PAUSES if requests != self._requests else 0.0
+        self._requests = requests
+        moved = report.bytes_read + report.bytes_written - before
+        limited_s = moved / self._config.log_cleaner_io_max_bytes_per_second
+        await asyncio.sleep(max(pause_s, limited_s - took_s))
+        return step
+
+    async def _swap(self, partition: Partition, cleaned: Cleaned) -> None:
+        """Puts a segment in place. Raises `StalePassError`, `StorageError`."""
+        log, base_offset = partition.log, cleaned.sources[0].base_offset
+        try:
+            while (swap := log.compaction.start_swap(cleaned, log.config)) is None:
+                await asyncio.sleep(_FLUSH_WAIT_S)
+        except StalePassError:
+            await DISK.run(partial(log.compaction.remove_leftover, base_offset))
+            raise
+        # If this task is cancelled, closing the log ends the swap.
+        try:
+            await DISK.run(swap.run)
+        except StorageError as error:
+            log.finish_swap(swap)
+            if swap.error is not None:
+                self._on_failure(error)
+            raise
+        log.finish_swap(swap)
+        partition.mark_dirty()  # the next flush writes the new segment's indexes
+
+    def _failed(self, key: Key, error: Exception) -> None:
+        before = self._uncleanable.get(key)
+        delay_s = min(2 * before.delay_s, _RETRY_MAX_S) if before is not None else _RETRY_FIRST_S
+        retry_s = asyncio.get_running_loop().time() + delay_s
+        self._uncleanable[key] = Uncleanable(*key, str(error), delay_s, retry_s)
+        self._metrics.compaction_failures_total += 1
+        logger.error(
+            "%s-%d cannot be compacted and keeps growing; the next attempt is in %d s: %s",
+            *key,
+            delay_s,
+            error,
+            exc_info=None if isinstance(error, StorageError) else error,
+        )
+
+    def _count(self, report: CleaningReport) -> None:
+        metrics = self._metrics
+        metrics.compaction_read_bytes_total += report.bytes_read
+        metrics.compaction_written_bytes_total += report.bytes_written
+        metrics.compaction_removed_bytes_total += report.bytes_before - report.bytes_after
+
+
+def _advance(steps: Generator[Step, None, None], until_s: float) -> object:
+    """Works until then, or up to a segment that is to be swapped; returns that, None or the end."""
+    for step in steps:
+        if step is not None:
+            return step
+        if time.monotonic() >= until_s:
+            return None
+    return _END
+
+
+def _log_pass(name: str, report: CleaningReport, took_s: float) -> None:
+    logger.info(
+        "%s: compacted up to offset %d in %.1f s: %d keys, %d bytes read, %d bytes became %d",
+        name,
+        report.cleaned_to,
+        took_s,
+        report.keys,
+        report.bytes_read,
+        report.bytes_before,
+        report.bytes_after,
+    )
