@@ -174,8 +174,10 @@ class Cleaner:
         """Puts a segment in place. Raises `StalePassError`, `StorageError`."""
         log, base_offset = partition.log, cleaned.sources[0].base_offset
         try:
-            while (swap := log.compaction.start_swap(cleaned, log.config)) is None:
+            swap = log.compaction.start_swap(cleaned, log.config)
+            while swap is None:
                 await asyncio.sleep(_FLUSH_WAIT_S)
+                swap = log.compaction.start_swap(cleaned, log.config)
         except StalePassError:
             await DISK.run(partial(log.compaction.remove_leftover, base_offset))
             raise

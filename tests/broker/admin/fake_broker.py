@@ -18,6 +18,7 @@ from broker.network.open_connections import OpenConnections
 from broker.network.unsent_answers import UNSENT_BYTES_MAX, UnsentAnswers
 from coordinators.groups.answers import ListedGroup
 from protocol.errors import ErrorCode
+from storage.compaction.compaction import Uncleanable
 from storage.producers.state import ProducerStates
 from storage.scrub import Damage
 from storage.strays import Stray
@@ -31,6 +32,7 @@ class FakeLog:
     log_end_offset: int = 10
     size_bytes: int = 500
     producers: ProducerStates = field(default_factory=ProducerStates)
+    dirty_ratio: float | None = None
 
 
 @dataclass
@@ -52,6 +54,7 @@ class FakeLogs:
     failure: Exception | None = None
     strays: list[Stray] = field(default_factory=list)
     damaged: dict[str, Damage] = field(default_factory=dict)
+    uncleanable: dict[tuple[str, int], Uncleanable] = field(default_factory=dict)
 
 
 @dataclass

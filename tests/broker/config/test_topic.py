@@ -114,7 +114,11 @@ def test_stored_values_are_plain() -> None:
         ("cleanup.policy", "", "cleanup.policy takes delete or compact, or several of them"),
         ("compression.type", "brotli", "compression.type takes producer or uncompressed or gzip"),
         ("compression.zstd.level", "23", "compression.zstd.level takes an integer from -131072"),
-        ("min.cleanable.dirty.ratio", "1.1", "min.cleanable.dirty.ratio takes a number from 0 to 1"),
+        (
+            "min.cleanable.dirty.ratio",
+            "1.1",
+            "min.cleanable.dirty.ratio takes a number from 0 to 1",
+        ),
         ("remote.storage.enable", "true", "remote.storage.enable takes false only (there is no"),
         ("no.such", "1", "Unknown topic config name: no.such"),
     ],

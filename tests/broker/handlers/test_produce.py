@@ -126,9 +126,9 @@ def held_thread(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     may_go_on = threading.Event()
     check = produce.check_all
 
-    def wait_and_check(*arguments: Any) -> None:
+    def wait_and_check(*arguments: Any, **options: Any) -> None:
         assert may_go_on.wait(30)
-        check(*arguments)
+        check(*arguments, **options)
 
     monkeypatch.setattr(produce, "check_all", wait_and_check)
     return may_go_on
