@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final, Protocol
 
-from broker.config.listener_names import PLAINTEXT
+from broker.config.listener_names import NATIVE, PLAINTEXT
 from broker.config.listener_overrides import MOST
 from broker.config.loading import Address, Config
 from broker.config.values import INT32_MAX
@@ -126,6 +126,7 @@ class Server:
         self._tls = tls
         self._require_login = require_login
         self._rates = rates
+        self._is_of_brokers = listener_name == NATIVE
         self._entrance = None if rates is None else rates.new_entrance(listener_name)
         self._own_max: int | None = config.listener_overrides.get(listener_name, {}).get(MOST)
         self._server: asyncio.Server | TlsAcceptor | None = None
