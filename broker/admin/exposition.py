@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import accumulate
 from typing import Final
@@ -18,6 +18,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.registry import Collector
 
 from broker.admin.view import BrokerView, PartitionView
+from broker.faults.action import TYPES
 from broker.handlers.dispatch import SERVED_BY_KEY
 from broker.metrics import LATENCY_BOUNDS_S, Latencies
 from broker.network.turns import in_thread, work_in_turns
@@ -79,6 +80,12 @@ _LABELLED_COUNTERS: Final = {
     "faults": ("action", "Times that a fault rule acted"),
     "elections": ("kind", "Leaders elected by this broker as the controller"),
 }
+_KNOWN_VALUES: Final[Mapping[str, Collection[str]]] = {
+    "rejects": ("OUT_OF_ORDER_SEQUENCE_NUMBER", "INVALID_PRODUCER_EPOCH", "UNKNOWN_PRODUCER_ID"),
+    "faults": TYPES,
+    "elections": ("clean", "unclean"),
+}
+"""Values that are there from the start, with 0: Prometheus sees no increase in a series that begins with 1."""
 _PARTITION_GAUGES: Final[dict[str, tuple[str, Callable[[PartitionView], int]]]] = {
     "log_start_offset": ("First offset in the log", lambda p: p.log.log_start_offset),
     "log_end_offset": ("Next offset to be written", lambda p: p.log.log_end_offset),
@@ -271,6 +278,7 @@ class _Families:
             yield CounterMetricFamily(_PREFIX + name, help_text, getattr(metrics, name))
         for name, (label, help_text) in _LABELLED_COUNTERS.items():
             family = CounterMetricFamily(_PREFIX + name, help_text, labels=[label])
-            for value, count in sorted(getattr(metrics, name).items()):
+            known = dict.fromkeys(_KNOWN_VALUES.get(name, ()), 0)
+            for value, count in sorted({**known, **getattr(metrics, name)}.items()):
                 family.add_metric([value], count)
             yield family
