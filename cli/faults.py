@@ -21,7 +21,9 @@ app = typer.Typer(no_args_is_help=True, help="Lose, delay and break requests by 
 _PAGE: Final = "/faults"
 _WHOLE_NUMBER: Final = re.compile(r"-?\d+")
 _RANGE: Final = re.compile(r"(\d+)-(\d+)")
-_TEXTS: Final = frozenset({"topic", "client_id", "api", "path", "principal", "right"})
+_TEXTS: Final = frozenset(
+    {"topic", "client_id", "api", "path", "principal", "right", "group", "member"}
+)
 """Fields whose values are texts even if they look like numbers."""
 _COLUMNS: Final = ("name", "match", "schedule", "action", "seen", "hits", "exhausted")
 

@@ -28,7 +28,8 @@ class Place(enum.Enum):
     REQUEST = "request"
     FILE = "file"
     PEERS = "peers"
-    SESSION = "session"
+    ONCE = "once"
+    """The broker itself, at the moment when the rule is added."""
 
 
 class Later(enum.StrEnum):
@@ -68,6 +69,10 @@ class Action:
     point: str | None = None
     right: AclOperation | None = None
     """The operation that is denied."""
+    group: str | None = None
+    """A consumer group."""
+    member: str | None = None
+    """A member id, an instance id or a client id; None: every member of the group."""
 
     @classmethod
     def read(cls, given: object) -> Action:
@@ -194,13 +199,27 @@ def _right(fields: Fields, name: str) -> AclOperation:
     return found
 
 
+def _group(fields: Fields, name: str) -> str:
+    takes = "the id of a consumer group"
+    fields.needed(name, takes)
+    group = fields.text(name)
+    assert group is not None
+    return group
+
+
+def _member(fields: Fields, name: str) -> str | None:
+    return fields.text(name)
+
+
 _PLACES: Final = {
     "fail_write": Place.FILE,
     "slow_write": Place.FILE,
     "fail_fsync": Place.FILE,
     "slow_fsync": Place.FILE,
     "cut_replica_link": Place.PEERS,
-    "expire_session": Place.SESSION,
+    "expire_session": Place.ONCE,
+    "expire_member": Place.ONCE,
+    "move_coordinator": Place.ONCE,
 }
 """The places of the types that do not act on requests."""
 
@@ -222,6 +241,8 @@ TYPES: Final[Mapping[str, Mapping[str, Callable[[Fields, str], Any]]]] = {
     "freeze": {},
     "cut_replica_link": {"broker_id": _broker_id},
     "expire_session": {},
+    "expire_member": {"group": _group, "member": _member},
+    "move_coordinator": {"group": _group},
     "fail_write": {"path": _path, "errno": _errno},
     "slow_write": {"path": _path, "ms": _ms},
     "fail_fsync": {"path": _path},

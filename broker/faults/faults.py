@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from broker.config.loading import Config
     from broker.decisions.decisions import Decisions
     from broker.environment import Environment
+    from broker.faults.action import Action
     from broker.faults.hits import Hits
     from broker.faults.peers import FaultyPeers
     from broker.faults.port import FaultyPort
@@ -91,11 +92,12 @@ class Faults:
         from broker.faults.feasible import check_feasible
 
         check_feasible(texts, self._config)
+        works = [self._work_at_once(text.action) for text in texts]
         if self._rules is None:
             self._begin()
         assert self._rules is not None
         added = self._rules.add(texts)
-        self._act_at_once(added)
+        self._act_at_once(added, works)
         return _shown(added)
 
     def remove(self, name: str) -> dict[str, Any]:
@@ -173,15 +175,29 @@ class Faults:
         self._tree = await self._open_tree(config)
         return self._tree
 
-    def _act_at_once(self, rules: Sequence[Rule]) -> None:
-        """Runs the actions that take place once, when their rule is added."""
+    def _work_at_once(self, action: Action) -> Callable[[], None] | None:
+        """The work of an action that takes place once, when its rule is added. Raises `RuleError`."""
+        if action.type == "expire_session":
+            return self._expire_session
+        if action.group is not None:
+            from broker.faults.group_faults import planned
+
+            return planned(action, self._services)
+        return None
+
+    def _expire_session(self) -> None:
+        assert self._tree is not None
+        self._tree.expire_session()
+
+    def _act_at_once(
+        self, rules: Sequence[Rule], works: Sequence[Callable[[], None] | None]
+    ) -> None:
         assert self._hits is not None
-        for rule in rules:
-            if rule.action.type == "expire_session":
+        for rule, work in zip(rules, works, strict=True):
+            if work is not None:
                 rule.turns.take(asyncio.get_running_loop().time())
-                self._hits.on_broker(rule)
-                assert self._tree is not None
-                self._tree.expire_session()
+                self._hits.on_broker(rule, rule.action.group or "")
+                work()
 
 
 def _shown(rules: Sequence[Rule]) -> list[dict[str, Any]]:

@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from broker.faults.denied_right import DeniedRight
+from broker.faults.groups_named import groups_of
 from broker.faults.match import NO_PARTITION, Part, RequestFacts
 from broker.faults.requests import ReadRequest
 from broker.faults.served import ABOUT_ACLS
@@ -78,6 +79,7 @@ class KafkaRequests:
             client_id=header.client_id,
             correlation_id=header.correlation_id,
             parts=parts,
+            groups=frozenset(groups_of(api.name, inside.body)),
             is_answered=_is_answered(inside),
         )
         return ReadRequest(facts, frame, peer, inside)

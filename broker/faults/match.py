@@ -18,7 +18,7 @@ from broker.network.request import Peer
 _RANGE: Final = re.compile(r"(\d+)(?:-(\d+))?")
 BATCH_FIELDS: Final = ("producer_id", "producer_epoch", "base_sequence")
 PARTITION_FIELDS: Final = ("topic", "partition", *BATCH_FIELDS)
-REQUEST_FIELDS: Final = ("api", "api_version", "client_id", "connection", "principal")
+REQUEST_FIELDS: Final = ("api", "api_version", "client_id", "connection", "principal", "group")
 PICKED_AT_ONCE: Final = 500
 """Partitions that are compared with a rule in one go, in about half a millisecond."""
 NO_PARTITION: Final = -1
@@ -47,6 +47,8 @@ class RequestFacts(NamedTuple):
     client_id: str | None
     correlation_id: int
     parts: Sequence[Part] = ()
+    groups: frozenset[str] = frozenset()
+    """The consumer groups that it names."""
     is_answered: bool = True
     """Whether the client expects an answer: not to a produce request with acks 0."""
     is_between_brokers: bool = False
@@ -76,6 +78,7 @@ class Match:
     """From the first to the last, both included."""
     connection: int | None = None
     principal: str | None = None
+    group: str | None = None
 
     @classmethod
     def read(cls, fields: Fields) -> Match:
@@ -91,6 +94,7 @@ class Match:
             base_sequence=_sequences(fields),
             connection=fields.integer("connection", least=1),
             principal=_principal(fields),
+            group=fields.text("group"),
         )
 
     @property
@@ -124,6 +128,7 @@ class Match:
             and self._is(self.client_id, facts.client_id)
             and self._is(self.connection, peer.connection_id)
             and self._is(self.principal, peer.principal)
+            and (self.group is None or self.group in facts.groups)
         )
 
     def picks_part(self, part: Part) -> bool:

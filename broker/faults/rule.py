@@ -54,7 +54,7 @@ class RuleText:
         for part in (fields, match_fields, schedule_fields):
             part.close()
         _check(rule)
-        if rule.action.place is Place.SESSION:
+        if rule.action.place is Place.ONCE:
             return replace(rule, schedule=Schedule(times=1))
         return rule
 
@@ -121,10 +121,12 @@ def _check(rule: RuleText) -> None:
         case Place.PEERS:
             refuse_fields(rule.match, _EVERY_FIELD, "cut_replica_link takes no match: it is a link")
             _check_lasting(rule)
-        case Place.SESSION:
-            refuse_fields(rule.match, _EVERY_FIELD, "expire_session takes no match: there is one")
+        case Place.ONCE:
+            action = rule.action.type
+            why = "there is one" if action == "expire_session" else "the group is in the action"
+            refuse_fields(rule.match, _EVERY_FIELD, f"{action} takes no match: {why}")
             if rule.schedule != Schedule():
-                raise RuleError("schedule: expire_session takes none, it is done once and at once")
+                raise RuleError(f"schedule: {action} takes none, it is done once and at once")
 
 
 def _check_request(rule: RuleText) -> None:

@@ -44,5 +44,9 @@ def _check(rules: Sequence[RuleText]) -> None:
     for name in names:
         if names.count(name) > 1:
             raise RuleError(f"name {name!r} is taken: it stands in the file twice")
-    if any(rule.action.place is Place.SESSION for rule in rules):
-        raise RuleError("expire_session is done at once, and at the start there is no session yet")
+    for rule in rules:
+        if rule.action.place is Place.ONCE:
+            what = "session" if rule.action.type == "expire_session" else "group"
+            raise RuleError(
+                f"{rule.action.type} is done at once, and at the start there is no {what} yet"
+            )

@@ -114,6 +114,11 @@ class Groups:
             return refusal(request, ErrorCode.NOT_COORDINATOR)
         return shard.ask(request)
 
+    def shard_of(self, group_id: str) -> Shard | None:
+        """The shard of the group; None if another broker coordinates it."""
+        count = self.topic.partition_count
+        return None if count is None else self.shards.get(partition_of_group(group_id, count))
+
     def new_member_uuid(self) -> str:
         """For the id of a new member."""
         return str(self._new_uuid())

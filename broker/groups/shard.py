@@ -257,6 +257,15 @@ class Shard:
             if self._coordinator is not coordinator:
                 return
 
+    def expire_sessions(self, group_id: str, member: str | None) -> None:
+        """Ends the sessions of a member (its member, instance or client id; None: of all), for a fault rule."""
+        coordinator = self._coordinator
+        if coordinator is not None:
+            keys = coordinator.sessions_of(group_id, member)
+            coordinator.end_sessions(keys)
+            for key in keys:
+                self._step(TimerFired(key))
+
     @property
     def coordinator(self) -> GroupCoordinator | None:
         """The coordinator while it serves."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 
 from coordinators.groups.answers import ListedGroup
 from coordinators.groups.config import GroupConfig
@@ -105,6 +105,18 @@ class GroupCoordinator:
     ) -> Iterator[ListedGroup | None]:
         """The groups for ListGroups; filters ignore case, empty ones match all. None for one filtered out."""
         return listed(self._groups, states, types)
+
+    def sessions_of(self, group_id: str, member: str | None) -> list[TimerKey]:
+        """The sessions of a member, by its member, instance or client id; None: of all members."""
+        group = self._groups.find(group_id)
+        return [] if group is None else self._sessions.keys(group, member)
+
+    def end_sessions(self, keys: Iterable[TimerKey]) -> None:
+        """Make these sessions overdue: they end as soon as their timers fire."""
+        for key in keys:
+            group = self._groups.find(key.group_id)
+            if group is not None:
+                self._sessions.make_overdue(group, key)
 
     @property
     def usage(self) -> Usage:

@@ -40,6 +40,20 @@ class Sessions:
             return False
         return True
 
+    def keys(self, group: Group, name: str | None) -> list[TimerKey]:
+        """The sessions of the members with this member, instance or client id; None: of all."""
+        return [
+            _key(group, one)
+            for one in group.members.values()
+            if name is None or name in (one.member_id, one.group_instance_id, one.client_id)
+        ]
+
+    def make_overdue(self, group: Group, key: TimerKey) -> None:
+        """Let the session end when its timer fires, if the member is still there."""
+        member = group.members.get(key.member_id)
+        if member is not None:
+            member.session_deadline_ms = self._groups.now.monotonic_ms
+
     def end(self, group: Group, member: Member) -> None:
         """Cancel the timer of a member that has gone."""
         if member.session_timer_ms is not None:

@@ -6,8 +6,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
+from protocol.consumer_offsets.partitioner import partition_of_group
+from protocol.internal_topics import CONSUMER_OFFSETS
 from testkit.admin import Admin
 from testkit.faults import Faults
 from tests.support.cluster import Cluster, get_json
@@ -80,3 +82,40 @@ def test_a_member_whose_session_expires_goes_on_under_a_new_one(cluster: Cluster
     assert cluster.brokers[leader].process.is_running
     faults = get_json(cluster.brokers[leader].admin_address, "/decisions?n=10")["faults"]
     assert [one["action"] for one in faults][:1] == ["expire_session"]
+
+
+def test_a_moved_coordinator_knows_the_group(cluster: Cluster) -> None:
+    """Another replica of the offsets partition leads from now on; the member goes on where it committed."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": cluster.bootstrap,
+            "group.id": "moved",
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "session.timeout.ms": 6000,
+        }
+    )
+    send(cluster, "before")
+    consumer.subscribe([TOPIC])
+    cluster.wait_until(lambda: consumer.poll(0.5) is not None, "a record is read")
+    (one,) = consumer.commit(asynchronous=False)
+    at = one.offset
+    partition = partition_of_group("moved", 8)
+    cluster.wait_until(
+        lambda: len(cluster.leader_rows()[CONSUMER_OFFSETS, partition].isr) == 2, "both hold it"
+    )
+    before = cluster.leader(CONSUMER_OFFSETS, partition)
+    faults_of(cluster, before).add({"type": "move_coordinator", "group": "moved"})
+    after = 3 - before
+    cluster.wait_until(lambda: cluster.leader(CONSUMER_OFFSETS, partition) == after, "it has moved")
+    cluster.wait_until(lambda: committed(consumer) == at, "what was committed is read back")
+    consumer.close()
+
+
+def committed(consumer: Consumer) -> int | None:
+    """The committed offset; None while the consumer asks the former coordinator."""
+    try:
+        (found,) = consumer.committed([TopicPartition(TOPIC, 0)], timeout=10)
+    except KafkaException:
+        return None
+    return int(found.offset)

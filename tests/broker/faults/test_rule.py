@@ -26,6 +26,8 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "error_after": {"code": "REQUEST_TIMED_OUT"},
     "trickle": {"bytes": 1, "ms": 2},
     "cut_replica_link": {"broker_id": 2},
+    "expire_member": {"group": "g", "member": "m"},
+    "move_coordinator": {"group": "g"},
     "slow_write": {"ms": 5, "path": "*.log"},
     "slow_fsync": {"ms": 5},
     "crash": {"point": "before_response"},
