@@ -1,4 +1,4 @@
-"""Rate limits for log lines that other machines can provoke: per kind and address; the rest is counted.
+"""Limits for log lines that other machines can provoke: on their number per kind and address, and on their length.
 
 A kind is a message without its arguments. An address may cause `BURST` lines of a kind at once and one
 a second from then on; every `SUMMARY_S` seconds a line says how many were suppressed. Memory is
@@ -21,6 +21,8 @@ LINES_PER_S: Final = 1.0
 SUMMARY_S: Final = 10.0
 ADDRESSES_MAX: Final = 256
 OTHERS: Final = "other addresses"
+ARGUMENT_LENGTH_MAX: Final = 1000
+"""How much of an argument, which may be what a client has sent, a line has."""
 
 _all: Final[weakref.WeakSet[LimitedLog]] = weakref.WeakSet()
 
@@ -63,7 +65,7 @@ class LimitedLog:
         allowance = self._allowance(message, host)
         if allowance.left >= 1:
             allowance.left -= 1
-            self._logger.log(level, message, *arguments, exc_info=exc_info)
+            self._logger.log(level, message, *map(_short, arguments), exc_info=exc_info)
         else:
             allowance.suppressed += 1
             self._plan_summary()
@@ -112,6 +114,14 @@ class LimitedLog:
         """Resets everything, as after a start."""
         self._kinds.clear()
         self._is_summary_due = False
+
+
+def _short(argument: object) -> object:
+    if isinstance(argument, int | float):
+        return argument
+    text = str(argument)
+    left_out = len(text) - ARGUMENT_LENGTH_MAX
+    return text if left_out <= 0 else f"{text[:ARGUMENT_LENGTH_MAX]}... ({left_out} more)"
 
 
 def forget_all() -> None:

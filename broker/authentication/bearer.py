@@ -141,6 +141,7 @@ def _bearer(config: Config, claims: Mapping[str, Any]) -> Bearer:
     name = claims.get(config.sasl_oauthbearer_sub_claim_name)
     if not isinstance(name, str) or not name.strip():
         raise InvalidTokenError(f"its {config.sasl_oauthbearer_sub_claim_name} names no one")
+    name.encode()  # JSON can have halves of characters, which no answer and no file takes; a ValueError
     scope = claims.get(config.sasl_oauthbearer_scope_claim_name, "")
     if not isinstance(scope, str) and not (
         isinstance(scope, list) and all(isinstance(one, str) and one.strip() for one in scope)

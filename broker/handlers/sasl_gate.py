@@ -29,6 +29,8 @@ from protocol.headers import (
 from protocol.request_fields import compact_size, field_bytes, string
 from protocol.sasl.mechanism import SaslError
 
+_REASON_LENGTH_MAX: Final = 1000
+"""How much the text of a refusal has: a string of the older versions is 32 KiB at most."""
 REFUSED_BYTES_MAX: Final = 4096
 """How large a request in the middle of a log-in may be to be answered: it is decoded on the event loop."""
 _KEY: Final = struct.Struct(">h")
@@ -135,11 +137,12 @@ def _authenticate_answer(
     flexible = sasl_authenticate.API.is_flexible(header.api_version)
     code = ErrorCode.NONE if error is None else ErrorCode.SASL_AUTHENTICATION_FAILED
     body = struct.pack(">h", code)
+    text = str(error)[:_REASON_LENGTH_MAX]  # it may name what the client has sent
     if flexible:
-        body += b"\0" if error is None else _compact(str(error).encode())
+        body += b"\0" if error is None else _compact(text.encode())
         body += _compact(token)
     else:
-        body += struct.pack(">h", -1) if error is None else _short(str(error))
+        body += struct.pack(">h", -1) if error is None else _short(text)
         body += _INT32.pack(len(token)) + token
     if header.api_version >= _LIFETIME_SINCE:
         body += _LIFETIME.pack(session.lifetime_ms if session.stage is Stage.DONE else 0)

@@ -21,6 +21,9 @@ _MESSAGE: Final = re.compile(
     r"[ny],(?:a=(?P<authzid>[^\0\x01,]+))?,\x01"
     r"(?P<pairs>(?:[A-Za-z]+=[\x21-\x7e \t\r\n]+\x01)*)\x01"
 )
+_SHOWN_MAX: Final = 10
+_SHOWN_LENGTH_MAX: Final = 50
+"""How many extensions a refusal names, and how much of each."""
 _CREDENTIAL: Final = re.compile(r"bearer +(?P<token>[A-Za-z0-9._-]+)", re.IGNORECASE)
 
 
@@ -59,7 +62,7 @@ def read_bearer(message: bytes) -> BearerMessage:
         extensions = sorted(set(names) - {"auth"})
         raise SaslError(
             f"Authentication failed: {len(extensions)} extensions are invalid: "
-            f"{', '.join(extensions[:10])}"
+            f"{', '.join(one[:_SHOWN_LENGTH_MAX] for one in extensions[:_SHOWN_MAX])}"
         )
     credential = _CREDENTIAL.fullmatch(pairs[0][1])
     if credential is None:

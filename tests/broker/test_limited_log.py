@@ -9,7 +9,13 @@ from pathlib import Path
 import pytest
 
 from broker import limited_log
-from broker.limited_log import ADDRESSES_MAX, BURST, OTHERS, LimitedLog
+from broker.limited_log import (
+    ADDRESSES_MAX,
+    ARGUMENT_LENGTH_MAX,
+    BURST,
+    OTHERS,
+    LimitedLog,
+)
 from tests.support.in_process import Running, in_process
 from tests.support.raw_client import RawConnection, create_topic
 
@@ -45,6 +51,18 @@ async def test_an_address_has_a_burst_and_then_a_line_a_second(clock, limited, c
         clock[0] = float(second)
         warn(limited, "10.0.0.1", 50)
     assert len(caplog.records) == BURST + 6 + 10
+
+
+@pytest.mark.parametrize("kind", [str, ValueError, list])
+async def test_a_line_is_short_whatever_it_is_about(limited, caplog, kind):
+    """It may have what a client has sent; the line says how much was left out."""
+    limited.log(
+        logging.WARNING, "10.0.0.1", "%d bytes from %s: %s", 5, "10.0.0.1", kind("x" * 60_000)
+    )
+    (line,) = caplog.messages
+    assert line.startswith("5 bytes from 10.0.0.1: ")
+    assert len(line) <= ARGUMENT_LENGTH_MAX + 100
+    assert "... (" in line
 
 
 async def test_what_is_left_out_is_counted(clock, limited, caplog):

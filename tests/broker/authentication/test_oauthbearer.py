@@ -146,6 +146,24 @@ async def test_tokens_without_requests(tmp_path: Path, issuer: Issuer) -> None:
         await connection.close()
 
 
+@pytest.mark.parametrize("version", range(3))
+async def test_a_refusal_is_short_whatever_the_client_has_sent(
+    tmp_path: Path, issuer: Issuer, caplog: pytest.LogCaptureFixture, version: int
+) -> None:
+    """The names of extensions come back in the answer, whose text has 32 KiB at most in older versions."""
+    message = b"n,,\x01auth=Bearer a\x01" + b"a" * 60_000 + b"=b\x01\x01"
+    async with with_users(tmp_path, **issuer.settings()) as running:
+        connection = await RawConnection.open(running.kafka_address)
+        await handshake(connection, "OAUTHBEARER")
+        answer = await authenticate(connection, message, version)
+        await ends(connection)
+    assert answer.error_code == 58
+    assert "1 extensions are invalid: aaaa" in answer.error_message
+    assert len(answer.error_message) <= 1000
+    assert max(map(len, caplog.messages)) <= 1500
+    assert "bug" not in caplog.text
+
+
 async def test_the_native_port(tmp_path: Path, issuer: Issuer) -> None:
     """Takes tokens as the Kafka port does."""
     async with with_users(tmp_path, **issuer.settings(), **AT_ONCE) as running:
@@ -200,6 +218,7 @@ FORGED = {
     "from the future": lambda issuer: issuer.token(iat=int(time.time()) + 60),
     "no sub": lambda issuer: issuer.token(sub=None),
     "empty sub": lambda issuer: issuer.token(sub=" "),
+    "half a character as sub": lambda issuer: issuer.token("\ud800"),
     "scope of a number": lambda issuer: issuer.token(scope=7),
     "crit": lambda issuer: issuer.token(header={"crit": ["exp"]}),
     "alg none": lambda issuer: unsecured(claims(), {"alg": "none", "kid": issuer.key_id}),
