@@ -30,6 +30,7 @@ from broker.config.listener_names import PLAINTEXT
 from broker.doubt import StateInDoubtError
 from broker.limited_log import LimitedLog
 from broker.metrics import LATENCY_BOUNDS_S, Latencies, Metrics
+from broker.network.client_host import client_host
 from broker.network.loop_turn import LOOP_TURN
 from broker.network.memory_budget import MemoryBudget, Reservation
 from broker.network.pieces import Pieces
@@ -172,7 +173,7 @@ class Connection(asyncio.BufferedProtocol):
         self._transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES_MAX)
         address = transport.get_extra_info("peername")
         if isinstance(address, tuple):
-            self._peer.address = f"{address[0]}:{address[1]}"
+            self._peer.address = f"{client_host(address[0])}:{address[1]}"
             self.host = self._peer.host
         self._connections.add(self)
         self._metrics.connections_open += 1

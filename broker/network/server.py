@@ -22,6 +22,7 @@ from broker.descriptors import descriptor_shares
 from broker.essential_task import reported_task
 from broker.limited_log import LimitedLog
 from broker.metrics import Metrics
+from broker.network.client_host import client_host
 from broker.network.connection import Connection, Dispatch, Entrance
 from broker.network.memory_budget import MemoryBudget
 from broker.network.open_connections import OpenConnections, PortConnections
@@ -276,7 +277,7 @@ class _Newcomer(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         host, port, *_ = transport.get_extra_info("peername") or ("?", 0)  # it may be gone
-        if self._server.logged_refusal_of(host, port) is None:
+        if self._server.logged_refusal_of(client_host(host), port) is None:
             connection = self._server.make_connection()
             transport.set_protocol(connection)
             connection.connection_made(transport)

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from broker.essential_task import reported_task
 from broker.limited_log import LimitedLog
+from broker.network.client_host import client_host
 
 if TYPE_CHECKING:
     from ssl import SSLContext
@@ -130,7 +131,7 @@ class TlsAcceptor:
                 self._loop.remove_reader(self._listener)
                 self._resuming = self._loop.call_later(_PAUSE_S, self._resume)
                 return
-            self._begin(accepted, *address[:2])
+            self._begin(accepted, client_host(address[0]), address[1])
 
     def _begin(self, accepted: socket.socket, host: str, port: int) -> None:
         reason = self._refusal_of(host, port)

@@ -11,9 +11,12 @@ import pytest
 
 from broker.config.listener_names import EXTERNAL, NATIVE, PLAINTEXT
 from broker.config.loading import Address, Config
+from broker.config.security import ListenerProtocol, SecurityProtocol
+from broker.config.values import PerAddress
 from broker.metadata.node_data import broker_path
 from broker.network import open_connections
 from broker.network.listeners import Listener, bind_listeners
+from tests.support.certificates import Authority
 from tests.support.echoless import Echoless
 from tests.support.in_process import in_process
 from tests.support.raw_client import ConnectionEndedError, RawConnection
@@ -182,3 +185,29 @@ async def test_an_address_does_not_keep_others_from_a_listener(
         for one in (*many, inside, other):
             assert one is not None
             await one.close()
+
+
+@pytest.mark.parametrize("is_encrypted", [False, True])
+async def test_a_client_has_one_address_on_every_listener(
+    tmp_path: Path, is_encrypted: bool
+) -> None:
+    """On `[::]` the system writes IPv4 as IPv6: a limit for 127.0.0.1 did not hold there."""
+    authority = Authority(tmp_path / "authority")
+    protocol = SecurityProtocol.SSL if is_encrypted else SecurityProtocol.PLAINTEXT
+    async with in_process(
+        tmp_path,
+        listen=(Address("::", 0),),
+        advertise=(INSIDE,),
+        connections_max_per_ip_overrides=PerAddress((("127.0.0.1", 1),)),
+        listener_security_protocol_map=(ListenerProtocol(PLAINTEXT, protocol),),
+        ssl_keystore_location=authority.settings("")["ssl_keystore_location"],
+    ) as running:
+        port = running.kafka_address.rpartition(":")[2]
+        context = authority.client_context() if is_encrypted else None
+        first = await RawConnection.open(f"127.0.0.1:{port}", context)
+        await first.call("find_coordinator", 1, key="g", key_type=0)
+        assert [one.host for one in running.broker.open_connections.connections()] == ["127.0.0.1"]
+        with pytest.raises((ConnectionEndedError, OSError)):
+            await (await RawConnection.open(f"127.0.0.1:{port}", context)).receive()
+        assert running.broker.metrics.connections_refused_total == 1
+        await first.close()
