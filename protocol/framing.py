@@ -22,6 +22,7 @@ from protocol.errors import DecodeError
 
 _LENGTH: Final = struct.Struct(">i")
 LENGTH_SIZE: Final = _LENGTH.size
+_read_length: Final = _LENGTH.unpack_from
 SHARED_BUFFER_SIZE: Final = 65536
 HUGE_FRAME_SIZE: Final = 4 * 1024 * 1024
 """Frames from this size on use a memory mapping, which the kernel enlarges without copying."""
@@ -122,11 +123,37 @@ class FrameReceiver:
             return bytes(self._view[begin : begin + size])
         return None
 
+    def take_frames(self) -> list[Frame]:
+        """All complete frames, the last one first: to be taken from the end.
+
+        A wrong length ends them before it, and raises `DecodeError` when it comes first.
+        """
+        start, end = self._start, self._end
+        if self._large is not None or end - start < LENGTH_SIZE:
+            frame = self.next_frame()
+            return [] if frame is None else [frame]
+        frames: list[Frame] = []
+        view, size_max = self._view, self._frame_size_max
+        while end - start >= LENGTH_SIZE:
+            (size,) = _read_length(view, start)
+            begin = start + LENGTH_SIZE
+            after = begin + size
+            if not 0 <= size <= size_max:
+                if not frames:
+                    self.next_frame()  # raises
+                break
+            if after > end:
+                break
+            frames.append(bytes(view[begin:after]))
+            self._start = start = after
+        frames.reverse()
+        return frames
+
     @property
     def wanted_bytes(self) -> int:
         """The size of the buffer that the next `writable` would make for a large frame; else 0.
 
-        Call it only when `next_frame` has just returned None.
+        Call it only when `next_frame` has just returned None, or `take_frames` nothing.
         """
         if self._large is None:
             if self._start or self._end < SHARED_BUFFER_SIZE:

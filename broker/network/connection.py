@@ -121,6 +121,8 @@ class Connection(asyncio.BufferedProtocol):
         self._latencies = latencies
         """Of Kafka's requests, by the key of the API; None on the native port."""
         self._receiver = FrameReceiver(frame_size_max)
+        self._frames: list[Frame] = []
+        """Frames that were received and not processed yet, the first one at the end."""
         self._budget = budget
         self._unsent_answers = unsent
         self._connections = connections
@@ -204,6 +206,7 @@ class Connection(asyncio.BufferedProtocol):
         self._unsent_written = 0
         self._release()
         self._receiver.abandon()
+        self._frames.clear()
         logger.debug("connection %d ended%s", self._peer.connection_id, f": {exc}" if exc else "")
 
     def _cancel_tasks(self) -> None:
@@ -406,13 +409,15 @@ class Connection(asyncio.BufferedProtocol):
         self._is_pumping = True
         began_at = taken_at = time.monotonic()
         turn_ends_at = LOOP_TURN.ends_at(began_at)
-        latencies = self._latencies
+        latencies, frames = self._latencies, self._frames
         try:
             while self._may_read():
-                frame = self._receiver.next_frame()
-                if frame is None:
-                    self._reserve_for_large_frame()
-                    break
+                if not frames:
+                    frames = self._frames = self._receiver.take_frames()
+                    if not frames:
+                        self._reserve_for_large_frame()
+                        break
+                frame = frames.pop()
                 is_over = self._handle(frame, taken_at)
                 now = time.monotonic()
                 if is_over and latencies is not None:
@@ -446,14 +451,14 @@ class Connection(asyncio.BufferedProtocol):
         self._process_frames()
 
     def _may_read(self) -> bool:
-        return (
-            self._transport is not None
-            and not self._is_resting
-            and not self._is_draining
-            and not self._is_reserving
-            and not self._is_writing_paused
-            and len(self._slots) < INFLIGHT_REQUESTS_MAX
-            and not (self._waiting and self._budget.waiting.is_crowded(self.host))
+        return not (
+            self._is_resting
+            or self._is_writing_paused
+            or self._transport is None
+            or self._is_draining
+            or self._is_reserving
+            or (self._slots and len(self._slots) >= INFLIGHT_REQUESTS_MAX)
+            or (self._waiting and self._budget.waiting.is_crowded(self.host))
         )
 
     def _update_reading(self) -> None:

@@ -122,3 +122,46 @@ def test_a_huge_frame_comes_out_whole():
     payload = bytes(range(256)) * (HUGE_FRAME_SIZE // 256)
     receiver = FrameReceiver(HUGE_FRAME_SIZE)
     assert feed(receiver, framed([payload, b"next"]), HUGE_FRAME_SIZE) == [payload, b"next"]
+
+
+def outcome(receiver: FrameReceiver, data: bytes, step: int, *, together: bool) -> list[object]:
+    """The frames, and the error that ended them, if there was one."""
+    found: list[object] = []
+    position = 0
+    try:
+        while position < len(data):
+            room = receiver.writable()
+            count = min(step, len(room), len(data) - position)
+            room[:count] = data[position : position + count]
+            receiver.received(count)
+            position += count
+            while frames := receiver.take_frames() if together else one_frame(receiver):
+                found += map(bytes, reversed(frames))
+    except DecodeError as error:
+        found.append(str(error).split(" (")[0])
+    return found
+
+
+def one_frame(receiver: FrameReceiver) -> list[bytes | memoryview]:
+    frame = receiver.next_frame()
+    return [] if frame is None else [frame]
+
+
+@given(
+    sizes=st.lists(
+        st.one_of(
+            st.integers(0, 200),
+            st.integers(SHARED_BUFFER_SIZE - 10, SHARED_BUFFER_SIZE + 10),
+            st.sampled_from([-1, SIZE_MAX + 1]),
+        ),
+        max_size=8,
+    ),
+    step=st.sampled_from([7, 100, 4096, SHARED_BUFFER_SIZE, SIZE_MAX]),
+)
+def test_frames_taken_together_are_those_taken_one_by_one(sizes, step):
+    """A wrong length is an error after the same frames, and not before they were taken."""
+    data = b"".join(struct.pack(">i", size) + bytes(max(size, 0)) for size in sizes)
+    together, singly = (
+        outcome(FrameReceiver(SIZE_MAX), data, step, together=flag) for flag in (True, False)
+    )
+    assert together == singly
