@@ -17,6 +17,8 @@ from protocol.lean_named_tuple import NamedTuple
 _FIXED: Final = struct.Struct(">hhih")
 _FIXED_SIZE: Final = _FIXED.size
 _RESPONSE_PREFIX: Final = struct.Struct(">ii")
+_pack_flexible_prefix: Final = struct.Struct(">iix").pack
+"""Length, correlation id and no tagged fields."""
 _CORRELATION_ID_SIZE: Final = 4
 NO_TAGS: Final = b"\x00"
 _TAGGED_FIELDS_MAX: Final = 64
@@ -100,5 +102,5 @@ def write_unsigned_varint(value: int) -> bytes:
 def response_prefix(correlation_id: int, body_size: int, *, flexible: bool) -> bytes:
     """Frame length and response header (v1 where `flexible`, else v0) of a body of that size."""
     if flexible:
-        return _RESPONSE_PREFIX.pack(_CORRELATION_ID_SIZE + 1 + body_size, correlation_id) + NO_TAGS
+        return _pack_flexible_prefix(_CORRELATION_ID_SIZE + 1 + body_size, correlation_id)
     return _RESPONSE_PREFIX.pack(_CORRELATION_ID_SIZE + body_size, correlation_id)

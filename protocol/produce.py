@@ -8,6 +8,7 @@ current_leader (sent only with NOT_LEADER_OR_FOLLOWER) and node_endpoints, v13 n
 
 from __future__ import annotations
 
+import functools
 import struct
 import uuid
 from collections.abc import Sequence
@@ -24,9 +25,8 @@ _INT16: Final = struct.Struct(">h")
 _LEADER: Final = struct.Struct(">ii")
 _NO_THROTTLE: Final = _INT32.pack(0)
 _NO_THROTTLE_NO_TAGS: Final = _NO_THROTTLE + NO_TAGS
+_pack_row: Final = struct.Struct(">ihqqq3s").pack
 _NO_ERRORS_NO_MESSAGE_NO_TAGS: Final = b"\x01\x00\x00"
-_pack_stored: Final = struct.Struct(">ihqqq3s").pack
-"""A partition without an error, from version 9 on."""
 _NULL_STRING: Final = _INT16.pack(-1)
 _FLEXIBLE_FROM: Final = 9
 _TOPIC_IDS_FROM: Final = 13
@@ -65,20 +65,28 @@ def encode_produce_response(version: int, topics: Sequence[TopicProduced]) -> by
     """The body (without the response header) for versions 3 to 13."""
     if version < _FLEXIBLE_FROM:
         return _encode_fixed(version, topics)
+    has_ids = version >= _TOPIC_IDS_FROM
     parts = [write_unsigned_varint(len(topics) + 1)]
     for key, partitions in topics:
-        name = key.bytes if isinstance(key, uuid.UUID) else key.encode()
-        if version < _TOPIC_IDS_FROM:
-            parts.append(write_unsigned_varint(len(name) + 1))
-        parts += (name, write_unsigned_varint(len(partitions) + 1))
+        parts.append(_topic_head(key, len(partitions), has_ids))
         for partition in partitions:
-            if partition[1]:
+            index, error_code, base_offset, append_time, start = partition[:5]
+            if error_code:
                 parts.append(_flexible_failure(version, partition))
             else:
-                parts.append(_pack_stored(*partition[:5], _NO_ERRORS_NO_MESSAGE_NO_TAGS))
+                plain = _NO_ERRORS_NO_MESSAGE_NO_TAGS
+                parts.append(_pack_row(index, 0, base_offset, append_time, start, plain))
         parts.append(NO_TAGS)
     parts.append(_NO_THROTTLE_NO_TAGS)
     return b"".join(parts)
+
+
+@functools.lru_cache(1000)
+def _topic_head(key: str | uuid.UUID, partition_count: int, has_ids: bool) -> bytes:
+    """What precedes the rows of a topic: most answers repeat it."""
+    name = key.bytes if isinstance(key, uuid.UUID) else key.encode()
+    size = b"" if has_ids else write_unsigned_varint(len(name) + 1)
+    return size + name + write_unsigned_varint(partition_count + 1)
 
 
 def _encode_fixed(version: int, topics: Sequence[TopicProduced]) -> bytes:

@@ -10,9 +10,10 @@ later ones of its connection.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping
+import struct
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from broker.handlers import (
     alter_client_quotas,
@@ -65,6 +66,7 @@ from broker.network.request import (
     Answer,
     CloseConnectionError,
     NoResponse,
+    Outcome,
     Peer,
     Request,
     needing_as_much,
@@ -123,6 +125,16 @@ _SERVED: Final = (
     describe_user_scram_credentials.SERVED,
     alter_user_scram_credentials.SERVED,
 )
+_CORRELATION_ID: Final = 4
+"""Its position: between the API with its version, and the client id."""
+_CLIENT_ID: Final = 8
+_KNOWN_HEAD_BYTES_MAX: Final = 300
+_KnownHead = tuple[
+    bytes, bytes, int, Callable[[int, Frame, int], Any], Served, bool, int, int, str | None, int
+]
+"""What a client repeats in each request of a kind, before and after the correlation id; where it ends; and its meaning:
+reader, API, whether the answer has tagged fields, key, version, client id, position of what follows that."""
+_read_int32: Final = struct.Struct(">i").unpack_from
 SERVED_BY_KEY: Final[Mapping[int, Served]] = {
     one.api.key: one for one in (*_SERVED, api_versions.served_with(_SERVED))
 }
@@ -136,6 +148,23 @@ class KafkaDispatcher:
 
     def __call__(self, frame: Frame, peer: Peer) -> Dispatched:
         """Raises `DecodeError` or `CloseConnectionError` if the connection has to be closed."""
+        known: _KnownHead | None = peer.known_head
+        if known is not None and not peer.importing:
+            first, rest, end, read, served, flexible, api_key, version, client_id, place = known
+            if frame[:_CORRELATION_ID] == first and frame[_CLIENT_ID:end] == rest:
+                (correlation_id,) = _read_int32(frame, _CORRELATION_ID)
+                fields = (api_key, version, correlation_id, client_id, place)
+                header = tuple.__new__(RequestHeader, fields)
+                request = Request(header, read(version, frame, end), peer)
+                outcome = admit(served, request, self._services)
+                if type(outcome) is bytes:
+                    prefix = response_prefix(correlation_id, len(outcome), flexible=flexible)
+                    return (prefix + outcome,)
+                return self._framed(served, request, outcome)
+        return self._read_head(frame, peer)
+
+    def _read_head(self, frame: Frame, peer: Peer) -> Dispatched:
+        """Does the same for a request that begins in another way than the last one."""
         header = read_request_header(frame)
         served = SERVED_BY_KEY.get(header.api_key)
         if served is None:
@@ -194,9 +223,30 @@ class KafkaDispatcher:
         if version >= api.flexible_from:
             position = skip_tagged_fields(frame, position)
         read = api.read_request or api.decode_request
-        outcome = admit(
-            served, Request(header, read(version, frame, position), peer), self._services
-        )
+        if (
+            api.read_request is not None
+            and position <= _KNOWN_HEAD_BYTES_MAX
+            and api is not api_versions.API
+        ):
+            peer.known_head = (
+                bytes(frame[:_CORRELATION_ID]),
+                bytes(frame[_CLIENT_ID:position]),
+                position,
+                api.read_request,
+                served,
+                version >= api.flexible_from,
+                header.api_key,
+                version,
+                header.client_id,
+                header.body_position,
+            )
+        request = Request(header, read(version, frame, position), peer)
+        return self._framed(served, request, admit(served, request, self._services))
+
+    def _framed(self, served: Served, request: Request, outcome: Outcome) -> Dispatched:
+        """The outcome of a handler as what the connection sends, now or later."""
+        api, header = served.api, request.header
+        version = header.api_version
         if type(outcome) is bytes:
             return framed(api, header, version, outcome)
         if isinstance(outcome, Promise):

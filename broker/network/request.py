@@ -58,6 +58,8 @@ class Peer:
     """None on a listener where no one has to log in."""
     listener: str = PLAINTEXT
     """The name of the listener it connected to: answers give it that listener's addresses."""
+    known_head: Any = None
+    """The head of its last request, for a dispatcher that expects the next one to begin likewise."""
     importing: int = 0
     """How many requests wait for an import; later ones wait with them, to keep their order."""
     software: Software | None = None
