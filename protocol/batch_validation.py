@@ -21,6 +21,8 @@ batch (`check_batch`; once the partition is known to lead)
     more than `RECORDS_MAX` (compressed)                 -> 87 (Kafka: no bound)
 14. timestamps (`TimestampRules`)                        -> 32 INVALID_TIMESTAMP
 
+`sound_header` knows the usual batch at a glance, and leaves every other one to the steps.
+
 The records themselves stay closed: `record_check` opens them. Step 13 is what can be known without:
 a count that nothing backs would move the log's end by up to 2**31. Knows nothing of partitions.
 """
@@ -53,6 +55,8 @@ from protocol.record_batch import (
 
 ZSTD_PRODUCE_VERSION_MIN: Final = 7
 _unpack_header: Final = BATCH_HEADER.unpack_from
+_new: Final = tuple.__new__
+"""Makes a named tuple in a third of the time of calling its class."""
 _LAST_CODEC: Final = int(Codec.ZSTD)
 _LEGACY_LENGTH_MIN: Final = 14
 """The smallest message of magic 0: Kafka calls a shorter length corrupt before it sees the magic."""
@@ -88,10 +92,43 @@ def validate_client_batch(
     return header
 
 
+def sound_header(
+    records: Buffer | None, produce_version: int, bytes_max: int, timestamp_rules: TimestampRules
+) -> BatchHeader | None:
+    """The header of a usual batch that passes all steps, in one look; None: only the steps can tell.
+
+    It names no error and refuses nothing. A transactional batch is not a usual one.
+    """
+    if (
+        records is None
+        or len(records) < HEADER_SIZE
+        or timestamp_rules is not ANY_TIMESTAMP
+        or produce_version < ZSTD_PRODUCE_VERSION_MIN
+    ):
+        return None
+    fields = _unpack_header(records)
+    base, length, _, magic, crc, attributes, delta, _, _, producer_id, _, sequence, count = fields
+    if (
+        magic == MAGIC
+        and length + LOG_OVERHEAD == len(records) <= bytes_max
+        and not base
+        and 0 < count == delta + 1
+        and (
+            count * RECORD_BYTES_MIN <= length - BATCH_LENGTH_MIN
+            if not attributes
+            else 0 < attributes <= _LAST_CODEC and count <= RECORDS_MAX
+        )
+        and (sequence >= 0 or producer_id < 0)
+        and compute_crc(records) == crc
+    ):
+        return _new(BatchHeader, fields)
+    return None
+
+
 def check_container(records: Buffer | None, produce_version: int) -> BatchHeader:
     """Steps 1 to 5: `records` is exactly one batch of magic 2. Raises `KafkaError`."""
     if records is not None and len(records) >= HEADER_SIZE:
-        header = tuple.__new__(BatchHeader, _unpack_header(records))
+        header = _new(BatchHeader, _unpack_header(records))
         if (
             header.batch_length + LOG_OVERHEAD == len(records)
             and header.magic == MAGIC

@@ -109,7 +109,8 @@ def check_at_once(
     `needs_keys`: every record must have one, whatever the batch's sequence. Raises `KafkaError`
     (INVALID_RECORD).
     """
-    if header.record_count > opening.framed_at_once:
+    count = header.record_count
+    if count > opening.framed_at_once:
         return False
     is_read = needs_keys or header.base_sequence == 0
     if header.attributes & CODEC_MASK:
@@ -118,14 +119,36 @@ def check_at_once(
         )
     if is_read and len(batch) > opening.fields_at_once:
         return False
-    opening.framed_at_once -= header.record_count
+    opening.framed_at_once -= count
     if is_read:
         opening.fields_at_once -= _check_produced(
             batch, header, opening, DECOMPRESSED_BYTES_MAX, needs_keys=needs_keys
         )
-    else:
+    elif count > READ_IN_PLACE_MAX or not _fills(batch, count):
         _check(_walk_lengths, batch, header, DECOMPRESSED_BYTES_MAX)
     return True
+
+
+def _fills(batch: Buffer, record_count: int) -> bool:
+    """Whether records with the usual lengths, of one byte or two, fill the batch exactly."""
+    position = HEADER_SIZE
+    try:
+        for _ in range(record_count):
+            byte = batch[position]
+            if byte & 1:  # negative
+                return False
+            if byte < 0x80:
+                if byte < _LEAST_BYTE:
+                    return False
+                position += 1 + (byte >> 1)
+            else:
+                second = batch[position + 1]
+                if not 0 < second < 0x80:
+                    return False
+                position += 2 + ((byte & 0x7F) >> 1 | second << 6)
+    except IndexError:
+        return False
+    return position == len(batch)
 
 
 def _check_compressed_at_once(

@@ -22,7 +22,7 @@ from broker.partitions.partition import Partition
 from broker.partitions.produce_rules import ProduceRules
 from broker.records.deadlines import Deadlines
 from broker.records.record_thread import RecordThread
-from protocol.batch_validation import check_batch, check_container
+from protocol.batch_validation import check_batch, check_container, sound_header
 from protocol.compression import recompressed
 from protocol.dedup import Duplicate, Reject
 from protocol.errors import ErrorCode, KafkaError
@@ -147,14 +147,17 @@ def produce_batch(
     partition: Partition | None = None
     try:
         found = write.parts.find(topic, index)
-        if found.rules.is_internal:
+        rules = found.rules
+        if rules.is_internal:
             raise _internal_topic(found)
-        header = check_container(records, write.version)
+        header = sound = sound_header(records, write.version, rules.bytes_max, rules.timestamps)
+        if header is None:
+            header = check_container(records, write.version)
         assert records is not None
         partition = found  # as in Kafka, the errors above do not carry its log start offset
         _check_role(partition, write.acks)
-        rules = partition.rules
-        check_batch(records, header, rules.bytes_max, rules.timestamps, write.now_ms)
+        if sound is None:
+            check_batch(records, header, rules.bytes_max, rules.timestamps, write.now_ms)
         codec = rules.codec
         is_changed = codec is not None and header.codec_id != codec.codec
         if (is_changed and len(records) > RECOMPRESSED_AT_ONCE_BYTES) or not check_at_once(
@@ -246,7 +249,7 @@ def _append(
     if producer_id >= 0:
         decisions.record(write.request, partition, header, result, now_ms, window_before=before)
     is_duplicate = False
-    if isinstance(result, Appended):
+    if type(result) is Appended:
         parts.metrics.appended(header)
         if is_new_id:
             request = write.request
@@ -258,6 +261,7 @@ def _append(
         base_offset, last_offset = original.base_offset, original.last_offset
         append_time = original.timestamp
     else:
+        assert isinstance(result, Reject)
         return _refused(partition, header, result)
     start = partition.log.log_start_offset
     row = (index, _SUCCESS, base_offset, append_time, start, None, (), None, "")

@@ -6,15 +6,18 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol.batch_validation import (
+    ANY_TIMESTAMP,
     TimestampRules,
     check_batch,
     check_container,
+    sound_header,
     validate_client_batch,
 )
 from protocol.errors import KafkaError
@@ -179,3 +182,43 @@ def test_damaged_headers_are_refused_or_equal(position, noise, fixes_crc):
     assert header == read_header(broken)
     assert header.record_count == header.last_offset_delta + 1 > 0
     assert header.base_sequence >= 0 or header.producer_id < 0
+
+
+NUMBERS = {
+    "base_offset": st.sampled_from([0, 0, 0, 1, -1]),
+    "magic": st.sampled_from([2, 2, 2, 0, 1, 3]),
+    "attributes": st.one_of(st.just(0), st.integers(0, 7), st.integers(-(2**15), 2**15 - 1)),
+    "last_offset_delta": st.integers(-2, 3),
+    "producer_id": st.sampled_from([-1, 7, -2]),
+    "base_sequence": st.sampled_from([0, -1, 5]),
+    "record_count": st.integers(-2, 4),
+}
+
+
+@given(
+    fields=st.fixed_dictionaries(NUMBERS),
+    usual=st.sets(st.sampled_from(list(NUMBERS))),
+    version=st.sampled_from([3, 6, 7, 13]),
+    bytes_max=st.sampled_from([BYTES_MAX, 70, 80]),
+    end=st.sampled_from([None, None, None, -1, 40, 61]),
+    behind=st.sampled_from([b"", b"", b"x", GOOD.encode()]),
+    crc=st.sampled_from([None, None, 1]),
+)
+def test_what_is_sound_at_a_glance_passes_every_step(  # noqa: PLR0917 - drawn one by one
+    fields, usual, version, bytes_max, end, behind, crc
+):
+    """`sound_header` accepts nothing that the steps refuse, and reads the same header."""
+    batch = replace(GOOD, **{k: v for k, v in fields.items() if k not in usual}, crc=crc)
+    data = batch.encode()[:end] + behind
+    sound = sound_header(data, version, bytes_max, ANY_TIMESTAMP)
+    if sound is not None:
+        assert sound == validate(data, produce_version=version, bytes_max=bytes_max)
+        assert not sound.is_transactional
+
+
+@pytest.mark.parametrize("codec", range(5))
+def test_the_usual_batch_is_sound_at_a_glance(codec):
+    """Otherwise every request would take the steps as well."""
+    data = replace(GOOD, attributes=codec).encode()
+    assert sound_header(data, 9, BYTES_MAX, ANY_TIMESTAMP) == read_header(data)
+    assert sound_header(data, 9, BYTES_MAX, TimestampRules(after_max_ms=1)) is None

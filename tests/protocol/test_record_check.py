@@ -23,7 +23,9 @@ from protocol.record_check import (
     FIELDS_RECORDS_MAX,
     FRAMED_AT_ONCE_MAX,
     Opening,
+    _fills,
     _walk_fields,
+    _walk_lengths,
     check_all,
     check_at_once,
     check_framing,
@@ -258,3 +260,25 @@ def test_headers_of_a_first_batch_are_bounded():
         _walk_fields(
             decompress(Codec.ZSTD, batch[HEADER_SIZE:]).replace(b"\xd0\x0f", b"\xff\xff\x7f"), 1
         )
+
+
+def padded(number: bytes) -> bytes:
+    """The same varint with a byte more than it needs."""
+    return bytes((*number[:-1], number[-1] | 0x80, 0))
+
+
+@given(
+    lengths=st.lists(st.integers(-3, 300), max_size=6),
+    count=st.integers(1, 7),
+    cut=st.integers(0, 3),
+    encoded=st.sampled_from([varint, lambda length: padded(varint(length))]),
+)
+def test_records_that_fill_a_batch_at_a_glance_have_its_framing(lengths, count, cut, encoded):
+    """`_fills` says so only if the walk does, and always for lengths of one byte or two that are minimal."""
+    data = b"".join(encoded(length) + bytes(max(length, 0)) for length in lengths)
+    data = data[: len(data) - cut]
+    batch = bytes(HEADER_SIZE) + data
+    if _fills(batch, count):
+        assert _walk_lengths(data, count) == len(data)
+    elif encoded is varint and not cut and len(lengths) == count and min(lengths) >= 6:
+        pytest.fail("the usual records were not known")
