@@ -43,6 +43,9 @@ class LeaderEpochs:
         self._fs = fs
         self._path = path
         self._entries = self._read()
+        self.latest_epoch = NO_EPOCH
+        """The newest epoch, -1 if there is none; not a property, because every append asks for it."""
+        self._note_latest()
         self._written = tuple(self._entries)
         """The entries in the file."""
 
@@ -51,10 +54,8 @@ class LeaderEpochs:
         """Every entry, oldest first."""
         return tuple(self._entries)
 
-    @property
-    def latest_epoch(self) -> int:
-        """The newest epoch, -1 if there is none."""
-        return self._entries[-1].epoch if self._entries else NO_EPOCH
+    def _note_latest(self) -> None:
+        self.latest_epoch = self._entries[-1].epoch if self._entries else NO_EPOCH
 
     def assign(self, epoch: int, start_offset: int) -> None:
         """Records that `epoch` begins at `start_offset`; entries that contradict it are dropped.
@@ -71,6 +72,7 @@ class LeaderEpochs:
         ):
             self._entries.pop()
         self._entries.append(LeaderEpoch(epoch, start_offset))
+        self._note_latest()
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
         """The newest epoch not above `epoch`, and the offset at which it ended (exclusive).
@@ -91,6 +93,7 @@ class LeaderEpochs:
         """Drops epochs that begin at or after `offset`, the new end of the log."""
         kept = bisect_left(self._entries, offset, key=_start_of)
         del self._entries[kept:]
+        self._note_latest()
 
     def truncate_from_start(self, offset: int) -> None:
         """Drops epochs that ended at or before `offset`, where the log now begins.
@@ -105,6 +108,7 @@ class LeaderEpochs:
     def clear(self) -> None:
         """Drops all entries; the file has already been removed."""
         self._entries, self._written = [], ()
+        self._note_latest()
 
     def unwritten(self, end_offset: int) -> tuple[LeaderEpoch, ...] | None:
         """The entries of all offsets below `end_offset`; None if the file has exactly these."""

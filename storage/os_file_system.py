@@ -26,6 +26,7 @@ _TEMPORARY_SUFFIX: Final = ".tmp"
 _FILE_MODE: Final = 0o644
 _BOOT_ID_PATH: Final = "/proc/sys/kernel/random/boot_id"
 _sync_data = getattr(os, "fdatasync", os.fsync)
+_write: Final = os.pwritev
 
 
 class OpenFiles:
@@ -59,14 +60,11 @@ class OsFile:
         self._has_failed_sync = False
 
     def append(self, buffers: Sequence[Buffer]) -> int:
-        position = self.size
-        size = 0
-        for buffer in buffers:
-            size += len(buffer)
+        position, size = self.size, sum(map(len, buffers))
         try:
             if self._is_torn:
                 self._cut_back()
-            written = os.pwritev(self._descriptor, buffers, position)
+            written = _write(self._descriptor, buffers, position)
             if written != size:
                 self._append_rest(buffers, written)
         except OSError as error:

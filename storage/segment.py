@@ -156,11 +156,22 @@ class Segment:
         self.next_offset = headers[-1].next_offset
 
     def must_roll(
-        self, header: BatchHeader, last_offset: int, now_ms: int, config: LogConfig
+        self,
+        header: BatchHeader,
+        last_offset: int,
+        now_ms: int,
+        config: LogConfig,
+        size: int | None = None,
     ) -> bool:
-        """Whether the batch belongs in a new segment (Kafka's `shouldRoll`)."""
-        size = self.file.size
-        return size > 0 and self._has_no_room(size, header, last_offset, now_ms, config)
+        """Whether the batch belongs in a new segment (Kafka's `shouldRoll`) once this one has `size` bytes."""
+        if size is None:
+            size = self.file.size
+        roll_ms = config.roll_ms
+        return size > 0 and (
+            size + header.batch_length + LOG_OVERHEAD > config.segment_bytes
+            or last_offset - self.base_offset > RELATIVE_OFFSET_MAX
+            or (roll_ms is not None and self._age_ms(header, now_ms) > roll_ms)
+        )
 
     def can_hold(self, header: BatchHeader, last_offset: int) -> bool:
         """Whether the batch fits into this segment at all, whatever the configuration says."""
@@ -173,26 +184,19 @@ class Segment:
         if size == headers[0].size:
             self._first_timestamp = headers[0].max_timestamp
         for count, header in enumerate(headers[1:], 1):
-            if self._has_no_room(size, header, header.last_offset, now_ms, config):
+            if self.must_roll(header, header.last_offset, now_ms, config, size):
                 return count
             size += header.size
         return len(headers)
 
-    def _has_no_room(
-        self, size: int, header: BatchHeader, last_offset: int, now_ms: int, config: LogConfig
-    ) -> bool:
-        return (
-            size + header.batch_length + LOG_OVERHEAD > config.segment_bytes
-            or last_offset - self.base_offset > RELATIVE_OFFSET_MAX
-            or (config.roll_ms is not None and self._age_ms(header, now_ms) > config.roll_ms)
-        )
-
     def _age_ms(self, header: BatchHeader, now_ms: int) -> int:
         """The time from the first batch to the new one; by the clock if records have no time."""
-        if self._first_timestamp is None:
-            self._first_timestamp = read_header(self.file.read(0, HEADER_SIZE)).max_timestamp
-        if self._first_timestamp >= 0:
-            return header.max_timestamp - self._first_timestamp
+        first = self._first_timestamp
+        if first is None:
+            first = read_header(self.file.read(0, HEADER_SIZE)).max_timestamp
+            self._first_timestamp = first
+        if first >= 0:
+            return header.max_timestamp - first
         if self._created_ms is None:
             self._created_ms = now_ms
         return now_ms - self._created_ms

@@ -79,7 +79,7 @@ class Decisions:
         """
         self._number = number = self._number + 1
         sent, peer = request.header, request.peer
-        base_offset = result.base_offset if isinstance(result, Appended) else -1
+        base_offset = result.base_offset if type(result) is Appended else -1
         # A plain tuple: an Outcome takes four times as long, and is made only when someone looks.
         fields = (
             number,

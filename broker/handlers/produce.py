@@ -12,9 +12,9 @@ refused: transactions are not supported.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from broker.config.names import IdempotentWriteAcl
 from broker.handlers.merged_responses import Rows
@@ -32,7 +32,7 @@ from broker.network.request import (
     Request,
 )
 from broker.network.turns import ROWS_PER_TURN, in_thread, work_in_turns
-from broker.records.acknowledgement import Acknowledgement, answer_nothing, unacknowledged
+from broker.records.acknowledgement import Acknowledgement, answer_nothing, is_unacknowledged
 from broker.records.produce import (
     ACKS_NONE,
     TRANSACTIONS_REFUSED,
@@ -50,6 +50,7 @@ from protocol.acl import AclOperation, ResourceType
 from protocol.errors import ErrorCode
 from protocol.produce import PartitionProduced, TopicProduced, encode_produce_response
 from protocol.produce_request import ProduceRequest, TopicRecords, decode_produce_request
+from protocol.record_batch import ATTRIBUTES_LOW_POSITION, HEADER_SIZE, TRANSACTIONAL_BIT
 from protocol.record_check import Opening
 from protocol.registry import Api
 
@@ -68,6 +69,7 @@ API = Api(
 )
 
 
+_new: Final = tuple.__new__
 _Rows = list[tuple[str | uuid.UUID, dict[int, PartitionProduced | Stored | Unopened]]]
 """The outcome for each partition, by topic."""
 
@@ -82,47 +84,39 @@ def handle(request: Request, services: Services) -> Outcome:
     parts = services.produce
     clock = parts.clock
     version, now_ms, steady_ms = request.header.api_version, clock.wall_ms(), clock.steady_ms()
-    fields = (parts, request, version, body.acks, now_ms, steady_ms, Opening())
-    write = tuple.__new__(Write, fields)
+    write = _new(Write, (parts, request, version, body.acks, now_ms, steady_ms, Opening()))
     if request.peer.appending is not None or _has_many_rows(body.topics):
-        return _acknowledge_later(write, lambda: _append_later(write, None))
+        return _acknowledge_later(write, partial(_append_later, write, None))
     rows: _Rows = []
-    is_whole = True
-    for is_unopened in _append_by_steps(write, rows):
-        if is_unopened:
-            is_whole = False
-    if not is_whole:
-        return _acknowledge_later(write, lambda: _append_later(write, rows))
+    if sum(_append_by_steps(write, rows)):  # each step but the usual one is a batch left unopened
+        return _acknowledge_later(write, partial(_append_later, write, rows))
     return _acknowledge(write, rows)
 
 
 def _has_many_rows(topics: Sequence[TopicRecords]) -> bool:
     """Whether the partitions are too many for one turn of the event loop."""
-    count = 0
-    for _, partitions in topics:
-        count += len(partitions)
-    return count > ROWS_PER_TURN
+    if len(topics) == 1:
+        return len(topics[0].partitions) > ROWS_PER_TURN
+    return sum(len(partitions) for _, partitions in topics) > ROWS_PER_TURN
 
 
 def _append_by_steps(write: Write, rows: _Rows) -> Iterator[bool]:
     """Adds the outcome of one partition per step to `rows`; yields whether its batch is unopened."""
     body: ProduceRequest = write.request.body
-    topics = body.topics
     refused = _refuse_transactions(body)
-    repeated = None
-    if len(topics) > 1 or (topics and len(topics[0].partitions) > 1):
-        repeated = _listed_twice(topics)
-    for topic, partitions in topics:
+    repeated = _listed_twice(body.topics)
+    for topic, partitions in body.topics:
         produced: dict[int, PartitionProduced | Stored | Unopened] = {}
         rows.append((topic, produced))
         for index, records in partitions:
             if refused is not None:
-                produced[index] = refused._replace(partition=index)
+                outcome: PartitionProduced | Stored | Unopened = refused._replace(partition=index)
             elif repeated and (topic, index) in repeated:
-                produced[index] = _listed_twice_error(index)
+                outcome = _listed_twice_error(index)
             else:
-                produced[index] = produce_batch(write, topic, index, records)
-            yield type(produced[index]) is Unopened
+                outcome = produce_batch(write, topic, index, records)
+            produced[index] = outcome
+            yield type(outcome) is Unopened
 
 
 async def _append_later(write: Write, rows: _Rows | None) -> _Rows:
@@ -160,13 +154,22 @@ def _refuse_transactions(body: ProduceRequest) -> PartitionProduced | None:
         return TRANSACTIONS_REFUSED
     for _, partitions in body.topics:
         for _, records in partitions:
-            if is_transactional(records):
+            if (
+                records is not None
+                and len(records) >= HEADER_SIZE
+                and records[ATTRIBUTES_LOW_POSITION] & TRANSACTIONAL_BIT
+                and is_transactional(records)
+            ):
                 return TRANSACTIONS_REFUSED
     return None
 
 
-def _listed_twice(topics: Sequence[TopicRecords]) -> set[tuple[str | uuid.UUID, int]]:
+def _listed_twice(topics: Sequence[TopicRecords]) -> Collection[tuple[str | uuid.UUID, int]]:
     """The partitions that the request lists more than once; Kafka lets the last one win."""
+    if len(topics) == 1:
+        partitions = topics[0].partitions
+        if len(partitions) == 1 or len(dict(partitions)) == len(partitions):
+            return ()
     seen: set[tuple[str | uuid.UUID, int]] = set()
     repeated: set[tuple[str | uuid.UUID, int]] = set()
     for topic, partitions in topics:
@@ -187,24 +190,25 @@ def _listed_twice_error(index: int) -> PartitionProduced:
 
 
 def _acknowledge(write: Write, rows: _Rows) -> Outcome:
+    acks = write.acks
     topics: list[TopicProduced] = []
-    stored: list[Stored] = []
+    waits: list[Stored] = []
     row_count = 0
     for topic, produced in rows:
         row_count += len(produced)
         partitions: list[PartitionProduced] = []
+        topics.append(_new(TopicProduced, (topic, partitions)))
         for one in produced.values():
             if type(one) is Stored:
-                stored.append(one)
                 partitions.append(one.produced)
+                if is_unacknowledged(acks, one):
+                    waits.append(one)
             else:
                 assert type(one) is PartitionProduced
                 partitions.append(one)
-        topics.append(tuple.__new__(TopicProduced, (topic, partitions)))
-    if write.acks == ACKS_NONE:
+    if acks == ACKS_NONE:
         answer_nothing(topics)
         return NO_RESPONSE
-    waits = unacknowledged(write.acks, stored)
     has_many_rows = row_count > ROWS_PER_TURN
     if not waits:
         if has_many_rows:
@@ -212,7 +216,7 @@ def _acknowledge(write: Write, rows: _Rows) -> Outcome:
         return encode_produce_response(write.version, topics)
     timeout_s = write.request.body.timeout_ms / 1000
     deadlines = write.parts.deadlines
-    acknowledgement = Acknowledgement(write.acks, topics, waits, timeout_s, deadlines)
+    acknowledgement = Acknowledgement(acks, topics, waits, timeout_s, deadlines)
     if has_many_rows:
         return NeedsNoFrame(_encoded_later(write.version, acknowledgement))
     return acknowledgement.then(partial(encode_produce_response, write.version))

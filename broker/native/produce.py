@@ -16,7 +16,7 @@ from broker.network.request import (
     Peer,
     Request,
 )
-from broker.records.acknowledgement import Acknowledgement, answer_nothing, unacknowledged
+from broker.records.acknowledgement import Acknowledgement, answer_nothing, is_unacknowledged
 from broker.records.produce import (
     ACKS_NONE,
     TRANSACTIONS_REFUSED,
@@ -105,7 +105,7 @@ def _acknowledge(
         return _answer(outcome, is_duplicate=False)
     if message.acks == ACKS_NONE:
         return NO_RESPONSE
-    if unacknowledged(message.acks, [outcome]):
+    if is_unacknowledged(message.acks, outcome):
         topics = [TopicProduced(message.topic, [outcome.produced])]
         timeout_s, deadlines = message.timeout_ms / 1000, write.parts.deadlines
         acknowledgement = Acknowledgement(message.acks, topics, [outcome], timeout_s, deadlines)

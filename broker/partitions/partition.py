@@ -212,7 +212,7 @@ class Partition:
                 ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.name} is about to have another leader"
             )
         result = self.log.append(batch, header, self.leader_epoch, now_ms, log_append_ms)
-        if isinstance(result, Appended):
+        if type(result) is Appended:
             self._on_dirty(self)
             if self.waiters.append:
                 self.waiters.append.wake()

@@ -17,11 +17,11 @@ from protocol.errors import ErrorCode, KafkaError
 from protocol.produce import TopicProduced
 
 
-def unacknowledged(acks: int, stored: list[Stored]) -> list[Stored]:
-    """The batches that the broker may not acknowledge yet under `acks`."""
+def is_unacknowledged(acks: int, stored: Stored) -> bool:
+    """Whether the broker may not acknowledge the batch yet under `acks`."""
     if acks == ACKS_ALL:
-        return [one for one in stored if one.next_offset > one.partition.high_watermark]
-    return [one for one in stored if one.next_offset > one.partition.durable_offset]
+        return stored.next_offset > stored.partition.high_watermark
+    return stored.next_offset > stored.partition.durable_offset
 
 
 class _Wait:
