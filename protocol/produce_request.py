@@ -37,6 +37,10 @@ _COPIED_MAX: Final = 4096
 _ONE_TOPIC: Final = 2
 """The size of an array of one, as compact arrays have it."""
 _NO_TAGS_TWICE: Final = b"\0\0"
+_TOPIC_COUNT: Final = 7
+"""Where a body without a transactional id has the number of topics: after that, the acks and the timeout."""
+_TOPIC_SIZE: Final = 8
+_TOPIC_NAME: Final = 9
 _KNOWN_HEADS_MAX: Final = 1000
 _KNOWN_HEAD_BYTES_MAX: Final = 300
 _KNOWN_HEADS: Final[dict[bytes, tuple[int, int, str, int]]] = {}
@@ -122,35 +126,43 @@ def _decode_flexible(frame: Frame, position: int, *, has_ids: bool) -> ProduceRe
 
     The usual sizes, of one or two bytes, and the usual absence of tagged fields are read in place.
     """
-    head = None
+    if has_ids:
+        return _decode_any_flexible(frame, position, has_ids=True)
+    # Nearly always no transaction and one topic: a client repeats all bytes up to the first partition.
+    after = position + _TOPIC_NAME + frame[position + _TOPIC_SIZE]
+    head = frame[position:after] if type(frame) is bytes else bytes(frame[position:after])
+    known = _KNOWN_HEADS.get(head)
+    if known is None:
+        request = _decode_any_flexible(frame, position, has_ids=False)
+        _note_head(head, request)
+        return request
+    acks, timeout_ms, topic, partition_count = known
+    if after + partition_count > len(frame):
+        return _decode_any_flexible(frame, position, has_ids=False)  # raises
+    partitions: list[PartitionRecords] = []
+    position = _read_partitions(frame, after, partition_count, partitions)
+    if frame[position:] != _NO_TAGS_TWICE:
+        skip_tagged_fields(frame, skip_tagged_fields(frame, position))
+    topics = [_new(TopicRecords, (topic, partitions))]
+    return _new(ProduceRequest, (None, acks, timeout_ms, topics))
+
+
+def _note_head(head: bytes, request: ProduceRequest) -> None:
+    """Remembers what the bytes up to the first partition mean, if they are those."""
     if (
-        not has_ids
-        and not frame[position]
-        and frame[position + 7] == _ONE_TOPIC
-        and frame[position + 8] < 0x80
+        head[0]  # a transactional id
+        or head[_TOPIC_COUNT] != _ONE_TOPIC
+        or head[_TOPIC_SIZE] >= 0x80
+        or len(head) != _TOPIC_NAME + head[_TOPIC_SIZE]
+        or head[-1] >= 0x80
+        or len(head) > _KNOWN_HEAD_BYTES_MAX
     ):
-        # No transaction, and one topic: a client repeats all bytes up to the first partition.
-        after = position + 9 + frame[position + 8]
-        head = bytes(frame[position:after])
-        known = _KNOWN_HEADS.get(head)
-        if known is not None:
-            acks, timeout_ms, topic, partition_count = known
-            if after + partition_count <= len(frame):
-                partitions: list[PartitionRecords] = []
-                position = _read_partitions(frame, after, partition_count, partitions)
-                if frame[position:] != _NO_TAGS_TWICE:
-                    _skip_tags(frame, position, 2)
-                topics = [_new(TopicRecords, (topic, partitions))]
-                return _new(ProduceRequest, (None, acks, timeout_ms, topics))
-    request = _decode_any_flexible(frame, position, has_ids=has_ids)
-    if head is not None and head[-1] < 0x80 and len(head) < _KNOWN_HEAD_BYTES_MAX:
-        if len(_KNOWN_HEADS) >= _KNOWN_HEADS_MAX:
-            _KNOWN_HEADS.clear()
-        (topic_records,) = request.topics
-        name, rows = topic_records
-        assert isinstance(name, str)
-        _KNOWN_HEADS[head] = (request.acks, request.timeout_ms, name, len(rows))
-    return request
+        return
+    if len(_KNOWN_HEADS) >= _KNOWN_HEADS_MAX:
+        _KNOWN_HEADS.clear()
+    ((name, rows),) = request.topics
+    assert isinstance(name, str)
+    _KNOWN_HEADS[head] = (request.acks, request.timeout_ms, name, len(rows))
 
 
 def _decode_any_flexible(frame: Frame, position: int, *, has_ids: bool) -> ProduceRequest:
@@ -184,11 +196,6 @@ def _decode_any_flexible(frame: Frame, position: int, *, has_ids: bool) -> Produ
         topics.append(_new(TopicRecords, (topic, partitions)))
     skip_tagged_fields(frame, position)
     return _new(ProduceRequest, (transactional_id, acks, timeout_ms, topics))
-
-
-def _skip_tags(frame: Frame, position: int, entities: int) -> None:
-    for _ in range(entities):
-        position = skip_tagged_fields(frame, position)
 
 
 def _read_partitions(

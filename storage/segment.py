@@ -166,11 +166,18 @@ class Segment:
         """Whether the batch belongs in a new segment (Kafka's `shouldRoll`) once this one has `size` bytes."""
         if size is None:
             size = self.file.size
-        roll_ms = config.roll_ms
-        return size > 0 and (
+        if not size:
+            return False
+        roll_ms, first = config.roll_ms, self._first_timestamp
+        return (
             size + header.batch_length + LOG_OVERHEAD > config.segment_bytes
             or last_offset - self.base_offset > RELATIVE_OFFSET_MAX
-            or (roll_ms is not None and self._age_ms(header, now_ms) > roll_ms)
+            or (
+                roll_ms is not None
+                # The first half says of nearly every batch what `_age_ms` would say.
+                and (first is None or header.max_timestamp - first > roll_ms or first < 0)
+                and self._age_ms(header, now_ms) > roll_ms
+            )
         )
 
     def can_hold(self, header: BatchHeader, last_offset: int) -> bool:

@@ -669,8 +669,13 @@ class Connection(asyncio.BufferedProtocol):
             self._pump()
 
     def _write(self, buffers: Buffers) -> None:
-        self._answers += buffers
-        self._answers_size += len(buffers[0]) if len(buffers) == 1 else _size(buffers)
+        if len(buffers) == 1:
+            (buffer,) = buffers
+            self._answers.append(buffer)
+            self._answers_size += len(buffer)
+        else:
+            self._answers += buffers
+            self._answers_size += _size(buffers)
         if not self._is_pumping or self._answers_size > ANSWERS_WRITTEN_TOGETHER_BYTES:
             self._write_answers()
 

@@ -227,9 +227,7 @@ def _internal_topic(partition: Partition) -> KafkaError:
 def _check_role(partition: Partition, acks: int) -> None:
     if acks not in _ACKS:
         raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
-    partition.check_leader()
-    if acks == ACKS_ALL:
-        partition.check_in_sync()
+    partition.check_produce(by_all=acks == ACKS_ALL)
 
 
 def _append(
