@@ -83,7 +83,7 @@ def encode_produce_response(version: int, topics: Sequence[TopicProduced]) -> by
 
 @functools.lru_cache(1000)
 def _topic_head(key: str | uuid.UUID, partition_count: int, has_ids: bool) -> bytes:
-    """What precedes the rows of a topic: most answers repeat it."""
+    """Encodes what precedes the rows of a topic; most answers repeat it."""
     name = key.bytes if isinstance(key, uuid.UUID) else key.encode()
     size = b"" if has_ids else write_unsigned_varint(len(name) + 1)
     return size + name + write_unsigned_varint(partition_count + 1)

@@ -38,7 +38,7 @@ _ONE_TOPIC: Final = 2
 """The size of an array of one, as compact arrays have it."""
 _NO_TAGS_TWICE: Final = b"\0\0"
 _TOPIC_COUNT: Final = 7
-"""Where a body without a transactional id has the number of topics: after that, the acks and the timeout."""
+"""The position of the number of topics in a body without a transactional id, after acks and timeout."""
 _TOPIC_SIZE: Final = 8
 _TOPIC_NAME: Final = 9
 _KNOWN_HEADS_MAX: Final = 1000

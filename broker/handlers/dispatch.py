@@ -132,7 +132,7 @@ _KNOWN_HEAD_BYTES_MAX: Final = 300
 _KnownHead = tuple[
     bytes, bytes, int, Callable[[int, Frame, int], Any], Served, bool, int, int, str | None, int
 ]
-"""What a client repeats in each request of a kind, before and after the correlation id; where it ends; and its meaning:
+"""The bytes that a client repeats in each request of a kind, before and after the correlation id; where they end; and their meaning:
 reader, API, whether the answer has tagged fields, key, version, client id, position of what follows that."""
 _read_int32: Final = struct.Struct(">i").unpack_from
 SERVED_BY_KEY: Final[Mapping[int, Served]] = {

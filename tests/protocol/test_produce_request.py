@@ -160,7 +160,7 @@ def test_records_of_a_large_frame_are_not_copied():
     cut=st.integers(0, 60),
 )
 def test_a_repeated_beginning_is_read_as_if_it_were_new(version, request, rows, cut):
-    """What was read before never changes what is read now, nor what is refused."""
+    """Beginnings that were read before never change what is read now, nor what is refused."""
     for partitions_of_one in rows:
         for name, _ in request["topics"][:1]:
             request["topics"] = [(name, partitions_of_one)]
