@@ -69,6 +69,7 @@ _OWN_TOOLS = (
     debian_program("ip", "iproute2", used_by="the nemesis, to give brokers hosts of their own"),
     debian_program("iptables", "iptables", used_by="the nemesis, to cut links"),
     debian_program("chromium", "chromium", used_by="the attacks of a web page on the admin port"),
+    debian_program("kcat", "kcat", used_by="the groups of real clients"),
     debian_program("faketime", "faketime", used_by="the test of a clock that is set"),
     debian_program("openssl", "openssl", used_by="the tests of TLS with ZooKeeper"),
     Tool(

@@ -44,7 +44,7 @@ class Leaves:
     ) -> ErrorCode:
         if group is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
-        if one.member_id in group.pending_members and one.group_instance_id is None:
+        if one.member_id in group.pending_members:
             self._membership.take_back(group, one.member_id)
             return ErrorCode.NONE
         member_id = one.member_id

@@ -18,6 +18,7 @@ from tests.proofs.verdict import Verdict
 
 _JOBS: Final = 2
 _HISTORIES_AT_ONCE: Final = 300
+_GROUP_HISTORIES_AT_ONCE: Final = 120
 _SPARK_RECORDS: Final = 240_000
 _CONSOLE: Final = Console(width=120)
 
@@ -146,11 +147,51 @@ def siege(seconds: float, seed: int) -> Outcome:
     return outcome
 
 
+def groups(seconds: float, seed: int) -> Outcome:
+    """Groups of real clients whose members and coordinators are killed and paused, in two casts."""
+    from tests.group_members.casts import CASTS, SHORT
+    from tests.group_members.run import Options, Run
+
+    outcome = Outcome()
+    others = [name for name in CASTS if name not in SHORT]
+    for number, names in enumerate((SHORT, others)):
+        casts = {name: CASTS[name] for name in names}
+        options = Options(casts=casts, seed=seed + number, seconds=seconds / 2)
+        with _directory("groups", outcome) as directory:
+            outcome.add(Run(options, directory).run())
+    return outcome
+
+
+def group_oracle(seconds: float, seed: int) -> Outcome:
+    """The same random requests about groups to Apache Kafka and to Echoless, every answer compared."""
+    from tests.group_oracle.run import contest
+
+    outcome = Outcome()
+    with contest() as both:
+        for number in _while(seconds):
+            first = number * _GROUP_HISTORIES_AT_ONCE
+            report = both.run(seed, range(first, first + _GROUP_HISTORIES_AT_ONCE))
+    outcome.figures.update(
+        {
+            "histories": report.histories,
+            "histories too slow to judge": report.too_slow,
+            "answers compared": report.answers_compared,
+            "members that were forgotten": report.expiries,
+            "answers that differ for a named reason": report.counts.total(),
+            "histories with a difference without a name": len(report.failures),
+        }
+    )
+    outcome.problems += report.failures
+    return outcome
+
+
 PARTS: Final[dict[str, tuple[float, Callable[[float, int], Outcome]]]] = {
-    "simulation": (0.25, simulation),
-    "oracle": (0.15, oracle),
+    "simulation": (0.2, simulation),
+    "oracle": (0.1, oracle),
+    "group-oracle": (0.05, group_oracle),
+    "groups": (0.1, groups),
     "nemesis": (0.2, nemesis),
-    "soak": (0.15, soak),
+    "soak": (0.1, soak),
     "spark": (0.15, spark),
     "siege": (0.1, siege),
 }

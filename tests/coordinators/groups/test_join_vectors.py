@@ -92,7 +92,7 @@ def test_vector_5_an_id_that_was_not_used_in_time_is_unknown(shell):
     assert code(shell, shell.join(member_id)) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-@pytest.mark.parametrize("end", ["joins", "leaves", "expires"])
+@pytest.mark.parametrize("end", ["joins", "leaves", "leaves as an instance", "expires"])
 def test_vector_6_the_join_phase_waits_for_a_pending_member(shell, end):
     """Preparing, all wait, one is pending: completes when it joins, leaves or expires."""
     (leader,) = shell.stable()
@@ -104,6 +104,8 @@ def test_vector_6_the_join_phase_waits_for_a_pending_member(shell, end):
             shell.join(pending)
         case "leaves":
             shell.send(LeaveGroup("g", (LeavingMember(pending),)))
+        case "leaves as an instance":
+            shell.send(LeaveGroup("g", (LeavingMember(pending, "never heard of"),)))
         case "expires":
             shell.pass_time(10_000)
     assert shell.answers[join].generation_id == 2

@@ -17,7 +17,7 @@ type header struct {
 
 func main() {
 	if len(os.Args) < 2 {
-		fmt.Fprintln(os.Stderr, "produce, consume or attempt?")
+		fmt.Fprintln(os.Stderr, "produce, consume, attempt or subscribe?")
 		os.Exit(2)
 	}
 	began := time.Now()
@@ -62,8 +62,18 @@ func run(command string, o options, began time.Time) (bool, error) {
 			*attemptSummary
 		}{newHeader(began), summary})
 		return true, err
+	case "subscribe":
+		summary, err := subscribe(o)
+		if summary == nil {
+			return false, err
+		}
+		show(struct {
+			header
+			*subscribeSummary
+		}{newHeader(began), summary})
+		return true, err
 	}
-	return false, fmt.Errorf("produce, consume or attempt, not %s", command)
+	return false, fmt.Errorf("produce, consume, attempt or subscribe, not %s", command)
 }
 
 func newHeader(began time.Time) header {

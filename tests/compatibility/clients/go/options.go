@@ -10,11 +10,13 @@ import (
 type options struct {
 	bootstrap, topic, codec, ackLog, records             string
 	transactionalID, security, cases                     string
+	group, log, assignor, protocol                       string
 	partitions, count, first                             int
 	seed                                                 uint
 	baseTimestamp                                        int64
 	rate                                                 float64
 	linger, requestTimeout, deliveryTimeout, idleTimeout time.Duration
+	sessionTimeout                                       time.Duration
 }
 
 func parse(arguments []string) options {
@@ -34,6 +36,11 @@ func parse(arguments []string) options {
 	set.StringVar(&o.security, "security", "", "file of settings, by librdkafka's names")
 	set.StringVar(&o.cases, "cases", "", "file")
 	set.StringVar(&o.records, "records", "", "file")
+	set.StringVar(&o.group, "group", "", "")
+	set.StringVar(&o.log, "log", "", "file")
+	set.StringVar(&o.assignor, "assignor", "range", "range, roundrobin or cooperative-sticky")
+	set.StringVar(&o.protocol, "protocol", "classic", "classic or consumer")
+	milliseconds(set, &o.sessionTimeout, "session-timeout-ms", 6_000)
 	milliseconds(set, &o.linger, "linger-ms", 5)
 	milliseconds(set, &o.requestTimeout, "request-timeout-ms", 10_000)
 	milliseconds(set, &o.deliveryTimeout, "delivery-timeout-ms", 0)

@@ -1,6 +1,6 @@
 'use strict'
 // The kafkajs client program; its command line is defined in tests/compatibility/README.md.
-// kafkajs reads through consumer groups only, so there is no `consume`.
+// kafkajs reads through consumer groups only, so there is `subscribe` and no `consume`.
 
 const fs = require('node:fs')
 const { parseArgs } = require('node:util')
@@ -9,6 +9,7 @@ const codecs = require('./codecs')
 const { attemptAll } = require('./attempt')
 const { record } = require('./records')
 const { securitySettings } = require('./security')
+const { Subscribe } = require('./subscribe')
 
 const RECORDS_A_SEND = 500
 
@@ -30,13 +31,20 @@ function parse() {
       'transactional-id': text(),
       security: text(),
       cases: text(), // of `attempt`
+      group: text(), // these three of `subscribe`
+      log: text(),
+      'session-timeout-ms': text('6000'),
+      assignor: text(), // kafkajs has round-robin only,
+      protocol: text('classic'), // and this one
       'linger-ms': text('5'), // kafkajs sends what it is given at once
       'request-timeout-ms': text('10000'),
       'delivery-timeout-ms': text('0'), // nor does it give up
     },
   })
   const [command] = positionals
-  if (command !== 'produce' && command !== 'attempt') throw new Error('`produce` or `attempt`')
+  if (!['produce', 'attempt', 'subscribe'].includes(command)) {
+    throw new Error('`produce`, `attempt` or `subscribe`')
+  }
   return { command, ...values }
 }
 
@@ -132,14 +140,17 @@ class Produce {
   }
 }
 
+async function begin(options) {
+  if (options.command === 'attempt') return attemptAll(options.cases)
+  if (options.command === 'subscribe') return new Subscribe(options)
+  return new Produce(options, await codecs.use(options.codec))
+}
+
 async function main() {
   const began = process.hrtime.bigint()
   const options = parse()
-  const run =
-    options.command === 'attempt'
-      ? await attemptAll(options.cases)
-      : new Produce(options, await codecs.use(options.codec))
-  if (options.command === 'produce') await run.run()
+  const run = await begin(options)
+  if (options.command !== 'attempt') await run.run()
   const seconds = Number(process.hrtime.bigint() - began) / 1e9
   const { version } = require('kafkajs/package.json')
   process.stdout.write(

@@ -7,8 +7,12 @@ from typing import Any
 
 import aiokafka
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
-from aiokafka.errors import KafkaTimeoutError
+from aiokafka.abc import ConsumerRebalanceListener
+from aiokafka.coordinator.assignors.range import RangePartitionAssignor
+from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+from aiokafka.errors import KafkaError, KafkaTimeoutError
 
+from tests.compatibility.clients.python.membership import Membership
 from tests.compatibility.clients.python.program import STORED, Case, Consume, Produce, main
 from tests.compatibility.clients.python.records import Record
 from tests.compatibility.clients.python.security import aiokafka_settings
@@ -16,6 +20,8 @@ from tests.compatibility.clients.python.security import aiokafka_settings
 _PENDING_RECORDS_MAX = 5_000
 _PENDING_RECORDS_LOW = 1_000
 _ATTEMPT_TIMEOUT_S = 15.0
+_POLL_MS = 200
+_ASSIGNORS = {"range": RangePartitionAssignor, "roundrobin": RoundRobinPartitionAssignor}
 
 
 async def produce(run: Produce) -> None:
@@ -120,5 +126,60 @@ async def attempt(case: Case) -> str:
     return STORED
 
 
+class _Rebalances(ConsumerRebalanceListener):
+    def __init__(self, run: Membership, consumer: AIOKafkaConsumer) -> None:
+        self._run = run
+        self._consumer = consumer
+
+    async def on_partitions_revoked(self, revoked: list[TopicPartition]) -> None:
+        self._run.revoked(one.partition for one in revoked)
+
+    async def on_partitions_assigned(self, assigned: list[TopicPartition]) -> None:
+        generation = self._consumer._coordinator.generation
+        self._run.assigned(generation, [one.partition for one in assigned])
+
+
+async def subscribe(run: Membership) -> None:
+    """Reads as a member of the group, and commits after each poll."""
+    options = run.options
+    consumer = AIOKafkaConsumer(
+        bootstrap_servers=options.bootstrap,
+        group_id=options.group,
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+        partition_assignment_strategy=(_ASSIGNORS[options.assignor],),
+        session_timeout_ms=options.session_timeout_ms,
+        heartbeat_interval_ms=options.session_timeout_ms // 10,
+        max_poll_interval_ms=30_000,
+        metadata_max_age_ms=5_000,
+    )
+    consumer.subscribe([options.topic], listener=_Rebalances(run, consumer))
+    await consumer.start()
+    try:
+        while not run.is_over:
+            found = await consumer.getmany(timeout_ms=_POLL_MS, max_records=100)
+            for place, records in found.items():
+                for record in records:
+                    run.record(place.partition, record.offset, record.value)
+            ends = {place: records[-1].offset + 1 for place, records in found.items() if records}
+            if ends:
+                await _commit(run, consumer, ends)
+    finally:
+        await consumer.stop()
+
+
+async def _commit(
+    run: Membership, consumer: AIOKafkaConsumer, ends: dict[TopicPartition, int]
+) -> None:
+    offsets = {place.partition: end for place, end in ends.items()}
+    run.committing(offsets)
+    try:
+        await consumer.commit(ends)
+    except KafkaError as error:
+        run.failed(repr(error))
+    else:
+        run.committed(offsets)
+
+
 if __name__ == "__main__":
-    main("aiokafka", aiokafka.__version__, produce, consume, attempt)
+    main("aiokafka", aiokafka.__version__, produce, consume, attempt, subscribe)

@@ -7,8 +7,13 @@ import time
 from typing import Any
 
 import kafka
-from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+from kafka import ConsumerRebalanceListener, KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.coordinator.assignors.range import RangePartitionAssignor
+from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+from kafka.errors import KafkaError
+from kafka.structs import OffsetAndMetadata
 
+from tests.compatibility.clients.python.membership import Membership
 from tests.compatibility.clients.python.program import STORED, Case, Consume, Produce, main
 from tests.compatibility.clients.python.records import Record
 from tests.compatibility.clients.python.security import kafka_python_settings
@@ -16,6 +21,9 @@ from tests.compatibility.clients.python.security import kafka_python_settings
 _PENDING_RECORDS_MAX = 5_000
 _CLOSE_TIMEOUT_S = 60
 _ATTEMPT_TIMEOUT_MS = 15_000
+_POLL_MS = 200
+_COMMIT_TIMEOUT_MS = 10_000
+_ASSIGNORS = {"range": RangePartitionAssignor, "roundrobin": RoundRobinPartitionAssignor}
 
 
 def produce(run: Produce) -> None:
@@ -99,5 +107,56 @@ def attempt(case: Case) -> str:
     return STORED
 
 
+class _Rebalances(ConsumerRebalanceListener):
+    def __init__(self, run: Membership, consumer: KafkaConsumer) -> None:
+        self._run = run
+        self._consumer = consumer
+
+    def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
+        self._run.revoked(one.partition for one in revoked)
+
+    def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
+        generation = self._consumer._coordinator._generation.generation_id
+        self._run.assigned(generation, [one.partition for one in assigned])
+
+
+def subscribe(run: Membership) -> None:
+    """Reads as a member of the group, and commits after each poll."""
+    options = run.options
+    consumer = KafkaConsumer(
+        bootstrap_servers=options.bootstrap.split(","),
+        group_id=options.group,
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+        partition_assignment_strategy=[_ASSIGNORS[options.assignor]],
+        session_timeout_ms=options.session_timeout_ms,
+        heartbeat_interval_ms=options.session_timeout_ms // 10,
+        max_poll_interval_ms=30_000,
+        metadata_max_age_ms=5_000,
+    )
+    consumer.subscribe([options.topic], listener=_Rebalances(run, consumer))
+    while not run.is_over:
+        found = consumer.poll(timeout_ms=_POLL_MS, max_records=100)
+        for place, records in found.items():
+            for record in records:
+                run.record(place.partition, record.offset, record.value)
+        ends = {place: records[-1].offset + 1 for place, records in found.items() if records}
+        if ends:
+            _commit(run, consumer, ends)
+    consumer.close()
+
+
+def _commit(run: Membership, consumer: KafkaConsumer, ends: dict[TopicPartition, int]) -> None:
+    offsets = {place.partition: end for place, end in ends.items()}
+    run.committing(offsets)
+    wanted = {place: OffsetAndMetadata(end, "", -1) for place, end in ends.items()}
+    try:
+        consumer.commit(wanted, timeout_ms=_COMMIT_TIMEOUT_MS)
+    except KafkaError as error:
+        run.failed(repr(error))
+    else:
+        run.committed(offsets)
+
+
 if __name__ == "__main__":
-    main("kafka-python", kafka.__version__, produce, consume, attempt, null_headers=False)
+    main("kafka-python", kafka.__version__, produce, consume, attempt, subscribe, null_headers=False)

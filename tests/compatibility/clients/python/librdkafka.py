@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import sys
 import time
 
 import confluent_kafka
 from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
 
+from tests.compatibility.clients.python.membership import Membership
 from tests.compatibility.clients.python.program import STORED, Case, Consume, Produce, main
 from tests.compatibility.clients.python.records import Record
 from tests.compatibility.clients.python.security import read_settings
 
 _QUEUED_RECORDS_MAX = 50_000
 _ATTEMPT_TIMEOUT_MS = 15_000
+_POLL_S = 0.2
+_RECORDS_AT_ONCE = 100
+_GENERATION_AT = len(b"CGMDv2:")
 
 
 def produce(run: Produce) -> None:
@@ -142,5 +147,72 @@ def _take(run: Consume, message: Message) -> None:
     )
 
 
+def subscribe(run: Membership) -> None:
+    """Reads as a member of the group, and commits after each poll."""
+    options = run.options
+    settings: dict[str, str | int | bool] = {
+        "bootstrap.servers": options.bootstrap,
+        "group.id": options.group,
+        "group.protocol": options.protocol,
+        "auto.offset.reset": "earliest",
+        "enable.auto.commit": False,
+        "topic.metadata.refresh.interval.ms": 5_000,
+    }
+    if options.protocol == "classic":
+        settings["partition.assignment.strategy"] = options.assignor
+        settings["session.timeout.ms"] = options.session_timeout_ms
+        settings["heartbeat.interval.ms"] = options.session_timeout_ms // 10
+    consumer = Consumer(settings)
+
+    def on_assign(_: Consumer, partitions: list[TopicPartition]) -> None:
+        run.assigned(_generation(consumer), [one.partition for one in partitions])
+
+    def on_revoke(_: Consumer, partitions: list[TopicPartition]) -> None:
+        run.revoked(one.partition for one in partitions)
+
+    consumer.subscribe([options.topic], on_assign=on_assign, on_revoke=on_revoke, on_lost=on_revoke)
+    while not run.is_over:
+        offsets: dict[int, int] = {}
+        for message in consumer.consume(_RECORDS_AT_ONCE, _POLL_S):
+            if message.error() is None:
+                partition, offset = _place(message)
+                run.record(partition, offset, message.value())
+                offsets[partition] = offset + 1
+        if offsets:
+            _commit(run, consumer, offsets)
+    consumer.close()
+
+
+def _place(message: Message) -> tuple[int, int]:
+    partition, offset = message.partition(), message.offset()
+    assert partition is not None
+    assert offset is not None
+    return partition, offset
+
+
+def _generation(consumer: Consumer) -> int:
+    """Reads it from what librdkafka writes of its membership; -1 in another format."""
+    written = bytes(consumer.consumer_group_metadata())
+    if not written.startswith(b"CGMDv2:"):
+        return -1
+    field = written[_GENERATION_AT : _GENERATION_AT + 4]
+    return int.from_bytes(field, sys.byteorder, signed=True)
+
+
+def _commit(run: Membership, consumer: Consumer, offsets: dict[int, int]) -> None:
+    run.committing(offsets)
+    wanted = [TopicPartition(run.options.topic, *pair) for pair in offsets.items()]
+    try:
+        answered = consumer.commit(offsets=wanted, asynchronous=False)
+    except KafkaException as error:
+        run.failed(error)
+    else:
+        errors = [one.error for one in answered or [] if one.error is not None]
+        if errors:
+            run.failed(errors)
+        else:
+            run.committed(offsets)
+
+
 if __name__ == "__main__":
-    main("librdkafka", confluent_kafka.libversion()[0], produce, consume, attempt)
+    main("librdkafka", confluent_kafka.libversion()[0], produce, consume, attempt, subscribe)

@@ -18,6 +18,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, TextIO
 
+from tests.compatibility.clients.python.membership import Membership
 from tests.compatibility.clients.python.records import (
     BASE_TIMESTAMP_MS,
     Header,
@@ -194,19 +195,23 @@ def main(
     produce: Callable[[Produce], Any],
     consume: Callable[[Consume], Any],
     attempt: Callable[[Case], str | Awaitable[str]],
+    subscribe: Callable[[Membership], Any],
     *,
     null_headers: bool = True,
 ) -> None:
-    """Runs the command line; the three functions may be coroutine functions."""
+    """Runs the command line; the functions may be coroutine functions."""
     options = _parser().parse_args()
     began = time.monotonic()
-    run: Produce | Consume | Attempts
+    run: Produce | Consume | Attempts | Membership
     if options.command == "attempt":
         run = Attempts(options.cases)
         work: Any = run.run(attempt)
     elif options.command == "produce":
         run = Produce(options, null_headers=null_headers)
         work = produce(run)
+    elif options.command == "subscribe":
+        run = Membership(options)
+        work = subscribe(run)
     else:
         run = Consume(options)
         work = consume(run)
@@ -229,6 +234,12 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument("--security", help="file of settings, by librdkafka's names")
         (_add_produce_options if name == "produce" else _add_consume_options)(command)
     commands.add_parser("attempt").add_argument("--cases", required=True)
+    subscribe = commands.add_parser("subscribe")
+    for name in ("bootstrap", "topic", "group", "log"):
+        subscribe.add_argument(f"--{name}", required=True)
+    subscribe.add_argument("--assignor", default="range")
+    subscribe.add_argument("--protocol", choices=("classic", "consumer"), default="classic")
+    subscribe.add_argument("--session-timeout-ms", type=int, default=6_000)
     return parser
 
 

@@ -30,7 +30,13 @@ public final class Main {
                 summary = Attempts.run(options.text("cases"));
                 succeeded = true;
             }
-            default -> throw new IllegalArgumentException("produce, consume or attempt, not " + options.command);
+            case "subscribe" -> {
+                Subscribe run = new Subscribe(options);
+                run.run();
+                summary = run.summary();
+                succeeded = true;
+            }
+            default -> throw new IllegalArgumentException("produce, consume, attempt or subscribe, not " + options.command);
         }
         System.out.printf("{\"client\": \"kafka-clients\", \"version\": \"%s\", \"seconds\": %.3f, %s}%n",
                 version(), (System.nanoTime() - began) / 1e9, summary);

@@ -1,0 +1,27 @@
+"""A step of a history: one request of one client. Its member ids are names that each side translates."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tests.group_oracle.messages import Plain
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One request."""
+
+    number: int
+    client: str
+    api: str
+    version: int
+    values: Mapping[str, Plain] = field(default_factory=dict)
+    note: str = ""
+    """Says whether it is odd, for people."""
+
+    def __str__(self) -> str:
+        shown = {key: value for key, value in self.values.items() if key != "protocols"}
+        if "protocols" in self.values:
+            shown["protocols"] = [one["name"] for one in self.values["protocols"]]
+        return f"{self.number}: {self.client} {self.api} v{self.version} {self.note} {shown}"
