@@ -22,7 +22,7 @@ from tests.support.tool import Tool, ToolError, debian_program, run
 from tests.support.zookeeper import ZooKeeperVersion
 
 _MAVEN = Path(__file__).parent / "support" / "maven"
-_FURTHER_TOOLS = ("compatibility", "testkit")
+_FURTHER_TOOLS = ("applications", "compatibility", "testkit")
 """Folders with their own `tools.py`. (An image of the quick tests lacks some of them.)"""
 
 

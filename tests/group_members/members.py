@@ -39,6 +39,11 @@ class Kind:
     protocol: str = "classic"
 
     @property
+    def gives_up(self) -> bool:
+        """Whether it ends at the first error that it is told of, as kcat does, even one that will pass."""
+        return self.program is None
+
+    @property
     def name(self) -> str:
         client = "kcat" if self.program is None else self.program.name
         return f"{client}-{self.assignor if self.protocol == 'classic' else self.protocol}"

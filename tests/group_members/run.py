@@ -74,13 +74,17 @@ class Group:
         self.members.append(member)
         member.start(bootstrap, TOPIC, self.name)
 
-    def look(self) -> None:
-        """Reads what is new in the logs. A member that ended by itself is a failure."""
+    def look(self, bootstrap: str) -> None:
+        """Reads what is new in the logs. A member that ended by itself is a failure, or starts again if it is kcat."""
         for member in self.members:
             for event in member.tail.read():
                 if isinstance(event, Read):
                     self.read.add((event.partition, event.offset))
             status = member.exit_status
+            if status is not None and member.kind.gives_up:
+                member.kill()
+                self.join(member.kind, bootstrap)
+                return
             assert status is None, f"{member.name} ended with {status}: {member.said()}"
 
 
@@ -168,7 +172,9 @@ class Run:
             leaver = self._any_of(group)
             _log.info("%s leaves", leaver.name)
             status = leaver.leave()
-            assert status == 0, f"{leaver.name} left with status {status}: {leaver.said()}"
+            assert status == 0 or leaver.kind.gives_up, (
+                f"{leaver.name} left with status {status}: {leaver.said()}"
+            )
             group.join(leaver.kind, self._cluster.bootstrap)
 
     def _kill_coordinators(self) -> None:
@@ -182,7 +188,7 @@ class Run:
         self._cluster.kill(coordinator)
         self.verdict.coordinators_killed += 1
         try:
-            self._cluster.wait_until(lambda: self._coordinator(group) not in {-1, coordinator})
+            self._cluster.wait_until(lambda: self._coordinator(group) != coordinator)
             self._wait_until_read(self._newest(), "without a broker")
         finally:
             self._cluster.start_broker(coordinator)
@@ -194,8 +200,12 @@ class Run:
         return self._dice.choice(able)
 
     def _coordinator(self, group: Group) -> int:
-        index = partition_of_group(group.name, _OFFSETS_PARTITIONS)
-        return self._cluster.leader(CONSUMER_OFFSETS, index)
+        """Return the group's coordinator, as soon as there is one."""
+        place = CONSUMER_OFFSETS, partition_of_group(group.name, _OFFSETS_PARTITIONS)
+        self._cluster.wait_until(
+            lambda: self._cluster.leader(*place) != -1, f"{group.name} has a coordinator"
+        )
+        return self._cluster.leader(*place)
 
     def _newest(self) -> set[tuple[int, int]]:
         """Return the last record below the high watermark of each partition, which a group has yet to reach."""
@@ -222,7 +232,7 @@ class Run:
         deadline = time.monotonic() + _PATIENCE_S
         while True:
             for group in self._groups:
-                group.look()
+                group.look(self._cluster.bootstrap)
             behind = {
                 group.name: sorted(wanted - group.read)
                 for group in self._groups
@@ -238,11 +248,11 @@ class Run:
         for group in self._groups:
             for member in group.running:
                 status = member.leave()
-                if status != 0:
+                if status != 0 and not member.kind.gives_up:
                     self.verdict.problems.append(
                         f"{member.name} left with {status}: {member.said()}"
                     )
-            group.look()
+            group.look(self._cluster.bootstrap)
         stored = _stored_generations(self._cluster.bootstrap, list(self._options.casts))
         committed: dict[str, list[dict[int, int]]] = {group.name: [] for group in self._groups}
         for turn in range(2):

@@ -16,7 +16,8 @@ class Subscribe {
   async run() {
     const { bootstrap, topic, group } = this.options
     const session = Number(this.options['session-timeout-ms'])
-    const retry = { initialRetryTime: 50, maxRetryTime: 1000, retries: Number.MAX_SAFE_INTEGER }
+    // It asks for the coordinator again only when it has given up, and then starts again by itself.
+    const retry = { initialRetryTime: 50, maxRetryTime: 1000, retries: 5 }
     const kafka = new Kafka({ retry, brokers: bootstrap.split(','), logLevel: logLevel.WARN })
     const consumer = kafka.consumer({
       groupId: group,
@@ -54,7 +55,8 @@ class Subscribe {
       this.note('failed', error.message)
       return
     }
-    this.note('committed', batch.partition, offset)
+    // Once it is being disconnected, kafkajs resolves commits that it has not made.
+    if (isRunning()) this.note('committed', batch.partition, offset)
   }
 
   note(...parts) {
