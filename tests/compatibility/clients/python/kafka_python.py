@@ -136,7 +136,11 @@ def subscribe(run: Membership) -> None:
     )
     consumer.subscribe([options.topic], listener=_Rebalances(run, consumer))
     while not run.is_over:
-        found = consumer.poll(timeout_ms=_POLL_MS, max_records=100)
+        try:
+            found = consumer.poll(timeout_ms=_POLL_MS, max_records=100)
+        except KafkaError as error:  # such as a broker that has just left the metadata
+            run.failed(repr(error))
+            continue
         for place, records in found.items():
             for record in records:
                 run.record(place.partition, record.offset, record.value)
