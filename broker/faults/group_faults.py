@@ -1,4 +1,4 @@
-"""What rules do to consumer groups at once: end the sessions of members, move their coordinator."""
+"""Faults of consumer groups that take place at once: the end of members' sessions, another coordinator."""
 
 from __future__ import annotations
 

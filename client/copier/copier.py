@@ -58,6 +58,8 @@ class Figures:
 
     records: int = 0
     """Output records that are acknowledged, and committed as such."""
+    bytes: int = 0
+    """Size of their keys and values."""
     commits: int = 0
     generations: int = 0
     partitions: int = 0
@@ -79,11 +81,13 @@ class Copier:
         source_security: Security = NO_SECURITY,
         producer_settings: Settings = DEFAULT_SETTINGS,
         on_commit: Callable[[Figures], None] = lambda _: None,
+        on_topics: Callable[[Mapping[str, int]], Awaitable[None]] | None = None,
         clock_ms: Callable[[], int] = now_ms,
         clock_s: Callable[[], float] = elapsed_s,
     ) -> None:
         """`source` and `target` are bootstrap servers; the group is kept in the source's cluster.
 
+        `on_topics` is awaited with the partition counts of the input's topics before they are read.
         `clock_s` keeps running while the machine sleeps; `clock_ms` is the time of day.
         """
         self.figures = Figures()
@@ -95,6 +99,7 @@ class Copier:
             producer_settings, resumes_unnamed_topics=True
         )
         self._on_commit = on_commit
+        self._on_topics = on_topics
         self._clock_ms = clock_ms
         self._clock_s = clock_s
         self._stopping = asyncio.Event()
@@ -127,12 +132,23 @@ class Copier:
         """Has `run` finish: it commits what is acknowledged, and leaves the group."""
         self._stopping.set()
 
+    def lag(self) -> dict[Partition, int]:
+        """Input records after the last ones that were sent, as far as known, in the assigned partitions."""
+        ends = {one: self._reader.known_end(one) for one in self._lanes}
+        return {
+            one: max(end - self._lanes[one].offset, 0)
+            for one, end in ends.items()
+            if end is not None
+        }
+
     async def run(self) -> None:
         """Copies until `stop`, or to the end. Raises `ProducerError`, `PositionError`."""
         try:
             await self._reader.start()
             while not self._stopping.is_set():
                 topics = await self._topics()
+                if self._on_topics is not None:
+                    await self._on_topics(topics)
                 generation = await self._member.join(sorted(topics))
                 self.figures.generations += 1
                 try:
@@ -290,7 +306,10 @@ class Copier:
         if reached:
             await self._commit_positions(generation, reached)
             for partition, position in reached.items():
-                self.figures.records += self._lanes[partition].commit(position)
+                lane = self._lanes[partition]
+                self.figures.records += lane.sent
+                self.figures.bytes += lane.sent_bytes
+                lane.commit(position)
         if not is_clean:
             await self._replace_old_ids(generation)
         self._on_commit(self.figures)

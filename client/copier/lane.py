@@ -30,6 +30,8 @@ class Lane:
         """The offset of the next record; those before it were given to the producer."""
         self.sent = 0
         """Records given to the producer since the last commit."""
+        self.sent_bytes = 0
+        """Size of their keys and values."""
         self._producer = producer
         self._certain: set[tuple[str, int]] | None = None
         """Output partitions of which it is known whether they hold records of this id; None: all."""
@@ -73,6 +75,7 @@ class Lane:
                     timestamp_ms=timestamp_ms,
                 )
                 self.sent += 1
+                self.sent_bytes += len(one.key or b"") + len(one.value or b"")
             self.offset = record.offset + 1
 
     async def reached(self, offset: int, now_ms: int, *, is_clean: bool) -> Position:
@@ -86,11 +89,10 @@ class Lane:
             is_clean=is_clean,
         )
 
-    def commit(self, position: Position) -> int:
-        """Takes a position that was committed, and returns how many records it has added."""
+    def commit(self, position: Position) -> None:
+        """Takes a position that was committed."""
         self.committed, self.offset = position, position.offset
-        sent, self.sent = self.sent, 0
-        return sent
+        self.sent = self.sent_bytes = 0
 
     async def close(self) -> None:
         """Stops at once."""

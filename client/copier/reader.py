@@ -90,6 +90,11 @@ class Reader:
         """The offset of the next record that `read` returns, which may be past markers and gaps."""
         return int(await self._consumer.position(TopicPartition(*partition)))
 
+    def known_end(self, partition: Partition) -> int | None:
+        """The end as far as transactions allow to read, as of the last fetch; None before the first."""
+        found: int | None = self._consumer.last_stable_offset(TopicPartition(*partition))
+        return None if found is None or found < 0 else found
+
     async def starts(self, partitions: Sequence[Partition]) -> dict[Partition, int]:
         """The first offset of each. Raises `ProducerError`."""
         return await self._ends_by(self._consumer.beginning_offsets, partitions)

@@ -12,6 +12,8 @@ from client.groups.member import MemberSettings
 PROTOCOL: Final = "echoless-copier"
 """The assignor's name. A group lets members of one name in, so that no ordinary consumer commits over a position."""
 
+Start = Literal["earliest", "latest", "none"]
+
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class CopierSettings:
@@ -21,7 +23,7 @@ class CopierSettings:
     topics: tuple[str, ...] = ()
     pattern: str | None = None
     """In place of `topics`: all whose whole name matches, those created later, too."""
-    starting_offsets: Literal["earliest", "latest", "none"] = "earliest"
+    starting_offsets: Start = "earliest"
     """The start in a partition that has no position. none: there is no start, but an error."""
     bare_offsets: bool = False
     """Whether an offset that was committed without a copier's state is a position: all records before it are copied,

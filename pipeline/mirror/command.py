@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, get_args
 
 import typer
 
 from client.cluster import parse_addresses
 from client.connection_errors import ConnectionFailedError
+from client.copier.settings import Start
 from client.security import Security
+from client.settings import Settings
 from pipeline.exactly_once import ExactlyOnceSink
-from pipeline.exactly_once.errors import SinkError
+from pipeline.exactly_once.errors import OptionError, SinkError
+from pipeline.exactly_once.options import read_options
 from pipeline.kafka_connector import ConnectorError
 from pipeline.mirror.clusters import (
     MirrorError,
@@ -19,6 +23,11 @@ from pipeline.mirror.clusters import (
     check_different,
     choose_topics,
     partition_counts,
+)
+from pipeline.mirror.group_mirror import (
+    GROUP_BATCH_RECORDS_DEFAULT,
+    GroupMirrorPlan,
+    run_group_mirror,
 )
 from pipeline.mirror.mirror import (
     BATCH_RECORDS_DEFAULT,
@@ -46,14 +55,26 @@ def mirror_command(
         str, typer.Option("--to", metavar="HOST:PORT[,...]", help="The cluster to write.")
     ],
     checkpoint: Annotated[
-        str, typer.Option(metavar="DIR", help="Stores the progress; kept between runs.")
-    ],
+        str | None, typer.Option(metavar="DIR", help="Stores the progress; kept between runs.")
+    ] = None,
+    position: Annotated[
+        str,
+        typer.Option(
+            metavar="checkpoint|group",
+            help="Where the progress is: in --checkpoint, or in the group --name of the source, without Spark.",
+        ),
+    ] = "checkpoint",
+    bare_offsets: Annotated[
+        bool, typer.Option("--bare-offsets", help="Trust offsets of the group that have no state.")
+    ] = False,
     topics: Annotated[str | None, typer.Option(metavar="A,B", help="Topics to mirror.")] = None,
     topics_pattern: Annotated[
         str | None, typer.Option(metavar="REGEX", help="All topics that match, new ones too.")
     ] = None,
     prefix: Annotated[str, typer.Option(help="Before the topics' names in the target.")] = "",
-    name: Annotated[str, typer.Option(help="The sink's name in the ledger.")] = "mirror",
+    name: Annotated[
+        str, typer.Option(help="The sink's name in the ledger, or the group.")
+    ] = "mirror",
     ledger: Annotated[
         str | None, typer.Option(metavar="URI", help="Default: in the checkpoint.")
     ] = None,
@@ -67,13 +88,20 @@ def mirror_command(
         int, typer.Option(help="Of topics it creates; -1: the target's default.")
     ] = -1,
     batch_records: Annotated[
-        int, typer.Option(min=1, help="About how many records a batch has.")
-    ] = BATCH_RECORDS_DEFAULT,
+        int | None,
+        typer.Option(
+            min=1,
+            help="About how many records a batch has; default: 500,000, with a group 10,000.",
+        ),
+    ] = None,
     interval_s: Annotated[
         float, typer.Option(min=0.01, help="Seconds between looks at the source.")
     ] = 1.0,
     starting_offsets: Annotated[
-        str, typer.Option(help="earliest or latest; counts for a new checkpoint only.")
+        str,
+        typer.Option(
+            help="earliest or latest (with a group also none), for a start without progress."
+        ),
     ] = "earliest",
     allow_data_loss: Annotated[
         bool, typer.Option("--allow-data-loss", help="Continue if records were deleted unread.")
@@ -105,25 +133,62 @@ def mirror_command(
     target_options = {**file_options(target_config, "--to-config"), **target_options}
     target_security = checked(target_options, "--to-config")
     own_options = {**file_options(source_config, "--from-config"), **source_options}
+    target_topics = TargetTopics(
+        _servers(target, "--to"),
+        creates=create_topics,
+        replication_factor=replication_factor,
+        security=target_security,
+    )
+    if position == "group":
+        refused = {
+            "--checkpoint": checkpoint,
+            "--ledger": ledger,
+            "--master": master,
+            "--allow-data-loss": allow_data_loss,
+            "--source-option": [n for n in source_options if not is_security_option(n)],
+        }
+        _refuse_with_group(refused)
+        group_plan = GroupMirrorPlan(
+            source=_servers(source, "--from"),
+            target=target,
+            source_security=checked(own_options, "--from-config"),
+            producer=_producer_settings(target, target_options),
+            group=name,
+            topics=_names(topics, topics_pattern),
+            pattern=topics_pattern,
+            prefix=prefix,
+            once=once,
+            starting_offsets=_start(starting_offsets),
+            bare_offsets=bare_offsets,
+            batch_records=batch_records or GROUP_BATCH_RECORDS_DEFAULT,
+            interval_s=interval_s,
+        )
+        try:
+            _check_clusters(group_plan, target, target_topics, target_security)
+        except (MirrorError, ConnectionFailedError) as error:
+            fail(f"{name}: {error}")
+        Job(kind="mirror", name=name, metrics_listen=metrics_listen, figures=Figures()).run(
+            lambda job, _: run_group_mirror(job, group_plan, target_topics), lambda _, __: ()
+        )
+        return
+    if checkpoint is None or position != "checkpoint":
+        given = "--checkpoint DIR is missing" if checkpoint is None else f"not {position!r}"
+        raise typer.BadParameter(
+            f"checkpoint, with --checkpoint DIR, or group; {given}", param_hint="--position"
+        )
     plan = MirrorPlan(
         source=_servers(source, "--from"),
         topics=_names(topics, topics_pattern),
         pattern=topics_pattern,
         prefix=prefix,
         checkpoint=location(checkpoint),
-        batch_records=batch_records,
+        batch_records=batch_records or BATCH_RECORDS_DEFAULT,
         starting_offsets=starting_offsets,
         fails_on_data_loss=not allow_data_loss,
         once=once,
         interval_s=interval_s,
         source_options={n: v for n, v in source_options.items() if not is_security_option(n)},
         source_security=checked(own_options, "--from-config"),
-    )
-    target_topics = TargetTopics(
-        _servers(target, "--to"),
-        creates=create_topics,
-        replication_factor=replication_factor,
-        security=target_security,
     )
     options = {"kafka.bootstrap.servers": target, **target_options}
     try:
@@ -149,8 +214,41 @@ def mirror_command(
     )
 
 
+def _refuse_with_group(options: Mapping[str, object]) -> None:
+    """Raises `typer.BadParameter` for the first option that a mirror with a group does not have."""
+    for option, value in options.items():
+        if value:
+            raise typer.BadParameter("not with --position group", param_hint=option)
+
+
+def _producer_settings(target: str, options: Mapping[str, str]) -> Settings:
+    """The options `kafka.*` of the sink, for a mirror without it. Raises `typer.BadParameter`."""
+    foreign = [one for one in options if not one.lower().startswith("kafka.")]
+    _refuse_with_group({f"--target-option {one}": True for one in foreign})
+    try:
+        found = read_options(
+            {"kafka.bootstrap.servers": target, **options}, name="mirror", ledger="none"
+        )
+    except OptionError as error:
+        raise typer.BadParameter(str(error), param_hint="--target-option") from error
+    return found.settings
+
+
+def _start(text: str) -> Start:
+    for one in get_args(Start):
+        if one == text:
+            start: Start = one
+            return start
+    raise typer.BadParameter(
+        f"earliest, latest or none, not {text!r}", param_hint="--starting-offsets"
+    )
+
+
 def _check_clusters(
-    plan: MirrorPlan, target: str, target_topics: TargetTopics, target_security: Security
+    plan: MirrorPlan | GroupMirrorPlan,
+    target: str,
+    target_topics: TargetTopics,
+    target_security: Security,
 ) -> None:
     """Checks what can be known before anything runs.
 

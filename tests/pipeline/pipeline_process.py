@@ -30,15 +30,15 @@ _QUICK_JVM = {
 class PipelineProcess:
     """One run. Use it in a `with` block: anything still running is killed at its end."""
 
-    def __init__(self, *arguments: str, directory: Path) -> None:
-        self._arguments = arguments
+    def __init__(self, *arguments: str, directory: Path, uses_spark: bool = True) -> None:
+        self._arguments = (*arguments, "--master", "local[2]") if uses_spark else arguments
         self._directory = directory
 
     def __enter__(self) -> Self:
         self._directory.mkdir(parents=True, exist_ok=True)
         self._log = (self._directory / "log").open("a+")
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "pipeline", *self._arguments, "--master", "local[2]"],
+            [sys.executable, "-m", "pipeline", *self._arguments],
             cwd=self._directory,
             env={**os.environ, "PYTHONPATH": str(_REPOSITORY), **_QUICK_JVM},
             stdout=self._log,
