@@ -25,6 +25,7 @@ from broker.config.security import SecurityProtocol
 from broker.decisions.decisions import Decisions
 from broker.environment import Environment
 from broker.faults.faults import Faults
+from broker.groups.cluster_topics import ClusterTopics
 from broker.groups.groups import Groups
 from broker.handlers.dispatch import KafkaDispatcher
 from broker.metrics import Metrics
@@ -216,6 +217,7 @@ def _new_groups(broker: Broker) -> Groups:
             metrics=broker.metrics,
             timeout_s=broker.config.offsets_commit_timeout_ms / 1000,
         ),
+        topics=ClusterTopics(broker.registry.topics),
         new_uuid=broker.environment.new_uuid,
     )
 

@@ -1,7 +1,7 @@
 """ApiVersions, read and packed by hand: every connection begins with it, and kio would cost the first one 20 ms.
 
-Layout by version: v1 adds the throttle time; v3 is flexible, and the client names its software; v4 is v3. The
-response has no tagged fields: there are no features to announce. `tests/protocol/test_first_requests.py` compares
+Layout by version: v1 adds the throttle time; v3 is flexible, and the client names its software; v4 announces
+features. v3 could, but its clients reject one whose lowest version is 0 (KAFKA-17011). `tests/protocol/test_first_requests.py` compares
 every version with kio. Pure.
 """
 
@@ -20,8 +20,12 @@ from protocol.request_fields import refusing_cut_frames, string
 _ROW: Final = struct.Struct(">hhh")
 _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
+_INT64: Final = struct.Struct(">q")
+_VERSIONS: Final = struct.Struct(">hh")
 _THROTTLE_TIME: Final = _INT32.pack(0)
 _FLEXIBLE_FROM: Final = 3
+_FEATURES_FROM: Final = 4
+_SUPPORTED_TAG, _EPOCH_TAG, _FINALIZED_TAG = range(3)
 _UNNAMED: Final = "unnamed"
 
 
@@ -38,6 +42,15 @@ class ApiVersionsRow(NamedTuple):
     version_max: int
 
 
+class Feature(NamedTuple):
+    """A feature of the cluster (KIP-584): the versions that are supported, and the one that is in force."""
+
+    name: str
+    version_min: int
+    version_max: int
+    finalized: int
+
+
 def _decode(version: int, frame: Frame, position: int) -> ApiVersionsRequest:
     if version < _FLEXIBLE_FROM:
         return ApiVersionsRequest()
@@ -51,9 +64,12 @@ decode_api_versions_request: Final = refusing_cut_frames("api_versions", _decode
 
 
 def encode_api_versions_response(
-    version: int, error_code: ErrorCode, rows: Sequence[ApiVersionsRow]
+    version: int,
+    error_code: ErrorCode,
+    rows: Sequence[ApiVersionsRow],
+    features: Sequence[Feature] = (),
 ) -> bytes:
-    """The body."""
+    """The body; the features from version 4 on."""
     flexible = version >= _FLEXIBLE_FROM
     end = NO_TAGS if flexible else b""
     count = write_unsigned_varint(len(rows) + 1) if flexible else _INT32.pack(len(rows))
@@ -62,5 +78,25 @@ def encode_api_versions_response(
         parts += (_ROW.pack(*row), end)
     if version >= 1:
         parts.append(_THROTTLE_TIME)
-    parts.append(end)
+    parts.append(_packed(features) if features and version >= _FEATURES_FROM else end)
+    return b"".join(parts)
+
+
+def _packed(features: Sequence[Feature]) -> bytes:
+    """The tagged fields of the response."""
+    supported, finalized = [], []
+    for one in features:
+        name = one.name.encode()
+        begin = write_unsigned_varint(len(name) + 1) + name
+        supported += [begin, _VERSIONS.pack(one.version_min, one.version_max), NO_TAGS]
+        finalized += [begin, _VERSIONS.pack(one.finalized, one.finalized), NO_TAGS]
+    count = write_unsigned_varint(len(features) + 1)
+    fields = {
+        _SUPPORTED_TAG: count + b"".join(supported),
+        _EPOCH_TAG: _INT64.pack(0),
+        _FINALIZED_TAG: count + b"".join(finalized),
+    }
+    parts = [write_unsigned_varint(len(fields))]
+    for tag, data in fields.items():
+        parts += [write_unsigned_varint(tag), write_unsigned_varint(len(data)), data]
     return b"".join(parts)

@@ -76,7 +76,7 @@ def _conversion(field: dataclasses.Field[Any]) -> _Convert:
         nested = [part for argument in arguments for part in typing.get_args(argument)]
         entity = next((part for part in nested if dataclasses.is_dataclass(part)), None)
     convert = (
-        entity_builder(typing.cast("type[Any]", entity))  # type: ignore[arg-type]
+        _unless_null(entity_builder(typing.cast("type[Any]", entity)))  # type: ignore[arg-type]
         if entity is not None
         else _CONVERSIONS.get(field.metadata.get("kafka_type", ""), _unchanged)
     )
@@ -85,6 +85,10 @@ def _conversion(field: dataclasses.Field[Any]) -> _Convert:
 
 def _unchanged(value: Any) -> Any:
     return value
+
+
+def _unless_null(build: _Convert) -> _Convert:
+    return lambda value: None if value is None else build(value)
 
 
 def _for_each(convert: _Convert) -> _Convert:

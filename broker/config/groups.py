@@ -53,3 +53,16 @@ class GroupConfig(SecurityConfig):
         "how long an empty group waits for more members before its first rebalance",
     )
     group_max_size: int = setting(INT32_MAX, integer(1), "members that a group may have")
+    group_consumer_session_timeout_ms: int = setting(
+        45_000,
+        duration(1, INT32_MAX),
+        "a member of the consumer protocol that has not sent a heartbeat for so long is removed",
+    )
+    group_consumer_heartbeat_interval_ms: int = setting(
+        5000,
+        duration(1, INT32_MAX),
+        "how often members of the consumer protocol are instructed to send heartbeats",
+    )
+    group_consumer_max_size: int = setting(
+        INT32_MAX, integer(1), "members that a group of the consumer protocol may have"
+    )

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from broker.config.loading import Config
 from broker.essential_task import reported_task
+from broker.groups.cluster_topics import ClusterTopics
 from broker.groups.shard import Answered, Shard, ShardParts, ShardState
 from broker.metadata.topic import TopicDeleted, TopicEvent
 from broker.network.turns import work_in_turns
@@ -21,6 +22,7 @@ from broker.partitions.partition import Partition
 from broker.state_topics.topic import StateTopic
 from coordinators.groups.answers import ListedGroup, refusal
 from coordinators.groups.config import GroupConfig
+from coordinators.groups.consumer.requests import ConsumerDescribe
 from coordinators.groups.requests import (
     GroupRequest,
     Heartbeat,
@@ -46,7 +48,14 @@ GROUP_ID_LENGTH_MAX: Final = 1024
 FORGET_AGAIN_S: Final = 1.0
 """First pause before a shard is asked again to forget a deleted topic; each is twice as long as the one before."""
 _FORGET_AGAIN_MAX_S: Final = 60.0
-_NEEDS_GROUP_ID: Final = (JoinGroup, SyncGroup, Heartbeat, LeaveGroup, OffsetDelete)
+_NEEDS_GROUP_ID: Final = (
+    JoinGroup,
+    SyncGroup,
+    Heartbeat,
+    LeaveGroup,
+    OffsetDelete,
+    ConsumerDescribe,
+)
 """Others may concern the group without a name, which Kafka keeps for old data."""
 
 
@@ -59,9 +68,11 @@ class Groups:
         topic: StateTopic,
         appends: AppendParts,
         *,
+        topics: ClusterTopics,
         new_uuid: Callable[[], uuid.UUID],
     ) -> None:
         self.topic = topic
+        self._topics = topics
         self._new_uuid = new_uuid
         self.shards: dict[int, Shard] = {}
         """By partition."""
@@ -149,7 +160,7 @@ class Groups:
             self._begin(shard.partition)
 
     def _shard_parts(self) -> ShardParts:
-        return ShardParts(self._new_coordinator, self._appends, self._reload)
+        return ShardParts(self._new_coordinator, self._appends, self._reload, self._topics)
 
     def _new_coordinator(self) -> GroupCoordinator:
         from coordinators.groups.coordinator import GroupCoordinator
@@ -160,10 +171,13 @@ class Groups:
             group_max_session_timeout_ms=config.group_max_session_timeout_ms,
             group_initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
             group_max_size=config.group_max_size,
+            group_consumer_session_timeout_ms=config.group_consumer_session_timeout_ms,
+            group_consumer_heartbeat_interval_ms=config.group_consumer_heartbeat_interval_ms,
+            group_consumer_max_size=config.group_consumer_max_size,
             offset_metadata_max_bytes=config.offset_metadata_max_bytes,
             offsets_retention_ms=config.offsets_retention_minutes * 60_000,
         )
-        return GroupCoordinator(group_config, self._usage)
+        return GroupCoordinator(group_config, self._usage, self._topics)
 
     def _usage(self) -> Usage:
         """Adds up what all coordinators of this broker hold."""
@@ -181,7 +195,8 @@ class Groups:
             await self._drive(lambda coordinator, now: coordinator.expire_offsets(now))
 
     def on_topic_event(self, event: TopicEvent) -> None:
-        """Forgets the offsets of a topic that was deleted."""
+        """Counts changes of topics, and forgets the offsets of one that was deleted."""
+        self._topics.on_topic_event(event)
         if isinstance(event, TopicDeleted) and self.shards:
             name = event.topic.name
             work = self._forget(name, self._appends.wall_ms())

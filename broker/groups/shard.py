@@ -25,13 +25,23 @@ from broker.partitions.partition import Partition
 from broker.state_topics.appends import AppendParts, Appends
 from broker.state_topics.loader import check_still_led, is_still_led, load
 from coordinators.groups.answers import GroupAnswer, refusal
-from coordinators.groups.effects import Append, CancelTimer, Effect, Note, Reply, SetTimer, TimerKey
+from coordinators.groups.effects import (
+    Append,
+    CancelTimer,
+    Effect,
+    Note,
+    Reply,
+    ResolveRegex,
+    SetTimer,
+    TimerKey,
+)
 from coordinators.groups.events import (
     Abandoned,
     AppendFailed,
     Committed,
     Event,
     Now,
+    RegexResolved,
     Requested,
     TimerFired,
 )
@@ -43,6 +53,7 @@ from storage.file_system import StorageError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from broker.groups.cluster_topics import ClusterTopics
     from coordinators.groups.coordinator import GroupCoordinator
 
 logger = logging.getLogger(__name__)
@@ -89,6 +100,7 @@ class ShardParts(NamedTuple):
     appends: AppendParts
     reload: Callable[[Shard], None]
     """Replaces a shard whose state is in doubt."""
+    topics: ClusterTopics
 
 
 class _Waiting:
@@ -121,6 +133,7 @@ class Shard:
         self._held = 0
         self._waiting: dict[int, _Waiting] = {}
         self._last_reply_id = 0
+        self._resolving: set[asyncio.Task[None]] = set()
         self._loading = reported_task(self._load(), f"loading {partition.name}")
 
     # --- the way from LOADING to SERVING, and out of it ---
@@ -188,6 +201,8 @@ class Shard:
             self._loading.cancel()
         if not self._loaded.done():
             self._loaded.set_result(None)
+        for task in self._resolving:
+            task.cancel()
         waiting, self._waiting = self._waiting, {}
         for one in waiting.values():
             self._answer(one, refusal(one.request, ErrorCode.NOT_COORDINATOR))
@@ -314,9 +329,17 @@ class Shard:
                     self._timers.set(key, at_ms)
                 case CancelTimer(key):
                     self._timers.cancel(key)
+                case ResolveRegex():
+                    task = reported_task(self._resolve(effect), "matching topics")
+                    self._resolving.add(task)
+                    task.add_done_callback(self._resolving.discard)
                 case Note(message):
                     name = self.partition.name
                     limited.log(logging.INFO, name, "groups of %s: %s", name, message)
+
+    async def _resolve(self, wanted: ResolveRegex) -> None:
+        topics, version = await self._parts.topics.matching(wanted.pattern, wanted.may_describe)
+        self._step(RegexResolved(wanted.group_id, wanted.pattern, topics, version))
 
     def _answer(self, waiting: _Waiting, answer: GroupAnswer) -> None:
         """Gives the answer, unless another broker may lead by now."""

@@ -1,8 +1,8 @@
 """ApiVersions (18), versions 0-4: what this broker serves, as the dispatcher declares it.
 
-v0-2: the list. v3 (KIP-511): flexible; the client names its software. v4: no wire change that
-concerns us. A version above 4 is answered with version 0 and UNSUPPORTED_VERSION, so that the
-client can retry with a lower one. Features (KIP-584) are left out: there are none to negotiate.
+v0-2: the list. v3 (KIP-511): flexible; the client names its software. v4: the feature `group.version` (KIP-584),
+which says that the consumer protocol is served. A version above 4 is answered with version 0 and
+UNSUPPORTED_VERSION, so that the client can retry with a lower one.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from broker.network.request import Answer, Request, Software
 from protocol.api_versions import (
     ApiVersionsRequest,
     ApiVersionsRow,
+    Feature,
     decode_api_versions_request,
     encode_api_versions_response,
 )
@@ -36,6 +37,7 @@ API = Api(
     read_request=decode_api_versions_request,
 )
 
+_FEATURES: Final = (Feature("group.version", 0, 1, 1),)
 _SOFTWARE_NAME: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
@@ -66,7 +68,7 @@ class ApiVersions:
 
     def _answer(self, request: Request, error_code: ErrorCode) -> bytes:
         version = request.version if API.serves(request.version) else 0
-        return encode_api_versions_response(version, error_code, self._rows)
+        return encode_api_versions_response(version, error_code, self._rows, _FEATURES)
 
 
 def served_with(others: Iterable[Served]) -> Served:

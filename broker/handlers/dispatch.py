@@ -21,6 +21,8 @@ from broker.handlers import (
     alter_partition_reassignments,
     alter_user_scram_credentials,
     api_versions,
+    consumer_group_describe,
+    consumer_group_heartbeat,
     create_acls,
     create_partitions,
     create_topics,
@@ -124,6 +126,8 @@ _SERVED: Final = (
     alter_client_quotas.SERVED,
     describe_user_scram_credentials.SERVED,
     alter_user_scram_credentials.SERVED,
+    consumer_group_heartbeat.SERVED,
+    consumer_group_describe.SERVED,
 )
 _CORRELATION_ID: Final = 4
 """Its position: between the API with its version, and the client id."""

@@ -50,11 +50,28 @@ class OffsetFetchRequest(NamedTuple):
     require_stable: bool = False
 
 
+class RequestGroup(NamedTuple):
+    """A group of v8 or later."""
+
+    group_id: str
+    topics: tuple[Any, ...] | None
+    member_id: str | None = None
+    member_epoch: int = -1
+
+
 class _Group:
     """One group of the request: what is answered at once, and what its coordinator has to say."""
 
-    def __init__(self, group_id: str, topics: tuple[Any, ...] | None) -> None:
+    def __init__(
+        self,
+        group_id: str,
+        topics: tuple[Any, ...] | None,
+        member_id: str | None = None,
+        epoch: int = -1,
+    ) -> None:
         self.group_id = group_id
+        self.member_id = member_id
+        self.epoch = epoch
         self.topics = topics
         self.code = ErrorCode.NONE
         self.order: dict[Any, tuple[str | None, dict[int, ErrorCode]]] = {}
@@ -73,18 +90,25 @@ class _Group:
         )
 
 
+def _asked(one: RequestGroup) -> _Group:
+    return _Group(one.group_id, one.topics, one.member_id, one.member_epoch)
+
+
 async def handle(request: Request, services: Services) -> Answer:
     """The committed offsets, group by group."""
     body, version = typed(OffsetFetchRequest, request.body), request.version
     rights = rights_of(request, services)
     if version >= GROUPS_FROM:
-        groups = [_Group(one.group_id, one.topics) for one in body.groups]
+        groups = [_asked(typed(RequestGroup, one)) for one in body.groups]
     else:
         groups = [_Group(body.group_id, body.topics)]
     has_ids = version >= TOPIC_IDS_FROM
     await work_in_turns(_sort(groups, rights, services, has_ids=has_ids))
     asked = [one for one in groups if not one.code]
-    requests = (OffsetFetch(one.group_id, one.wanted(), body.require_stable) for one in asked)
+    requests = (
+        OffsetFetch(one.group_id, one.wanted(), body.require_stable, one.member_id, one.epoch)
+        for one in asked
+    )
     answers = await ask_all(services, requests)
     answered = {id(group): answer for group, answer in zip(asked, answers, strict=True)}
     await work_in_turns(_fill(groups, answered, rights, services, has_ids=has_ids))

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
 
+from coordinators.groups.consumer.requests import (
+    ConsumerDescribe,
+    ConsumerDescribeAnswer,
+    ConsumerHeartbeat,
+    ConsumerHeartbeatAnswer,
+)
 from coordinators.groups.requests import (
     NO_GENERATION,
     NO_LEADER_EPOCH,
@@ -120,6 +127,9 @@ class ListedGroup(NamedTuple):
     protocol_type: str
     state: str
     group_type: str
+    epoch: int = 0
+    """Of a group of the consumer protocol."""
+    target_epoch: int = 0
 
 
 GroupAnswer = (
@@ -132,7 +142,21 @@ GroupAnswer = (
     | OffsetDeleteAnswer
     | DescribeAnswer
     | DeleteAnswer
+    | ConsumerHeartbeatAnswer
+    | ConsumerDescribeAnswer
 )
+
+_WITH_CODE_ALONE: Final[Mapping[type[GroupRequest], Callable[[ErrorCode], GroupAnswer]]] = {
+    SyncGroup: SyncAnswer,
+    Heartbeat: HeartbeatAnswer,
+    LeaveGroup: LeaveAnswer,
+    OffsetFetch: OffsetFetchAnswer,
+    OffsetDelete: OffsetDeleteAnswer,
+    DescribeGroup: DescribeAnswer,
+    DeleteGroup: DeleteAnswer,
+    ConsumerHeartbeat: ConsumerHeartbeatAnswer,
+    ConsumerDescribe: ConsumerDescribeAnswer,
+}
 
 
 def refusal(request: GroupRequest, code: ErrorCode) -> GroupAnswer:
@@ -140,19 +164,7 @@ def refusal(request: GroupRequest, code: ErrorCode) -> GroupAnswer:
     match request:
         case JoinGroup():
             return JoinAnswer(code, request.member_id)
-        case SyncGroup():
-            return SyncAnswer(code)
-        case Heartbeat():
-            return HeartbeatAnswer(code)
-        case LeaveGroup():
-            return LeaveAnswer(code)
         case OffsetCommit():
             return OffsetCommitAnswer((code,) * len(request.partitions))
-        case OffsetFetch():
-            return OffsetFetchAnswer(code)
-        case OffsetDelete():
-            return OffsetDeleteAnswer(code)
-        case DescribeGroup():
-            return DescribeAnswer(code)
-        case DeleteGroup():
-            return DeleteAnswer(code)
+        case _:
+            return _WITH_CODE_ALONE[type(request)](code)

@@ -14,6 +14,10 @@ class GroupConfig(NamedTuple):
     group_max_size: int = 2_000
     """Members of one group; as many ids may be handed out besides (79). A step takes time in proportion to it."""
     new_member_join_timeout_ms: int = 300_000
+    group_consumer_session_timeout_ms: int = 45_000
+    group_consumer_heartbeat_interval_ms: int = 5_000
+    group_consumer_max_size: int = 2_000
+    """Members of one group of the consumer protocol."""
     offset_metadata_max_bytes: int = 4_096
     """Characters, as in Kafka."""
     offsets_retention_ms: int = 7 * 24 * 3_600_000
@@ -22,6 +26,8 @@ class GroupConfig(NamedTuple):
     member_protocols_max: int = 20
     group_bytes_max: int = 16 << 20
     """Protocols and assignments of all members of a group."""
+    member_topics_max: int = 10_000
+    """Names of topics that a member of the consumer protocol subscribes to."""
     groups_max: int = 100_000
     """Groups of all coordinators of a broker, those with offsets only included."""
     members_max: int = 50_000

@@ -6,6 +6,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 
 from coordinators.groups.answers import ListedGroup
 from coordinators.groups.config import GroupConfig
+from coordinators.groups.consumer.groups import ConsumerGroups
+from coordinators.groups.consumer.topics import KnownTopics, NoTopics
 from coordinators.groups.deleted_topic import DeletedTopic
 from coordinators.groups.deletions import Deletions
 from coordinators.groups.descriptions import described, listed
@@ -16,6 +18,7 @@ from coordinators.groups.events import (
     Committed,
     Event,
     Now,
+    RegexResolved,
     Requested,
     TimerFired,
 )
@@ -48,8 +51,17 @@ from coordinators.groups.usage import Usage
 class GroupCoordinator:
     """One leader epoch's view of the groups: made when the partition is led, dropped when the lead is lost."""
 
-    def __init__(self, config: GroupConfig, usage: Callable[[], Usage] | None = None) -> None:
-        """Bound what is held by `usage`, which counts all coordinators of a broker; None: this one alone."""
+    def __init__(
+        self,
+        config: GroupConfig,
+        usage: Callable[[], Usage] | None = None,
+        topics: KnownTopics | None = None,
+    ) -> None:
+        """Bound what is held by `usage`, which counts all coordinators of a broker; None: this one alone.
+
+        `topics` are those that members of the consumer protocol can subscribe to.
+        """
+        topics = topics or NoTopics()
         self._groups = groups = Groups(config, usage)
         self._sessions = sessions = Sessions(groups)
         self._membership = membership = Membership(groups, sessions)
@@ -60,7 +72,8 @@ class GroupCoordinator:
         self._syncs = Syncs(groups, sessions, rebalances)
         self._heartbeats = Heartbeats(groups, sessions)
         self._leaves = Leaves(groups, membership, rebalances)
-        self._offset_commits = OffsetCommits(groups, sessions)
+        self._offset_commits = OffsetCommits(groups, sessions, topics)
+        self._consumers = ConsumerGroups(groups, membership, topics, self._request)
         self._offset_reads = OffsetReads(groups)
 
     def apply(self, key: bytes, value: bytes | None) -> str | None:
@@ -74,6 +87,10 @@ class GroupCoordinator:
                 self._groups.now = now
                 self._begin(group_id, is_rebalancing=durable.value.is_rebalancing)
                 yield self._groups.take_effects()
+            elif durable.consumer is not None and durable.consumer.members:
+                self._groups.now = now
+                self._consumers.start(group_id)
+                yield self._groups.take_effects()
 
     def step(self, event: Event, now: Now) -> list[Effect]:
         """Handle an event, and return what follows from it."""
@@ -85,11 +102,13 @@ class GroupCoordinator:
             case TimerFired():
                 self._timer(event.key)
             case Committed():
-                groups.committed(event.token)
+                self._consumers.committed(groups.committed(event.token), event.token)
             case AppendFailed():
                 groups.append_failed(event.token, event.error_code, may_commit=event.may_commit)
             case Abandoned():
                 self._abandon(event.reply_id)
+            case RegexResolved():
+                self._consumers.resolved(event)
         return groups.take_effects()
 
     def expire_offsets(self, now: Now) -> Iterator[list[Effect]]:
@@ -135,7 +154,7 @@ class GroupCoordinator:
 
     @property
     def rebalances_completed(self) -> int:
-        return self._rebalances.completed
+        return self._rebalances.completed + self._consumers.targets_made
 
     def _begin(self, group_id: str, *, is_rebalancing: bool) -> None:
         group = self._groups.find(group_id)
@@ -149,6 +168,12 @@ class GroupCoordinator:
             self._rebalances.begin(group, "it has more members than a group may have")
 
     def _request(self, reply_id: int, request: GroupRequest) -> None:
+        if not self._consumers.takes(reply_id, request):
+            self._request_of_either(reply_id, request)
+        self._settle(request.group_id)
+
+    def _request_of_either(self, reply_id: int, request: GroupRequest) -> None:
+        """Process a request of the classic protocol, or one that both protocols have."""
         match request:
             case Heartbeat():
                 self._heartbeats.handle(reply_id, request)
@@ -168,11 +193,14 @@ class GroupCoordinator:
                 self._deletions.delete_group(reply_id, request)
             case DescribeGroup():
                 self._groups.reply(reply_id, described(self._groups.find(request.group_id)))
-        self._settle(request.group_id)
 
     def _timer(self, key: TimerKey) -> None:
         group = self._groups.live.get(key.group_id)
         if group is None:
+            return
+        if group.consumer is not None:
+            self._consumers.timer_fired(group, group.consumer, key)
+            self._settle(key.group_id)
             return
         match key.kind:
             case TimerKind.REBALANCE:
@@ -190,6 +218,7 @@ class GroupCoordinator:
 
     def _abandon(self, reply_id: int) -> None:
         """Remove a member that does not know its id yet: it will come back as another one."""
+        self._consumers.abandon(reply_id)
         found = self._groups.unnamed.pop(reply_id, None)
         if found is None:
             return

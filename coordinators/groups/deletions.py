@@ -54,7 +54,7 @@ class Deletions:
             return ErrorCode.GROUP_ID_NOT_FOUND
         if len(request.partitions) > self._groups.config.commit_partitions_max:
             return ErrorCode.INVALID_REQUEST
-        if group.state is not GroupState.EMPTY and group.protocol_type != CONSUMER:
+        if group.consumer is None and not group.is_empty and group.protocol_type != CONSUMER:
             return ErrorCode.NON_EMPTY_GROUP
         return ErrorCode.NONE
 
@@ -76,7 +76,7 @@ class Deletions:
         group = self._groups.find(request.group_id)
         if group is None or group.state is GroupState.DEAD:
             self._groups.reply(reply_id, DeleteAnswer(ErrorCode.GROUP_ID_NOT_FOUND))
-        elif group.state is not GroupState.EMPTY:
+        elif not group.is_empty:
             self._groups.reply(reply_id, DeleteAnswer(ErrorCode.NON_EMPTY_GROUP))
         else:
             self._groups.note(f"group {shown(group.group_id)} is deleted on request")
@@ -110,6 +110,8 @@ class Deletions:
                 self._deleted(group, reply_id, ErrorCode.NONE)
                 return
             records = [(GroupKey(group.group_id), None)]
+            if durable is not None and durable.consumer is not None:
+                records = [(key, None) for key in durable.consumer.keys(group.group_id)]
             following = partial(self._deleted, group, reply_id)
         self._groups.append(group, records, following)
 
@@ -125,6 +127,8 @@ class Deletions:
 
 def is_in_use(group: Group, topic: str) -> bool:
     """Whether a member subscribes to the topic, as far as that is known."""
+    if group.consumer is not None:
+        return topic in group.consumer.subscribed()
     if group.state is GroupState.EMPTY:
         return False
     subscribed = group.subscribed()

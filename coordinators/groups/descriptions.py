@@ -6,17 +6,19 @@ from collections.abc import Collection, Iterator
 from itertools import chain
 
 from coordinators.groups.answers import DescribeAnswer, DescribedMember, ListedGroup
+from coordinators.groups.consumer.group import ConsumerGroup
 from coordinators.groups.group import Group, GroupState
 from coordinators.groups.groups import Groups
 from coordinators.groups.member import Member
 from protocol.errors import ErrorCode
 
 _CLASSIC = "classic"
+_CONSUMER = "consumer"
 
 
 def described(group: Group | None) -> DescribeAnswer:
     """The group; protocol, metadata and assignments only while it is stable."""
-    if group is None or group.state is GroupState.DEAD:
+    if group is None or group.state is GroupState.DEAD or group.consumer is not None:
         return DescribeAnswer(ErrorCode.GROUP_ID_NOT_FOUND, GroupState.DEAD.value)
     is_stable = group.state is GroupState.STABLE
     protocol_name = group.protocol_name if is_stable else None
@@ -45,21 +47,32 @@ def listed(
 ) -> Iterator[ListedGroup | None]:
     """All groups that match, one after the other; None for one that does not."""
     wanted_states = {state.casefold() for state in states}
-    is_type_wanted = not types or _CLASSIC in {one.casefold() for one in types}
+    wanted_types = {one.casefold() for one in types}
     for group_id in list(dict.fromkeys(chain(groups.durable.groups, groups.live))):
         row = _row(groups, group_id)
         is_wanted = row is not None and (
-            is_type_wanted and (not wanted_states or row.state.casefold() in wanted_states)
+            (not wanted_types or row.group_type in wanted_types)
+            and (not wanted_states or row.state.casefold() in wanted_states)
         )
         yield row if is_wanted else None
 
 
 def _row(groups: Groups, group_id: str) -> ListedGroup | None:
     group = groups.live.get(group_id)
+    if group is not None and group.consumer is not None:
+        return _consumer_row(group_id, group.consumer)
     if group is not None:
         return ListedGroup(group_id, group.protocol_type or "", group.state.value, _CLASSIC)
     durable = groups.durable.groups.get(group_id)
     if durable is None:
         return None
+    if durable.consumer is not None:
+        return _consumer_row(group_id, ConsumerGroup(group_id, durable.consumer))
     protocol_type = durable.value.protocol_type if durable.value is not None else ""
     return ListedGroup(group_id, protocol_type, GroupState.EMPTY.value, _CLASSIC)
+
+
+def _consumer_row(group_id: str, group: ConsumerGroup) -> ListedGroup:
+    state = group.state
+    epochs = (state.number, state.target_epoch)
+    return ListedGroup(group_id, _CONSUMER, group.condition, _CONSUMER, *epochs)

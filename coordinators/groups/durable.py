@@ -5,9 +5,11 @@ Invariant: they are what a replay of the committed log gives; `DurableGroups.put
 
 from __future__ import annotations
 
+from coordinators.groups.consumer.state import ConsumerState, read_consumer_value
 from coordinators.groups.usage import metadata_size, value_size
+from protocol.consumer_offsets.consumer_values import ConsumerValue
 from protocol.consumer_offsets.group_value import GroupValue, read_group_value
-from protocol.consumer_offsets.keys import GroupKey, OffsetKey, OtherKey, read_key
+from protocol.consumer_offsets.keys import ConsumerKey, GroupKey, OffsetKey, OtherKey, read_key
 from protocol.consumer_offsets.offset_value import OffsetValue, read_offset_value
 from protocol.errors import DecodeError
 from protocol.lean_dataclass import dataclass
@@ -20,6 +22,8 @@ class DurableGroup:
     value: GroupValue | None
     offsets: dict[str, dict[int, OffsetValue]]
     """By topic and partition; no topic without partitions."""
+    consumer: ConsumerState | None = None
+    """Its records of the consumer protocol; never blank."""
 
 
 class DurableGroups:
@@ -41,11 +45,17 @@ class DurableGroups:
                     self.put(read, None if value is None else read_group_value(value))
                 case OtherKey():
                     return f"records of type {read.version} are not known"
+                case _:
+                    self.put(read, None if value is None else read_consumer_value(read, value))
         except DecodeError as error:
             return str(error)
         return None
 
-    def put(self, key: OffsetKey | GroupKey, value: OffsetValue | GroupValue | None) -> None:
+    def put(
+        self,
+        key: OffsetKey | GroupKey | ConsumerKey,
+        value: OffsetValue | GroupValue | ConsumerValue | None,
+    ) -> None:
         """Put a record that has been read. A value of None removes what the key names."""
         group = self.groups.get(key.group_id)
         if group is None:
@@ -53,18 +63,31 @@ class DurableGroups:
                 return
             group = self.groups[key.group_id] = DurableGroup(None, {})
         if isinstance(key, GroupKey):
-            assert not isinstance(value, OffsetValue)
+            assert value is None or isinstance(value, GroupValue)
             self.size += value_size(value) - value_size(group.value)
             group.value = value
-        else:
-            assert not isinstance(value, GroupValue)
+        elif isinstance(key, OffsetKey):
+            assert value is None or isinstance(value, OffsetValue)
             replaced = _put_offset(group.offsets, key, value)
             if value is not None and value.metadata:
                 self.size += metadata_size(value.metadata)
             if replaced is not None and replaced.metadata:
                 self.size -= metadata_size(replaced.metadata)
-        if group.value is None and not group.offsets:
+        else:
+            assert not isinstance(value, OffsetValue | GroupValue)
+            self._put_consumer(group, key, value)
+        if group.value is None and not group.offsets and group.consumer is None:
             del self.groups[key.group_id]
+
+    def _put_consumer(
+        self, group: DurableGroup, key: ConsumerKey, value: ConsumerValue | None
+    ) -> None:
+        state = group.consumer = group.consumer or ConsumerState()
+        before = state.size
+        state.put(key, value)
+        self.size += state.size - before
+        if state.is_blank:
+            group.consumer = None
 
 
 def _put_offset(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 
 from coordinators.groups.answers import GroupAnswer
+from coordinators.groups.consumer.requests import MayDescribe
 from protocol.lean_named_tuple import NamedTuple
 
 
@@ -15,6 +16,9 @@ class TimerKind(enum.Enum):
     SESSION = "session"
     PENDING_MEMBER = "pending member"
     """A member id was handed out (79); it is forgotten if no one joins with it."""
+
+    REVOCATION = "revocation"
+    """A member of the consumer protocol has to give up partitions."""
 
 
 class TimerKey(NamedTuple):
@@ -64,4 +68,12 @@ class Note(NamedTuple):
     message: str
 
 
-Effect = Append | Reply | SetTimer | CancelTimer | Note
+class ResolveRegex(NamedTuple):
+    """Find the topics that a regular expression matches; `RegexResolved` follows. The expression is valid."""
+
+    group_id: str
+    pattern: str
+    may_describe: MayDescribe
+
+
+Effect = Append | Reply | SetTimer | CancelTimer | Note | ResolveRegex

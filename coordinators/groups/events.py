@@ -55,4 +55,15 @@ class AppendFailed(NamedTuple):
     may_commit: bool = False
 
 
-Event = Requested | Abandoned | TimerFired | Committed | AppendFailed
+class RegexResolved(NamedTuple):
+    """The topics that a regular expression matches, all of the name, that the client may describe."""
+
+    group_id: str
+    pattern: str
+    topics: tuple[str, ...]
+    """In order."""
+    version: int
+    """Of the topics that were looked at."""
+
+
+Event = Requested | Abandoned | TimerFired | Committed | AppendFailed | RegexResolved

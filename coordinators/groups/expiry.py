@@ -154,7 +154,8 @@ class Expiry:
         if group is None:
             return
         if (
-            group.state is GroupState.EMPTY
+            group.is_empty
+            and group.state is GroupState.EMPTY
             and not group.pending_members
             and not group.appends
             and (durable is None or not durable.offsets)
@@ -174,6 +175,8 @@ def _had_members(group: Group) -> bool:
 
 def _keeps_all(group: Group, topic: str) -> bool:
     """Whether no offset of the topic expires, in this state of the group."""
+    if group.consumer is not None:
+        return topic in group.consumer.subscribed()
     if group.state is GroupState.EMPTY:
         return False
     if group.state is not GroupState.STABLE or group.protocol_type != CONSUMER:

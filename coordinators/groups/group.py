@@ -8,6 +8,7 @@ from __future__ import annotations
 import enum
 from collections import Counter
 
+from coordinators.groups.consumer.group import ConsumerGroup
 from coordinators.groups.durable import DurableGroup
 from coordinators.groups.member import Member, Protocols, protocol_bytes, stored_member
 from protocol.consumer_offsets.group_value import NO_TIMESTAMP, GroupValue
@@ -58,8 +59,16 @@ class Group:
         self.pending_offsets: Counter[tuple[str, int]] = Counter()
         """Commits and deletions of offsets that are not committed yet."""
         self.protocol_bytes = 0
+        self.consumer: ConsumerGroup | None = None
+        """What makes it a group of the consumer protocol; such a group is otherwise an empty classic one."""
         self._supporters: Counter[str] = Counter()
         self._subscribed: tuple[int, frozenset[str] | None] | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it has no members, of either protocol."""
+        has_consumers = self.consumer is not None and self.consumer.has_members
+        return self.state is GroupState.EMPTY and not has_consumers
 
     @property
     def rebalance_timeout_ms(self) -> int:
@@ -209,6 +218,8 @@ def stored_group(group_id: str, durable: DurableGroup) -> Group:
     """The group that is stored, with its members if it has any."""
     group = Group(group_id)
     value = durable.value
+    if durable.consumer is not None:
+        group.consumer = ConsumerGroup(group_id, durable.consumer.copy())
     if value is None:
         return group
     group.generation_id = max(value.generation_id, 0)

@@ -22,13 +22,16 @@ from coordinators.groups.effects import (
     TimerKey,
 )
 from coordinators.groups.events import Now
-from coordinators.groups.group import Group, GroupState, stored_group
+from coordinators.groups.group import Group, stored_group
 from coordinators.groups.member import Member
 from coordinators.groups.usage import Usage, value_size
+from protocol.consumer_offsets.consumer_values import ConsumerValue, write_consumer_value
 from protocol.consumer_offsets.group_value import GroupValue, write_group_value
 from protocol.consumer_offsets.keys import (
+    ConsumerKey,
     GroupKey,
     OffsetKey,
+    write_consumer_key,
     write_group_key,
     write_offset_key,
 )
@@ -36,7 +39,11 @@ from protocol.consumer_offsets.offset_value import OffsetValue, write_offset_val
 from protocol.errors import ErrorCode
 from protocol.lean_dataclass import dataclass
 
-Record = tuple[OffsetKey, OffsetValue | None] | tuple[GroupKey, GroupValue | None]
+Record = (
+    tuple[OffsetKey, OffsetValue | None]
+    | tuple[GroupKey, GroupValue | None]
+    | tuple[ConsumerKey, ConsumerValue | None]
+)
 Outcome = Callable[[ErrorCode], None]
 """Called once: with NONE when an append is committed, else with the error that it failed with."""
 
@@ -95,7 +102,9 @@ class Groups:
 
     def settle(self, group: Group) -> None:
         """Forget the soft state of a group that has none left."""
-        if group.state is not GroupState.EMPTY or group.pending_members or group.appends:
+        if not group.is_empty or group.pending_members or group.appends:
+            return
+        if group.consumer is not None and (group.consumer.queue or group.consumer.resolving):
             return
         stored = self.durable.groups.get(group.group_id)
         if stored is None or stored.value is None or not stored.value.members:
@@ -128,6 +137,9 @@ class Groups:
         if reply_id is not None:
             self.unnamed.pop(reply_id, None)
             self._effects.append(Reply(reply_id, answer))
+
+    def emit(self, effect: Effect) -> None:
+        self._effects.append(effect)
 
     def note(self, message: str) -> None:
         self._effects.append(Note(message))
@@ -162,8 +174,12 @@ class Groups:
         self._effects.append(Append(self._token, tuple([_packed(record) for record in records])))
         return self._token
 
-    def committed(self, token: int) -> None:
-        """Apply the records of an append that the high watermark has passed."""
+    def may_commit(self, token: int) -> bool:
+        """Whether an append is neither committed nor refused."""
+        return token in self._appended
+
+    def committed(self, token: int) -> Group:
+        """Apply the records of an append that the high watermark has passed. Returns their group."""
         appended = self._appended.pop(token)
         for key, value in appended.records:
             self.durable.put(key, value)
@@ -171,6 +187,7 @@ class Groups:
         if appended.outcome is not None:
             appended.outcome(ErrorCode.NONE)
         self.settle(appended.group)
+        return appended.group
 
     def append_failed(self, token: int, code: ErrorCode, *, may_commit: bool) -> None:
         """Notify the part that waits for an append of its failure. One that may commit is kept."""
@@ -198,10 +215,14 @@ class Groups:
 def _packed(record: Record) -> GroupRecord:
     key, value = record
     if isinstance(key, OffsetKey):
-        assert not isinstance(value, GroupValue)
+        assert value is None or isinstance(value, OffsetValue)
         packed = None if value is None else write_offset_value(value)
         return GroupRecord(write_offset_key(key), packed)
-    assert not isinstance(value, OffsetValue)
+    if isinstance(key, GroupKey):
+        assert value is None or isinstance(value, GroupValue)
+        packed = None if value is None else write_group_value(value)
+        return GroupRecord(write_group_key(key.group_id), packed)
+    assert not isinstance(value, OffsetValue | GroupValue)
     return GroupRecord(
-        write_group_key(key.group_id), None if value is None else write_group_value(value)
+        write_consumer_key(key), None if value is None else write_consumer_value(value)
     )

@@ -9,6 +9,8 @@ from functools import partial
 
 from coordinators.groups.answers import OffsetCommitAnswer
 from coordinators.groups.append_errors import commit_code
+from coordinators.groups.consumer.descriptions import commit_error, stale_partitions
+from coordinators.groups.consumer.topics import KnownTopics
 from coordinators.groups.group import Group, GroupState
 from coordinators.groups.groups import Groups, Record
 from coordinators.groups.membership import generation_error
@@ -24,31 +26,43 @@ from protocol.errors import ErrorCode
 class OffsetCommits:
     """Answers OffsetCommit once the offsets are committed: all of a request, or none."""
 
-    def __init__(self, groups: Groups, sessions: Sessions) -> None:
+    def __init__(self, groups: Groups, sessions: Sessions, topics: KnownTopics) -> None:
         self._groups = groups
+        self._topics = topics
         self._sessions = sessions
 
     def handle(self, reply_id: int, request: OffsetCommit) -> None:
         """Append the offsets of those who may commit; metadata that is not taken fails its partition alone."""
         code, group = self._admit(request)
         if group is None or code is not ErrorCode.NONE:
-            codes = (code,) * len(request.partitions)
-            self._groups.reply(reply_id, OffsetCommitAnswer(codes))
+            refused = (code,) * len(request.partitions)
+            self._groups.reply(reply_id, OffsetCommitAnswer(refused))
             return
-        longest = self._longest_metadata(request)
-        are_stored = [
-            len(one.metadata) <= longest and _can_be_packed(one.metadata)
-            for one in request.partitions
-        ]
-        accepted = [
-            one for one, is_stored in zip(request.partitions, are_stored, strict=True) if is_stored
-        ]
+        codes = self._codes(group, request)
+        accepted = [one for one, code in zip(request.partitions, codes, strict=True) if not code]
         if not accepted:
-            self._stored(reply_id, are_stored, ErrorCode.NONE)
+            self._stored(reply_id, codes, ErrorCode.NONE)
             return
         expire_ms = self._expire_timestamp(request)
         records = [self._record(request.group_id, one, expire_ms) for one in accepted]
-        self._groups.append(group, records, partial(self._stored, reply_id, are_stored))
+        self._groups.append(group, records, partial(self._stored, reply_id, codes))
+
+    def _codes(self, group: Group, request: OffsetCommit) -> list[ErrorCode]:
+        """The errors of single partitions."""
+        longest = self._longest_metadata(request)
+        codes = [
+            ErrorCode.NONE
+            if len(one.metadata) <= longest and _can_be_packed(one.metadata)
+            else ErrorCode.OFFSET_METADATA_TOO_LARGE
+            for one in request.partitions
+        ]
+        if group.consumer is not None:
+            for place, is_stale in enumerate(
+                stale_partitions(group.consumer, request, self._topics)
+            ):
+                if is_stale:
+                    codes[place] = ErrorCode.STALE_MEMBER_EPOCH
+        return codes
 
     def _longest_metadata(self, request: OffsetCommit) -> int:
         """How many characters of metadata an offset may have now: none if there is no room for more."""
@@ -83,6 +97,8 @@ class OffsetCommits:
     def _admit_to_group(self, group: Group, request: OffsetCommit) -> ErrorCode:
         if group.state is GroupState.DEAD:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        if group.consumer is not None:
+            return commit_error(group.consumer, request)
         if group.state is GroupState.EMPTY and request.generation_id < 0:
             return ErrorCode.NONE
         code = generation_error(
@@ -105,15 +121,10 @@ class OffsetCommits:
         value = OffsetValue(offset, leader_epoch, metadata, self._groups.now.wall_ms, expire_ms)
         return OffsetKey(group_id, topic, partition), value
 
-    def _stored(self, reply_id: int, are_stored: list[bool], code: ErrorCode) -> None:
+    def _stored(self, reply_id: int, codes: list[ErrorCode], code: ErrorCode) -> None:
         answered = commit_code(code)
-        codes = tuple(
-            [
-                answered if is_stored else ErrorCode.OFFSET_METADATA_TOO_LARGE
-                for is_stored in are_stored
-            ]
-        )
-        self._groups.reply(reply_id, OffsetCommitAnswer(codes))
+        found = tuple([one or answered for one in codes])
+        self._groups.reply(reply_id, OffsetCommitAnswer(found))
 
 
 def _can_be_packed(metadata: str) -> bool:

@@ -6,6 +6,7 @@ that the coordinator knows no versions. Topics and permissions are checked befor
 
 from __future__ import annotations
 
+from coordinators.groups.consumer.requests import ConsumerDescribe, ConsumerHeartbeat
 from protocol.lean_named_tuple import NamedTuple
 
 NO_GENERATION = -1
@@ -87,7 +88,10 @@ class OffsetCommit(NamedTuple):
     retention_time_ms: int = NO_RETENTION
     """Versions 2 to 4."""
     knows_missing_groups: bool = False
-    """From version 9 on a group that does not exist is GROUP_ID_NOT_FOUND instead of ILLEGAL_GENERATION."""
+    """From version 9 on a group that does not exist is GROUP_ID_NOT_FOUND instead of ILLEGAL_GENERATION.
+
+    Only then may the generation be the epoch of a member of the consumer protocol.
+    """
 
 
 class OffsetFetch(NamedTuple):
@@ -95,6 +99,9 @@ class OffsetFetch(NamedTuple):
     partitions: tuple[tuple[str, int], ...] | None
     """Topic and partition; None for all."""
     require_stable: bool = False
+    member_id: str | None = None
+    """The member that asks, from version 9 on; None is not checked."""
+    member_epoch: int = -1
 
 
 class OffsetDelete(NamedTuple):
@@ -122,4 +129,6 @@ GroupRequest = (
     | OffsetDelete
     | DescribeGroup
     | DeleteGroup
+    | ConsumerHeartbeat
+    | ConsumerDescribe
 )

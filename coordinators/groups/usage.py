@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from coordinators.groups.consumer.state import consumer_value_size
+from protocol.consumer_offsets.consumer_values import ConsumerValue
 from protocol.consumer_offsets.group_value import GroupValue
 from protocol.consumer_offsets.offset_value import OffsetValue
 from protocol.lean_named_tuple import NamedTuple
@@ -22,14 +24,16 @@ def total(usages: list[Usage]) -> Usage:
     return Usage(*map(sum, zip(Usage(), *usages, strict=True)))
 
 
-def value_size(value: GroupValue | OffsetValue | None) -> int:
+def value_size(value: GroupValue | OffsetValue | ConsumerValue | None) -> int:
     """The memory that the assignments of a group, or the metadata of an offset, take at most.
 
     The subscriptions of a group are counted with its members.
     """
     if isinstance(value, OffsetValue):
         return metadata_size(value.metadata)
-    return sum([len(member.assignment) for member in value.members]) if value is not None else 0
+    if isinstance(value, GroupValue):
+        return sum([len(member.assignment) for member in value.members])
+    return consumer_value_size(value)
 
 
 def metadata_size(metadata: str) -> int:

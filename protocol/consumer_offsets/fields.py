@@ -11,6 +11,7 @@ from protocol.headers import read_unsigned_varint, write_unsigned_varint
 
 Value = TypeVar("Value")
 
+INT8: Final = struct.Struct(">b")
 INT16: Final = struct.Struct(">h")
 INT32: Final = struct.Struct(">i")
 INT64: Final = struct.Struct(">q")
@@ -27,6 +28,9 @@ class FieldReader:
         self._data = data
         self._position = 0
         self.flexible = flexible
+
+    def int8(self) -> int:
+        return self._number(INT8)
 
     def int16(self) -> int:
         return self._number(INT16)
@@ -56,6 +60,10 @@ class FieldReader:
 
     def bytes_(self) -> bytes:
         size = self._compact_size() if self.flexible else self.int32()
+        return self._take(size)
+
+    def raw(self, size: int) -> bytes:
+        """So many bytes, without a length before them."""
         return self._take(size)
 
     def array(

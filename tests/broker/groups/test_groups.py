@@ -11,6 +11,7 @@ import pytest
 
 from broker.config.loading import Config, LogFlush
 from broker.groups import groups as groups_module
+from broker.groups.cluster_topics import ClusterTopics
 from broker.groups.groups import Groups
 from broker.groups.shard import ShardState
 from broker.metadata.topic import TopicDeleted
@@ -48,7 +49,9 @@ class Coordinating:
             metrics=Metrics(),
             timeout_s=60,
         )
-        self.groups = Groups(Config(), topic, appends, new_uuid=uuid.uuid4)
+        self.groups = Groups(
+            Config(), topic, appends, topics=ClusterTopics({}), new_uuid=uuid.uuid4
+        )
         self.led = [self._led(index) for index in range(PARTITIONS)]
 
     def _led(self, index: int) -> Led:

@@ -12,6 +12,7 @@ import pytest
 
 from broker.config.loading import LogFlush
 from broker.groups import shard as shard_module
+from broker.groups.cluster_topics import ClusterTopics
 from broker.groups.shard import Shard, ShardParts, ShardState
 from broker.limited_log import BURST
 from broker.metrics import Metrics
@@ -95,7 +96,9 @@ class Sharded:
             metrics=Metrics(),
             timeout_s=60,
         )
-        self.parts: Any = ShardParts(lambda: self.coordinator, appends, self.reloaded.append)
+        self.parts: Any = ShardParts(
+            lambda: self.coordinator, appends, self.reloaded.append, ClusterTopics({})
+        )
 
     def store(self, key: bytes) -> None:
         batch = build_batch([Record(0, NOW_MS, key, b"")])

@@ -1,0 +1,146 @@
+"""ConsumerGroupDescribe (69), versions 0-1: groups of the consumer protocol, what members have and are to have.
+
+v1: the type of a member. A group of the classic protocol is not found: DescribeGroups describes it.
+"""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING, Any, Final
+
+from broker.handlers import permits
+from broker.handlers.authorized_operations import NOT_ASKED, group_operations
+from broker.handlers.group_answers import ask_all, with_rows
+from broker.handlers.permits import denied, may, rights_of
+from broker.handlers.refusals import Refusal
+from broker.handlers.served import Served
+from broker.network.request import Answer, Request
+from coordinators.groups.consumer.requests import (
+    ConsumerDescribe,
+    ConsumerDescribeAnswer,
+    DescribedConsumer,
+)
+from protocol.acl import AclOperation, ResourceType
+from protocol.errors import ErrorCode
+from protocol.lean_named_tuple import NamedTuple
+from protocol.registry import Api
+from protocol.typed_requests import typed
+
+if TYPE_CHECKING:
+    from broker.authorization.access import Rights
+    from broker.services import Services
+
+API = Api(key=69, name="consumer_group_describe", version_min=0, version_max=1, flexible_from=0)
+
+_CONSUMER_MEMBER: Final = 1
+
+
+class ConsumerGroupDescribeRequest(NamedTuple):
+    group_ids: tuple[str, ...]
+    include_authorized_operations: bool = False
+
+
+async def handle(request: Request, services: Services) -> Answer:
+    """One row per group."""
+    body = typed(ConsumerGroupDescribeRequest, request.body)
+    names = tuple(dict.fromkeys(body.group_ids))
+    rights, allowed = rights_of(request, services), names
+    if rights is not None:
+        may_group = rights.allowed(AclOperation.DESCRIBE, ResourceType.GROUP)
+        allowed = tuple(name for name in names if may_group[name])
+    answers = await ask_all(services, map(ConsumerDescribe, allowed))
+    rows = dict.fromkeys(names, _error(denied(AclOperation.DESCRIBE, ResourceType.GROUP).code))
+    for name, answer in zip(allowed, answers, strict=True):
+        assert isinstance(answer, ConsumerDescribeAnswer)
+        operations = group_operations(rights, name, asked=body.include_authorized_operations)
+        rows[name] = {**_row(answer, rights, services), "authorized_operations": operations}
+    found = [{"group_id": name, **row} for name, row in rows.items()]
+    members = [one for row in found for one in row["members"]]
+    return with_rows({"groups": found}, [*found, *members])
+
+
+def _row(
+    answer: ConsumerDescribeAnswer, rights: Rights | None, services: Services
+) -> dict[str, Any]:
+    names = _Names(services)
+    members = [_member(one, names) for one in answer.members]
+    if not all(may(rights, AclOperation.DESCRIBE, ResourceType.TOPIC, one) for one in names.used):
+        message = "The described group uses topics that the client is not authorized to describe."
+        return {**_error(denied(AclOperation.DESCRIBE, ResourceType.TOPIC).code, message)}
+    return {
+        "error_code": answer.error_code,
+        "error_message": answer.message,
+        "group_state": answer.state,
+        "group_epoch": answer.epoch,
+        "assignment_epoch": answer.target_epoch,
+        "assignor_name": answer.assignor,
+        "members": members,
+    }
+
+
+class _Names:
+    """The names of topics by their ids; those of deleted ones are empty."""
+
+    def __init__(self, services: Services) -> None:
+        self._topics = services.registry.topics_by_id
+        self.used: set[str] = set()
+
+    def find(self, topic_id: uuid.UUID) -> str:
+        topic = self._topics.get(topic_id)
+        if topic is None:
+            return ""
+        self.used.add(topic.name)
+        return topic.name
+
+
+def _member(one: DescribedConsumer, names: _Names) -> dict[str, Any]:
+    names.used.update(one.value.topic_names)
+    return {
+        "member_id": one.member_id,
+        "instance_id": one.value.instance_id,
+        "rack_id": one.value.rack_id,
+        "member_epoch": one.member_epoch,
+        "client_id": one.value.client_id,
+        "client_host": one.value.client_host,
+        "subscribed_topic_names": one.value.topic_names,
+        "subscribed_topic_regex": one.value.topic_regex,
+        "assignment": _assignment(one.assigned, names),
+        "target_assignment": _assignment(one.target, names),
+        "member_type": _CONSUMER_MEMBER,
+    }
+
+
+def _assignment(partitions: frozenset[tuple[bytes, int]], names: _Names) -> dict[str, Any]:
+    rows: dict[bytes, list[int]] = {}
+    for topic_id, index in sorted(partitions):
+        rows.setdefault(topic_id, []).append(index)
+    found = [(uuid.UUID(bytes=topic_id), indexes) for topic_id, indexes in rows.items()]
+    return {
+        "topic_partitions": [
+            {"topic_id": topic_id, "topic_name": names.find(topic_id), "partitions": indexes}
+            for topic_id, indexes in found
+        ]
+    }
+
+
+def _error(code: ErrorCode, message: str | None = None) -> dict[str, Any]:
+    return {
+        "error_code": code,
+        "error_message": message,
+        "group_state": "",
+        "group_epoch": 0,
+        "assignment_epoch": 0,
+        "assignor_name": "",
+        "members": (),
+        "authorized_operations": NOT_ASKED,
+    }
+
+
+def refuse(refusal: Refusal, _services: Services) -> Answer:
+    """The error of each group."""
+    row = _error(refusal.error.code)
+    names = dict.fromkeys(refusal.request.body.group_ids)
+    return {"groups": [{"group_id": name, **row} for name in names]}
+
+
+SERVED = Served(API, handle, refuse, permit=permits.asked_by_handler)

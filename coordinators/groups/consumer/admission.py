@@ -1,0 +1,277 @@
+"""Who may heartbeat with what, and what a heartbeat changes of the members of a group.
+
+Invariant: a heartbeat of an earlier epoch, or of another incarnation of a member, changes nothing of what it has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from coordinators.groups.config import GroupConfig
+from coordinators.groups.consumer.assignors import ASSIGNORS
+from coordinators.groups.consumer.group import ConsumerGroup
+from coordinators.groups.consumer.reconciliation import Partitions
+from coordinators.groups.consumer.requests import (
+    JOINS,
+    LEAVES,
+    LEAVES_FOR_A_WHILE,
+    UNCHANGED,
+    ConsumerHeartbeat,
+)
+from coordinators.groups.consumer.state import member_size
+from coordinators.groups.log_names import shown
+from protocol.consumer_offsets.consumer_values import (
+    CurrentValue,
+    MemberState,
+    MemberValue,
+    TargetValue,
+)
+from protocol.consumer_offsets.keys import CurrentKey, MemberKey, TargetKey
+from protocol.errors import ErrorCode
+from protocol.lean_named_tuple import NamedTuple
+
+_JOINING: Final = CurrentValue(JOINS, JOINS, MemberState.STABLE, {}, {})
+_NOTHING: Final[Partitions] = frozenset()
+
+
+class Refused(NamedTuple):
+    code: ErrorCode
+    message: str | None = None
+
+
+class Admitted(NamedTuple):
+    """A member whose heartbeat counts."""
+
+    member_id: str
+    owned: Partitions | None
+    """What it has said in its present epoch that it owns; None if it has not."""
+
+
+def flaw(request: ConsumerHeartbeat, config: GroupConfig) -> Refused | None:
+    """What is wrong with the request, whatever the group."""
+    problem = _field_flaw(request, config)
+    if problem is not None:
+        return Refused(ErrorCode.INVALID_REQUEST, problem)
+    if request.assignor is not None and request.assignor not in ASSIGNORS:
+        known = ", ".join(ASSIGNORS)
+        message = f"ServerAssignor {shown(request.assignor)} is not supported; there is {known}."
+        return Refused(ErrorCode.UNSUPPORTED_ASSIGNOR, message)
+    return None
+
+
+def _field_flaw(request: ConsumerHeartbeat, config: GroupConfig) -> str | None:
+    epoch = request.member_epoch
+    if not request.member_id and (request.makes_member_id or epoch != JOINS):
+        return "MemberId can't be empty."
+    if not request.group_id:
+        return "GroupId can't be empty."
+    if request.instance_id == "":
+        return "InstanceId can't be empty."
+    if request.rack_id == "":
+        return "RackId can't be empty."
+    if epoch == LEAVES_FOR_A_WHILE and request.instance_id is None:
+        return "InstanceId can't be null."
+    if epoch < LEAVES_FOR_A_WHILE:
+        return f"MemberEpoch is {epoch}, but must be greater than or equal to -2."
+    too_long = _length_flaw(request, config)
+    return _join_flaw(request) if too_long is None and epoch == JOINS else too_long
+
+
+def _length_flaw(request: ConsumerHeartbeat, config: GroupConfig) -> str | None:
+    names = [request.member_id, request.instance_id or "", request.rack_id or ""]
+    names += [request.topic_regex or "", request.client_id]
+    topics = request.topic_names or ()
+    if max(map(len, names)) > config.name_bytes_max:
+        return f"A name has at most {config.name_bytes_max} characters."
+    if len(topics) > config.member_topics_max or sum(map(len, topics)) > config.member_bytes_max:
+        return f"A member subscribes to {config.member_topics_max} names of topics at most."
+    if request.rebalance_timeout_ms < UNCHANGED:
+        return "RebalanceTimeoutMs can't be negative."
+    return None
+
+
+def _join_flaw(request: ConsumerHeartbeat) -> str | None:
+    if request.rebalance_timeout_ms == UNCHANGED:
+        return "RebalanceTimeoutMs must be provided in first request."
+    if request.owned is None or request.owned:
+        return "TopicPartitions must be empty when (re-)joining."
+    if request.topic_names is None and request.topic_regex is None:
+        return "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining."
+    return None
+
+
+class Admission:
+    """Admits members to one group, and removes them."""
+
+    def __init__(
+        self,
+        config: GroupConfig,
+        group: ConsumerGroup,
+        has_room: Callable[[int], bool],
+        changed: Callable[[str, int], None],
+    ) -> None:
+        """`has_room` tells whether a member of so many bytes may be held; `changed` is told of each one that comes or goes."""
+        self._config = config
+        self._group = group
+        self._state = group.state
+        self._has_room = has_room
+        self._changed = changed
+
+    def admit(self, request: ConsumerHeartbeat) -> Admitted | Refused:
+        """Take a heartbeat that is not one of leaving."""
+        member_id, instance_id = request.member_id or request.uuid, request.instance_id
+        known = self._state.members.get(member_id)
+        if instance_id is not None and (known is None or known.instance_id != instance_id):
+            if known is not None:
+                reason = "The member id is that of a member with another instance id."
+                return Refused(ErrorCode.INVALID_REQUEST, reason)
+            holder = self._state.instances.get(instance_id)
+            if holder is not None:
+                return self._replace(holder, member_id, request)
+        if known is None:
+            return self._join(member_id, request)
+        return self._go_on(member_id, known, request)
+
+    def _join(self, member_id: str, request: ConsumerHeartbeat) -> Admitted | Refused:
+        if request.member_epoch != JOINS:
+            return Refused(ErrorCode.UNKNOWN_MEMBER_ID, "The member is not in the group.")
+        size = member_size(request.topic_names or (), request.topic_regex)
+        most = self._config.group_consumer_max_size
+        if len(self._state.members) >= most or not self._has_room(size):
+            message = "The consumer group has reached its maximum capacity."
+            return Refused(ErrorCode.GROUP_MAX_SIZE_REACHED, message)
+        self._put_member(member_id, _member(request))
+        self._put_current(member_id, _JOINING)
+        self._group.must_bump = True
+        self._changed(member_id, 1)
+        return Admitted(member_id, _NOTHING)
+
+    def _go_on(
+        self, member_id: str, known: MemberValue, request: ConsumerHeartbeat
+    ) -> Admitted | Refused:
+        current, epoch = self._state.currents[member_id], request.member_epoch
+        owned = request.owned
+        if current.epoch == LEAVES_FOR_A_WHILE and epoch == JOINS:
+            self._return(member_id, member_id, request)
+            return Admitted(member_id, _NOTHING)
+        if epoch == JOINS and current.previous_epoch != JOINS:
+            self._put_current(member_id, _JOINING)  # another incarnation: it owns nothing
+            self._group.must_bump = True
+            owned = _NOTHING
+        elif epoch != current.epoch:
+            is_retried = epoch == current.previous_epoch
+            if not is_retried or owned is None or not owned <= current.assigned.keys():
+                message = (
+                    f"The consumer group member has another epoch ({epoch}) than the one known by "
+                    f"the group coordinator ({current.epoch}). The member must abandon all its partitions and rejoin."
+                )
+                return Refused(ErrorCode.FENCED_MEMBER_EPOCH, message)
+            owned = None  # it may have been given more since it sent this (hazard H5)
+        elif epoch == JOINS:
+            owned = _NOTHING
+        self._update(member_id, known, request)
+        return Admitted(member_id, owned)
+
+    def _replace(
+        self, holder: str, member_id: str, request: ConsumerHeartbeat
+    ) -> Admitted | Refused:
+        """Take a static member that comes back with another id."""
+        if request.member_epoch != JOINS:
+            return Refused(
+                ErrorCode.FENCED_INSTANCE_ID, "Another member has the static member's instance id."
+            )
+        if self._state.currents[holder].epoch != LEAVES_FOR_A_WHILE:
+            return Refused(
+                ErrorCode.UNRELEASED_INSTANCE_ID,
+                "Another member with the same instance id is still in the group: it has to leave first.",
+            )
+        self._return(holder, member_id, request)
+        return Admitted(member_id, _NOTHING)
+
+    def _return(self, holder: str, member_id: str, request: ConsumerHeartbeat) -> None:
+        """Give a static member that is back what its earlier incarnation had, and was to have."""
+        state, group_id = self._state, self._group.group_id
+        assigned, value = state.currents[holder].assigned, state.members[holder]
+        target = state.targets.get(holder)
+        if holder != member_id:
+            self._put_current(holder, None)
+            self._group.put(TargetKey(group_id, holder), None)
+            self._put_member(holder, None)
+            self._changed(holder, -1)
+            self._changed(member_id, 1)
+        self._update(member_id, value, request)
+        if target is not None:
+            self._group.put(TargetKey(group_id, member_id), TargetValue(target))
+        self._put_current(member_id, _JOINING._replace(assigned=assigned))
+
+    def _update(self, member_id: str, known: MemberValue, request: ConsumerHeartbeat) -> None:
+        value = _updated(known, request)
+        if (value.topic_names, value.topic_regex) != (known.topic_names, known.topic_regex):
+            self._group.must_bump = True
+        self._put_member(member_id, value)
+
+    # --- leaving
+
+    def leave(self, request: ConsumerHeartbeat) -> Refused | None:
+        """Take the heartbeat of a member that goes, for good or for a while."""
+        member_id, instance_id = request.member_id, request.instance_id
+        known = self._state.members.get(member_id)
+        if instance_id is not None:
+            holder = self._state.instances.get(instance_id)
+            if holder is None:
+                return Refused(ErrorCode.UNKNOWN_MEMBER_ID, "The member is not in the group.")
+            if holder != member_id:
+                message = "Another member has the static member's instance id."
+                return Refused(ErrorCode.FENCED_INSTANCE_ID, message)
+        if known is None:
+            return Refused(ErrorCode.UNKNOWN_MEMBER_ID, "The member is not in the group.")
+        if request.member_epoch == LEAVES:
+            self.remove(member_id)
+        else:
+            assigned, epoch = self._state.currents[member_id].assigned, LEAVES_FOR_A_WHILE
+            away = CurrentValue(epoch, epoch, MemberState.STABLE, assigned, {})
+            self._put_current(member_id, away)
+        return None
+
+    def remove(self, member_id: str) -> None:
+        """Remove a member; what it has is free."""
+        self._put_current(member_id, None)
+        self._group.put(TargetKey(self._group.group_id, member_id), None)
+        self._put_member(member_id, None)
+        self._group.must_bump = True
+        self._changed(member_id, -1)
+
+    def _put_member(self, member_id: str, value: MemberValue | None) -> None:
+        self._group.put(MemberKey(self._group.group_id, member_id), value)
+
+    def _put_current(self, member_id: str, value: CurrentValue | None) -> None:
+        self._group.put(CurrentKey(self._group.group_id, member_id), value)
+
+
+def _member(request: ConsumerHeartbeat) -> MemberValue:
+    return MemberValue(
+        request.instance_id,
+        request.rack_id,
+        request.client_id,
+        request.client_host,
+        tuple(sorted(set(request.topic_names or ()))),
+        request.topic_regex or None,
+        request.rebalance_timeout_ms,
+        request.assignor,
+    )
+
+
+def _updated(known: MemberValue, request: ConsumerHeartbeat) -> MemberValue:
+    names, regex = request.topic_names, request.topic_regex
+    timeout_ms = request.rebalance_timeout_ms
+    return MemberValue(
+        known.instance_id,
+        known.rack_id if request.rack_id is None else request.rack_id,
+        request.client_id,
+        request.client_host,
+        known.topic_names if names is None else tuple(sorted(set(names))),
+        known.topic_regex if regex is None else regex or None,
+        known.rebalance_timeout_ms if timeout_ms == UNCHANGED else timeout_ms,
+        known.assignor if request.assignor is None else request.assignor,
+    )

@@ -1,0 +1,33 @@
+"""What assignors are given, and what they make of it."""
+
+from __future__ import annotations
+
+from protocol.consumer_offsets.consumer_values import TopicPartition
+from protocol.lean_named_tuple import NamedTuple
+
+Target = dict[str, frozenset[TopicPartition]]
+"""By member id."""
+
+
+class Subscriber(NamedTuple):
+    """A member."""
+
+    member_id: str
+    instance_id: str | None
+    topics: frozenset[str]
+    """Those that exist, and others."""
+    target: frozenset[TopicPartition]
+    """What it was to have until now."""
+
+    @property
+    def rank(self) -> tuple[bool, str, str]:
+        """Its place in every order: static members first, by instance id, then dynamic ones."""
+        return self.instance_id is None, self.instance_id or "", self.member_id
+
+
+class AssignedTopic(NamedTuple):
+    """A topic that a member subscribes to."""
+
+    name: str
+    topic_id: bytes
+    partitions: int

@@ -1,0 +1,25 @@
+"""The assignor `range`: each member has one range of each topic. Equal for topics of equal size, and not sticky."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from coordinators.groups.consumer.assignors.inputs import AssignedTopic, Subscriber, Target
+from protocol.consumer_offsets.consumer_values import TopicPartition
+
+
+def assign_ranges(members: Sequence[Subscriber], topics: Sequence[AssignedTopic]) -> Target:
+    """Deal out each topic in ranges, the first of which are longer by one if it does not divide."""
+    given: dict[str, list[TopicPartition]] = {one.member_id: [] for one in members}
+    ranked = sorted(members, key=lambda one: one.rank)
+    for topic in topics:
+        subscribed = [one.member_id for one in ranked if topic.name in one.topics]
+        if not subscribed:
+            continue
+        least, longer = divmod(topic.partitions, len(subscribed))
+        begin = 0
+        for place, member_id in enumerate(subscribed):
+            end = begin + least + (place < longer)
+            given[member_id] += [(topic.topic_id, index) for index in range(begin, end)]
+            begin = end
+    return {member_id: frozenset(partitions) for member_id, partitions in given.items()}

@@ -1,0 +1,148 @@
+"""A group of the consumer protocol while its coordinator serves it.
+
+`state` is what is stored and what is being stored: there is at most one append of the group at a time (`token`), and
+requests that come meanwhile wait in `queue`. So an answer never depends on a record that may still be lost, and a
+failed append is undone by a fresh copy of what is committed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from coordinators.groups.consumer.state import ConsumerState
+from protocol.consumer_offsets.consumer_values import ConsumerValue, MemberState, TopicPartition
+from protocol.consumer_offsets.keys import (
+    ConsumerKey,
+    CurrentKey,
+    EpochKey,
+    MemberKey,
+    RegexKey,
+    TargetEpochKey,
+    TargetKey,
+)
+from protocol.lean_dataclass import dataclass
+from protocol.lean_named_tuple import NamedTuple
+
+if TYPE_CHECKING:
+    from coordinators.groups.answers import GroupAnswer
+    from coordinators.groups.effects import TimerKey
+    from coordinators.groups.requests import GroupRequest
+
+_REMOVED_FIRST: Final = (CurrentKey, TargetKey, MemberKey, RegexKey, TargetEpochKey, EpochKey)
+_WRITTEN_FIRST: Final = (MemberKey, RegexKey, EpochKey, TargetKey, TargetEpochKey, CurrentKey)
+"""As Kafka replays them: a member before what it is to have and has."""
+
+
+@dataclass(slots=True, eq=False)
+class Session:
+    """The soft state of a member."""
+
+    deadline_ms: int = 0
+    timer_ms: int | None = None
+    """The time of its timer, which may be earlier than the deadline: heartbeats set none."""
+    revoking: object = None
+    """What it has to give up."""
+    revoke_by_ms: int | None = None
+    """When it is removed unless it has given up its partitions."""
+
+
+class Resolution(NamedTuple):
+    """The topics that a regular expression matched."""
+
+    topics: tuple[str, ...]
+    version: int
+    """Of the topics that were looked at."""
+    at_ms: int
+
+
+class ConsumerGroup:
+    """State, what waits for it, and the sessions of members."""
+
+    def __init__(self, group_id: str, state: ConsumerState) -> None:
+        self.group_id = group_id
+        self.state = state
+        self.changes: dict[ConsumerKey, ConsumerValue | None] = {}
+        """What this turn has changed."""
+        self.must_bump = False
+        """Whether this turn begins a new epoch."""
+        self.token: int | None = None
+        """The append under way."""
+        self.is_in_doubt = False
+        """The append under way has failed, and may be committed all the same."""
+        self.becomes_classic = False
+        """The append under way ends it: the group becomes a classic one."""
+        self.answers: list[tuple[int, GroupRequest, GroupAnswer]] = []
+        """Answers that wait for it."""
+        self.queue: dict[int, GroupRequest] = {}
+        """Requests that wait for it, in the order of their arrival."""
+        self.due: list[TimerKey] = []
+        """Timers that have fired meanwhile."""
+        self.sessions: dict[str, Session] = {}
+        self.topics_version: int | None = None
+        """The version of the topics with which the epoch's hash was last compared."""
+        self.resolutions: dict[str, Resolution] = {}
+        """By regular expression; not stored."""
+        self.must_match = True
+        """Whether the stored topics of regular expressions may have to change."""
+        self.resolving: dict[str, dict[int, GroupRequest]] = {}
+        """Regular expressions that are being resolved, each with the members that join with it."""
+        self._subscribed: frozenset[str] | None = None
+
+    @property
+    def has_members(self) -> bool:
+        return bool(self.state.members)
+
+    def put(self, key: ConsumerKey, value: ConsumerValue | None) -> None:
+        """Change the state; the record is appended at the end of the turn."""
+        if self.state.get(key) == value:
+            return
+        self.state.put(key, value)
+        self.changes.pop(key, None)
+        self.changes[key] = value
+        if isinstance(key, MemberKey | RegexKey):
+            self._subscribed = None
+            self.topics_version = None
+            self.must_match = True
+
+    def take_changes(self) -> list[tuple[ConsumerKey, ConsumerValue | None]]:
+        """The records of this turn."""
+        changes, self.changes = list(self.changes.items()), {}
+        removed = [one for one in changes if one[1] is None]
+        written = [one for one in changes if one[1] is not None]
+        removed.sort(key=lambda one: _REMOVED_FIRST.index(type(one[0])))
+        written.sort(key=lambda one: _WRITTEN_FIRST.index(type(one[0])))
+        return removed + written
+
+    def topics_of(self, member_id: str) -> frozenset[str]:
+        """The topics that a member subscribes to by name and by regular expression."""
+        value = self.state.members[member_id]
+        regex = self.state.regexes.get(value.topic_regex or "")
+        return frozenset(value.topic_names) | frozenset(regex.topics if regex else ())
+
+    def subscribed(self) -> frozenset[str]:
+        """The topics that any member subscribes to."""
+        if self._subscribed is None:
+            names: set[str] = set()
+            for member in self.state.members.values():
+                names.update(member.topic_names)
+            for regex in self.state.regexes.values():
+                names.update(regex.topics)
+            self._subscribed = frozenset(names)
+        return self._subscribed
+
+    def is_free_for(self, member_id: str, partition: TopicPartition) -> bool:
+        """Whether no other member has the partition."""
+        return self.state.owners.get(partition, member_id) == member_id
+
+    @property
+    def condition(self) -> str:
+        """The group's state, in Kafka's words."""
+        state = self.state
+        if not state.members:
+            return "Empty"
+        if state.number > state.target_epoch:
+            return "Assigning"
+        for current in state.currents.values():
+            if current.state is not MemberState.STABLE or current.epoch != state.target_epoch:
+                return "Reconciling"
+        return "Stable"

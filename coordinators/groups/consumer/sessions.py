@@ -1,0 +1,68 @@
+"""The sessions of members of the consumer protocol, and the times by which they have to give up partitions."""
+
+from __future__ import annotations
+
+from coordinators.groups.consumer.group import ConsumerGroup, Session
+from coordinators.groups.effects import TimerKey, TimerKind
+from coordinators.groups.groups import Groups
+from protocol.consumer_offsets.consumer_values import MemberState
+
+
+class ConsumerSessions:
+    """The deadlines of the members of all groups of a coordinator."""
+
+    def __init__(self, groups: Groups) -> None:
+        self._groups = groups
+
+    def extend(self, group: ConsumerGroup, member_id: str) -> None:
+        """Begin the session anew; and the time to give up partitions, if the member has been given other ones to."""
+        session = group.sessions.setdefault(member_id, Session())
+        now_ms = self._groups.now.monotonic_ms
+        session.deadline_ms = now_ms + self._groups.config.group_consumer_session_timeout_ms
+        if session.timer_ms is None:
+            self._set_timer(group, member_id, session)
+        current, key = group.state.currents[member_id], _revocation_key(group, member_id)
+        if current.state is not MemberState.UNREVOKED_PARTITIONS:
+            if session.revoke_by_ms is not None:
+                session.revoke_by_ms = session.revoking = None
+                self._groups.cancel_timer(key)
+        elif session.revoking is not current.pending:
+            timeout_ms = group.state.members[member_id].rebalance_timeout_ms
+            session.revoking = current.pending
+            session.revoke_by_ms = now_ms + max(timeout_ms, 0)
+            self._groups.set_timer(key, session.revoke_by_ms)
+
+    def has_ended(self, group: ConsumerGroup, key: TimerKey) -> bool:
+        """Whether the member of a timer that has fired is late; else the timer is set again."""
+        session = group.sessions.get(key.member_id)
+        if session is None or key.member_id not in group.state.members:
+            return False
+        now_ms = self._groups.now.monotonic_ms
+        if key.kind is TimerKind.REVOCATION:
+            return session.revoke_by_ms is not None and now_ms >= session.revoke_by_ms
+        session.timer_ms = None
+        if now_ms >= session.deadline_ms:
+            return True
+        self._set_timer(group, key.member_id, session)
+        return False
+
+    def end(self, group: ConsumerGroup, member_id: str) -> None:
+        """Cancel the timers of a member that has gone."""
+        session = group.sessions.pop(member_id, None)
+        if session is not None:
+            if session.timer_ms is not None:
+                self._groups.cancel_timer(_session_key(group, member_id))
+            if session.revoke_by_ms is not None:
+                self._groups.cancel_timer(_revocation_key(group, member_id))
+
+    def _set_timer(self, group: ConsumerGroup, member_id: str, session: Session) -> None:
+        session.timer_ms = session.deadline_ms
+        self._groups.set_timer(_session_key(group, member_id), session.deadline_ms)
+
+
+def _session_key(group: ConsumerGroup, member_id: str) -> TimerKey:
+    return TimerKey(TimerKind.SESSION, group.group_id, member_id)
+
+
+def _revocation_key(group: ConsumerGroup, member_id: str) -> TimerKey:
+    return TimerKey(TimerKind.REVOCATION, group.group_id, member_id)
