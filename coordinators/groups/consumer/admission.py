@@ -45,7 +45,9 @@ class Admitted(NamedTuple):
 
     member_id: str
     owned: Partitions | None
-    """What it has said in its present epoch that it owns; None if it has not."""
+    """What it says that it owns; None if it does not."""
+    is_retry: bool = False
+    """It does not know its present epoch. Since it sent this it may have been given more (hazard H5)."""
 
 
 def flaw(request: ConsumerHeartbeat, config: GroupConfig) -> Refused | None:
@@ -151,7 +153,7 @@ class Admission:
         self, member_id: str, known: MemberValue, request: ConsumerHeartbeat
     ) -> Admitted | Refused:
         current, epoch = self._state.currents[member_id], request.member_epoch
-        owned = request.owned
+        owned, is_retry = request.owned, False
         if current.epoch == LEAVES_FOR_A_WHILE and epoch == JOINS:
             self._return(member_id, member_id, request)
             return Admitted(member_id, _NOTHING)
@@ -160,18 +162,15 @@ class Admission:
             self._group.must_bump = True
             owned = _NOTHING
         elif epoch != current.epoch:
-            is_retried = epoch == current.previous_epoch
-            if not is_retried or owned is None or not owned <= current.assigned.keys():
+            is_retry = epoch == current.previous_epoch
+            if not is_retry or owned is None or not owned <= current.assigned.keys():
                 message = (
                     f"The consumer group member has another epoch ({epoch}) than the one known by "
                     f"the group coordinator ({current.epoch}). The member must abandon all its partitions and rejoin."
                 )
                 return Refused(ErrorCode.FENCED_MEMBER_EPOCH, message)
-            owned = None  # it may have been given more since it sent this (hazard H5)
-        elif epoch == JOINS:
-            owned = _NOTHING
         self._update(member_id, known, request)
-        return Admitted(member_id, owned)
+        return Admitted(member_id, owned, is_retry)
 
     def _replace(
         self, holder: str, member_id: str, request: ConsumerHeartbeat

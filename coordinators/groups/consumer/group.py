@@ -61,8 +61,8 @@ class ConsumerGroup:
     def __init__(self, group_id: str, state: ConsumerState) -> None:
         self.group_id = group_id
         self.state = state
-        self.changes: dict[ConsumerKey, ConsumerValue | None] = {}
-        """What this turn has changed."""
+        self.changes: dict[tuple[type, ConsumerKey], ConsumerValue | None] = {}
+        """What this turn has changed. Keys of two types may be equal."""
         self.must_bump = False
         """Whether this turn begins a new epoch."""
         self.token: int | None = None
@@ -97,8 +97,8 @@ class ConsumerGroup:
         if self.state.get(key) == value:
             return
         self.state.put(key, value)
-        self.changes.pop(key, None)
-        self.changes[key] = value
+        self.changes.pop((type(key), key), None)
+        self.changes[type(key), key] = value
         if isinstance(key, MemberKey | RegexKey):
             self._subscribed = None
             self.topics_version = None
@@ -106,7 +106,8 @@ class ConsumerGroup:
 
     def take_changes(self) -> list[tuple[ConsumerKey, ConsumerValue | None]]:
         """The records of this turn."""
-        changes, self.changes = list(self.changes.items()), {}
+        changes = [(key, value) for (_, key), value in self.changes.items()]
+        self.changes = {}
         removed = [one for one in changes if one[1] is None]
         written = [one for one in changes if one[1] is not None]
         removed.sort(key=lambda one: _REMOVED_FIRST.index(type(one[0])))

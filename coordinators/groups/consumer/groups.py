@@ -94,6 +94,9 @@ class ConsumerGroups:
         elif consumer.has_members:
             code = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
             self._groups.reply(reply_id, JoinAnswer(code, request.member_id))
+        elif request.member_id:
+            code = ErrorCode.UNKNOWN_MEMBER_ID
+            self._groups.reply(reply_id, JoinAnswer(code, request.member_id))
         else:
             self._storing.park(consumer, reply_id, request)
             self._storing.become_classic(group, consumer)

@@ -14,7 +14,7 @@ from typing import Final
 from coordinators.groups.consumer.admission import Admission, Admitted, Refused, flaw
 from coordinators.groups.consumer.assignment import assign
 from coordinators.groups.consumer.group import ConsumerGroup, Resolution
-from coordinators.groups.consumer.reconciliation import reconciled
+from coordinators.groups.consumer.reconciliation import Partitions, reconciled
 from coordinators.groups.consumer.requests import (
     JOINS,
     UNCHANGED,
@@ -222,7 +222,8 @@ class ConsumerHeartbeats:
         """Begin a new epoch if members, subscriptions or the topics that are subscribed to have changed."""
         self._take_resolutions(consumer)
         state = consumer.state
-        if consumer.topics_version == self._topics.version and not consumer.must_bump:
+        is_same = not state.members or consumer.topics_version == self._topics.version
+        if is_same and not consumer.must_bump:
             return
         consumer.topics_version = self._topics.version
         hashed = metadata_hash(consumer.subscribed(), self._topics)
@@ -250,20 +251,16 @@ class ConsumerHeartbeats:
         if member_id not in state.members:  # it has left in the same turn
             message = "The member is not in the group."
             return ConsumerHeartbeatAnswer(ErrorCode.UNKNOWN_MEMBER_ID, message)
-        current = reconciled(
-            state.currents[member_id],
-            state.targets.get(member_id, frozenset()),
-            state.target_epoch,
-            outcome.owned,
-            partial(consumer.is_free_for, member_id),
-        )
-        consumer.put(CurrentKey(consumer.group_id, member_id), current)
+        if not outcome.is_retry:
+            self._reconcile(consumer, member_id, outcome.owned)
+        current = state.currents[member_id]
         self._sessions.extend(consumer, member_id)
         self._refresh(consumer, member_id, request)
         earlier = before[member_id]
         assigned = frozenset(current.assigned)
         is_news = (
-            _is_full(request)
+            outcome.is_retry
+            or _is_full(request)
             or earlier is None
             or earlier.assigned.keys() != assigned
             or (request.owned is not None and not request.owned <= assigned)
@@ -276,6 +273,17 @@ class ConsumerHeartbeats:
             interval_ms,
             assigned if is_news else None,
         )
+
+    def _reconcile(self, consumer: ConsumerGroup, member_id: str, owned: Partitions | None) -> None:
+        state = consumer.state
+        current = reconciled(
+            state.currents[member_id],
+            state.targets.get(member_id, frozenset()),
+            state.target_epoch,
+            owned,
+            partial(consumer.is_free_for, member_id),
+        )
+        consumer.put(CurrentKey(consumer.group_id, member_id), current)
 
     # --- what has waited
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from coordinators.groups.answers import GroupAnswer
 from coordinators.groups.config import GroupConfig
+from coordinators.groups.consumer.topics import KnownTopics
 from coordinators.groups.coordinator import GroupCoordinator
 from coordinators.groups.deleted_topic import DeletedTopic
 from coordinators.groups.effects import (
@@ -52,17 +53,24 @@ class Shell:
         self.notes: list[str] = []
         self.uuids = 0
         self._replies = 0
-        self.coordinator = GroupCoordinator(self.config)
+        self.coordinator = GroupCoordinator(self.config, topics=self.known_topics())
 
     @property
     def now(self) -> Now:
         return Now(self.ms, WALL_MS + self.ms + self.wall_skew_ms)
 
+    def known_topics(self) -> KnownTopics | None:
+        """The topics that members of the consumer protocol can subscribe to."""
+
+    def perform_other(self, effect: Effect) -> None:
+        """Carry out an effect that only the consumer protocol has."""
+        raise AssertionError(effect)
+
     def load(self) -> None:
         """Lose the lead, and lead again: appends that were not committed are gone."""
         self.held.clear()
         self.timers.clear()
-        self.coordinator = GroupCoordinator(self.config)
+        self.coordinator = GroupCoordinator(self.config, topics=self.known_topics())
         for record in self.log:
             assert self.coordinator.apply(*record) is None
         for effects in self.coordinator.start(self.now):
@@ -96,6 +104,8 @@ class Shell:
                     self.timers.pop(effect.key, None)
                 case Note():
                     self.notes.append(effect.message)
+                case _:
+                    self.perform_other(effect)
         if not self.holds_appends:
             self.commit_all()
 

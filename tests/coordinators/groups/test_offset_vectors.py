@@ -477,7 +477,9 @@ def test_groups_are_listed_by_state_and_type(shell):
     shell.ask(commit_request(group_id="h"))
 
     def listed(states: tuple[str, ...] = (), types: tuple[str, ...] = ()) -> set[tuple[str, ...]]:
-        return {tuple(row)[:4] for row in shell.coordinator.listed(states, types) if row is not None}
+        return {
+            tuple(row)[:4] for row in shell.coordinator.listed(states, types) if row is not None
+        }
 
     stable, simple = ("g", "consumer", "Stable", "classic"), ("h", "", "Empty", "classic")
     assert listed() == listed((), ("CLASSIC",)) == {stable, simple}

@@ -1,0 +1,205 @@
+"""Guards of the consumer protocol, each of which can be taken away: histories and vectors must miss it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+from unittest.mock import patch
+
+from coordinators.groups import offset_commits
+from coordinators.groups.consumer import admission, heartbeats, reconciliation
+from coordinators.groups.consumer.admission import Admission, Admitted
+from coordinators.groups.consumer.group import ConsumerGroup
+from coordinators.groups.consumer.heartbeats import ConsumerHeartbeats
+from coordinators.groups.consumer.sessions import ConsumerSessions
+from coordinators.groups.consumer.state import ConsumerState
+from coordinators.groups.consumer.storing import Storing
+from protocol.consumer_offsets.consumer_values import EpochValue
+from protocol.consumer_offsets.keys import EpochKey
+from protocol.errors import ErrorCode
+
+Patches = list[Any]
+
+
+def _partitions_are_given_while_another_has_them() -> Patches:
+    return [patch.object(ConsumerGroup, "is_free_for", lambda *_: True)]
+
+
+def _partitions_are_free_before_they_are_given_up() -> Patches:
+    known = reconciliation.reconciled
+
+    def forget(current: Any, target: Any, epoch: int, _owned: Any, is_free: Any) -> Any:
+        return known(current, target, epoch, frozenset(), is_free)
+
+    return [patch.object(heartbeats, "reconciled", forget)]
+
+
+def _a_retry_goes_on_towards_the_target() -> Patches:
+    known = Admission._go_on
+
+    def go_on(self: Admission, *arguments: Any) -> Any:
+        found = known(self, *arguments)
+        return found._replace(is_retry=False) if isinstance(found, Admitted) else found
+
+    return [patch.object(Admission, "_go_on", go_on)]
+
+
+def _any_epoch_heartbeats() -> Patches:
+    known = Admission._go_on
+
+    def go_on(self: Admission, member_id: str, value: Any, request: Any) -> Any:
+        epoch = self._state.currents[member_id].epoch
+        if request.member_epoch > 0 and epoch > 0:
+            request = request._replace(member_epoch=epoch)
+        return known(self, member_id, value, request)
+
+    return [patch.object(Admission, "_go_on", go_on)]
+
+
+def _heartbeats_are_answered_before_they_are_stored() -> Patches:
+    known = Storing.finish
+
+    def finish(self: Storing, group: Any, consumer: Any, answers: Any) -> None:
+        for reply_id, _, answer in answers:
+            self._groups.reply(reply_id, answer)
+        known(self, group, consumer, ())
+
+    return [patch.object(Storing, "finish", finish)]
+
+
+def _an_active_static_member_is_replaced() -> Patches:
+    def replace(self: Admission, holder: str, member_id: str, request: Any) -> Admitted:
+        self._return(holder, member_id, request)
+        return Admitted(member_id, frozenset())
+
+    return [patch.object(Admission, "_replace", replace)]
+
+
+def _members_go_without_a_new_epoch() -> Patches:
+    known = Admission.remove
+
+    def remove(self: Admission, member_id: str) -> None:
+        must_bump = self._group.must_bump
+        known(self, member_id)
+        self._group.must_bump = must_bump
+
+    return [patch.object(Admission, "remove", remove)]
+
+
+def _targets_are_made_again_in_an_epoch() -> Patches:
+    known = ConsumerHeartbeats._begin_epoch
+
+    def begin(self: ConsumerHeartbeats, consumer: ConsumerGroup) -> None:
+        before = consumer.state.number
+        known(self, consumer)
+        if consumer.state.number > before > 0:
+            consumer.state.put(EpochKey(consumer.group_id), EpochValue(before, 1))
+            consumer.changes.pop((EpochKey, EpochKey(consumer.group_id)))
+            consumer.state.target_epoch = before - 1
+
+    return [patch.object(ConsumerHeartbeats, "_begin_epoch", begin)]
+
+
+def _commits_of_any_epoch_are_accepted() -> Patches:
+    return [
+        patch.object(offset_commits, "commit_error", lambda *_: ErrorCode.NONE),
+    ]
+
+
+def _commits_of_partitions_not_yet_assigned_are_accepted() -> Patches:
+    def none(_consumer: Any, request: Any, _topics: Any) -> list[bool]:
+        return [False] * len(request.partitions)
+
+    return [patch.object(offset_commits, "stale_partitions", none)]
+
+
+def _a_failed_append_is_not_undone() -> Patches:
+    def keep(self: Storing, _group: Any, consumer: ConsumerGroup) -> None:
+        consumer.token = None
+
+    return [patch.object(Storing, "_undo", keep)]
+
+
+def _an_earlier_incarnation_goes_on() -> Patches:
+    known = Admission._put_current
+
+    def put(self: Admission, member_id: str, value: Any) -> None:
+        current = self._state.currents.get(member_id)
+        is_rejoin = value is not None and current is not None and value.epoch == 0
+        known(self, member_id, value)
+        if is_rejoin:
+            known(self, member_id, value._replace(epoch=current.epoch))
+
+    return [patch.object(Admission, "_put_current", put)]
+
+
+def _epochs_begin_anew_after_the_other_protocol() -> Patches:
+    def begin(_self: ConsumerHeartbeats, group: Any) -> ConsumerGroup:
+        if group.consumer is None:
+            group.consumer = ConsumerGroup(group.group_id, ConsumerState())
+        found: ConsumerGroup = group.consumer
+        return found
+
+    return [patch.object(ConsumerHeartbeats, "_begin", begin)]
+
+
+def _changes_of_topics_are_not_noticed() -> Patches:
+    return [patch.object(heartbeats, "metadata_hash", lambda *_: 1)]
+
+
+def _members_that_give_nothing_up_stay() -> Patches:
+    known = ConsumerSessions.has_ended
+
+    def ended(self: ConsumerSessions, group: Any, key: Any) -> bool:
+        return key.kind.value != "revocation" and known(self, group, key)
+
+    return [patch.object(ConsumerSessions, "has_ended", ended)]
+
+
+def _late_timers_are_forgotten_while_storing() -> Patches:
+    known = ConsumerHeartbeats.timer_fired
+
+    def fired(self: ConsumerHeartbeats, group: Any, consumer: Any, key: Any) -> None:
+        if consumer.token is None:
+            known(self, group, consumer, key)
+
+    return [patch.object(ConsumerHeartbeats, "timer_fired", fired)]
+
+
+def _requests_do_not_wait_for_what_is_stored() -> Patches:
+    return [patch.object(Storing, "must_wait", lambda *_: False)]
+
+
+def _a_static_member_that_is_away_is_answered() -> Patches:
+    known = Admission.leave
+
+    def leave(self: Admission, request: Any) -> Any:
+        before = self._state.currents.get(request.member_id)
+        found = known(self, request)
+        after = self._state.currents.get(request.member_id)
+        if before is not None and after is not None:
+            self._put_current(request.member_id, after._replace(previous_epoch=before.epoch))
+        return found
+
+    return [patch.object(admission.Admission, "leave", leave)]
+
+
+MUTATIONS: Mapping[str, Callable[[], Patches]] = {
+    name.removeprefix("_"): value
+    for name, value in list(globals().items())
+    if callable(value) and getattr(value, "__module__", "") == __name__
+}
+
+
+@contextmanager
+def apply(name: str) -> Iterator[None]:
+    """Take the guard away while the context lasts."""
+    patches = MUTATIONS[name]()
+    for one in patches:
+        one.start()
+    try:
+        yield
+    finally:
+        for one in patches:
+            one.stop()
