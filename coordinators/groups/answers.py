@@ -128,7 +128,7 @@ class ListedGroup(NamedTuple):
     state: str
     group_type: str
     epoch: int = 0
-    """Of a group of the consumer protocol."""
+    """Epochs are those of a group of the consumer protocol."""
     target_epoch: int = 0
 
 

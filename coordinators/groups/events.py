@@ -63,7 +63,7 @@ class RegexResolved(NamedTuple):
     topics: tuple[str, ...]
     """In order."""
     version: int
-    """Of the topics that were looked at."""
+    """The version of the topics that were looked at."""
 
 
 Event = Requested | Abandoned | TimerFired | Committed | AppendFailed | RegexResolved

@@ -60,7 +60,7 @@ class Group:
         """Commits and deletions of offsets that are not committed yet."""
         self.protocol_bytes = 0
         self.consumer: ConsumerGroup | None = None
-        """What makes it a group of the consumer protocol; such a group is otherwise an empty classic one."""
+        """Its members of the consumer protocol; such a group is otherwise an empty classic one."""
         self._supporters: Counter[str] = Counter()
         self._subscribed: tuple[int, frozenset[str] | None] | None = None
 

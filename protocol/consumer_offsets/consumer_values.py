@@ -54,11 +54,11 @@ class MemberState(enum.IntEnum):
 class EpochValue(NamedTuple):
     epoch: int
     metadata_hash: int = _NO_HASH
-    """Of the subscribed topics; 0 if it is not known."""
+    """The hash of the subscribed topics; 0 if it is not known."""
 
 
 class MemberValue(NamedTuple):
-    """What a member has asked for."""
+    """A member, as it has asked for."""
 
     instance_id: str | None
     rack_id: str | None
@@ -80,7 +80,7 @@ class TargetValue(NamedTuple):
 
 
 class CurrentValue(NamedTuple):
-    """What a member has. The mappings are never changed."""
+    """A member's epoch and partitions. The mappings are never changed."""
 
     epoch: int
     previous_epoch: int

@@ -52,6 +52,8 @@ def _build(cls: type[Any], elements: int) -> Any:
 
 def _value(field: dataclasses.Field[Any], elements: int) -> Any:
     nested = next((part for part in _parts(field.type) if dataclasses.is_dataclass(part)), None)
+    if nested is not None and field.type is nested:
+        return _build(typing.cast("type[Any]", nested), elements)
     if nested is not None:
         return tuple(_build(typing.cast("type[Any]", nested), elements) for _ in range(elements))
     if field.metadata["kafka_type"] == "error_code":

@@ -45,13 +45,13 @@ class Admitted(NamedTuple):
 
     member_id: str
     owned: Partitions | None
-    """What it says that it owns; None if it does not."""
+    """The partitions that it says it owns; None if it does not say."""
     is_retry: bool = False
     """It does not know its present epoch. Since it sent this it may have been given more (hazard H5)."""
 
 
 def flaw(request: ConsumerHeartbeat, config: GroupConfig) -> Refused | None:
-    """What is wrong with the request, whatever the group."""
+    """The reason to refuse the request, whatever the group."""
     problem = _field_flaw(request, config)
     if problem is not None:
         return Refused(ErrorCode.INVALID_REQUEST, problem)

@@ -41,7 +41,7 @@ class Session:
     timer_ms: int | None = None
     """The time of its timer, which may be earlier than the deadline: heartbeats set none."""
     revoking: object = None
-    """What it has to give up."""
+    """The partitions that it has to give up."""
     revoke_by_ms: int | None = None
     """When it is removed unless it has given up its partitions."""
 
@@ -51,7 +51,7 @@ class Resolution(NamedTuple):
 
     topics: tuple[str, ...]
     version: int
-    """Of the topics that were looked at."""
+    """The version of the topics that were looked at."""
     at_ms: int
 
 
@@ -62,7 +62,7 @@ class ConsumerGroup:
         self.group_id = group_id
         self.state = state
         self.changes: dict[tuple[type, ConsumerKey], ConsumerValue | None] = {}
-        """What this turn has changed. Keys of two types may be equal."""
+        """The records of this turn. Keys of two types may be equal."""
         self.must_bump = False
         """Whether this turn begins a new epoch."""
         self.token: int | None = None

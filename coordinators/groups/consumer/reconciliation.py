@@ -20,7 +20,7 @@ def reconciled(
     owned: Partitions | None,
     is_free: Callable[[TopicPartition], bool],
 ) -> CurrentValue:
-    """What the member has from now on.
+    """The partitions and the epoch of the member from now on.
 
     `owned` are the partitions that it has said it owns in its present epoch, None if it has not said so; `is_free`
     tells whether no other member has a partition.

@@ -1,4 +1,4 @@
-"""What is stored of a group of the consumer protocol: the replay of its records.
+"""The stored part of a group of the consumer protocol: the replay of its records.
 
 The same class holds what is committed and what a coordinator works on, so loading and serving share `put`.
 

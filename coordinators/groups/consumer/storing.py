@@ -27,7 +27,7 @@ CONSUMER_TYPE = "consumer"
 
 
 class Storing:
-    """What the groups of a coordinator are storing."""
+    """The appends under way of the consumer groups of a coordinator."""
 
     def __init__(
         self,

@@ -7,6 +7,8 @@ import pytest
 from protocol.acl import AclOperation
 from protocol.errors import ErrorCode
 from tests.broker.handlers.one_group import alone, call, commit, committed, heartbeat, join, sync
+from tests.broker.handlers.test_consumer_group_describe import describe
+from tests.broker.handlers.test_consumer_group_heartbeat import beat
 from tests.support.acls import GROUP, AclEditor
 from tests.support.in_process import Running
 from tests.support.raw_client import RawConnection, nested
@@ -98,3 +100,34 @@ async def test_deleting_needs_delete(kafka: RawConnection, acls: AclEditor) -> N
     await acls.allow(DELETE, "g", resource_type=GROUP)
     assert await delete_offsets() == (0, [ErrorCode.TOPIC_AUTHORIZATION_FAILED])
     assert await delete() == ErrorCode.GROUP_ID_NOT_FOUND
+
+
+async def test_members_of_the_consumer_protocol_need_read_and_describe(
+    kafka: RawConnection, acls: AclEditor
+) -> None:
+    """30 without Read on the group, 29 without Describe on a topic that is named; others do not match."""
+    assert (await beat(kafka, "m", 0)).error_code == DENIED
+    await acls.allow(READ, "g", resource_type=GROUP)
+    assert (await beat(kafka, "m", 0)).error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    await acls.allow(DESCRIBE, "t")
+    values = {"subscribed_topic_regex": ".*", "subscribed_topic_names": ()}
+    answer = await beat(kafka, "m", 0, **values)
+    (row,) = answer.assignment.topic_partitions
+    assert row.partitions == (0,)
+
+
+async def test_a_consumer_group_is_shown_to_those_who_may_describe_it_and_its_topics(
+    kafka: RawConnection, acls: AclEditor
+) -> None:
+    """30 without Describe on the group; 29 and no members without Describe on a topic of theirs."""
+    await acls.allow(READ, "g", resource_type=GROUP)
+    await acls.allow(DESCRIBE, "t")
+    await beat(kafka, "m", 0)
+    (row,) = await describe(kafka)
+    assert (row.error_code, len(row.members)) == (ErrorCode.NONE, 1)
+    await acls.revoke(DESCRIBE, "t")
+    (row,) = await describe(kafka)
+    assert (row.error_code, row.members) == (ErrorCode.TOPIC_AUTHORIZATION_FAILED, ())
+    await acls.revoke(READ, "g", resource_type=GROUP)
+    (row,) = await describe(kafka)
+    assert (row.error_code, row.members) == (DENIED, ())

@@ -268,7 +268,7 @@ class ConsumerHistory:
     # --- invariants
 
     def state(self) -> ConsumerState:
-        """What the log says of the group."""
+        """The group as the log has it."""
         group = self.replay.groups.get(GROUP)
         return ConsumerState() if group is None or group.consumer is None else group.consumer
 

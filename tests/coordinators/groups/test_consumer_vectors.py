@@ -434,7 +434,7 @@ def test_a_member_that_joins_again_starts_from_nothing(pair):
 
 
 def test_an_earlier_incarnation_is_fenced(shell):
-    """Also if it had come to the latest epoch of the group."""
+    """Even if it had come to the latest epoch of the group."""
     shell.beat("m1", 0)
     shell.topics.set("t", 7)
     assert shell.beat("m1", 1).member_epoch == 2

@@ -101,8 +101,8 @@ def test_every_version_of_a_group_is_read(version: int):
 
 
 def test_other_types_are_named_and_newer_versions_refused():
-    """A record type of KIP-848 is skipped by its number; an unknown version of a value is not guessed at."""
-    assert read_key(b"\x00\x05rest") == OtherKey(5)
+    """A record of a share group is skipped by its number; an unknown version of a value is not guessed at."""
+    assert read_key(b"\x00\x0brest") == OtherKey(11)
     with pytest.raises(DecodeError, match="version 5"):
         read_offset_value(b"\x00\x05")
     with pytest.raises(DecodeError, match="version 5"):

@@ -1,4 +1,4 @@
-"""What assignors are given, and what they make of it."""
+"""Input and output of assignors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Subscriber(NamedTuple):
     topics: frozenset[str]
     """Those that exist, and others."""
     target: frozenset[TopicPartition]
-    """What it was to have until now."""
+    """The partitions that it was to have until now."""
 
     @property
     def rank(self) -> tuple[bool, str, str]:
