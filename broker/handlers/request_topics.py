@@ -61,7 +61,7 @@ def names_many(body: Any, count_max: int) -> bool:
     if isinstance(body, ProduceRequest):
         return False
     left = count_max
-    for name in ("resources", "coordinator_keys", "groups", "groups_names"):
+    for name in ("resources", "coordinator_keys", "groups", "groups_names", "group_ids"):
         left -= len(getattr(body, name, None) or ())
     for topic in _listed_topics(body):
         left -= 1 if isinstance(topic, str) else len(_listed_partitions(topic)) or 1

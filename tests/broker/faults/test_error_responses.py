@@ -22,6 +22,7 @@ LISTS = {
     "coordinator_keys": ("group",),
     "groups": ("group",),
     "groups_names": ("group",),
+    "group_ids": ("group",),
     "partition_indexes": (0,),
     "partitions": (0,),
     "topic_names": ("none",),
