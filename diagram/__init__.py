@@ -20,9 +20,9 @@ from diagram.steps import Diagram
 __all__ = ["render_mermaid", "render_svg", "render_text"]
 
 
-def render_svg(events: Iterable[Event], title: str = "") -> str:
-    """An SVG file, for light and dark pages."""
-    return svg.render(_folded(events), title)
+def render_svg(events: Iterable[Event], title: str = "", *, theme: str | None = None) -> str:
+    """An SVG file, for light and dark pages; `theme` fixes the colours to those of `light` or `dark`."""
+    return svg.render(_folded(events), title, theme)
 
 
 def render_mermaid(events: Iterable[Event]) -> str:

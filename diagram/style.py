@@ -96,8 +96,10 @@ text.letter, text.solid { fill: $on_hue; }
 """
 
 
-def stylesheet() -> str:
-    """The whole style sheet: light, and dark for viewers who prefer it."""
+def stylesheet(theme: str | None = None) -> str:
+    """The whole style sheet: light, and dark for viewers who prefer it; or one of the two for all."""
     colours = Template(_COLOURS)
+    if theme is not None:
+        return f"{_SHAPES}{colours.substitute(_DARK if theme == 'dark' else _LIGHT)}\n"
     dark = f"@media (prefers-color-scheme: dark) {{{colours.substitute(_DARK)}}}"
     return f"{_SHAPES}{colours.substitute(_LIGHT)}{dark}\n"

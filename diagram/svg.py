@@ -34,14 +34,15 @@ _STORED_SHOWN_MAX: Final = 8
 _STORED_ROW: Final = 46
 
 
-def render(diagram: Diagram, title: str = "") -> str:
+def render(diagram: Diagram, title: str = "", theme: str | None = None) -> str:
     """The file's text."""
-    picture = _Picture(diagram, title or "Producer and broker, step by step")
+    picture = _Picture(diagram, title or "Producer and broker, step by step", theme)
     return picture.draw()
 
 
 class _Picture:
-    def __init__(self, diagram: Diagram, title: str) -> None:
+    def __init__(self, diagram: Diagram, title: str, theme: str | None) -> None:
+        self._theme = theme
         self._diagram = diagram
         self._title = title
         self._columns: Columns = arrange(diagram)
@@ -65,7 +66,7 @@ class _Picture:
         end = self._draw_log(y + 14)
         self._canvas.width += _MARGIN
         return self._canvas.document(
-            end, title=self._title, description=self._description(), style=stylesheet()
+            end, title=self._title, description=self._description(), style=stylesheet(self._theme)
         )
 
     def _draw_heads(self, bottom: float) -> None:

@@ -9,51 +9,34 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Iterable
 from functools import partial
 from http import HTTPStatus
-from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler, Middleware
 
-from broker.admin.answer import answer_rows, encoded
+from broker.admin.answer import encoded
 from broker.admin.body import BODY_BYTES_MAX, BODY_TIMEOUT_S
 from broker.admin.bounded_accept import BoundedAccept, bounded_tls
 from broker.admin.callers import authenticate, caller_of
 from broker.admin.console_files import PATH, ConsoleFiles, is_console, wants_page
-from broker.admin.decisions import LIST_MAX, DecisionPages
-from broker.admin.documents import (
-    add_groups,
-    add_topics,
-    health_document,
-    producer_document,
-    ready_document,
-)
+from broker.admin.decisions import DecisionPages
+from broker.admin.documents import health_document, ready_document
 from broker.admin.exposition import CONTENT_TYPE, Exposition
 from broker.admin.faults import FaultPages
 from broker.admin.guard import add_safe_headers, guard
-from broker.admin.overview import (
-    add_totals,
-    connection_documents,
-    overview_document,
-    own_version,
-)
 from broker.admin.protocol import HttpProtocol
-from broker.admin.query import read_count, read_index, read_optional
+from broker.admin.readings import Readable, Readings, rows_of
 from broker.admin.refusal import RefusalError
+from broker.admin.trace import TracePages
 from broker.admin.view import BrokerView
 from broker.descriptors import descriptor_shares
-from broker.network.turns import in_thread, work_in_turns
 from protocol.acl import AclOperation
-from protocol.dedup import ProducerEntry
-from protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from broker.network.tls_acceptor import TlsAcceptor, TlsSettings
 
-_LIMIT_DEFAULT: Final = 1000
 _SHUTDOWN_TIMEOUT_S: Final = 1.0
 HEAD_TIMEOUT_S: Final = 20.0
 """How long the next request may take to arrive, to the end of its headers; slower clients are closed."""
@@ -133,12 +116,9 @@ def application(broker: BrokerView) -> web.Application:
             web.get("/health", pages.health),
             web.get("/ready", pages.ready),
             web.get("/metrics", pages.metrics),
-            web.get("/overview", pages.overview),
-            web.get("/connections", pages.connections),
-            web.get("/topics", pages.topics),
-            web.get("/groups", pages.groups),
-            web.get("/producers/{topic}/{partition}", pages.producers),
+            *(web.get(one.path, _answering(one)) for one in Readings(broker).all.values()),
             web.get("/decisions", decisions.decisions),
+            *TracePages(broker).routes(),
             *FaultPages(broker).routes(),
             *ConsoleFiles().routes(),
         ]
@@ -196,57 +176,16 @@ class _Pages:
         text = await self._exposition.text()
         return web.Response(body=text, headers={"Content-Type": CONTENT_TYPE})
 
-    async def overview(self, request: web.Request) -> web.Response:
-        """The broker as a whole, and what the caller may do."""
-        caller = caller_of(request)
-        await in_thread(own_version)
-        totals: dict[str, int] = {}
-        await work_in_turns(add_totals(self._broker, totals, caller.may_describe))
-        document = overview_document(self._broker)
-        return web.json_response({**document, **totals, "caller": caller.document()})
 
-    async def connections(self, request: web.Request) -> web.Response:
-        """The open connections, and the software of their clients."""
-        caller_of(request).require_cluster(AclOperation.DESCRIBE)
-        limit = read_count(request.query, "limit", _LIMIT_DEFAULT, least=1, most=LIST_MAX)
-        count = self._broker.metrics.connections_open
-        documents = connection_documents(self._broker, limit)
-        return await answer_rows({"count": count}, {"connections": documents})
+def _answering(readable: Readable) -> Handler:
+    """The handler of a path that is read."""
 
-    async def topics(self, request: web.Request) -> web.Response:
-        topics: list[dict[str, Any]] = []
-        await work_in_turns(add_topics(self._broker, topics, caller_of(request).may_describe))
-        return await encoded({"topics": topics}, len(self._broker.partitions))
+    async def answer(request: web.Request) -> web.Response:
+        names = request.match_info
+        document = await readable.read(caller_of(request), request.query, names)
+        return await encoded(document, rows_of(document))
 
-    async def groups(self, request: web.Request) -> web.Response:
-        """The consumer groups that this broker coordinates, and whether it knows all of them."""
-        groups: list[dict[str, Any]] = []
-        await work_in_turns(add_groups(self._broker, groups, caller_of(request).may_describe_group))
-        is_complete = self._broker.groups.readiness() is ErrorCode.NONE
-        return await encoded({"groups": groups, "complete": is_complete}, len(groups))
-
-    async def producers(self, request: web.Request) -> web.Response:
-        topic, text = request.match_info["topic"], request.match_info["partition"]
-        caller_of(request).require_topic(topic)
-        index = read_index(text)
-        partition = None if index is None else self._broker.partitions.get((topic, index))
-        if partition is None:
-            raise RefusalError(
-                HTTPStatus.NOT_FOUND, f"there is no partition {topic}-{text} on this broker"
-            )
-        limit = read_count(request.query, "limit", _LIMIT_DEFAULT, least=1, most=LIST_MAX)
-        wanted = read_optional(request.query, "producer_id")
-        producers = partition.log.producers
-        listed: Iterable[tuple[int, ProducerEntry]]
-        if wanted is None:
-            listed = islice(producers.freeze().items(), limit)
-        else:
-            entry = producers.get(wanted)
-            listed = [] if entry is None else [(wanted, entry)]
-        documents = (producer_document(*item, self._broker.clock) for item in listed)
-        return await answer_rows(
-            {"topic": topic, "partition": index, "count": len(producers)}, {"producers": documents}
-        )
+    return answer
 
 
 def _unavailable(status: str, reason: str) -> web.Response:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler, Middleware
@@ -50,17 +50,25 @@ class Caller:
     """The token that it has shown, one of `tokens`."""
 
     def __init__(
-        self, request: web.Request, principal: str, role: Role | None, access: Access | None
+        self, host: str, address: str, principal: str, role: Role | None, access: Access | None
     ) -> None:
         """`role` is None for a stranger, who may ask for `OPEN_PATHS` only."""
-        host, port = _peername(request)
         self.host = host
-        self.address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        self.address = address
         self.principal = principal
         self.role = role
         self._rights = (
-            None if access is None else access.rights(Peer(0, self.address, principal=principal))
+            None if access is None else access.rights(Peer(0, address, principal=principal))
         )
+
+    @classmethod
+    def of(
+        cls, request: web.Request, principal: str, role: Role | None, access: Access | None
+    ) -> Self:
+        """The sender of a request that came over HTTP."""
+        host, port = _peername(request)
+        address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        return cls(host, address, principal, role, access)
 
     @property
     def is_stranger(self) -> bool:
@@ -106,6 +114,11 @@ class Caller:
         """Raises `RefusalError` if it may not see this topic, whether that exists or not."""
         if not self.may_describe(topic):
             raise self._denied("Describe on this topic")
+
+    def require_group(self, group_id: str) -> None:
+        """Raises `RefusalError` if it may not see this group, whether that exists or not."""
+        if not self.may_describe_group(group_id):
+            raise self._denied("Describe on this group")
 
     def require_cluster(self, operation: AclOperation) -> None:
         """Raises `RefusalError` if it may not do this with the cluster."""
@@ -169,13 +182,13 @@ async def _identify(request: web.Request, broker: BrokerView) -> Caller:
         if token is None:
             raise _unauthorized(request, f"{_MISSING}, not what was given")
     if token is not None:
-        caller = Caller(request, token.principal, token.role, broker.access)
+        caller = Caller.of(request, token.principal, token.role, broker.access)
         caller.tokens, caller.token = tokens, token
         return caller
     if tokens is None or principal != ANONYMOUS:
-        return Caller(request, principal, Role.CHANGE, broker.access)
+        return Caller.of(request, principal, Role.CHANGE, broker.access)
     if _is_open(request) and request.method in _READING:
-        return Caller(request, principal, None, None)
+        return Caller.of(request, principal, None, None)
     raise _unauthorized(request, _MISSING)
 
 
@@ -186,7 +199,7 @@ def _is_open(request: web.Request) -> bool:
 
 
 def _unauthorized(request: web.Request, text: str) -> RefusalError:
-    caller = Caller(request, ANONYMOUS, None, None)
+    caller = Caller.of(request, ANONYMOUS, None, None)
     error = RefusalError(HTTPStatus.UNAUTHORIZED, text, {hdrs.WWW_AUTHENTICATE: "Bearer"})
     _log_refusal(request, caller, error)
     return error

@@ -55,8 +55,6 @@ class DecisionPages:
         self._broker = broker
         self._streams: dict[DecisionStream, str] = {}
         """The open streams, and the address of each reader."""
-        self._consoles: set[DecisionStream] = set()
-        """Those whose readers are consoles."""
 
     async def decisions(self, request: web.Request) -> web.StreamResponse:
         """Answers GET /decisions."""
@@ -66,7 +64,9 @@ class DecisionPages:
         caller = caller_of(request)
         selection = read_selection(request.query, caller.may_see)
         if is_followed and request.method != hdrs.METH_HEAD:  # an answer to HEAD must end
-            return await self._follow(request, count, DecisionStream(selection))
+            is_console = read_choice(request.query, "reader", READERS) == CONSOLE
+            stream = DecisionStream(selection, is_console=is_console)
+            return await self._follow(request, count, stream)
         decisions = self._broker.decisions
         return await answer_rows(
             {},
@@ -85,14 +85,11 @@ class DecisionPages:
         self, request: web.Request, count: int, stream: DecisionStream
     ) -> web.StreamResponse:
         host = request.remote or "?"
-        is_console = read_choice(request.query, "reader", READERS) == CONSOLE
-        self._check_room(host, is_console=is_console)
+        self._check_room(host, stream)
         # No await between looking back and following: no event is missed or sent twice.
         remembered = self._broker.decisions.latest_events(count, stream.selection)
         self._broker.decisions.follow(stream)
         self._streams[stream] = host
-        if is_console:
-            self._consoles.add(stream)
         caller = caller_of(request)
         watch = None
         if caller.token is not None:
@@ -103,21 +100,19 @@ class DecisionPages:
             if watch is not None:
                 watch.cancel()
             del self._streams[stream]
-            self._consoles.discard(stream)
             self._broker.decisions.unfollow(stream)
 
-    def _check_room(self, host: str, *, is_console: bool) -> None:
-        """Raises `RefusalError` if there are too many readers of this kind already."""
+    def _check_room(self, host: str, stream: DecisionStream) -> None:
+        """Raises `RefusalError` if there are too many readers of its kind already."""
+        is_console = stream.is_console
+        hosts = [one for open_, one in self._streams.items() if open_.is_console is is_console]
         refused = None
-        if is_console:
-            if len(self._consoles) >= CONSOLES_MAX:
-                refused = f"{CONSOLES_MAX} consoles follow already"
-        else:
-            others = [one for stream, one in self._streams.items() if stream not in self._consoles]
-            if len(others) >= FOLLOWERS_MAX:
-                refused = f"{FOLLOWERS_MAX} readers follow already"
-            elif others.count(host) >= FOLLOWERS_PER_ADDRESS_MAX:
-                refused = f"{FOLLOWERS_PER_ADDRESS_MAX} readers of {host} follow already"
+        if is_console and len(hosts) >= CONSOLES_MAX:
+            refused = f"{CONSOLES_MAX} consoles follow already"
+        elif not is_console and len(hosts) >= FOLLOWERS_MAX:
+            refused = f"{FOLLOWERS_MAX} readers follow already"
+        elif not is_console and hosts.count(host) >= FOLLOWERS_PER_ADDRESS_MAX:
+            refused = f"{FOLLOWERS_PER_ADDRESS_MAX} readers of {host} follow already"
         if refused is not None:
             raise RefusalError(HTTPStatus.SERVICE_UNAVAILABLE, refused)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from functools import partial
 from http import HTTPStatus
+from importlib import import_module
 from json import dumps
 from typing import Final
 
@@ -36,19 +37,17 @@ class FaultPages:
     def routes(self) -> list[web.RouteDef]:
         """The routes of the methods below."""
         return [
-            web.get("/faults", self.show),
+            web.get("/faults/actions", self.actions),
             web.post("/faults", self.add),
             web.delete("/faults", self.clear),
             web.delete("/faults/{name}", self.remove),
         ]
 
-    async def show(self, request: web.Request) -> web.Response:
-        """All rules with their counts, and the reason if none may be set."""
+    async def actions(self, request: web.Request) -> web.Response:
+        """What rules can do and the fields of each action, for whoever writes one."""
         caller_of(request).require_cluster(AclOperation.DESCRIBE)
-        refused = refusal(self._broker.config)
-        why = {} if refused is None else {"reason": refused}
-        rules = self._broker.faults.documents()
-        return web.json_response({"rules": rules, "allowed": refused is None, **why})
+        catalogue = await in_thread(partial(import_module, "broker.faults.catalogue"))
+        return web.json_response(catalogue.document())
 
     async def add(self, request: web.Request) -> web.Response:
         """Adds one rule or several: all of them, or none, with the reason."""

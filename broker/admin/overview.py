@@ -61,6 +61,7 @@ def overview_document(broker: BrokerView) -> dict[str, Any]:
         "brokers": _brokers(broker),
         "controller": broker.membership.controller_id,
         "connections": broker.metrics.connections_open,
+        "followers": broker.decisions.followers(),
         "memory_bytes": _resident_bytes(),
         "strays": len(broker.logs.strays),
         "damaged": len(broker.logs.damaged),

@@ -27,8 +27,10 @@ from storage.strays import Stray
 if TYPE_CHECKING:
     from broker.authentication.admin_tokens import Tokens
     from broker.authorization.access import Access
+    from broker.groups.shard import Answered
     from broker.metadata.registration import BrokerInfo
     from coordinators.groups.answers import ListedGroup
+    from coordinators.groups.requests import GroupRequest
 
 
 class LogView(Protocol):
@@ -87,6 +89,7 @@ class GroupsView(Protocol):
         self, states: Collection[str], types: Collection[str]
     ) -> Iterator[ListedGroup | None]: ...
     def readiness(self) -> ErrorCode: ...
+    def ask(self, request: GroupRequest) -> Answered: ...
 
 
 class MembershipView(Protocol):

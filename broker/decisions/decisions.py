@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
+from collections.abc import Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
     from broker.partitions.partition import Partition
 
 CAPACITY_DEFAULT: Final = 1000
+PRODUCERS_MAX: Final = 10_000
+"""How many producers' latest outcomes are kept: about 5 MB if there are so many."""
 
 limited: Final = LimitedLog(logging.getLogger(__name__))
 
@@ -49,7 +52,7 @@ class Decisions:
     """The latest events of one broker. Single owner: the event loop."""
 
     __slots__ = (
-        *("_appended", "_faults", "_metrics", "_number", "_others", "_streams"),
+        *("_appended", "_faults", "_latest", "_metrics", "_number", "_others", "_streams"),
         "is_followed",
     )
 
@@ -59,6 +62,8 @@ class Decisions:
         self._appended: deque[OutcomeFields | Outcome] = deque(maxlen=capacity)
         self._others: deque[Outcome] = deque(maxlen=capacity)
         self._faults: deque[FaultHit] = deque(maxlen=capacity)
+        self._latest: dict[int, OutcomeFields] = {}
+        """The start of each producer's latest outcome, whatever became of the batch: who sent it, and where."""
         self._streams: tuple[DecisionStream, ...] = ()
         self.is_followed = False
         """Whether anyone follows, and so needs the window before each append, which costs a look-up."""
@@ -95,6 +100,12 @@ class Decisions:
             APPEND,
             base_offset,
         )
+        latest = self._latest
+        latest[header.producer_id] = fields
+        if (
+            len(latest) > PRODUCERS_MAX
+        ):  # the one that came first; a busy one is back with its next batch
+            del latest[next(iter(latest))]
         if base_offset >= 0 and not self.is_followed:
             self._appended.append(fields)
             return
@@ -133,6 +144,16 @@ class Decisions:
         events += self.latest_faults(count, selection)
         return sorted(events, key=lambda event: event.number)[-count:]
 
+    def last_of(self, producer_id: int) -> Outcome | None:
+        """The producer's latest batch: who sent it, and where; not what became of it."""
+        fields = self._latest.get(producer_id)
+        return None if fields is None else Outcome(*fields)
+
+    def latest_by_producer(self) -> Iterator[Outcome]:
+        """Yields `last_of` every producer that is remembered, the newest first."""
+        for fields in sorted(self._latest.values(), reverse=True):
+            yield Outcome(*fields)
+
     # Following
 
     def follow(self, stream: DecisionStream) -> None:
@@ -144,6 +165,11 @@ class Decisions:
         """Stops offering events to `stream`."""
         self._streams = tuple(one for one in self._streams if one is not stream)
         self.is_followed = bool(self._streams)
+
+    def followers(self) -> dict[str, int]:
+        """How many follow now: programs, and consoles."""
+        consoles = sum(stream.is_console for stream in self._streams)
+        return {"programs": len(self._streams) - consoles, "consoles": consoles}
 
     def _tell(self, event: Event) -> None:
         for stream in self._streams:

@@ -53,10 +53,21 @@ class Waiting(NamedTuple):
 class DecisionStream:
     """The queue of one reader."""
 
-    __slots__ = ("_capacity", "_events", "_has_news", "_is_closed", "_lost", "selection")
+    __slots__ = (
+        *("_capacity", "_events", "_has_news", "_is_closed", "_lost"),
+        *("is_console", "selection"),
+    )
 
-    def __init__(self, selection: Selection = EVERYTHING, capacity: int = CAPACITY_DEFAULT) -> None:
+    def __init__(
+        self,
+        selection: Selection = EVERYTHING,
+        capacity: int = CAPACITY_DEFAULT,
+        *,
+        is_console: bool = False,
+    ) -> None:
+        """`is_console`: its reader is a browser's page, for which there are places of its own."""
         self.selection = selection
+        self.is_console = is_console
         self._capacity = capacity
         self._events: list[Event] = []
         self._lost = 0

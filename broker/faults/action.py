@@ -11,7 +11,7 @@ import errno
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from broker.faults.fields import INT32_MAX, Fields, RuleError, snake_case
 from protocol.acl import AclOperation
@@ -83,15 +83,21 @@ class Action:
         kind = fields.needed("type", f"one of {', '.join(TYPES)}")
         if not isinstance(kind, str) or kind not in TYPES:
             raise fields.wrong("type", f"one of {', '.join(TYPES)}")
-        values = {name: read(fields, name) for name, read in TYPES[kind].items()}
+        values = {
+            name: field.read(fields, name, field.takes)
+            for name, field in TYPES[kind].fields.items()
+        }
         fields.close()
         return cls(type=kind, **values)
 
     @property
     def place(self) -> Place:
-        if self.point is not None:
-            return CRASH_POINTS[self.point]
-        return _PLACES.get(self.type, Place.REQUEST)
+        return self.place_of(self.type) if self.point is None else CRASH_POINTS[self.point]
+
+    @staticmethod
+    def place_of(kind: str) -> Place:
+        """The place of a type; a crash happens at its point."""
+        return _PLACES.get(kind, Place.REQUEST)
 
     @property
     def is_random(self) -> bool:
@@ -121,8 +127,25 @@ class Action:
 # --- fields ---
 
 
-def _ms(fields: Fields, name: str) -> tuple[int, int]:
-    takes = f"milliseconds up to {DELAY_MS_MAX}, or [least, most]"
+class ActionField(NamedTuple):
+    """One field of an action: how it is read, and what it says about itself."""
+
+    read: Callable[[Fields, str, str], Any]
+    """Takes the name of the field, and `takes` for error messages."""
+    takes: str
+    is_needed: bool = False
+    choices: tuple[str, ...] = ()
+    """The words that it takes, if these are all."""
+
+
+class ActionType(NamedTuple):
+    """A type of action: what happens, in a few words, and its fields."""
+
+    says: str
+    fields: Mapping[str, ActionField] = {}
+
+
+def _ms(fields: Fields, name: str, takes: str) -> tuple[int, int]:
     value = fields.needed(name, takes)
     pair = value if isinstance(value, list) else [value, value]
     if len(pair) != 2 or any(type(one) is not int for one in pair):
@@ -133,12 +156,11 @@ def _ms(fields: Fields, name: str) -> tuple[int, int]:
     return least, most
 
 
-def _swap_ms(fields: Fields, name: str) -> tuple[int, int]:
-    return _ms(fields, name) if name in fields else (SWAP_WAIT_MS, SWAP_WAIT_MS)
+def _swap_ms(fields: Fields, name: str, takes: str) -> tuple[int, int]:
+    return _ms(fields, name, takes) if name in fields else (SWAP_WAIT_MS, SWAP_WAIT_MS)
 
 
-def _code(fields: Fields, name: str) -> ErrorCode:
-    takes = "the number or name of a Kafka error, such as 7 or REQUEST_TIMED_OUT"
+def _code(fields: Fields, name: str, takes: str) -> ErrorCode:
     value = fields.needed(name, takes)
     try:
         code = ErrorCode[value.upper()] if isinstance(value, str) else ErrorCode(value)
@@ -149,67 +171,76 @@ def _code(fields: Fields, name: str) -> ErrorCode:
     return code
 
 
-def _later(fields: Fields, name: str) -> Later:
+def _later(fields: Fields, name: str, takes: str) -> Later:
     try:
         return Later(fields.text(name) or Later.WAIT)
     except ValueError as error:
-        raise fields.wrong(name, " or ".join(Later)) from error
+        raise fields.wrong(name, takes) from error
 
 
-def _bytes(fields: Fields, name: str) -> int:
+def _bytes(fields: Fields, name: str, _takes: str) -> int:
     size = fields.integer(name, 1, least=1, most=INT32_MAX)
     assert size is not None
     return size
 
 
-def _broker_id(fields: Fields, name: str) -> int:
-    takes = "the id of the broker at the other end"
+def _broker_id(fields: Fields, name: str, takes: str) -> int:
     fields.needed(name, takes)
     broker_id = fields.integer(name, most=INT32_MAX)
     assert broker_id is not None
     return broker_id
 
 
-def _path(fields: Fields, name: str) -> str | None:
+def _path(fields: Fields, name: str, _takes: str) -> str | None:
     return fields.text(name)
 
 
-def _errno(fields: Fields, name: str) -> int:
+def _errno(fields: Fields, name: str, takes: str) -> int:
     value = fields.text(name, "ENOSPC")
     number = next((no for no, one in errno.errorcode.items() if one == value), None)
     if number is None:
-        raise fields.wrong(name, "the name of an error of the operating system, such as ENOSPC")
+        raise fields.wrong(name, takes)
     return number
 
 
-def _point(fields: Fields, name: str) -> str:
-    takes = f"one of {', '.join(CRASH_POINTS)}"
+def _point(fields: Fields, name: str, takes: str) -> str:
     value = fields.needed(name, takes)
     if not isinstance(value, str) or value not in CRASH_POINTS:
         raise fields.wrong(name, takes)
     return value
 
 
-def _right(fields: Fields, name: str) -> AclOperation:
+def _right(fields: Fields, name: str, takes: str) -> AclOperation:
     value = fields.text(name, AclOperation.ALL.name)
     assert value is not None
     found = AclOperation.__members__.get(snake_case(value).upper())
     if found is None:
-        raise fields.wrong(name, f"one of {', '.join(one.name.lower() for one in AclOperation)}")
+        raise fields.wrong(name, takes)
     return found
 
 
-def _group(fields: Fields, name: str) -> str:
-    takes = "the id of a consumer group"
+def _group(fields: Fields, name: str, takes: str) -> str:
     fields.needed(name, takes)
     group = fields.text(name)
     assert group is not None
     return group
 
 
-def _member(fields: Fields, name: str) -> str | None:
+def _member(fields: Fields, name: str, _takes: str) -> str | None:
     return fields.text(name)
 
+
+_RIGHTS: Final = tuple(one.name.lower() for one in AclOperation)
+_MS_TAKES: Final = f"milliseconds up to {DELAY_MS_MAX}, or [least, most]"
+_MS: Final = {"ms": ActionField(_ms, _MS_TAKES, is_needed=True)}
+_LATER: Final = {"later": ActionField(_later, " or ".join(Later), choices=tuple(Later))}
+_CODE: Final = {
+    "code": ActionField(
+        _code, "the number or name of a Kafka error, such as 7 or REQUEST_TIMED_OUT", is_needed=True
+    )
+}
+_GROUP: Final = {"group": ActionField(_group, "the id of a consumer group", is_needed=True)}
+_PATH: Final = {"path": ActionField(_path, "a pattern for names of files, such as *.log")}
 
 _PLACES: Final = {
     "fail_write": Place.FILE,
@@ -223,31 +254,74 @@ _PLACES: Final = {
 }
 """The places of the types that do not act on requests."""
 
-TYPES: Final[Mapping[str, Mapping[str, Callable[[Fields, str], Any]]]] = {
-    "drop_request": {"later": _later},
-    "drop_response": {"later": _later},
-    "delay_request": {"ms": _ms},
-    "delay_response": {"ms": _ms},
-    "error": {"code": _code},
-    "error_after": {"code": _code},
-    "deny": {"right": _right},
-    "expire_login": {},
-    "close_before": {},
-    "close_after": {},
-    "close_within": {},
-    "trickle": {"bytes": _bytes, "ms": _ms},
-    "swap": {"ms": _swap_ms},
-    "twice": {},
-    "freeze": {},
-    "cut_replica_link": {"broker_id": _broker_id},
-    "expire_session": {},
-    "expire_member": {"group": _group, "member": _member},
-    "move_coordinator": {"group": _group},
-    "fail_write": {"path": _path, "errno": _errno},
-    "slow_write": {"path": _path, "ms": _ms},
-    "fail_fsync": {"path": _path},
-    "slow_fsync": {"path": _path, "ms": _ms},
-    "crash": {"point": _point},
+TYPES: Final[Mapping[str, ActionType]] = {
+    "drop_request": ActionType("never processed, never answered", _LATER),
+    "drop_response": ActionType("processed, the answer lost", _LATER),
+    "delay_request": ActionType(
+        "processed late, and so is all that follows on the connection", _MS
+    ),
+    "delay_response": ActionType("processed at once, answered late", _MS),
+    "error": ActionType("not processed, answered with the error", _CODE),
+    "error_after": ActionType("processed, but answered with the error", _CODE),
+    "deny": ActionType(
+        "answered as to a client without that right",
+        {"right": ActionField(_right, f"one of {', '.join(_RIGHTS)}", choices=_RIGHTS)},
+    ),
+    "expire_login": ActionType("processed and answered, then the client has to log in again"),
+    "close_before": ActionType("the connection ends, nothing processed"),
+    "close_after": ActionType("processed, then the connection ends without an answer"),
+    "close_within": ActionType("processed, and the connection ends in the middle of the answer"),
+    "trickle": ActionType(
+        "the answer sent in pieces, with pauses", {"bytes": ActionField(_bytes, "bytes"), **_MS}
+    ),
+    "swap": ActionType(
+        "waits until the next one that matches was processed",
+        {"ms": ActionField(_swap_ms, _MS_TAKES)},
+    ),
+    "twice": ActionType("processed twice; the first answer is sent"),
+    "freeze": ActionType("waits until the rule ends"),
+    "cut_replica_link": ActionType(
+        "nothing passes between this broker and another one",
+        {
+            "broker_id": ActionField(
+                _broker_id, "the id of the broker at the other end", is_needed=True
+            )
+        },
+    ),
+    "expire_session": ActionType("the session with the coordinator ends at once"),
+    "expire_member": ActionType(
+        "a member of a group is taken for gone at once",
+        {
+            **_GROUP,
+            "member": ActionField(
+                _member, "a member id, an instance id or a client id; every member if it is missing"
+            ),
+        },
+    ),
+    "move_coordinator": ActionType("another broker coordinates the group", _GROUP),
+    "fail_write": ActionType(
+        "the next write fails",
+        {
+            **_PATH,
+            "errno": ActionField(
+                _errno, "the name of an error of the operating system, such as ENOSPC"
+            ),
+        },
+    ),
+    "slow_write": ActionType("a write takes that long", {**_PATH, **_MS}),
+    "fail_fsync": ActionType("the next fsync fails", _PATH),
+    "slow_fsync": ActionType("an fsync takes that long", {**_PATH, **_MS}),
+    "crash": ActionType(
+        "the broker kills itself",
+        {
+            "point": ActionField(
+                _point,
+                f"one of {', '.join(CRASH_POINTS)}",
+                is_needed=True,
+                choices=tuple(CRASH_POINTS),
+            )
+        },
+    ),
 }
 
-__all__ = ["CRASH_POINTS", "TYPES", "Action", "Later", "Place", "RuleError"]
+__all__ = ["CRASH_POINTS", "TYPES", "Action", "ActionField", "Later", "Place", "RuleError"]

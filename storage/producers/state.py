@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterable, Iterator
+from operator import itemgetter
 
 from protocol.dedup import WINDOW_DEFAULT, ProducerEntry
 from protocol.leases import LEASED_ID_MIN, is_leased
@@ -53,6 +54,12 @@ class FrozenStates:
     def items(self) -> Iterator[tuple[int, ProducerEntry]]:
         """Yields every producer, oldest append first."""
         return ((producer_id, decode_record(record)) for producer_id, record in self.records())
+
+    def page(self, after: int, limit: int) -> list[tuple[int, ProducerEntry]]:
+        """The producers with the lowest ids above `after`, by id: an order that appends do not change."""
+        later = (one for one in self.records() if one[0] > after)
+        found = heapq.nsmallest(limit, later, key=itemgetter(0))
+        return [(producer_id, decode_record(record)) for producer_id, record in found]
 
 
 def _merged(*orders: Iterator[tuple[int, Buffer]]) -> Iterator[tuple[int, Buffer]]:

@@ -15,7 +15,7 @@ from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from cli.group_offsets import assigned_partitions
+from protocol.consumer_assignment import assigned_partitions
 from tests.cli.command import Command
 from tests.support.echoless import Echoless
 

@@ -5,7 +5,7 @@ import { announce, el, fill, say } from "./dom.js";
 import { events } from "./events.js";
 import { Follower } from "./follower.js";
 
-const PAGES = { live: "Live" };
+const PAGES = { live: "Live", producers: "Producers", diagram: "Diagram", faults: "Faults", topics: "Topics", groups: "Groups", broker: "Broker" };
 const LOOK_EVERY_MS = 2000;
 const THEMES = ["auto", "light", "dark"];
 

@@ -109,7 +109,7 @@ async def test_many_rows_are_read_in_turns_and_encoded_beside_the_loop(
         threads.append(threading.get_ident())
         return json.dumps(value)
 
-    monkeypatch.setattr("broker.admin.application.producer_document", document)
+    monkeypatch.setattr("broker.admin.readings.producer_document", document)
     monkeypatch.setattr("broker.admin.answer.json", SimpleNamespace(dumps=dumps))
     counting = asyncio.create_task(count_turns())
     status, body = await admin.get("/producers/orders/0?limit=10000")
