@@ -12,6 +12,7 @@ import socket
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from broker.broker import Broker, Wiring
@@ -33,6 +34,7 @@ from broker.native.dispatch import NativeDispatcher
 from broker.network.connection import Connection, Dispatch
 from broker.network.listeners import Listener
 from broker.network.server import Server
+from broker.network.turns import in_thread
 from broker.quotas.connection_rates import ConnectionRates
 from broker.records.deadlines import Deadlines
 from broker.records.fetch import FetchParts
@@ -49,6 +51,7 @@ if TYPE_CHECKING:
     from broker.authentication.tls import Tls
     from broker.network.tls_acceptor import TlsSettings
     from broker.replication.peers import Peers
+    from protocol.native.admin_read import AdminRead
 
 
 def new_broker(
@@ -226,6 +229,12 @@ async def _create_internal_topic(broker: Broker, name: str) -> None:
     await broker.services.topics.create_internal(name)
 
 
+async def _read_admin(broker: Broker, message: AdminRead) -> tuple[int, str]:
+    peer_reading = await in_thread(partial(import_module, "broker.admin.peer_reading"))
+    answer: tuple[int, str] = await peer_reading.answer_peer(broker, message)
+    return answer
+
+
 def _new_services(broker: Broker) -> Services:
     return Services(
         config=broker.config,
@@ -269,6 +278,7 @@ def _new_services(broker: Broker) -> Services:
         tree=broker.tree,
         quotas=broker.quotas,
         access=broker.access,
+        read_admin=partial(_read_admin, broker),
         fail_storage=broker.fail_storage,
         stopping=broker.stopping,
     )

@@ -8,7 +8,7 @@ methods, and a part that is replaced while the broker runs has no place in it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from broker.clock import Clock
@@ -31,6 +31,7 @@ from storage.file_system import StorageError
 if TYPE_CHECKING:
     from broker.authorization.access import Access
     from broker.quotas.quotas import Quotas
+    from protocol.native.admin_read import AdminRead
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,5 +64,7 @@ class Services:
     """Decides what each client may do; None: everything."""
     fail_storage: Callable[[StorageError], None]
     """To be called with every `StorageError`: the log directory goes offline."""
+    read_admin: Callable[[AdminRead], Awaitable[tuple[int, str]]]
+    """Reads a document of the admin port for another broker: a status, and JSON."""
     stopping: asyncio.Event
     """Set when the broker begins to stop: requests that wait for data are answered with what there is."""

@@ -26,6 +26,7 @@ from broker.admin.documents import health_document, ready_document
 from broker.admin.exposition import CONTENT_TYPE, Exposition
 from broker.admin.faults import FaultPages
 from broker.admin.guard import add_safe_headers, guard
+from broker.admin.peer_reading import read_elsewhere
 from broker.admin.protocol import HttpProtocol
 from broker.admin.readings import Readable, Readings, rows_of
 from broker.admin.refusal import RefusalError
@@ -116,7 +117,10 @@ def application(broker: BrokerView) -> web.Application:
             web.get("/health", pages.health),
             web.get("/ready", pages.ready),
             web.get("/metrics", pages.metrics),
-            *(web.get(one.path, _answering(one)) for one in Readings(broker).all.values()),
+            *(
+                web.get(one.path, _answering(broker, name, one))
+                for name, one in Readings(broker).all.items()
+            ),
             web.get("/decisions", decisions.decisions),
             *TracePages(broker).routes(),
             *FaultPages(broker).routes(),
@@ -154,10 +158,14 @@ class _Pages:
 
     async def health(self, request: web.Request) -> web.Response:
         """Whether a restart would help (the disk has failed), and what was found on the disk."""
+        caller = caller_of(request)
+        if not caller.is_stranger:
+            elsewhere = await read_elsewhere(self._broker, request, "health")
+            if elsewhere is not None:
+                return web.json_response(elsewhere)
         failure = self._broker.logs.failure
         if failure is not None:
             return _unavailable("storage failed", str(failure))
-        caller = caller_of(request)
         if caller.is_stranger:
             return web.json_response({"status": "ok"})
         return web.json_response(health_document(self._broker, caller.may_describe))
@@ -173,16 +181,21 @@ class _Pages:
 
     async def metrics(self, request: web.Request) -> web.Response:
         caller_of(request).require_cluster(AclOperation.DESCRIBE)
+        elsewhere = await read_elsewhere(self._broker, request, "metrics")
+        if elsewhere is not None:
+            return web.json_response(elsewhere)
         text = await self._exposition.text()
         return web.Response(body=text, headers={"Content-Type": CONTENT_TYPE})
 
 
-def _answering(readable: Readable) -> Handler:
-    """The handler of a path that is read."""
+def _answering(broker: BrokerView, name: str, readable: Readable) -> Handler:
+    """The handler of a path that is read, of this broker or of the one that the query names."""
 
     async def answer(request: web.Request) -> web.Response:
-        names = request.match_info
-        document = await readable.read(caller_of(request), request.query, names)
+        document = await read_elsewhere(broker, request, name)
+        if document is None:
+            names = request.match_info
+            document = await readable.read(caller_of(request), request.query, names)
         return await encoded(document, rows_of(document))
 
     return answer

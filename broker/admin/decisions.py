@@ -8,6 +8,7 @@ token by which it was asked for is no longer valid.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 from collections.abc import Iterable
@@ -21,6 +22,7 @@ from aiohttp.client_exceptions import ClientConnectionError
 from broker.admin.answer import answer_rows
 from broker.admin.callers import Caller, caller_of
 from broker.admin.documents import decision_document, event_document, fault_document
+from broker.admin.peer_reading import ask_peer
 from broker.admin.query import read_choice, read_count, read_fact, read_selection
 from broker.admin.refusal import RefusalError
 from broker.admin.view import BrokerView
@@ -33,6 +35,11 @@ logger: Final = logging.getLogger(__name__)
 
 LIST_MAX: Final = 10_000
 CONSOLE: Final = "console"
+ALL: Final = "all"
+BROKERS: Final = ("own", ALL)
+_ASK_OTHERS_S: Final = 0.25
+_ASK_AGAIN_S: Final = 2.0
+_LOOK_FOR_BROKERS_S: Final = 2.0
 READERS: Final = ("program", CONSOLE)
 """The values of `reader`; the first is the default."""
 FOLLOWERS_MAX: Final = 16
@@ -95,7 +102,7 @@ class DecisionPages:
         if caller.token is not None:
             watch = reported_task(_end_with_token(caller, stream), "the watch over a token")
         try:
-            return await self._send(request, self._documents(remembered), stream)
+            return await self._send(request, self._documents(remembered), stream, count)
         finally:
             if watch is not None:
                 watch.cancel()
@@ -117,11 +124,20 @@ class DecisionPages:
             raise RefusalError(HTTPStatus.SERVICE_UNAVAILABLE, refused)
 
     async def _send(
-        self, request: web.Request, remembered: Iterable[dict[str, Any]], stream: DecisionStream
+        self,
+        request: web.Request,
+        remembered: Iterable[dict[str, Any]],
+        stream: DecisionStream,
+        count: int,
     ) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "application/x-ndjson"})
+        others = None
         try:
             await response.prepare(request)
+            if read_choice(request.query, "brokers", BROKERS) == ALL:
+                others = reported_task(
+                    self._send_others(request, response, count), "following other brokers"
+                )
             await _write(response, remembered)
             while (waiting := await stream.take()) is not None:
                 await _write(response, self._documents(waiting.events))
@@ -131,7 +147,50 @@ class DecisionPages:
             await response.write_eof()
         except ClientConnectionError:
             pass  # the reader has disconnected
+        finally:
+            if others is not None:
+                others.cancel()
         return response
+
+    async def _send_others(
+        self, request: web.Request, response: web.StreamResponse, count: int
+    ) -> None:
+        """Sends what the other brokers decide, each with its own lines, until it is cancelled."""
+        own_id, following = self._broker.config.broker_id, dict[int, asyncio.Task[None]]()
+        try:
+            while True:
+                for broker_id in self._broker.membership.brokers:
+                    if broker_id != own_id and broker_id not in following:
+                        work = self._send_other(request, response, broker_id, count)
+                        name = f"following broker {broker_id}"
+                        following[broker_id] = reported_task(work, name)
+                await asyncio.sleep(_LOOK_FOR_BROKERS_S)
+        finally:
+            for task in following.values():
+                task.cancel()
+
+    async def _send_other(
+        self, request: web.Request, response: web.StreamResponse, broker_id: int, count: int
+    ) -> None:
+        """Asks one broker again and again for what it has decided since: it keeps nothing for us."""
+        caller, after, most = caller_of(request), 0, count
+        with contextlib.suppress(ClientConnectionError):
+            while True:
+                query = {**request.query, "after": str(after), "n": str(most)}
+                try:
+                    found = await ask_peer(
+                        self._broker, broker_id, "events", caller, query=query, names={}
+                    )
+                except RefusalError:
+                    await asyncio.sleep(_ASK_AGAIN_S)
+                    continue
+                events = [{**event, "broker_id": broker_id} for event in found["events"]]
+                if found["lost"]:
+                    lost = {"event": "lost", "broker_id": broker_id, "count": found["lost"]}
+                    events.insert(0, lost)
+                await _write(response, events)
+                after, most = found["number"], LIST_MAX
+                await asyncio.sleep(_ASK_OTHERS_S)
 
     def _documents(self, events: Iterable[Event]) -> Iterable[dict[str, Any]]:
         return (self._told(event_document(event)) for event in events)

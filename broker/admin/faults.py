@@ -44,7 +44,7 @@ class FaultPages:
         ]
 
     async def actions(self, request: web.Request) -> web.Response:
-        """What rules can do and the fields of each action, for whoever writes one."""
+        """Lists what rules can do, and the fields of each action."""
         caller_of(request).require_cluster(AclOperation.DESCRIBE)
         catalogue = await in_thread(partial(import_module, "broker.faults.catalogue"))
         return web.json_response(catalogue.document())

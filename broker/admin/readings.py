@@ -1,4 +1,4 @@
-"""What can be read of a broker as JSON: one method per path, whoever carries the answer.
+"""The documents of a broker as JSON: one method per path, however the answer travels.
 
 `application.py` answers HTTP requests with them, `peer_reading.py` the other brokers of the cluster, so that
 one console can show them all. Lists are bounded, and read in turns of the event loop.
@@ -13,7 +13,13 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from broker.admin.callers import Caller
-from broker.admin.documents import add_groups, add_topics, producer_document
+from broker.admin.documents import (
+    add_groups,
+    add_topics,
+    event_document,
+    health_document,
+    producer_document,
+)
 from broker.admin.group_documents import group_document
 from broker.admin.overview import (
     add_totals,
@@ -21,7 +27,7 @@ from broker.admin.overview import (
     overview_document,
     own_version,
 )
-from broker.admin.query import read_count, read_index, read_optional
+from broker.admin.query import read_count, read_index, read_optional, read_selection
 from broker.admin.refusal import RefusalError
 from broker.admin.view import BrokerView
 from broker.faults.permission import refusal
@@ -62,6 +68,13 @@ class Readings:
             "producers": Readable("/producers/{topic}/{partition}", self.producers),
             "faults": Readable("/faults", self.faults),
         }
+        self.for_peers: Final[Mapping[str, Reading]] = {
+            **{name: one.read for name, one in self.all.items()},
+            "health": self.health,
+            "metrics": self.metrics,
+            "events": self.events,
+        }
+        """Those that other brokers may ask for: some paths answer with something else than JSON."""
 
     async def overview(self, caller: Caller, _query: Query, _names: Query) -> Document:
         """The broker as a whole, and what the caller may do."""
@@ -69,6 +82,38 @@ class Readings:
         totals: dict[str, int] = {}
         await work_in_turns(add_totals(self._broker, totals, caller.may_describe))
         return {**overview_document(self._broker), **totals, "caller": caller.document()}
+
+    async def health(self, caller: Caller, _query: Query, _names: Query) -> Document:
+        """Whether a restart would help, and what was found on the disk."""
+        failure = self._broker.logs.failure
+        if failure is not None:
+            raise RefusalError(HTTPStatus.SERVICE_UNAVAILABLE, str(failure))
+        return health_document(self._broker, caller.may_describe)
+
+    async def metrics(self, caller: Caller, _query: Query, _names: Query) -> Document:
+        """Prometheus' text."""
+        from broker.admin.exposition import Exposition
+
+        caller.require_cluster(AclOperation.DESCRIBE)
+        return {"text": (await Exposition(self._broker).text()).decode()}
+
+    async def events(self, caller: Caller, query: Query, _names: Query) -> Document:
+        """Events after the event `after`, or all of them if the broker has restarted since.
+
+        `lost`: how many events are remembered no more.
+        """
+        decisions = self._broker.decisions
+        selection = read_selection(query, caller.may_see)
+        after = read_count(query, "after", 0, least=0, most=2**63 - 1)
+        if after > decisions.number:
+            after = 0
+        most = read_count(query, "n", LIST_MAX, least=0, most=LIST_MAX)
+        all_new = [one for one in decisions.latest_events(LIST_MAX) if one.number > after]
+        wanted = list(filter(selection.includes, all_new))
+        wanted = wanted[len(wanted) - most :] if most < len(wanted) else wanted
+        lost = 0 if most < LIST_MAX else decisions.number - after - len(all_new)
+        rows = await _listed(map(event_document, wanted))
+        return {"number": decisions.number, "lost": lost, "events": rows}
 
     async def connections(self, caller: Caller, query: Query, _names: Query) -> Document:
         """The open connections, and the software of their clients."""
@@ -117,7 +162,7 @@ class Readings:
         return {"producers": await _listed(islice(found, limit))}
 
     async def producers(self, caller: Caller, query: Query, names: Query) -> Document:
-        """What a partition remembers of its producers."""
+        """Producers that a partition remembers."""
         topic, text = names["topic"], names["partition"]
         caller.require_topic(topic)
         index = read_index(text)

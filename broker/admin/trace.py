@@ -15,6 +15,7 @@ from aiohttp import web
 
 from broker.admin.callers import caller_of
 from broker.admin.documents import event_document
+from broker.admin.peer_reading import read_elsewhere
 from broker.admin.query import read_choice, read_count, read_optional, read_selection
 from broker.admin.view import BrokerView
 from broker.network.turns import in_thread
@@ -47,7 +48,7 @@ class TracePages:
     async def svg(self, request: web.Request) -> web.Response:
         """The picture; `theme` chooses the colours, otherwise the viewer does."""
         theme = read_choice(request.query, "theme", _THEMES)
-        title = f"Broker {self._broker.config.broker_id}"
+        title = f"Broker {request.query.get('broker', self._broker.config.broker_id)}"
 
         def draw(diagram: ModuleType, events: list[dict[str, Any]]) -> str:
             text: str = diagram.render_svg(events, title, theme=None if theme == "auto" else theme)
@@ -63,23 +64,28 @@ class TracePages:
 
     async def lines(self, request: web.Request) -> web.Response:
         """The events themselves, one a line, for `echoless trace FILE`."""
-        text = "".join(json.dumps(event) + "\n" for event in self._events(request))
+        text = "".join(json.dumps(event) + "\n" for event in await self._events(request))
         return web.Response(text=text, content_type="application/x-ndjson")
 
     async def _drawn(self, request: web.Request, content_type: str, draw: Draw) -> web.Response:
-        work = partial(_draw, draw, self._events(request))
+        work = partial(_draw, draw, await self._events(request))
         return web.Response(text=await in_thread(work), content_type=content_type)
 
-    def _events(self, request: web.Request) -> list[dict[str, Any]]:
+    async def _events(self, request: web.Request) -> list[dict[str, Any]]:
         """The events that are asked for, the oldest first: `last` of them, not before `since_ms`."""
+        elsewhere = await read_elsewhere(self._broker, request, "events")
         last = read_count(request.query, "last", LAST_DEFAULT, least=1, most=LAST_MAX)
         since_ms = read_optional(request.query, "since_ms") or 0
-        selection = read_selection(request.query, caller_of(request).may_see)
-        broker_id = self._broker.config.broker_id
+        if elsewhere is not None:
+            broker_id = int(request.query["broker"])
+            events = elsewhere["events"][-last:]
+        else:
+            broker_id = self._broker.config.broker_id
+            selection = read_selection(request.query, caller_of(request).may_see)
+            latest = self._broker.decisions.latest_events(last, selection)
+            events = [event_document(event) for event in latest]
         return [
-            {"broker_id": broker_id, **event_document(event)}
-            for event in self._broker.decisions.latest_events(last, selection)
-            if event.time_ms >= since_ms
+            {"broker_id": broker_id, **event} for event in events if event["time_ms"] >= since_ms
         ]
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from broker.clock import Clock
 from broker.config.loading import Config
@@ -99,6 +99,9 @@ class MembershipView(Protocol):
     def controller_id(self) -> int: ...
     @property
     def brokers(self) -> Mapping[int, BrokerInfo]: ...
+    async def ask(
+        self, broker_id: int, message: Mapping[str, Any], *, timeout_s: float
+    ) -> dict[str, Any]: ...
 
 
 class BrokerView(Protocol):

@@ -14,7 +14,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from broker.cluster.disk_failure import DiskFailure
 from broker.cluster.joining import Joining
@@ -39,6 +39,7 @@ from broker.partitions.partition import Partition
 from broker.replication.fetcher import FetcherContext
 from broker.replication.fetchers import Fetchers
 from broker.replication.isr_changes import IsrChanges
+from broker.replication.peer_connection import PeerError
 from broker.tree.node_tree import Cancel, CoordinationError, NodeTree, SessionState
 from broker.tree.session_guard import SessionGuard
 from storage.file_system import StorageError
@@ -241,6 +242,15 @@ class ClusterMember:
         if self._state.is_joined:
             self._note(MemberEvent.HAND_OVER)
             await self._leaving.hand_over(within_s)
+
+    async def ask(
+        self, broker_id: int, message: Mapping[str, Any], *, timeout_s: float
+    ) -> dict[str, Any]:
+        """Asks over the native port of the broker, if it is registered."""
+        address = self._view.native_address(broker_id)
+        if address is None:
+            raise PeerError(f"there is no broker {broker_id} in this cluster now")
+        return await self._peers.call(broker_id, address, message, timeout_s=timeout_s)
 
     async def leave(self) -> None:
         """Stops the controller, replication and following the registry."""

@@ -7,7 +7,7 @@ Two classes implement it: `StandAlone` (`stand_alone.py`) for a broker that is i
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from broker.metadata.registration import BrokerInfo
 from broker.partitions.fencing import Fencing
@@ -43,6 +43,11 @@ class Membership(Fencing[Partition], Protocol):
 
     async def hand_over(self, within_s: float) -> None:
         """Returns when others lead what this broker led, or when the time is up."""
+
+    async def ask(
+        self, broker_id: int, message: Mapping[str, Any], *, timeout_s: float
+    ) -> dict[str, Any]:
+        """Sends another broker a native message and returns its answer. Raises `PeerError`."""
 
     async def leave(self) -> None:
         """Stops everything that `join` started."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from broker.metadata.registration import BrokerInfo, register_broker
+from broker.replication.peer_connection import PeerError
 from broker.tree.node_tree import SessionState
 
 if TYPE_CHECKING:
@@ -67,6 +68,13 @@ class StandAlone:
 
     async def hand_over(self, within_s: float) -> None:
         """Does nothing: no other broker could lead instead."""
+
+    async def ask(
+        self, broker_id: int, message: Mapping[str, Any], *, timeout_s: float
+    ) -> dict[str, Any]:
+        """Raises `PeerError`: no other broker exists."""
+        del message, timeout_s
+        raise PeerError(f"there is no broker {broker_id} in this cluster")
 
     async def leave(self) -> None:
         """Does nothing: the session ends with the tree."""

@@ -154,6 +154,11 @@ class Decisions:
         for fields in sorted(self._latest.values(), reverse=True):
             yield Outcome(*fields)
 
+    @property
+    def number(self) -> int:
+        """The number of the latest event."""
+        return self._number
+
     # Following
 
     def follow(self, stream: DecisionStream) -> None:

@@ -1,4 +1,4 @@
-"""Everything that a rule may say, as data: from the declarations that the parser reads with."""
+"""The vocabulary of rules as data, from the declarations that the parser reads with."""
 
 from __future__ import annotations
 

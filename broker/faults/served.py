@@ -20,6 +20,7 @@ _NATIVE_NAMES: Final = {
     "replica_fetch": Names.PARTITIONS,
     "replica_snapshot": Names.PARTITIONS,
     "await_topic": Names.TOPICS,
+    "admin_read": Names.NOTHING,
     "hello": Names.NOTHING,
     "sasl": Names.NOTHING,
 }
@@ -27,7 +28,9 @@ _NATIVE_NAMES: Final = {
 _NAMES: Final = {one.api.name: one.names for one in SERVED_BY_KEY.values()} | _NATIVE_NAMES
 APIS: Final = tuple(_NAMES)
 
-ERROR_APIS: Final = tuple(name for name in APIS if name not in {"hello", "await_topic"})
+ERROR_APIS: Final = tuple(
+    name for name in APIS if name not in {"hello", "await_topic", "admin_read"}
+)
 """APIs that can be answered with an `error`."""
 
 NEED_NO_RIGHT: Final = frozenset(
@@ -37,7 +40,9 @@ NEED_NO_RIGHT: Final = frozenset(
 ABOUT_ACLS: Final = frozenset({"describe_acls", "create_acls", "delete_acls"})
 """Requests that a broker without an authorizer refuses anyway."""
 
-BETWEEN_BROKERS: Final = frozenset({"replica_fetch", "replica_snapshot", "await_topic"})
+BETWEEN_BROKERS: Final = frozenset(
+    {"replica_fetch", "replica_snapshot", "await_topic", "admin_read"}
+)
 """Messages that only a rule naming them, a freeze or a cut link affects."""
 
 

@@ -16,6 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from broker.native import (
+    admin_read,
     await_topic,
     fetch,
     hello,
@@ -44,6 +45,7 @@ from broker.network.turns import in_thread
 from protocol.errors import DecodeError, ErrorCode, KafkaError
 from protocol.framing import Frame, frame_length
 from protocol.native import messages, replication
+from protocol.native.admin_read import AdminRead
 from protocol.native.codec import encode_message, encode_message_in_buffers, locate_fields
 from protocol.native.fields import Fields
 
@@ -67,6 +69,7 @@ HANDLERS: Final[Handlers] = {
     "create_topic": (messages.CreateTopic.read, topics.handle_create_topic),
     "replica_snapshot": (replication.ReplicaSnapshot.read, replica_snapshot.handle),
     "await_topic": (replication.AwaitTopic.read, await_topic.handle),
+    "admin_read": (AdminRead.read, admin_read.handle),
 }
 """All handlers except replica_fetch's, which keeps state between messages: whose turn it is."""
 

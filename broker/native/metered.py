@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 Answer = Mapping[str, Any] | NoResponse
 NOT_COUNTED: Final = frozenset(
-    {"hello", "sasl", "replica_fetch", "replica_snapshot", "await_topic"}
+    {"hello", "sasl", "replica_fetch", "replica_snapshot", "await_topic", "admin_read"}
 )
 _UNKNOWN: Final = -1
 """Offsets in the answer to a fetch that was not made."""

@@ -38,7 +38,7 @@ def test_a_batch_of_a_real_producer_appears(broker: Echoless, open_page: OpenPag
 
 
 def test_a_batch_is_shown_within_a_second(broker: Echoless, open_page: OpenPage) -> None:
-    """By the clock of the broker and of the page, which are the same: the best of several."""
+    """Measured by the clock of the broker and of the page, which are the same: the best of several."""
     page = open_page(broker)
     page.locator("#link[data-state=live]").wait_for()
     page.evaluate(
@@ -78,7 +78,7 @@ def test_a_refusal_shows_the_window_it_was_judged_by(broker: Echoless, open_page
 
 
 def test_a_client_id_stays_text(broker: Echoless, open_page: OpenPage) -> None:
-    """Whatever a client calls itself is shown, never run."""
+    """A client may call itself anything: it is shown, never run."""
     producer = Producer(
         {
             "bootstrap.servers": broker.kafka_address,

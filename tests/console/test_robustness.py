@@ -143,7 +143,7 @@ def test_faults_that_are_not_allowed_are_shown_with_the_reason(
 def test_foreign_requests_are_refused(
     broker: Echoless, headers: dict[str, str], status: int
 ) -> None:
-    """What the console may do, no other page may: the rules of the port hold for its paths."""
+    """The rules of the port hold for the console's paths: no other page may use them."""
     url = f"http://{broker.admin_address}"
     kind = {"Content-Type": "application/json", **headers}
     changing = urllib.request.Request(f"{url}/faults", b'{"action": "twice"}', kind)
@@ -171,7 +171,7 @@ def test_without_javascript_the_page_says_what_it_needs(
 
 
 def test_consoles_leave_room_for_programs(broker: Echoless) -> None:
-    """However many consoles follow, a command still can; one console too many is told so."""
+    """A command can follow beside any number of consoles; one console too many is told so."""
     url = f"http://{broker.admin_address}/decisions?follow=true&n=0"
     consoles = [urllib.request.urlopen(f"{url}&reader=console") for _ in range(8)]
     with pytest.raises(urllib.error.HTTPError) as refused:

@@ -148,16 +148,16 @@ async function drawForm(form, why, add) {
   const { actions, match, schedule } = await get("faults/actions");
   const says = el("p", { class: "dim" });
   const fields = el("div", { class: "fields" });
-  const kind = el("select", { id: "kind", onchange: choose }, actions.map(({ type }) => el("option", { value: type, selected: type === "drop_response" }, type)));
-  const input = (part, name, takes = "") => el("label", {}, el("span", {}, name), el("input", { "data-part": part, name, type: "text", size: 12, placeholder: takes, autocomplete: "off" }));
+  const kind = el("select", { "aria-label": "action", onchange: choose }, actions.map(({ type }) => el("option", { value: type, selected: type === "drop_response" }, type)));
+  const input = (part, name, takes = "") => el("label", {}, el("span", {}, name), el("input", { "data-part": part, name, "aria-label": name, type: "text", size: 12, placeholder: takes, autocomplete: "off" }));
   const preview = el("pre", {});
 
   function choose() {
     const action = actions.find((one) => one.type === kind.value);
     say(says, `${action.says}.`);
     fill(fields, action.fields.map(({ name, takes, needed, choices }) => choices.length && choices.length < 30
-      ? el("label", {}, el("span", {}, name), el("select", { "data-part": "action", name }, !needed && el("option", { value: "" }, "(as usual)"), choices.map((one) => el("option", { value: one }, one))))
-      : el("label", { title: takes }, el("span", {}, needed ? `${name} *` : name), el("input", { "data-part": "action", name, type: "text", size: 16, placeholder: takes, required: needed, autocomplete: "off" }))));
+      ? el("label", {}, el("span", {}, name), el("select", { "data-part": "action", name, "aria-label": name }, !needed && el("option", { value: "" }, "(as usual)"), choices.map((one) => el("option", { value: one }, one))))
+      : el("label", { title: takes }, el("span", {}, needed ? `${name} *` : name), el("input", { "data-part": "action", name, "aria-label": name, type: "text", size: 16, placeholder: takes, required: needed, autocomplete: "off" }))));
     show();
   }
 

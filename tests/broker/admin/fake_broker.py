@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from broker.authentication.admin_tokens import Tokens
 from broker.authorization.access import Access
@@ -16,6 +17,7 @@ from broker.metrics import Metrics
 from broker.network.memory_budget import MemoryBudget
 from broker.network.open_connections import OpenConnections
 from broker.network.unsent_answers import UNSENT_BYTES_MAX, UnsentAnswers
+from broker.replication.peer_connection import PeerError
 from coordinators.groups.answers import ListedGroup
 from protocol.errors import ErrorCode
 from storage.compaction.compaction import Uncleanable
@@ -75,6 +77,11 @@ class FakeGroups:
 class FakeMembership:
     brokers: dict[int, BrokerInfo] = field(default_factory=dict)
     controller_id: int = 1
+
+    async def ask(
+        self, broker_id: int, message: Mapping[str, Any], *, timeout_s: float
+    ) -> dict[str, Any]:
+        raise PeerError(f"there is no broker {broker_id} in this cluster")
 
 
 class FakeBroker:

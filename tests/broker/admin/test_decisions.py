@@ -132,7 +132,9 @@ async def test_slow_follower_is_told_what_it_lost(
     admin: AdminClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Events that found its queue full are counted in a separate line, in their place."""
-    monkeypatch.setattr(pages, "DecisionStream", lambda chosen: DecisionStream(chosen, capacity=2))
+    monkeypatch.setattr(
+        pages, "DecisionStream", lambda chosen, **_: DecisionStream(chosen, capacity=2)
+    )
     async with _following(admin) as lines:
         for _ in range(5):
             admin.decider.append()

@@ -108,6 +108,7 @@ async def test_topics(native: NativeConnection, running: Running, acls: AclEdito
             {**PLACE, "broker_id": 2, "topic_id": uuid.UUID(int=7).bytes, "leader_epoch": 0},
         ),
         ("await_topic", {"topic": "t", "topic_id": uuid.UUID(int=7).bytes, "timeout_ms": 0}),
+        ("admin_read", {"name": "overview", "principal": "User:admin", "address": "h:1"}),
     ],
 )
 async def test_messages_between_brokers(

@@ -111,6 +111,13 @@ _MESSAGES: dict[str, _Fields] = {
         "topic_id": v.topic_id().bytes,
         "timeout_ms": 1,
     },
+    "admin_read": lambda v: {
+        "name": v.rng.choice(("overview", "producers", "events", v.text("name"))),
+        "query": {v.text("query"): v.text("value")},
+        "names": {"topic": v.text("topic"), "partition": v.text("partition")},
+        "principal": v.text("principal"),
+        "address": v.text("address"),
+    },
     "no_such_message": lambda _: {},
 }
 TYPES = tuple(_MESSAGES)
