@@ -53,7 +53,7 @@ function draw(plots, names, now, answers, before) {
     values[0][name] = grown("echoless_requests_total");
     values[1][name] = grown("echoless_bytes_appended_total");
     for (const api of ["produce", "fetch"]) {
-      const seconds = metrics && old ? quantile(metrics, old.metrics, `echoless_${api}_seconds`, 0.99) : null;
+      const seconds = metrics && old ? quantile(metrics, old.metrics, "echoless_request_seconds", 0.99, (labels) => labels.api === api) : null;
       values[2][`${name} ${api}`.trim()] = seconds;
     }
     values[3][name] = grown("echoless_duplicates_total");
