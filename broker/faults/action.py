@@ -290,7 +290,7 @@ TYPES: Final[Mapping[str, ActionType]] = {
     ),
     "expire_session": ActionType("the session with the coordinator ends at once"),
     "expire_member": ActionType(
-        "a member of a group is taken for gone at once",
+        "the session of a member of the group ends at once",
         {
             **_GROUP,
             "member": ActionField(
@@ -298,7 +298,7 @@ TYPES: Final[Mapping[str, ActionType]] = {
             ),
         },
     ),
-    "move_coordinator": ActionType("another broker coordinates the group", _GROUP),
+    "move_coordinator": ActionType("another replica leads the partition of the group", _GROUP),
     "fail_write": ActionType(
         "the next write fails",
         {
