@@ -8,7 +8,7 @@ change of an ACL.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 from weakref import WeakValueDictionary
 
@@ -35,8 +35,10 @@ if TYPE_CHECKING:
 
 REMEMBERED_MAX: Final = 10_000
 """How many names each client's rights are remembered for, per operation."""
-_NAME_LENGTH_MAX: Final = 1000
-"""Longer names are of nothing that exists, and not worth remembering."""
+REMEMBERED_BY_ALL_MAX: Final = 200_000
+"""How many names of all clients together, since everything was last forgotten: a client chooses them as it likes."""
+NAME_LENGTH_MAX: Final = 249
+"""Longer names are of no topic, and not worth remembering."""
 
 
 class Allowed(dict[str, bool]):
@@ -51,18 +53,27 @@ class Allowed(dict[str, bool]):
     def __missing__(self, name: str) -> bool:
         rights, operation, resource_type = self._question
         is_allowed = rights.decide(operation, resource_type, name)
-        if len(name) <= _NAME_LENGTH_MAX:
+        if len(name) <= NAME_LENGTH_MAX:
             if len(self) >= REMEMBERED_MAX:
                 self.clear()
             self[name] = is_allowed
+            rights.remembered()
         return is_allowed
 
 
 class Rights:
     """The rights of one principal, connected from one host."""
 
-    def __init__(self, rule: Rule, principal: str, host: str) -> None:
+    def __init__(
+        self,
+        rule: Rule,
+        principal: str,
+        host: str,
+        remembered: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`remembered` is called for each name that is remembered; it may forget them."""
         self.principal = principal
+        self.remembered = remembered
         self._rule = rule
         self._host = host
         self._allowed: dict[tuple[int, int], Allowed] = {}
@@ -126,6 +137,8 @@ class Access:
         )
         self._rights: WeakValueDictionary[tuple[str, str], Rights] = WeakValueDictionary()
         """The rights of all open connections, which hold them."""
+        self._remembered = 0
+        """How many names were remembered since everything was last forgotten."""
 
     async def start(self) -> None:
         """Reads the ACLs, and follows them. Raises `CoordinationError`."""
@@ -143,7 +156,7 @@ class Access:
         key = peer.principal, java_host(peer.host)
         rights = self._rights.get(key)
         if rights is None:
-            rights = self._rights[key] = Rights(self._rule, *key)
+            rights = self._rights[key] = Rights(self._rule, *key, self._count_remembered)
         peer.rights = rights
         return rights
 
@@ -161,6 +174,12 @@ class Access:
         before, after = await self._store.update(pattern, lambda before: before - entries)
         return before - after
 
+    def _count_remembered(self) -> None:
+        self._remembered += 1
+        if self._remembered >= REMEMBERED_BY_ALL_MAX:
+            self._forget()
+
     def _forget(self) -> None:
+        self._remembered = 0
         for rights in list(self._rights.values()):
             rights.forget()
