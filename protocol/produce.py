@@ -30,6 +30,8 @@ _NO_ERRORS_NO_MESSAGE_NO_TAGS: Final = b"\x01\x00\x00"
 _NULL_STRING: Final = _INT16.pack(-1)
 _FLEXIBLE_FROM: Final = 9
 _TOPIC_IDS_FROM: Final = 13
+_NAME_MAX: Final = 249
+"""How long the name of a topic can be."""
 
 
 class RecordError(NamedTuple):
@@ -68,7 +70,9 @@ def encode_produce_response(version: int, topics: Sequence[TopicProduced]) -> by
     has_ids = version >= _TOPIC_IDS_FROM
     parts = [write_unsigned_varint(len(topics) + 1)]
     for key, partitions in topics:
-        parts.append(_topic_head(key, len(partitions), has_ids))
+        # A name that no topic can have is not kept: it may be long.
+        head = _known_topic_head if has_ids or len(str(key)) <= _NAME_MAX else _topic_head
+        parts.append(head(key, len(partitions), has_ids))
         for partition in partitions:
             index, error_code, base_offset, append_time, start = partition[:5]
             if error_code:
@@ -81,12 +85,14 @@ def encode_produce_response(version: int, topics: Sequence[TopicProduced]) -> by
     return b"".join(parts)
 
 
-@functools.lru_cache(1000)
 def _topic_head(key: str | uuid.UUID, partition_count: int, has_ids: bool) -> bytes:
     """Encodes what precedes the rows of a topic; most answers repeat it."""
     name = key.bytes if isinstance(key, uuid.UUID) else key.encode()
     size = b"" if has_ids else write_unsigned_varint(len(name) + 1)
     return size + name + write_unsigned_varint(partition_count + 1)
+
+
+_known_topic_head: Final = functools.lru_cache(1000)(_topic_head)
 
 
 def _encode_fixed(version: int, topics: Sequence[TopicProduced]) -> bytes:

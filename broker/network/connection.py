@@ -122,7 +122,7 @@ class Connection(asyncio.BufferedProtocol):
         """Of Kafka's requests, by the key of the API; None on the native port."""
         self._receiver = FrameReceiver(frame_size_max)
         self._frames: list[Frame] = []
-        """Frames that were received and not processed yet, the first one at the end."""
+        """Small frames that were received and not processed yet, the first one at the end: those of one read."""
         self._budget = budget
         self._unsent_answers = unsent
         self._connections = connections

@@ -12,6 +12,7 @@ from protocol.produce import (
     PartitionProduced,
     RecordError,
     TopicProduced,
+    _known_topic_head,
     encode_produce_response,
 )
 
@@ -68,3 +69,13 @@ def test_errors_read_back_with_kio(version):
         assert first.record_errors[0].batch_index_error_message == "bad"
     if version >= 10:
         assert (first.current_leader.leader_id, first.current_leader.leader_epoch) == (2, 9)
+
+
+def test_only_names_that_topics_can_have_are_kept():
+    """A client that asks for long names of topics that cannot be takes no memory with their answers."""
+    _known_topic_head.cache_clear()
+    refused = [PartitionProduced(0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]
+    for name, kept in (("t" * 249, 1), ("t" * 250, 1), ("u" * 30_000, 1), ("v", 2)):
+        body = encode_produce_response(9, [TopicProduced(name, refused)])
+        assert name.encode() in body
+        assert _known_topic_head.cache_info().currsize == kept
