@@ -22,7 +22,7 @@ from tests.support.tool import Tool, ToolError, debian_program, run
 from tests.support.zookeeper import ZooKeeperVersion
 
 _MAVEN = Path(__file__).parent / "support" / "maven"
-_FURTHER_TOOLS = ("applications", "compatibility", "testkit")
+_FURTHER_TOOLS = ("applications", "compatibility", "console", "testkit")
 """Folders with their own `tools.py`. (An image of the quick tests lacks some of them.)"""
 
 
@@ -68,7 +68,11 @@ _OWN_TOOLS = (
     debian_program("npm", "npm", used_by="the JavaScript clients"),
     debian_program("ip", "iproute2", used_by="the nemesis, to give brokers hosts of their own"),
     debian_program("iptables", "iptables", used_by="the nemesis, to cut links"),
-    debian_program("chromium", "chromium", used_by="the attacks of a web page on the admin port"),
+    debian_program(
+        "chromium",
+        "chromium",
+        used_by="the console, and the attacks of a web page on the admin port",
+    ),
     debian_program("kcat", "kcat", used_by="the groups of real clients"),
     debian_program("faketime", "faketime", used_by="the test of a clock that is set"),
     debian_program("openssl", "openssl", used_by="the tests of TLS with ZooKeeper"),

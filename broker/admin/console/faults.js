@@ -86,7 +86,7 @@ export function open(page) {
     const isOpen = new Set([...list.querySelectorAll("details[open]")].map((one) => one.dataset.rule));
     const isMany = cluster.brokers.length > 1;
     fill(list, unreachable.map((one) => el("p", { class: "dim" }, `Broker ${one.brokerId}: ${one.error.message}`)),
-      rows.length ? table("Rules", [["Rule"], ...(isMany ? [["Broker"]] : []), ["What it does"], ["To"], ["When"], ["Seen", "n"], ["Hits", "n"], ["State"], [""]],
+      rows.length ? table("Rules", [["Rule"], ...(isMany ? [["Broker"]] : []), ["What it does"], ["To"], ["When"], ["Seen", "n"], ["Hits", "n"], ["State"], ["To take or remove"]],
         rows.map(({ brokerId, rule }) => el("tr", {}, el("th", { scope: "row", class: "id" }, rule.name), isMany && el("td", {}, brokerId),
           el("td", {}, inWords(rule.action, "type")), el("td", {}, inWords(rule.match) || "every request"), el("td", {}, inWords(rule.schedule) || "always"),
           el("td", { class: "n" }, whole(rule.seen)), el("td", { class: "n" }, el("b", {}, whole(rule.hits))),
