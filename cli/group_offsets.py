@@ -36,6 +36,7 @@ def listed_groups(cluster: Cluster) -> list[Document]:
                 "group": one.group_id,
                 "state": one.group_state,
                 "type": one.protocol_type,
+                "protocol": getattr(one, "group_type", ""),
                 "coordinator": broker_id,
             }
             for one in answer.groups
@@ -57,6 +58,10 @@ def described_group(cluster: Cluster, group: str) -> Document:
     coordinator = coordinator_of(cluster, group)
     fields = {"groups": [group], "include_authorized_operations": False}
     (found,) = cluster.request_to(coordinator, "describe_groups", fields).groups
+    if found.group_state == "Dead":
+        consumers = _described_consumers(cluster, coordinator, group)
+        if consumers is not None:
+            return consumers
     check(found.error_code, group, getattr(found, "error_message", None))
     committed = _committed(cluster, coordinator, group)
     if found.group_state == "Dead" and not committed:
@@ -82,6 +87,54 @@ def described_group(cluster: Cluster, group: str) -> Document:
         ],
         "partitions": _partition_rows(cluster, committed, owners),
     }
+
+
+def _described_consumers(cluster: Cluster, coordinator: int, group: str) -> Document | None:
+    """The group if it is one of the consumer protocol."""
+    fields = {"group_ids": [group], "include_authorized_operations": False}
+    try:
+        answer = cluster.request_to(coordinator, "consumer_group_describe", fields)
+    except CommandError:  # a broker without that protocol
+        return None
+    (found,) = answer.groups
+    if found.error_code.name == "group_id_not_found":
+        return None
+    check(found.error_code, group, found.error_message)
+    owners = {
+        partition: member.member_id
+        for member in found.members
+        for partition in _partitions(member.assignment)
+    }
+    return {
+        "group": group,
+        "state": found.group_state,
+        "protocol": found.assignor_name,
+        "coordinator": coordinator,
+        "epoch": found.group_epoch,
+        "target_epoch": found.assignment_epoch,
+        "members": [
+            {
+                "member": one.member_id,
+                "instance": one.instance_id,
+                "client_id": one.client_id,
+                "host": one.client_host,
+                "epoch": one.member_epoch,
+                "assigned": _named(one.assignment),
+                "target": _named(one.target_assignment),
+            }
+            for one in found.members
+        ],
+        "partitions": _partition_rows(cluster, _committed(cluster, coordinator, group), owners),
+    }
+
+
+def _partitions(assignment: Any) -> list[Partition]:
+    topics = assignment.topic_partitions
+    return [(topic.topic_name, index) for topic in topics for index in topic.partitions]
+
+
+def _named(assignment: Any) -> list[str]:
+    return [f"{topic}-{index}" for topic, index in sorted(_partitions(assignment))]
 
 
 def _partition_rows(

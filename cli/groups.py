@@ -32,8 +32,9 @@ def list_groups(*, json: Json = False, broker: Broker) -> None:
     if json:
         print_json({"groups": found})
         return
-    rows = [(one["group"], one["state"], one["type"], one["coordinator"]) for one in found]
-    print_table(f"{len(rows)} groups", ("group", "state", "type", "coordinator"), rows)
+    columns = ("group", "state", "type", "protocol", "coordinator")
+    rows = [tuple(one[column] for column in columns) for one in found]
+    print_table(f"{len(rows)} groups", columns, rows)
 
 
 @app.command()
@@ -50,12 +51,30 @@ def describe(group: Group, *, json: Json = False, broker: Broker) -> None:
         return
     members = found["members"]
     title = f"{group}: {found['state']}, {len(members)} members, coordinated by broker {found['coordinator']}"
+    if "epoch" in found:
+        title += f", epoch {found['epoch']}"
     hosts = {one["member"]: f"{one['host']} ({one['client_id']})" for one in members}
     rows = [
         (*(row[name] for name in _OFFSET_COLUMNS[:-1]), hosts.get(row["member"]))
         for row in found["partitions"]
     ]
     print_table(title, _OFFSET_COLUMNS, rows)
+    if "epoch" in found:
+        _print_members(members)
+
+
+def _print_members(members: list[dict[str, Any]]) -> None:
+    """Show how far members of the consumer protocol are on the way to what they are to have."""
+    rows = [
+        (
+            one["member"],
+            one["epoch"],
+            " ".join(one["assigned"]),
+            "" if one["target"] == one["assigned"] else " ".join(one["target"]),
+        )
+        for one in members
+    ]
+    print_table("members", ("member", "epoch", "assigned", "target if another"), rows)
 
 
 @app.command("reset-offsets")

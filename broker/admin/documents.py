@@ -12,6 +12,7 @@ from storage.strays import Stray
 
 if TYPE_CHECKING:
     from broker.clock import Clock
+    from coordinators.groups.answers import ListedGroup
 
 
 def ready_document(broker: BrokerView) -> dict[str, Any]:
@@ -86,9 +87,16 @@ def add_groups(
                     "state": one.state,
                     "protocol_type": one.protocol_type,
                     "type": one.group_type,
+                    **_epochs_of(one),
                 }
             )
         yield
+
+
+def _epochs_of(group: ListedGroup) -> dict[str, int]:
+    if not group.epoch:
+        return {}
+    return {"epoch": group.epoch, "target_epoch": group.target_epoch}
 
 
 def _partition_document(index: int, partition: PartitionView) -> dict[str, Any]:

@@ -128,13 +128,19 @@ class GroupCoordinator:
     def sessions_of(self, group_id: str, member: str | None) -> list[TimerKey]:
         """The sessions of a member, by its member, instance or client id; None: of all members."""
         group = self._groups.find(group_id)
-        return [] if group is None else self._sessions.keys(group, member)
+        if group is None:
+            return []
+        if group.consumer is not None:
+            return self._consumers.sessions.keys(group.consumer, member)
+        return self._sessions.keys(group, member)
 
     def end_sessions(self, keys: Iterable[TimerKey]) -> None:
         """Make these sessions overdue: they end as soon as their timers fire."""
         for key in keys:
             group = self._groups.find(key.group_id)
-            if group is not None:
+            if group is not None and group.consumer is not None:
+                self._consumers.sessions.make_overdue(group.consumer, key)
+            elif group is not None:
                 self._sessions.make_overdue(group, key)
 
     @property

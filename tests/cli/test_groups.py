@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment
+from confluent_kafka import Consumer
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -65,7 +66,8 @@ def test_a_group_is_listed_described_and_deleted(broker: Echoless, echoless: Com
         one
         for one in echoless("groups", "list", "--json").json["groups"]
         if one["group"] == "billing"
-    ]
+    expected = {"group": "billing", "state": "Empty", "type": "consumer"}
+    assert listed == {**expected, "protocol": "classic", "coordinator": 1}
     assert listed == {"group": "billing", "state": "Empty", "type": "consumer", "coordinator": 1}
     described = echoless("groups", "describe", "billing", "--json").json
     assert (described["state"], described["members"]) == ("Empty", [])
@@ -173,3 +175,28 @@ def test_assignments_are_read_as_clients_write_them(
 def test_other_assignments_name_no_partitions(assignment: bytes) -> None:
     """They belong to the client; whatever they hold, nothing fails."""
     assert len(list(assigned_partitions(assignment))) <= len(assignment)
+
+
+def test_a_group_of_the_consumer_protocol_is_described(broker: Echoless, echoless: Command) -> None:
+    """Its epochs, what members have, and what they are to have."""
+    filled(broker, echoless, "modern", "before")
+    settings = {
+        "bootstrap.servers": broker.kafka_address,
+        "group.id": "modern",
+        "group.protocol": "consumer",
+        "auto.offset.reset": "earliest",
+    }
+    member = Consumer(settings)
+    member.subscribe(["modern"])
+    read = [member.poll(30) for _ in range(10)]
+    assert all(one is not None and one.error() is None for one in read)
+    member.commit(asynchronous=False)
+    described = echoless("groups", "describe", "modern", "--json").json
+    assert (described["state"], described["epoch"], described["target_epoch"]) == ("Stable", 1, 1)
+    (shown,) = described["members"]
+    assert shown["assigned"] == shown["target"] == ["modern-0", "modern-1"]
+    assert [row["lag"] for row in described["partitions"]] == [0, 0]
+    assert "epoch 1" in echoless("groups", "describe", "modern").out
+    listed = echoless("groups", "list", "--json").json["groups"]
+    assert {row["group"]: row["protocol"] for row in listed}["modern"] == "consumer"
+    member.close()

@@ -16,7 +16,12 @@ CASTS: Final[Mapping[str, Sequence[Kind]]] = {
     "cooperative-java-4": [Kind(JAVA[1], "cooperative-sticky")] * 2,
     "cooperative-franz-go": [Kind(FRANZ_GO, "cooperative-sticky")] * 3,
     "kafkajs": [KAFKAJS_KIND] * 2,
+    "consumer": [
+        Kind(LIBRDKAFKA, "uniform", protocol="consumer"),
+        Kind(LIBRDKAFKA, "uniform", protocol="consumer"),
+        Kind(JAVA[1], "uniform", protocol="consumer"),
+    ],
 }
 """By name: the kinds of a group's members. Clients of every language share a group where their assignors' names agree."""
-SHORT: Final = ("range", "cooperative-librdkafka", "kafkajs")
+SHORT: Final = ("range", "cooperative-librdkafka", "kafkajs", "consumer")
 """Those of `make test`: every client once."""

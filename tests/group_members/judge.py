@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 
 from protocol.consumer_offsets.fields import FieldReader
 from protocol.consumer_offsets.group_value import GroupValue
+from tests.group_members.epochs import Epochs
 from tests.group_members.events import (
     Assigned,
     Committed,
@@ -60,6 +61,8 @@ class Evidence:
     """The group's records in `__consumer_offsets`, in their order."""
     committed: Sequence[Mapping[int, int]] = ()
     """The committed offsets by partition that each later coordinator answered at the end."""
+    epochs: Epochs | None = None
+    """The group's records if it is one of the consumer protocol."""
 
 
 def judge(evidence: Evidence) -> Findings:
@@ -192,6 +195,11 @@ def _judge_life(
 
 def _judge_generations(evidence: Evidence, findings: Findings) -> None:
     """Look at what the coordinators stored, and compare what the members say of themselves with it."""
+    if evidence.epochs is not None and evidence.epochs.number:
+        findings.generations = evidence.epochs.number
+        for problem in evidence.epochs.problems():
+            findings.add(problem)
+        return
     owners: dict[int, list[frozenset[int]]] = {}
     newest = 0
     for value in evidence.stored:

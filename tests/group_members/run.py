@@ -13,9 +13,10 @@ from typing import Final
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from protocol.consumer_offsets.group_value import GroupValue, read_group_value
-from protocol.consumer_offsets.keys import GroupKey, read_key
+from protocol.consumer_offsets.keys import GroupKey, OffsetKey, OtherKey, read_key
 from protocol.consumer_offsets.partitioner import partition_of_group
 from protocol.internal_topics import CONSUMER_OFFSETS
+from tests.group_members.epochs import Epochs
 from tests.group_members.events import Read
 from tests.group_members.judge import Evidence, judge
 from tests.group_members.members import Kind, Member
@@ -33,6 +34,8 @@ _ASK_AGAIN_S: Final = 0.1
 _SETTINGS: Final = {
     "min_insync_replicas": "2",
     "group_min_session_timeout_ms": "1000",
+    "group_consumer_session_timeout_ms": "4000",
+    "group_consumer_heartbeat_interval_ms": "400",
     "zookeeper_session_timeout_ms": "2000",
 }
 _log = logging.getLogger(__name__)
@@ -253,7 +256,7 @@ class Run:
                         f"{member.name} left with {status}: {member.said()}"
                     )
             group.look(self._cluster.bootstrap)
-        stored = _stored_generations(self._cluster.bootstrap, list(self._options.casts))
+        stored, epochs = _stored_groups(self._cluster.bootstrap, list(self._options.casts))
         committed: dict[str, list[dict[int, int]]] = {group.name: [] for group in self._groups}
         for turn in range(2):
             for group in self._groups:
@@ -269,6 +272,7 @@ class Run:
                 [member.life for member in group.members],
                 stored[group.name],
                 committed[group.name],
+                epochs[group.name],
             )
             self.verdict.join(group.name, len(group.members), judge(evidence))
 
@@ -282,12 +286,15 @@ def _committed(bootstrap: str, group: str) -> dict[int, int]:
     return {one.partition: one.offset for one in found}
 
 
-def _stored_generations(bootstrap: str, names: Sequence[str]) -> dict[str, list[GroupValue]]:
-    """Read every record of these groups in `__consumer_offsets`, in order."""
+def _stored_groups(
+    bootstrap: str, names: Sequence[str]
+) -> tuple[dict[str, list[GroupValue]], dict[str, Epochs]]:
+    """Read every record of these groups in `__consumer_offsets`, in order: of the one protocol and the other."""
     consumer = Consumer(
         {"bootstrap.servers": bootstrap, "group.id": "reader", "enable.partition.eof": True}
     )
     found: dict[str, list[GroupValue]] = {name: [] for name in names}
+    epochs = {name: Epochs() for name in names}
     consumer.assign([TopicPartition(CONSUMER_OFFSETS, p, 0) for p in range(_OFFSETS_PARTITIONS)])
     at_end = 0
     deadline = time.monotonic() + _PATIENCE_S
@@ -303,8 +310,10 @@ def _stored_generations(bootstrap: str, names: Sequence[str]) -> dict[str, list[
         key, value = read_key(message.key() or b""), message.value()
         if isinstance(key, GroupKey) and key.group_id in found and value is not None:
             found[key.group_id].append(read_group_value(value))
+        elif not isinstance(key, GroupKey | OffsetKey | OtherKey) and key.group_id in epochs:
+            epochs[key.group_id].put(message.timestamp()[1], key, value)
     consumer.close()
     assert at_end == _OFFSETS_PARTITIONS, (
         f"only {at_end} partitions of {CONSUMER_OFFSETS} were read"
     )
-    return found
+    return found, epochs

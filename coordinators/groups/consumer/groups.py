@@ -52,9 +52,9 @@ class ConsumerGroups:
         dispatch: Callable[[int, GroupRequest], None],
     ) -> None:
         self._groups = groups
-        self._sessions = ConsumerSessions(groups)
-        self._storing = Storing(groups, membership, self._sessions, dispatch)
-        self._heartbeats = ConsumerHeartbeats(groups, topics, self._sessions, self._storing)
+        self.sessions = ConsumerSessions(groups)
+        self._storing = Storing(groups, membership, self.sessions, dispatch)
+        self._heartbeats = ConsumerHeartbeats(groups, topics, self.sessions, self._storing)
 
     @property
     def targets_made(self) -> int:

@@ -46,6 +46,20 @@ class ConsumerSessions:
         self._set_timer(group, key.member_id, session)
         return False
 
+    def keys(self, group: ConsumerGroup, name: str | None) -> list[TimerKey]:
+        """The sessions of the members with this member, instance or client id; None: of all."""
+        return [
+            _session_key(group, member_id)
+            for member_id, value in group.state.members.items()
+            if name is None or name in (member_id, value.instance_id, value.client_id)
+        ]
+
+    def make_overdue(self, group: ConsumerGroup, key: TimerKey) -> None:
+        """Let the session end when its timer fires, if the member is still there."""
+        session = group.sessions.get(key.member_id)
+        if session is not None:
+            session.deadline_ms = self._groups.now.monotonic_ms
+
     def end(self, group: ConsumerGroup, member_id: str) -> None:
         """Cancel the timers of a member that has gone."""
         session = group.sessions.pop(member_id, None)

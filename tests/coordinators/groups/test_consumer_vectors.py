@@ -8,7 +8,7 @@ from coordinators.groups.config import GroupConfig
 from coordinators.groups.consumer.assignors import ASSIGNORS
 from coordinators.groups.consumer.assignors.inputs import AssignedTopic, Subscriber
 from coordinators.groups.effects import TimerKind
-from coordinators.groups.events import AppendFailed, Committed
+from coordinators.groups.events import AppendFailed, Committed, TimerFired
 from coordinators.groups.requests import (
     CommittedPartition,
     DeleteGroup,
@@ -210,6 +210,17 @@ def test_a_session_ends_without_heartbeats(pair):
     pair.pass_time(SESSION_MS - 1)
     assert pair.code("m1", 2) == 0
     assert pair.code("m2", 2) == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_fault_rule_ends_a_session(pair):
+    """By member, instance or client id; of one that is there."""
+    coordinator = pair.coordinator
+    assert len(coordinator.sessions_of(GROUP, "c")) == 2
+    (key,) = coordinator.sessions_of(GROUP, "m2")
+    coordinator.end_sessions([key])
+    pair.step(TimerFired(key))
+    assert pair.assigned().keys() == {"m1"}
+    assert coordinator.sessions_of(GROUP, "m2") == []
 
 
 def test_vector_61_unknown_assignors_are_refused(shell):
