@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Sequence
+from pathlib import Path
 
 from tests.support import apache_kafka
 
@@ -15,10 +16,15 @@ _TIMEOUT_S = 60
 _SHOWN = 2000
 
 
-def run_tool(main_class: str, *arguments: str, lines: Sequence[str] = ()) -> str:
-    """The tool's output, given `lines` on its standard input; it has to succeed."""
+def run_tool(
+    main_class: str,
+    *arguments: str,
+    lines: Sequence[str] = (),
+    jars: Path = apache_kafka.JARS,
+) -> str:
+    """The tool's output, given `lines` on its standard input; it has to succeed. `jars`: of another Kafka."""
     done = subprocess.run(
-        ["java", *_JVM, "-cp", f"{apache_kafka.JARS}/*", main_class, *arguments],
+        ["java", *_JVM, "-cp", f"{jars}/*", main_class, *arguments],
         input="".join(f"{line}\n" for line in lines),
         capture_output=True,
         text=True,

@@ -11,7 +11,9 @@ from protocol.consumer_offsets.keys import write_group_key, write_offset_key
 from protocol.consumer_offsets.offset_value import write_offset_value
 from protocol.records import Record, build_batch
 from tests.compatibility.kafka_tools import run_tool
+from tests.protocol.consumer_offsets.test_consumer_values import RECORDS
 from tests.protocol.consumer_offsets.test_page import KEY, OFFSET, REBALANCING, STABLE
+from tests.support.apache_kafka import KafkaVersion
 from tests.toolchain import require
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
@@ -55,4 +57,54 @@ def test_kafka_reads_every_version_that_is_written(tmp_path: Path) -> None:
         f'{_GROUP_KEY} payload: {{"version":"3","data":{{{_GROUP}}}}}',
         f'{_GROUP_KEY} payload: {{"version":"4","data":{{{_GROUP}}}}}',
         f"{_GROUP_KEY} payload: <DELETE>",
+    ]
+
+
+_TOPIC_ID = '"topicId":"AAECAwQFBgcICQoLDA0ODw"'
+_CONSUMER_ROWS = [
+    ('"groupId":"g"', '"epoch":5,"metadataHash":258'),
+    (
+        '"groupId":"g","memberId":"m"',
+        (
+            '"instanceId":"i","rackId":null,"clientId":"c","clientHost":"/127.0.0.1",'
+            '"subscribedTopicNames":["t"],"subscribedTopicRegex":"t.*","rebalanceTimeoutMs":300000,'
+            '"serverAssignor":"uniform"'
+        ),
+    ),
+    ('"groupId":"g"', '"assignmentEpoch":5'),
+    (
+        '"groupId":"g","memberId":"m"',
+        f'"topicPartitions":[{{{_TOPIC_ID},"partitions":[0,1]}}]',
+    ),
+    (
+        '"groupId":"g","memberId":"m"',
+        (
+            '"memberEpoch":5,"previousMemberEpoch":4,"state":1,'
+            f'"assignedPartitions":[{{{_TOPIC_ID},"partitions":[0]}}],'
+            f'"partitionsPendingRevocation":[{{{_TOPIC_ID},"partitions":[2]}}]'
+        ),
+    ),
+    (
+        '"groupId":"g","regularExpression":"t.*"',
+        '"topics":["t","tt"],"version":7,"timestamp":1700000000000',
+    ),
+]
+
+
+def test_kafka_4_reads_the_records_of_the_consumer_protocol(tmp_path: Path) -> None:
+    """All six types; it skips the epochs of partitions, which Kafka stores from 4.3 on."""
+    require("java", "kafka-4")
+    numbered = [Record(offset, 0, key, value) for offset, (key, value) in enumerate(RECORDS)]
+    segment = tmp_path / "00000000000000000000.log"
+    segment.write_bytes(build_batch(numbered))
+    printed = run_tool(
+        "kafka.tools.DumpLogSegments",
+        *("--offsets-decoder", "--files", str(segment)),
+        jars=KafkaVersion.V4.jars,
+    )
+    rows = [line.partition(" key: ")[2] for line in printed.splitlines() if "| offset: " in line]
+    types = (3, 5, 6, 7, 8, 16)
+    assert rows == [
+        f'{{"type":"{kind}","data":{{{key}}}}} payload: {{"version":"0","data":{{{value}}}}}'
+        for kind, (key, value) in zip(types, _CONSUMER_ROWS, strict=True)
     ]
