@@ -53,6 +53,8 @@ _encoder: Final = json.JSONEncoder(separators=(",", ":"), check_circular=False)
 _LINES_AT_ONCE: Final = 100
 _GATHER_S: Final = 0.005
 """Events that follow each other within this time are sent together."""
+_CONSOLE_GATHER_S: Final = 0.1
+"""The same for consoles: a person sees no difference, and a browser draws less often."""
 
 
 class DecisionPages:
@@ -143,7 +145,7 @@ class DecisionPages:
                 await _write(response, self._documents(waiting.events))
                 if waiting.lost:
                     await _write(response, [self._told({"event": "lost", "count": waiting.lost})])
-                await asyncio.sleep(_GATHER_S)
+                await asyncio.sleep(_CONSOLE_GATHER_S if stream.is_console else _GATHER_S)
             await response.write_eof()
         except ClientConnectionError:
             pass  # the reader has disconnected

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from broker.admin.view import BrokerView, PartitionView
-from broker.decisions.events import Event, FaultHit, Outcome
+from broker.decisions.events import Event, FaultHit, Outcome, Skipped
 from protocol.dedup import BatchMetadata, ProducerEntry
 from storage.strays import Stray
 
@@ -170,6 +170,8 @@ def fault_document(hit: FaultHit) -> dict[str, Any]:
 
 def event_document(event: Event) -> dict[str, Any]:
     """One line of the stream; its `event` field says what it is."""
+    if isinstance(event, Skipped):
+        return {"event": "skipped", "count": event.appends}
     if isinstance(event, FaultHit):
         return {"event": "fault", **fault_document(event)}
     return {"event": "decision", **decision_document(event)}

@@ -27,8 +27,10 @@ from broker.decisions.events import (
     FaultHit,
     Outcome,
     OutcomeFields,
+    Skipped,
     Window,
 )
+from broker.decisions.pace import Pace
 from broker.decisions.stream import EVERYTHING, DecisionStream, Selection
 from broker.limited_log import LimitedLog
 from broker.metrics import Metrics
@@ -52,7 +54,8 @@ class Decisions:
     """The latest events of one broker. Single owner: the event loop."""
 
     __slots__ = (
-        *("_appended", "_faults", "_latest", "_metrics", "_number", "_others", "_streams"),
+        *("_appended", "_faults", "_latest", "_metrics", "_number", "_others", "_pace"),
+        *("_streams", "_told", "_untold"),
         "is_followed",
     )
 
@@ -65,8 +68,14 @@ class Decisions:
         self._latest: dict[int, OutcomeFields] = {}
         """The start of each producer's latest outcome, whatever became of the batch: who sent it, and where."""
         self._streams: tuple[DecisionStream, ...] = ()
+        self._told = 0
+        """How many events were offered to followers."""
+        self._pace: Pace | None = None
+        """Bounds the appends that are shown, while only consoles follow."""
+        self._untold = 0
+        """Events before the followers, and those skipped so far: `_number` less `_told` at that time."""
         self.is_followed = False
-        """Whether anyone follows, and so needs the window before each append, which costs a look-up."""
+        """Whether the next append is shown to anyone, who needs the window before it, which costs a look-up."""
 
     def record(
         self,
@@ -112,6 +121,9 @@ class Decisions:
         if isinstance(result, Appended):
             outcome = Outcome(*fields, window=window_before)
             self._appended.append(outcome)
+            if self._pace is not None:
+                self._pace.left -= 1
+                self.is_followed = self._pace.left > 0
         else:
             window = window_of(partition, header.producer_id)
             outcome = self._explained(Outcome(*fields), result, window)
@@ -163,13 +175,33 @@ class Decisions:
 
     def follow(self, stream: DecisionStream) -> None:
         """Offers every event from now on to `stream`."""
-        self._streams = (*self._streams, stream)
-        self.is_followed = True
+        self._use((*self._streams, stream))
 
     def unfollow(self, stream: DecisionStream) -> None:
         """Stops offering events to `stream`."""
-        self._streams = tuple(one for one in self._streams if one is not stream)
-        self.is_followed = bool(self._streams)
+        self._use(tuple(one for one in self._streams if one is not stream))
+
+    def _use(self, streams: tuple[DecisionStream, ...]) -> None:
+        self._report_skipped()
+        self._streams = streams
+        is_paced = bool(streams) and all(one.is_console for one in streams)
+        if is_paced and self._pace is None:
+            self._pace = Pace(self._report_skipped)
+        elif not is_paced and self._pace is not None:
+            self._pace.stop()
+            self._pace = None
+        self._untold = self._number - self._told
+        self.is_followed = bool(streams) and (self._pace is None or self._pace.left > 0)
+
+    def _report_skipped(self) -> None:
+        """Tells consoles how many appends they were not shown, and shows the next ones again."""
+        untold = self._number - self._told
+        skipped, self._untold = untold - self._untold, untold
+        if skipped and self._pace is not None:
+            for stream in self._streams:
+                stream.offer(Skipped(self._number, skipped))
+        if self._pace is not None:
+            self.is_followed = self._pace.left > 0
 
     def followers(self) -> dict[str, int]:
         """How many follow now: programs, and consoles."""
@@ -177,6 +209,7 @@ class Decisions:
         return {"programs": len(self._streams) - consoles, "consoles": consoles}
 
     def _tell(self, event: Event) -> None:
+        self._told += 1
         for stream in self._streams:
             stream.offer(event)
 

@@ -96,4 +96,15 @@ class FaultHit(NamedTuple):
         return [(batch.producer_id, batch.topic, batch.partition) for batch in self.batches]
 
 
-Event = Outcome | FaultHit
+class Skipped(NamedTuple):
+    """Appends that were not shown to consoles, because there were too many at once."""
+
+    number: int
+    """The latest event's."""
+    appends: int
+
+    def subjects(self) -> Sequence[Subject]:
+        return ()
+
+
+Event = Outcome | FaultHit | Skipped

@@ -10,6 +10,7 @@ export const OUTCOMES = {
   reject: { word: "refused", sign: "✕", kind: "refused" },
   fault: { word: "fault", sign: "⚡", kind: "fault" },
   lost: { word: "not seen", sign: "…", kind: "note" },
+  skipped: { word: "stored", sign: "⋯", kind: "note" },
   note: { word: "note", sign: "·", kind: "note" },
 };
 
@@ -53,6 +54,10 @@ export class Events extends EventTarget {
 
   #count(event) {
     if (event.event === "lost") this.counts.lost += event.count;
+    else if (event.event === "skipped") {
+      this.counts.total += event.count;
+      this.counts.stored += event.count;
+    }
     else if (event.event !== "note") {
       this.counts.total += 1;
       this.counts[outcomeOf(event).kind] += 1;
@@ -76,6 +81,8 @@ export function reasonOf(event) {
       return event.error ? `${event.error}: ${event.reason}` : event.reason;
     case "fault":
       return `${event.action}${event.detail ? ` ${event.detail}` : ""}${event.api ? ` on ${event.api}` : ""} by rule ${event.rule}`;
+    case "skipped":
+      return `${event.count} more batches: too many at once to show each`;
     case "lost":
       return `${event.count} events went by faster than this page could read them`;
     default:
