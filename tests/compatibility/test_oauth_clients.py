@@ -11,11 +11,14 @@ from typing import Any
 
 import pytest
 
+from client.connection import Connection
 from client.security import Security, Tls, TokenEndpoint, TokenLogin
 from client.security_options import java_options
 from tests.compatibility.kafka_tools import run_tool
+from tests.compatibility.programs import FRANZ_GO, KAFKAJS, Program
 from tests.compatibility.test_secure_clients import authority, counted
 from tests.support.certificates import Authority
+from tests.support.client_security import tls_settings, write_settings
 from tests.support.echoless import Echoless
 from tests.support.token_server import TokenServer
 from tests.support.tokens import Issuer
@@ -211,3 +214,37 @@ def test_java_takes_the_options_that_our_client_writes_for_it(
     assert counted(broker, "records_appended_total") == 2
     basic = base64.b64encode(b'app:"hunter2"\\').decode()
     assert {headers["Authorization"] for _, headers, _ in server.asked} == {f"Basic {basic}"}
+
+
+@pytest.mark.slow
+@pytest.mark.kafka
+@pytest.mark.parametrize("program", [FRANZ_GO, KAFKAJS], ids=lambda program: program.name)
+def test_a_token_opens_and_another_issuers_does_not(
+    program: Program, broker: Echoless, authority: Authority, issuer: Issuer, tmp_path: Path
+) -> None:
+    """Each stores its record with a good one, and says that it is refused with another."""
+    tls = Tls(ca_location=str(authority.path))
+    ours = Security(tls=tls, login=TokenLogin(token=issuer.token()))
+    host, _, port = broker.kafka_address.rpartition(":")
+    with Connection.open(host, int(port), _PATIENCE_S, ours) as connection:
+        topic = {"name": "t", "num_partitions": 1, "replication_factor": 1}
+        topic |= {"assignments": [], "configs": []}
+        connection.request("create_topics", {"topics": [topic], "timeout": 10_000})
+    lines = []
+    for name, token in (
+        ("good", issuer.token(iat=int(time.time()) - 1)),
+        ("bad", issuer.token(iat=int(time.time()) - 1, iss="https://elsewhere.example")),
+    ):
+        settings = tls_settings(authority) | {
+            "security.protocol": "SASL_SSL",
+            "sasl.mechanism": "OAUTHBEARER",
+            "sasl.oauthbearer.token": token,
+        }
+        path = write_settings(tmp_path / name, settings)
+        lines.append(f"{name} {broker.kafka_address} t {path}\n")
+    cases = tmp_path / "cases"
+    cases.write_text("".join(lines))
+    outcomes = program.run("attempt", cases=cases)["outcomes"]
+    assert outcomes["good"] == "stored"
+    assert outcomes["bad"] != "stored"
+    assert counted(broker, "records_appended_total") == 1

@@ -1,4 +1,4 @@
-"""What a broker remembers of its clients' rights: bounded, and never more than the ACLs say."""
+"""Remembered rights of clients: bounded, and never more than the ACLs say."""
 
 from __future__ import annotations
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/sasl"
+	"github.com/twmb/franz-go/pkg/sasl/oauth"
 	"github.com/twmb/franz-go/pkg/sasl/plain"
 	"github.com/twmb/franz-go/pkg/sasl/scram"
 )
@@ -74,6 +75,8 @@ func tlsConfig(given map[string]string) (*tls.Config, error) {
 func mechanism(given map[string]string) sasl.Mechanism {
 	user, password := given["sasl.username"], given["sasl.password"]
 	switch given["sasl.mechanism"] {
+	case "OAUTHBEARER":
+		return oauth.Auth{Token: given["sasl.oauthbearer.token"]}.AsMechanism()
 	case "SCRAM-SHA-256":
 		return scram.Auth{User: user, Pass: password}.AsSha256Mechanism()
 	case "SCRAM-SHA-512":

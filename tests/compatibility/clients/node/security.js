@@ -19,6 +19,7 @@ function securitySettings(path) {
       mechanism: given['sasl.mechanism'].toLowerCase(),
       username: given['sasl.username'],
       password: given['sasl.password'],
+      oauthBearerProvider: async () => ({ value: given['sasl.oauthbearer.token'] }),
     }
   }
   return settings
