@@ -13,15 +13,20 @@ from unittest.mock import patch
 
 from broker.cluster.member import ClusterMember
 from broker.controller import campaign
+from broker.groups.shard import Shard
 from broker.partitions.core.gap_patience import GapPatience
 from broker.partitions.core.in_sync_replicas import InSyncReplicas
 from broker.partitions.partition import Partition
 from broker.records import produce
 from broker.replication import follower, leader
 from broker.replication.isr_changes import IsrChanges
+from broker.state_topics import loader
+from broker.state_topics.appends import Appends
 from broker.tree.node_tree import ANY_VERSION, ROOT, Check
 from broker.tree.session_guard import SessionGuard
+from coordinators.groups.group import Group
 from protocol import dedup
+from protocol.consumer_offsets.group_value import GroupValue
 from storage import log
 from storage.log import Log
 
@@ -165,8 +170,49 @@ def _no_controller_epoch_check() -> Patches:
     return [patch.object(campaign.Campaign, "_term", term)]
 
 
+def _zombie_coordinators_answer() -> Patches:
+    """A coordinator believes that it leads until it is told otherwise."""
+    return [patch.object(Shard, "_certainly_leads", lambda _self: True)]
+
+
+def _commits_are_answered_early() -> Patches:
+    """An append of a coordinator counts as soon as it is in the leader's log."""
+
+    def answer(self: Appends, tokens: list[int], _next_offset: int) -> None:
+        for token in tokens:
+            self._outcomes.committed(token)
+
+    return [patch.object(Appends, "_wait", answer)]
+
+
+def _generations_are_not_stored() -> Patches:
+    """A generation is stored with its assignment, as in Kafka, and not when it begins."""
+    value = Group.value
+
+    def stored(self: Group, assignments: dict[str, bytes] | None) -> GroupValue:
+        found = value(self, assignments)
+        if assignments is None:
+            return found._replace(generation_id=found.generation_id - 1)
+        return found
+
+    return [patch.object(Group, "value", stored)]
+
+
+def _loads_do_not_wait() -> Patches:
+    """A coordinator answers as soon as it has read its log."""
+
+    async def at_once(*_arguments: object) -> None:
+        """Wait for nothing."""
+
+    return [patch.object(loader, "_until_committed", at_once)]
+
+
 MUTATIONS: Final[dict[str, Callable[[], Patches]]] = {
     "window is ignored": _window_is_ignored,
+    "zombie coordinators answer": _zombie_coordinators_answer,
+    "commits are answered early": _commits_are_answered_early,
+    "generations are not stored": _generations_are_not_stored,
+    "loads do not wait": _loads_do_not_wait,
     "new leader forgets producers": _new_leader_forgets_producers,
     "followers never cut": _followers_never_cut,
     "followers cut to the high watermark": _followers_cut_to_high_watermark,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.simulation.hazards import HAZARDS, Scenario, failover
+from tests.simulation.hazards import GROUP_HAZARDS, HAZARDS, Scenario, failover
 
 SCENARIOS = [(number, one) for number, scenarios in HAZARDS.items() for one in scenarios]
 
@@ -15,6 +15,12 @@ SCENARIOS = [(number, one) for number, scenarios in HAZARDS.items() for one in s
 def test_a_hazard_breaks_no_promise(number: int, scenario: Scenario) -> None:
     """Each hazard that has hit real systems is played on purpose, and nothing comes of it."""
     assert scenario() == []
+
+
+@pytest.mark.parametrize("name", GROUP_HAZARDS)
+def test_a_hazard_of_groups_breaks_no_promise(name: str) -> None:
+    """Coordinators that are killed, paused and cut off lose no commit, and give no generation twice."""
+    assert GROUP_HAZARDS[name]() == []
 
 
 def test_there_is_a_scenario_for_each_hazard() -> None:

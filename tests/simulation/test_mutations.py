@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.simulation.hazards import failover, isolation, lifetimes
+from tests.simulation.hazards import failover, groups, isolation, lifetimes
 from tests.simulation.history import play
 from tests.simulation.mutations import MUTATIONS, apply
 
@@ -38,6 +38,10 @@ FOUND_BY_SCENARIOS: dict[str, tuple[Callable[[], list[str]], str]] = {
     "old repeats at once": (failover.an_old_repeat_above_the_high_watermark, "spurious 45"),
     "deleted epochs compare": (lifetimes.the_log_start_hides_an_epoch, "of producer"),
     "gaps at once": (failover.a_batch_overtakes_another, "a gap"),
+    "zombie coordinators answer": (groups.a_zombie_coordinator_wakes, "is read back"),
+    "commits are answered early": (groups.a_commit_that_no_replica_has, "is read back"),
+    "generations are not stored": (groups.a_generation_is_cut_short, "is given to"),
+    "loads do not wait": (groups.a_load_reads_more_than_is_committed, "was read back"),
     "no controller epoch check": (isolation.an_old_controller_writes_late, "another epoch"),
 }
 """The scenario, and a word of what the checkers say."""

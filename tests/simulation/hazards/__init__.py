@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from tests.simulation.hazards import failover, isolation, lifetimes
+from tests.simulation.hazards import failover, groups, isolation, lifetimes
 
 Scenario = Callable[[], list[str]]
 
@@ -35,3 +35,11 @@ HAZARDS: Final[dict[int, tuple[Scenario, ...]]] = {
     16: (isolation.messages_come_minutes_late, isolation.a_fetch_of_an_earlier_life),
 }
 """Numbered; `docs/replication.md` ("What can go wrong") explains each."""
+
+GROUP_HAZARDS: Final[dict[str, Scenario]] = {
+    "H1": groups.a_zombie_coordinator_wakes,
+    "H2": groups.a_commit_that_no_replica_has,
+    "H3": groups.a_generation_is_cut_short,
+    "H7": groups.a_load_reads_more_than_is_committed,
+}
+"""Those of consumer groups, by the names that the code gives them."""
