@@ -47,7 +47,7 @@ class Groups:
         created = service.process.spawn(service.broker.services.groups.topic.until_created())
         stage.until(created.done)
         stage.until(lambda: len(self._state.get("isr", ())) == len(stage.machines))
-        stage.until(lambda: self.is_led())
+        stage.until(self.is_led)
 
     @property
     def _state(self) -> dict[str, Any]:
