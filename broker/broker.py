@@ -218,7 +218,7 @@ class Broker:
         ]
         if self.config.log_scrub_bytes_per_second:
             self._tasks.append(essential_task(self._scrubber().run(), "scrubber"))
-        cleaner = Cleaner(
+        self.cleaner = Cleaner(
             self.replicas.held,
             self.logs.uncleanable,
             self.config,
@@ -226,7 +226,7 @@ class Broker:
             self.metrics,
             on_failure=self.fail_storage,
         )
-        self._tasks.append(essential_task(cleaner.run(), "cleaner"))
+        self._tasks.append(essential_task(self.cleaner.run(), "cleaner"))
         if self.config.authorizer is Authorizer.ACL:
             from broker.authorization.access import Access
 

@@ -1,0 +1,263 @@
+"""Compacted topics of a whole broker: what may be produced, what the cleaner leaves, what a restart knows."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.partitions.partition import Partition
+from broker.threads import DISK
+from protocol.errors import ErrorCode
+from protocol.internal_topics import CONSUMER_OFFSETS
+from protocol.record_batch import Codec, read_header
+from protocol.records import iterate_records
+from tests.broker.handlers.one_group import commit, committed, created
+from tests.storage.compaction.keyed_log import Pair, keyed_batch
+from tests.support.in_process import Running, in_process
+from tests.support.raw_client import RawConnection, create_topic, nested
+from tests.support.raw_produce import PartitionData
+
+COMPACT = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0", "segment.bytes": "2000"}
+
+
+def pairs(*keys: int) -> list[Pair]:
+    return [(b"%d" % key, b"value") for key in keys]
+
+
+async def produced(kafka: RawConnection, data: bytes, topic: str = "t") -> tuple[int, int]:
+    """The error and the base offset."""
+    (answer,) = await kafka.produce(9, -1, [PartitionData(topic, 0, data)])
+    return answer.error, answer.base_offset
+
+
+async def cleaned(running: Running, topic: str) -> int:
+    """Closes and flushes the active segments, has the offsets written, then cleans; returns the passes."""
+    broker = running.broker
+    for key, partition in broker.replicas.held.items():
+        if key[0] == topic:
+            partition.log.roll()
+            partition.mark_dirty()
+    await broker._flusher.flush()
+    await broker.housekeeping.round()
+    return await broker.cleaner.clean_due()
+
+
+def held(running: Running, topic: str = "t") -> Partition:
+    return running.broker.replicas.held[topic, 0]
+
+
+def stored(running: Running, topic: str = "t") -> list[tuple[int, bytes | None]]:
+    """Offset and key of each record of a partition."""
+    log, found, offset = held(running, topic).log, [], 0
+    while offset < log.log_end_offset:
+        data = log.read(offset, 1, log.log_end_offset)
+        found += [(record.offset, record.key) for record in iterate_records(data)]
+        offset = read_header(data).next_offset
+    return found
+
+
+async def test_a_record_without_a_key_is_refused_whatever_its_sequence(
+    kafka: RawConnection,
+) -> None:
+    """87 with the index of each such record and Kafka's message; nothing of the batch is stored."""
+    await create_topic(kafka, "t", 1, COMPACT)
+    assert await produced(kafka, keyed_batch(pairs(1), producer_id=7)) == (ErrorCode.NONE, 0)
+    for codec in (Codec.NONE, Codec.ZSTD):
+        batch = keyed_batch(
+            [*pairs(1), (None, b"x"), (None, b"y")], producer_id=7, sequence=1, codec=codec
+        )
+        partition = nested("produce", 9, "PartitionProduceData")(index=0, records=batch)
+        topic = nested("produce", 9, "TopicProduceData")(name="t", partition_data=(partition,))
+        response = await kafka.call(
+            "produce", 9, transactional_id=None, acks=-1, timeout=_seconds(5), topic_data=(topic,)
+        )
+        row = response.responses[0].partition_responses[0]
+        message = "Compacted topic cannot accept message without key in topic partition t-0."
+        assert (row.error_code, row.error_message) == (ErrorCode.INVALID_RECORD, message)
+        assert [(one.batch_index, one.batch_index_error_message) for one in row.record_errors] == [
+            (1, message),
+            (2, message),
+        ]
+    following = keyed_batch(pairs(2), producer_id=7, sequence=1)
+    assert await produced(kafka, following) == (ErrorCode.NONE, 1)
+
+
+async def test_a_large_batch_is_searched_for_keys_in_the_thread(kafka: RawConnection) -> None:
+    """The last of many records is found, too."""
+    await create_topic(kafka, "t", 1, COMPACT | {"segment.bytes": "10MiB"})
+    many: list[Pair] = pairs(*range(20_000))
+    assert (await produced(kafka, keyed_batch(many)))[0] == ErrorCode.NONE
+    wrong = keyed_batch([*many, (None, b"x")])
+    assert (await produced(kafka, wrong))[0] == ErrorCode.INVALID_RECORD
+
+
+async def test_compaction_changes_no_answer_to_a_producer(tmp_path: Path) -> None:
+    """Repeats of cleaned batches get their old offsets, before and after a restart."""
+    batches = [keyed_batch(pairs(n % 3, n % 2), producer_id=n % 2, sequence=n // 2 * 2) for n in range(60)]
+    async with in_process(tmp_path) as running:
+        async with RawConnection.open(running.kafka_address) as kafka:
+            await create_topic(kafka, "t", 1, COMPACT)
+            for number, batch in enumerate(batches):
+                assert await produced(kafka, batch) == (ErrorCode.NONE, 2 * number)
+            before = held(running).log.size_bytes
+            assert await cleaned(running, "t") == 1
+            assert held(running).log.size_bytes < before / 3
+            assert {key for _, key in stored(running)} == {b"0", b"1", b"2"}
+            assert await cleaned(running, "t") == 0, "nothing is dirty"
+            await check_repeats(kafka, batches)
+            assert running.broker.metrics.compaction_passes_total == 1
+            assert running.broker.metrics.compaction_removed_bytes_total > 0
+        records = stored(running)
+    async with in_process(tmp_path) as running:
+        async with RawConnection.open(running.kafka_address) as kafka:
+            assert stored(running) == records
+            assert held(running).log.compaction.cleaned_to == 120
+            await check_repeats(kafka, batches)
+
+
+async def check_repeats(kafka: RawConnection, batches: list[bytes]) -> None:
+    """The window has five batches of each producer; older repeats are 46."""
+    window = range(len(batches) - 10, len(batches))
+    for number, batch in enumerate(batches):
+        expected = (
+            (ErrorCode.NONE, 2 * number)
+            if number in window
+            else (ErrorCode.DUPLICATE_SEQUENCE_NUMBER, -1)
+        )
+        assert await produced(kafka, batch) == expected
+
+
+async def test_committed_offsets_are_the_same_after_cleaning(tmp_path: Path) -> None:
+    """A later coordinator reads from the cleaned topic what was committed last, and what was never changed."""
+    async with in_process(tmp_path, offsets_topic_num_partitions=1) as running:
+        async with RawConnection.open(running.kafka_address) as kafka:
+            await create_topic(kafka, "t", 3)
+            await created(kafka)
+            await commit(kafka, {("t", 2): 7}, metadata="once")
+            for offset in range(50):
+                await commit(kafka, {("t", 0): offset, ("t", 1): 2 * offset})
+            before = await committed(kafka, None)
+            assert len(before) == 3
+            size = held(running, CONSUMER_OFFSETS).log.size_bytes
+            assert await cleaned(running, CONSUMER_OFFSETS) == 1
+            assert held(running, CONSUMER_OFFSETS).log.size_bytes < size / 10
+            assert await committed(kafka, None) == before
+    async with in_process(tmp_path, offsets_topic_num_partitions=1) as running:
+        async with RawConnection.open(running.kafka_address) as kafka:
+            await created(kafka)
+            assert await committed(kafka, None) == before
+
+
+async def test_the_topic_of_offsets_is_compacted_and_nothing_else(kafka: RawConnection) -> None:
+    """Kafka's settings, whatever the broker's own are."""
+    await created(kafka)
+    resource = nested("describe_configs", 4, "DescribeConfigsResource")(
+        resource_type=2, resource_name=CONSUMER_OFFSETS, configuration_keys=None
+    )
+    response = await kafka.call(
+        "describe_configs",
+        4,
+        resources=(resource,),
+        include_synonyms=False,
+        include_documentation=False,
+    )
+    found = {row.name: row.value for row in response.results[0].configs}
+    assert (found["cleanup.policy"], found["compression.type"]) == ("compact", "producer")
+    assert (found["retention.ms"], found["segment.bytes"]) == ("-1", "104857600")
+
+
+async def test_a_log_that_cannot_be_cleaned_is_named_and_tried_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The others are cleaned; the pause doubles; success takes the name off the list."""
+    async with in_process(tmp_path) as running:
+        async with RawConnection.open(running.kafka_address) as kafka:
+            for topic in ("t", "u"):
+                await create_topic(kafka, topic, 1, COMPACT)
+                for _ in range(30):
+                    await produced(kafka, keyed_batch(pairs(1, 2)), topic)
+            await cleaned_to_disk(running)
+            path = tmp_path / "data" / "t-0" / f"{0:020d}.log"
+            good = path.read_bytes()
+            path.write_bytes(bytes([*good[:80], good[80] ^ 1, *good[81:]]))
+            cleaner, uncleanable = running.broker.cleaner, running.broker.logs.uncleanable
+            assert await cleaner.clean_due() == 1
+            assert [*uncleanable] == [("t", 0)]
+            assert "t-0 cannot be compacted" in caplog.text
+            assert uncleanable["t", 0].reason.count("damaged at position 0")
+            assert await cleaner.clean_due() == 0, "it is not tried again yet"
+            uncleanable["t", 0] = uncleanable["t", 0]._replace(retry_s=0.0)
+            assert await cleaner.clean_due() == 0
+            assert running.broker.metrics.compaction_failures_total == 2
+            assert uncleanable["t", 0].delay_s == 120
+            path.write_bytes(good)
+            uncleanable["t", 0] = uncleanable["t", 0]._replace(retry_s=0.0)
+            assert await cleaner.clean_due() == 1
+            assert not uncleanable
+
+
+async def cleaned_to_disk(running: Running) -> None:
+    """Does all that `cleaned` does before it cleans."""
+    for partition in running.broker.replicas.held.values():
+        partition.log.roll()
+        partition.mark_dirty()
+    await running.broker._flusher.flush()
+    await running.broker.housekeeping.round()
+
+
+@pytest.mark.parametrize(
+    ("policy", "code"), [("compact", ErrorCode.POLICY_VIOLATION), ("compact,delete", ErrorCode.NONE)]
+)
+async def test_records_of_a_topic_that_is_only_compacted_are_not_deleted(
+    kafka: RawConnection, policy: str, code: ErrorCode
+) -> None:
+    """DeleteRecords is 44; with `delete` in the policy it works."""
+    await create_topic(kafka, "t", 1, COMPACT | {"cleanup.policy": policy})
+    await produced(kafka, keyed_batch(pairs(1)))
+    row = nested("delete_records", 2, "DeleteRecordsPartition")(partition_index=0, offset=1)
+    topic = nested("delete_records", 2, "DeleteRecordsTopic")(name="t", partitions=(row,))
+    response = await kafka.call("delete_records", 2, topics=(topic,), timeout=_seconds(5))
+    assert response.topics[0].partitions[0].error_code == code
+
+
+@pytest.mark.parametrize("count", [3, 3000])
+async def test_batches_are_stored_as_compression_type_says(
+    kafka: RawConnection, running: Running, count: int
+) -> None:
+    """Compressed anew before the decision, so a repeat is the same bytes again; large ones in a thread."""
+    await create_topic(kafka, "t", 1, {"compression.type": "zstd", "compression.zstd.level": "9"})
+    plain = keyed_batch(pairs(*range(count)), producer_id=7)
+    gzip = keyed_batch(pairs(*range(count)), producer_id=7, sequence=count, codec=Codec.GZIP)
+    for offset, batch in ((0, plain), (count, gzip), (0, plain), (count, gzip)):
+        assert await produced(kafka, batch) == (ErrorCode.NONE, offset)
+    log = held(running).log
+    data = log.read(0, 1 << 20, log.log_end_offset)
+    assert read_header(data).codec_id == Codec.ZSTD
+    assert len(stored(running)) == 2 * count
+    assert running.broker.metrics.duplicates_total == 2
+    assert running.broker.metrics.divergent_duplicates_total == 0
+
+
+async def test_flush_messages_of_one_flushes_before_the_acknowledgement(
+    kafka: RawConnection, running: Running
+) -> None:
+    """As in Kafka: what is acknowledged is on disk, whatever the broker's `log_flush` is."""
+    await create_topic(kafka, "t", 1, {"flush.messages": "1"})
+    await create_topic(kafka, "u", 1, {"flush.messages": "10"})
+    for number in range(3):
+        assert await produced(kafka, keyed_batch(pairs(1))) == (ErrorCode.NONE, number)
+        assert held(running).log.recovery_point == number + 1
+    await produced(kafka, keyed_batch(pairs(*range(9))), "u")
+    await produced(kafka, keyed_batch(pairs(1)), "u")
+    async with asyncio.timeout(5):
+        while held(running, "u").log.recovery_point < 10:
+            await DISK.run(lambda: None)
+
+
+def _seconds(seconds: int) -> Any:
+    import datetime
+
+    return datetime.timedelta(seconds=seconds)
