@@ -49,7 +49,7 @@ class PendingCheckpoint:
     high_watermarks: Offsets
     log_starts: Offsets
     cleaned_to: Offsets
-    """Where compaction goes on, of compacted logs alone."""
+    """Offsets from which compaction goes on, of compacted logs alone."""
     _checkpoints: DirectoryCheckpoints
     _generation: object
 

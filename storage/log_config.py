@@ -43,5 +43,5 @@ class LogConfig:
     is_compacted: bool = False
     """`cleanup.policy` names `compact`: of each key the newest record is kept."""
     compaction_rules: CompactionRules = CompactionRules()
-    """When a compacted log is cleaned, and how."""
+    """Rules by which a compacted log is cleaned."""
     unknown_producer_id: UnknownProducerId = UnknownProducerId.REJECT

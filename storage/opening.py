@@ -30,7 +30,7 @@ class Opening:
     recovery_point: int = 0
     log_start_offset: int = 0
     cleaned_to: int = 0
-    """Where compaction goes on."""
+    """The offset from which compaction goes on."""
     kept: KeptOffsets = field(default_factory=KeptOffsets)
     """The log's offsets on disk, outside its directory."""
     clean: bool = False

@@ -18,7 +18,7 @@ FIXED: Final[Mapping[str, str]] = {
     "retention.ms": "-1",
 }
 _DEFAULTS: Final[Mapping[str, str]] = {"segment.bytes": "104857600"}
-"""What Kafka sets when it creates such a topic; clients may change it."""
+"""Settings that Kafka gives such a topic when it creates it; clients may change them."""
 
 
 def in_force(topic: str, overrides: Mapping[str, str]) -> Mapping[str, str]:

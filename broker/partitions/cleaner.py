@@ -91,7 +91,7 @@ class Cleaner:
         return cleaned
 
     def _look(self, key: Key, partition: Partition) -> Pass | None:
-        """What can be cleaned now; an idle segment is closed first, since only closed ones can be."""
+        """Plans a pass over the log; closes an idle segment first, since only closed ones can be cleaned."""
         log = partition.log
         failed = self._uncleanable.get(key)
         if log.failure is not None or log.is_changing:

@@ -40,18 +40,18 @@ Step = Cleaned | None
 
 @dataclass(slots=True, kw_only=True)
 class CleaningReport:
-    """What a pass did."""
+    """The figures of a pass."""
 
     bytes_read: int = 0
     bytes_written: int = 0
     bytes_before: int = 0
-    """Of the segments that were replaced."""
+    """Size of the segments that were replaced."""
     bytes_after: int = 0
     keys: int = 0
     cleaned_to: int = 0
-    """Where the next pass begins to read keys."""
+    """The offset at which the next pass begins to read keys."""
     horizon_ms: int | None = None
-    """When the first tombstone that stayed may go."""
+    """The time from which on the first tombstone that stayed may go."""
 
 
 class Cleaning:

@@ -47,7 +47,7 @@ class Uncleanable(NamedTuple):
     delay_s: float
     """Pause between this attempt and the next."""
     retry_s: float
-    """When the next attempt may begin, by the event loop's clock."""
+    """Earliest time of the next attempt, by the event loop's clock."""
 
 
 class Compaction:
@@ -80,7 +80,7 @@ class Compaction:
         self.cleaned_to = cleaned_to
         """The offset below which the keys of all records have been read."""
         self.horizon_ms: int | None = None
-        """When the first tombstone that the last pass has met may go; None: no pass since the start has met one."""
+        """The time from which on a tombstone that the last pass has met may go; None: it has met none."""
         self.dirty_ratio = 0.0
         """The dirty part of what can be cleaned, when someone last looked."""
         self._fs = fs
@@ -122,7 +122,7 @@ class Compaction:
         limit: int,
         now_ms: int,
     ) -> Pass | None:
-        """What can be cleaned; None if nothing. `limit`: below it everything is committed.
+        """Plans a pass; None if there is nothing to clean. `limit`: below it everything is committed.
 
         `now_ms` is the wall-clock time. Raises `StorageError` if a segment cannot be read.
         """

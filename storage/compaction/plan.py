@@ -1,4 +1,4 @@
-"""What a pass over one log cleans: which segments, up to where, and how urgently.
+"""The plan of a pass over one log: which segments it cleans, up to where, and how urgently.
 
 A log has a clean part, below the offset that earlier passes have reached, and a dirty part after it. A pass
 reads the keys of the dirty part, and rewrites both. It ends where the first of these begins: the active
@@ -35,7 +35,7 @@ class CompactionRules:
     max_lag_ms: int | None = None
     """A log whose oldest dirty record is older is cleaned whatever its ratio. None: never."""
     delete_retention_ms: int = _DAY_MS
-    """How long a tombstone stays after the first pass that has met it."""
+    """Time that a tombstone stays after the first pass that has met it."""
 
 
 class SegmentFacts(NamedTuple):
@@ -70,7 +70,7 @@ class Pass(NamedTuple):
 
 
 def first_dirty_offset(cleaned_to: int, log_start_offset: int, log_end_offset: int) -> int:
-    """Where the dirty part begins; at the log start if the offset reached before is not in the log."""
+    """The beginning of the dirty part: the log start if the offset reached before is not in the log."""
     return cleaned_to if log_start_offset <= cleaned_to <= log_end_offset else log_start_offset
 
 

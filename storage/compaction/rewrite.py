@@ -49,7 +49,7 @@ PAUSE_RECORDS: Final = 256
 
 @dataclass(slots=True, kw_only=True)
 class Verdict:
-    """What a pass knows when it judges batches."""
+    """Everything that a pass knows when it judges batches."""
 
     keys: KeyMap
     now_ms: int
@@ -57,7 +57,7 @@ class Verdict:
     is_remembered: Callable[[int], bool]
     """Whether the batch that ends at this offset is in the window of a live producer."""
     horizon_ms: int | None = None
-    """When the first tombstone that was met and kept may go."""
+    """The time from which on the first tombstone that was met and kept may go."""
 
     def note_horizon(self, horizon_ms: int) -> None:
         """Notes a tombstone that stays until then."""
@@ -203,7 +203,7 @@ def _rebuilt(
 
 
 def _span(data: Buffer, position: int) -> tuple[int, int]:
-    """Where the record at `position` has its fields, and where it ends."""
+    """The positions of the fields and of the end of the record at `position`."""
     length, start = read_varint(data, position)
     end = start + length
     if length < 0 or end > len(data):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,8 @@ from tests.storage.compaction.keyed_log import Pair, keyed_batch
 from tests.support.in_process import Running, in_process
 from tests.support.raw_client import RawConnection, create_topic, nested
 from tests.support.raw_produce import PartitionData
+
+pytestmark = pytest.mark.slow
 
 COMPACT = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0", "segment.bytes": "2000"}
 
@@ -43,6 +47,15 @@ async def cleaned(running: Running, topic: str) -> int:
     await broker._flusher.flush()
     await broker.housekeeping.round()
     return await broker.cleaner.clean_due()
+
+
+@asynccontextmanager
+async def connected(running: Running) -> AsyncIterator[RawConnection]:
+    connection = await RawConnection.open(running.kafka_address)
+    try:
+        yield connection
+    finally:
+        await connection.close()
 
 
 def held(running: Running, topic: str = "t") -> Partition:
@@ -96,9 +109,11 @@ async def test_a_large_batch_is_searched_for_keys_in_the_thread(kafka: RawConnec
 
 async def test_compaction_changes_no_answer_to_a_producer(tmp_path: Path) -> None:
     """Repeats of cleaned batches get their old offsets, before and after a restart."""
-    batches = [keyed_batch(pairs(n % 3, n % 2), producer_id=n % 2, sequence=n // 2 * 2) for n in range(60)]
+    batches = [
+        keyed_batch(pairs(n % 3, n % 2), producer_id=n % 2, sequence=n // 2 * 2) for n in range(60)
+    ]
     async with in_process(tmp_path) as running:
-        async with RawConnection.open(running.kafka_address) as kafka:
+        async with connected(running) as kafka:
             await create_topic(kafka, "t", 1, COMPACT)
             for number, batch in enumerate(batches):
                 assert await produced(kafka, batch) == (ErrorCode.NONE, 2 * number)
@@ -111,11 +126,10 @@ async def test_compaction_changes_no_answer_to_a_producer(tmp_path: Path) -> Non
             assert running.broker.metrics.compaction_passes_total == 1
             assert running.broker.metrics.compaction_removed_bytes_total > 0
         records = stored(running)
-    async with in_process(tmp_path) as running:
-        async with RawConnection.open(running.kafka_address) as kafka:
-            assert stored(running) == records
-            assert held(running).log.compaction.cleaned_to == 120
-            await check_repeats(kafka, batches)
+    async with in_process(tmp_path) as running, connected(running) as kafka:
+        assert stored(running) == records
+        assert held(running).log.compaction.cleaned_to == 120
+        await check_repeats(kafka, batches)
 
 
 async def check_repeats(kafka: RawConnection, batches: list[bytes]) -> None:
@@ -132,23 +146,27 @@ async def check_repeats(kafka: RawConnection, batches: list[bytes]) -> None:
 
 async def test_committed_offsets_are_the_same_after_cleaning(tmp_path: Path) -> None:
     """A later coordinator reads from the cleaned topic what was committed last, and what was never changed."""
-    async with in_process(tmp_path, offsets_topic_num_partitions=1) as running:
-        async with RawConnection.open(running.kafka_address) as kafka:
-            await create_topic(kafka, "t", 3)
-            await created(kafka)
-            await commit(kafka, {("t", 2): 7}, metadata="once")
-            for offset in range(50):
-                await commit(kafka, {("t", 0): offset, ("t", 1): 2 * offset})
-            before = await committed(kafka, None)
-            assert len(before) == 3
-            size = held(running, CONSUMER_OFFSETS).log.size_bytes
-            assert await cleaned(running, CONSUMER_OFFSETS) == 1
-            assert held(running, CONSUMER_OFFSETS).log.size_bytes < size / 10
-            assert await committed(kafka, None) == before
-    async with in_process(tmp_path, offsets_topic_num_partitions=1) as running:
-        async with RawConnection.open(running.kafka_address) as kafka:
-            await created(kafka)
-            assert await committed(kafka, None) == before
+    async with (
+        in_process(tmp_path, offsets_topic_num_partitions=1) as running,
+        connected(running) as kafka,
+    ):
+        await create_topic(kafka, "t", 3)
+        await created(kafka)
+        await commit(kafka, {("t", 2): 7}, metadata="once")
+        for offset in range(50):
+            await commit(kafka, {("t", 0): offset, ("t", 1): 2 * offset})
+        before = await committed(kafka, None)
+        assert len(before) == 3
+        size = held(running, CONSUMER_OFFSETS).log.size_bytes
+        assert await cleaned(running, CONSUMER_OFFSETS) == 1
+        assert held(running, CONSUMER_OFFSETS).log.size_bytes < size / 10
+        assert await committed(kafka, None) == before
+    async with (
+        in_process(tmp_path, offsets_topic_num_partitions=1) as running,
+        connected(running) as kafka,
+    ):
+        await created(kafka)
+        assert await committed(kafka, None) == before
 
 
 async def test_the_topic_of_offsets_is_compacted_and_nothing_else(kafka: RawConnection) -> None:
@@ -173,30 +191,29 @@ async def test_a_log_that_cannot_be_cleaned_is_named_and_tried_again(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The others are cleaned; the pause doubles; success takes the name off the list."""
-    async with in_process(tmp_path) as running:
-        async with RawConnection.open(running.kafka_address) as kafka:
-            for topic in ("t", "u"):
-                await create_topic(kafka, topic, 1, COMPACT)
-                for _ in range(30):
-                    await produced(kafka, keyed_batch(pairs(1, 2)), topic)
-            await cleaned_to_disk(running)
-            path = tmp_path / "data" / "t-0" / f"{0:020d}.log"
-            good = path.read_bytes()
-            path.write_bytes(bytes([*good[:80], good[80] ^ 1, *good[81:]]))
-            cleaner, uncleanable = running.broker.cleaner, running.broker.logs.uncleanable
-            assert await cleaner.clean_due() == 1
-            assert [*uncleanable] == [("t", 0)]
-            assert "t-0 cannot be compacted" in caplog.text
-            assert uncleanable["t", 0].reason.count("damaged at position 0")
-            assert await cleaner.clean_due() == 0, "it is not tried again yet"
-            uncleanable["t", 0] = uncleanable["t", 0]._replace(retry_s=0.0)
-            assert await cleaner.clean_due() == 0
-            assert running.broker.metrics.compaction_failures_total == 2
-            assert uncleanable["t", 0].delay_s == 120
-            path.write_bytes(good)
-            uncleanable["t", 0] = uncleanable["t", 0]._replace(retry_s=0.0)
-            assert await cleaner.clean_due() == 1
-            assert not uncleanable
+    async with in_process(tmp_path) as running, connected(running) as kafka:
+        for topic in ("t", "u"):
+            await create_topic(kafka, topic, 1, COMPACT)
+            for _ in range(30):
+                await produced(kafka, keyed_batch(pairs(1, 2)), topic)
+        await cleaned_to_disk(running)
+        path = tmp_path / "data" / "t-0" / f"{0:020d}.log"
+        good = path.read_bytes()
+        path.write_bytes(bytes([*good[:80], good[80] ^ 1, *good[81:]]))
+        cleaner, uncleanable = running.broker.cleaner, running.broker.logs.uncleanable
+        assert await cleaner.clean_due() == 1
+        assert [*uncleanable] == [("t", 0)]
+        assert "t-0 cannot be compacted" in caplog.text
+        assert uncleanable["t", 0].reason.count("damaged at position 0")
+        assert await cleaner.clean_due() == 0, "it is not tried again yet"
+        uncleanable["t", 0] = uncleanable["t", 0]._replace(retry_s=0.0)
+        assert await cleaner.clean_due() == 0
+        assert running.broker.metrics.compaction_failures_total == 2
+        assert uncleanable["t", 0].delay_s == 120
+        path.write_bytes(good)
+        uncleanable["t", 0] = uncleanable["t", 0]._replace(retry_s=0.0)
+        assert await cleaner.clean_due() == 1
+        assert not uncleanable
 
 
 async def cleaned_to_disk(running: Running) -> None:
@@ -209,7 +226,8 @@ async def cleaned_to_disk(running: Running) -> None:
 
 
 @pytest.mark.parametrize(
-    ("policy", "code"), [("compact", ErrorCode.POLICY_VIOLATION), ("compact,delete", ErrorCode.NONE)]
+    ("policy", "code"),
+    [("compact", ErrorCode.POLICY_VIOLATION), ("compact,delete", ErrorCode.NONE)],
 )
 async def test_records_of_a_topic_that_is_only_compacted_are_not_deleted(
     kafka: RawConnection, policy: str, code: ErrorCode

@@ -113,7 +113,7 @@ def records_in(log: Log) -> list[Record]:
 
 
 def compacted_view(records: Iterable[Record]) -> dict[bytes, tuple[int, bytes, int]]:
-    """What a table made of the records holds: offset, value and time of each key that is not deleted."""
+    """The table that the records make: offset, value and time of each key that is not deleted."""
     view: dict[bytes, tuple[int, bytes, int]] = {}
     for record in records:
         if record.key is None:

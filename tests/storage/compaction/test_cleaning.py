@@ -1,4 +1,4 @@
-"""What a pass over a log leaves: the vectors of Kafka's own cleaner tests, and what a pass leaves alone."""
+"""The outcome of a pass over a log: the vectors of Kafka's own cleaner tests, and more."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def test_transactional_batches_stay_as_they_are() -> None:
 
 
 def test_a_cut_makes_a_pass_stale() -> None:
-    """What was written from segments that have changed since is not put in place."""
+    """A file that was written from segments that have changed since is not put in place."""
     one = OneLog(CONFIG)
     for _ in range(4):
         append(one.log, keyed_batch(pairs(1)))

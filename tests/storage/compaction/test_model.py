@@ -162,12 +162,14 @@ def facts(log: Log) -> dict[int, tuple[int, int, list[tuple[int, int]]]]:
     """The producers of a log, without what compaction may change of a batch: CRC and newest time."""
     return {
         producer_id: (epoch, run_start, [(b.last_sequence, b.last_offset) for b in window])  # type: ignore[attr-defined]
-        for producer_id, (epoch, run_start, window) in facts_of_entries(log.producers.items()).items()
+        for producer_id, (epoch, run_start, window) in facts_of_entries(
+            log.producers.items()
+        ).items()
     }
 
 
 def judged(decision: Decision) -> tuple[object, ...]:
-    """What a client is told."""
+    """The answer, as the client sees it."""
     match decision:
         case Appended():
             return ("append", decision.base_offset)

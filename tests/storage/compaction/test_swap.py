@@ -70,7 +70,7 @@ def reopened(fs: MemoryFileSystem, recovery_point: int) -> Log:
 
 
 class Before:
-    """What was true of the log before the pass, and must be true afterwards."""
+    """Everything that was true of the log before the pass, and must be true afterwards."""
 
     def __init__(self, log: Log) -> None:
         self.end = log.log_end_offset
@@ -178,9 +178,7 @@ def test_repeats_are_duplicates_after_any_crash() -> None:
     for operation in operations:
         one = written(6)
         point = one.log.recovery_point
-        newest = {
-            header.producer_id: (header, data) for header, data in batches_of(one.log)
-        }
+        newest = {header.producer_id: (header, data) for header, data in batches_of(one.log)}
         one.fs.lose_power_at = operation
         with pytest.raises(PowerFailure):
             clean(one.log)

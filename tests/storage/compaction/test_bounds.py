@@ -1,0 +1,134 @@
+"""Bounds that a pass keeps: the recovery point on disk, a flush that is at work, the time of idle segments."""
+
+from __future__ import annotations
+
+import uuid
+
+from storage.compaction.swap import Cleaned
+from storage.log import Log
+from storage.log_directory import LogDirectory
+from tests.storage.compaction.keyed_log import CONFIG, append, clean, keyed_batch, records_in
+from tests.storage.log_workload import new_file_system
+from tests.storage.one_log import NOW_MS, OneLog
+
+KEY = ("orders", 0)
+
+
+def filled(log: Log, count: int = 6) -> None:
+    for _ in range(count):
+        append(log, keyed_batch([(b"k", b"v")]))
+
+
+def opened() -> LogDirectory:
+    return LogDirectory.open(
+        "/data", broker_id=1, fs=new_file_system(), now_ms=NOW_MS, config_for=lambda _: CONFIG
+    )
+
+
+def test_nothing_is_cleaned_above_the_recovery_point_on_disk() -> None:
+    """Hazard H9: until a checkpoint has it, a crash would have the cleaned batches scanned."""
+    directory = opened()
+    log = directory.create(*KEY, uuid.UUID(int=1), CONFIG, now_ms=NOW_MS)
+    filled(log)
+    assert not clean(log), "flushed, but the recovery point on disk is older"
+    directory.checkpoint({KEY: log.log_end_offset})
+    assert clean(log)
+    assert [record.offset for record in records_in(log)] == [5]
+
+
+def test_a_checkpoint_keeps_how_far_compaction_has_come() -> None:
+    """The next start goes on there; a cut below it lowers it on disk first."""
+    directory = opened()
+    log = directory.create(*KEY, uuid.UUID(int=1), CONFIG, now_ms=NOW_MS)
+    filled(log)
+    log.flush()
+    directory.checkpoint({KEY: 6})
+    log.roll()
+    log.flush()
+    directory.checkpoint({KEY: 6})
+    assert clean(log)
+    directory.checkpoint({KEY: 6})
+    fs = directory._fs
+    path = "/data/cleaner-offset-checkpoint"
+    assert b"orders 0 6" in fs.read_bytes(path)
+    filled(log, 2)
+    log.truncate_to(6)
+    assert b"orders 0 6" in fs.read_bytes(path)
+    log.truncate_to(0)
+    assert b"orders 0 0" in fs.read_bytes(path)
+    directory.close({KEY: 0})
+    fs.write_atomic(path, b"damaged")
+    again = LogDirectory.open(
+        "/data", broker_id=1, fs=fs, now_ms=NOW_MS, config_for=lambda _: CONFIG
+    )
+    assert again.logs[KEY].compaction.cleaned_to == 0
+
+
+def test_a_swap_waits_for_a_flush_of_the_same_segments() -> None:
+    """A flush that writes the old indexes would leave them beside the new segment."""
+    one = OneLog(CONFIG)
+    filled(one.log)
+    one.log.roll()
+    one.log.flush()
+    compaction = one.log.compaction
+    found = compaction.find_pass(
+        CONFIG, log_start_offset=0, log_end_offset=6, limit=6, now_ms=NOW_MS
+    )
+    assert found is not None
+    cleaning = compaction.start(found, CONFIG, map_bytes_max=1000, now_ms=NOW_MS, steady_ms=NOW_MS)
+    (cleaned,) = [step for step in cleaning.steps() if isinstance(step, Cleaned)]
+    for source in cleaned.sources:
+        source.indexes.is_unsaved = True
+    flush = one.log.start_flush()
+    assert compaction.start_swap(cleaned, CONFIG) is None
+    flush.run()
+    one.log.finish_flush(flush)
+    swap = compaction.start_swap(cleaned, CONFIG)
+    assert swap is not None
+    for source in cleaned.sources:
+        source.indexes.is_unsaved = True
+    during = one.log.start_flush()
+    assert not {*during.unsaved} & {*cleaned.sources}
+    swap.run()
+    one.log.finish_swap(swap)
+    during.run()
+    one.log.finish_flush(during)
+    assert [record.offset for record in records_in(one.log)] == [5]
+    one.log.flush()
+    assert [record.offset for record in records_in(one.close_and_open())] == [5]
+
+
+def test_a_swap_that_is_under_way_when_the_log_closes_is_finished() -> None:
+    """The new segment is in the log that is closed, whether the swap had begun or not."""
+    for has_run in (True, False):
+        one = OneLog(CONFIG)
+        filled(one.log)
+        one.log.roll()
+        one.log.flush()
+        compaction = one.log.compaction
+        found = compaction.find_pass(
+            CONFIG, log_start_offset=0, log_end_offset=6, limit=6, now_ms=NOW_MS
+        )
+        assert found is not None
+        cleaning = compaction.start(
+            found, CONFIG, map_bytes_max=1000, now_ms=NOW_MS, steady_ms=NOW_MS
+        )
+        (cleaned,) = [step for step in cleaning.steps() if isinstance(step, Cleaned)]
+        swap = compaction.start_swap(cleaned, CONFIG)
+        assert swap is not None
+        if has_run:
+            swap.run()
+        log = one.close_and_open()
+        assert [record.offset for record in records_in(log)][-1:] == [5]
+        assert (len(records_in(log)) == 1) == has_run
+
+
+def test_an_idle_segment_is_closed_so_that_it_can_be_cleaned() -> None:
+    """Kafka closes one on the next append alone, so an idle topic is never compacted there."""
+    one = OneLog(CONFIG)
+    filled(one.log)
+    roll_ms = CONFIG.roll_ms or 0
+    assert not one.log.roll_if_idle(NOW_MS + roll_ms)
+    assert one.log.roll_if_idle(NOW_MS + roll_ms + 1)
+    assert not one.log.roll_if_idle(NOW_MS + 2 * roll_ms), "it is empty now"
+    assert clean(one.log, is_rolled=False)
