@@ -72,6 +72,8 @@ class PartitionCheck:
         """The end of the batches read so far: the next one begins there or, after a hole, above."""
         self._first_hole = range(0)
         self._holes = self._missing = 0
+        self._thinned = self._removed = 0
+        """Batches that have fewer records than offsets, and how many they lack."""
         self.summary.log_start_offset = max(self._expected, promises.log_start_offset)
         written_below = math.inf if promises.was_clean else promises.recovery_point
         self._epochs = EpochCheck(directory, self.summary.log_start_offset, written_below, findings)
@@ -80,6 +82,13 @@ class PartitionCheck:
         """Reads everything; problems are in `findings`, also what cannot be read at all."""
         if _FILES.exists(paths.join(self.directory, paths.REPLACEMENT)):
             return self._check_replacement()
+        for name in _FILES.list_directory(self.directory):
+            if paths.parse_swap_file(name) is not None:
+                self.findings.note(
+                    paths.join(self.directory, name),
+                    "the next start puts this compacted segment in place of others; verify again after it",
+                )
+                return self.summary
         before = self.findings.problem_count
         self._producers = ProducerCheck(self.directory, self._expected, config, self.findings)
         try:
@@ -156,11 +165,12 @@ class PartitionCheck:
             if header.base_offset > self._expected:
                 self._see_hole(header.base_offset)
             self._count(header)
-            if header.record_count != header.last_offset_delta + 1:
-                self.findings.problem(
-                    place,
-                    f"{header.record_count} records for {header.last_offset_delta + 1} offsets",
-                )
+            offsets = header.last_offset_delta + 1
+            if header.record_count > offsets:
+                self.findings.problem(place, f"{header.record_count} records for {offsets} offsets")
+            elif header.record_count < offsets:
+                self._thinned += 1
+                self._removed += offsets - header.record_count
             self._epochs.see(place, header)
             self._producers.see(place, header)
             indexes.see(position, header)
@@ -206,6 +216,12 @@ class PartitionCheck:
                 self.directory,
                 f"lacks {self._missing} offsets between its batches, in {self._holes} places, the first from "
                 f"{self._first_hole[0]} to {self._first_hole[-1]}: compaction removed them, or they are lost",
+            )
+        if self._thinned:
+            self.findings.note(
+                self.directory,
+                f"lacks {self._removed} records in {self._thinned} batches: compaction removed them, or they are "
+                f"lost",
             )
         for path in self._producers.finish(end):
             text = f"is at an offset after the end of the log, {end}"

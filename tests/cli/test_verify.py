@@ -198,16 +198,18 @@ def test_gap_in_the_sequences_is_a_problem(tmp_path: Path, echoless: Command) ->
     assert "OUT_OF_ORDER_SEQUENCE_NUMBER: sequence 4 does not follow" in problem
 
 
-def test_records_that_do_not_fill_their_offsets_are_a_problem(
+def test_more_records_than_offsets_are_a_problem_and_fewer_a_note(
     tmp_path: Path, echoless: Command
 ) -> None:
-    """Without compaction a batch has one record for each of its offsets."""
-    directory = fill(tmp_path)
+    """Compaction removes records from batches; nothing adds any."""
     batch = make_batch(7, 0)
-    header = read_header(batch)._replace(record_count=1)
-    _write_log(directory, seal_batch(header, batch[HEADER_SIZE:]))
-    problems = echoless("verify", tmp_path, "--json").json["problems"]
-    assert any(problem.endswith("1 records for 2 offsets") for problem in problems)
+    for number, (count, place) in enumerate([(3, "problems"), (1, "notes")]):
+        directory = fill(tmp_path / str(number))
+        header = read_header(batch)._replace(record_count=count)
+        _write_log(directory, seal_batch(header, batch[HEADER_SIZE:]))
+        found = echoless("verify", directory.parent, "--json").json[place]
+        text = "3 records for 2 offsets" if count == 3 else "lacks 1 records in 1 batches"
+        assert any(text in one for one in found), found
 
 
 def test_forgotten_producer_may_begin_again(tmp_path: Path, echoless: Command) -> None:
