@@ -10,6 +10,8 @@ processors, so on a small machine it takes time from the producer as well: the b
 from __future__ import annotations
 
 import argparse
+import contextlib
+import os
 import subprocess
 import sys
 import tempfile
@@ -71,7 +73,7 @@ def main() -> None:
 
 
 def _run(broker: Echoless, arguments: argparse.Namespace) -> dict[str, float]:
-    before = _cpu_s(broker)
+    before, browser_before = _cpu_s(broker.process.pid), _browser_cpu_s()
     load = run_load(
         "throughput",
         broker.kafka_address,
@@ -79,16 +81,40 @@ def _run(broker: Echoless, arguments: argparse.Namespace) -> dict[str, float]:
         batch_bytes=arguments.batch_bytes,
         seconds=arguments.seconds,
     )
-    used = _cpu_s(broker) - before
+    used = _cpu_s(broker.process.pid) - before
+    browser_used = _browser_cpu_s() - browser_before
     return {
         "batches a second": load["batches_per_s"],
         "broker: microseconds a batch": used / load["batches"] * 1e6,
+        "browser: seconds of a processor": browser_used,
     }
 
 
-def _cpu_s(broker: Echoless) -> float:
-    fields = Path(f"/proc/{broker.process.pid}/stat").read_text().rpartition(") ")[2].split()
+def _cpu_s(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
     return (int(fields[11]) + int(fields[12])) / _TICKS
+
+
+def _browser_cpu_s() -> float:
+    """The processor time of the browser's processes: those of Chromium that this process has begotten."""
+    children: dict[int, list[int]] = {}
+    names: dict[int, str] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            head, _, rest = path.read_text().rpartition(") ")
+            pid = int(path.parent.name)
+            names[pid] = head.partition("(")[2]
+            children.setdefault(int(rest.split()[1]), []).append(pid)
+    found, rest_ = list[int](), [os.getpid()]
+    while rest_:
+        mine = children.get(rest_.pop(), [])
+        rest_ += mine
+        found += [pid for pid in mine if names[pid].startswith("chrom")]
+    total = 0.0
+    for pid in found:
+        with contextlib.suppress(OSError):
+            total += _cpu_s(pid)
+    return total
 
 
 @contextmanager

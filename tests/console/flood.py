@@ -47,12 +47,16 @@ class FloodingBroker:
         self._server.start()
 
     async def _pour(self, count: int, seconds: float, lost: int) -> None:
+        decisions = self._broker.decisions
         steps = int(seconds * _PER_SECOND)
         for step in range(steps):
             for number in range(step * count // steps, (step + 1) * count // steps):
-                self._broker.decisions._tell(_outcome(number + 1))
+                decisions._number = (
+                    number + 1
+                )  # as `record` does; here no pace bounds what is shown
+                decisions._tell(_outcome(number + 1))
             await asyncio.sleep(1 / _PER_SECOND)
-        for stream in self._broker.decisions._streams:
+        for stream in decisions._streams:
             stream._lost += lost
             stream._has_news.set()
 

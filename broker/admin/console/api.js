@@ -21,11 +21,6 @@ export function logIn(given) {
   changes.dispatchEvent(new Event("login"));
 }
 
-export function logOut() {
-  sessionStorage.removeItem(TOKEN);
-  changes.dispatchEvent(new Event("logout"));
-}
-
 /** A request to this port. Raises `Refused`, and `TypeError` if the broker cannot be reached. */
 export async function ask(path, options = {}) {
   const headers = { ...options.headers };

@@ -1,6 +1,6 @@
 // The frame around the pages: which one is open, what holds for all of them, and the keys.
 
-import { changes, cluster, get, getFromAll, logIn, logOut, token } from "./api.js";
+import { changes, cluster, get, getFromAll, logIn, token } from "./api.js";
 import { announce, el, fill, say } from "./dom.js";
 import { events } from "./events.js";
 import { Follower } from "./follower.js";
@@ -20,7 +20,6 @@ let turn = 0;
 const go = {
   /** Changes the address without opening anything. */
   rewrite: (hash) => hash !== location.hash && history.replaceState(null, "", hash),
-  link: () => {},
 };
 
 async function open() {
@@ -127,7 +126,6 @@ changes.addEventListener("login", () => {
   main.replaceChildren();
   begin();
 });
-changes.addEventListener("logout", () => location.reload());
 
 // --- keys and theme
 
@@ -165,13 +163,9 @@ let looking = null;
 
 async function begin() {
   drawLink();
-  try {
-    await get("overview").then((overview) => Object.assign(cluster, { self: overview.broker_id, brokers: overview.brokers, startedMs: overview.started_ms, overview }));
-  } catch (error) {
-    if (error.status === 401) return;
-  }
-  follower.start();
   await look();
+  if (document.getElementById("login")) return;
+  follower.start();
   clearInterval(looking);
   looking = setInterval(look, LOOK_EVERY_MS);
   open();
@@ -180,5 +174,3 @@ async function begin() {
 addEventListener("hashchange", open);
 setTheme(localStorage.getItem("echoless theme") ?? "auto");
 begin();
-
-export { logOut };

@@ -1,7 +1,7 @@
 // Live: every decision and fault as it happens, and the window each was judged by.
 
-import { announce, clock, copier, el, fill, say, whole } from "./dom.js";
-import { batchesOf, events, outcomeOf, range, reasonOf } from "./events.js";
+import { clock, copier, el, fill, say, whole } from "./dom.js";
+import { KEPT, batchesOf, events, outcomeOf, range, reasonOf } from "./events.js";
 import { numberLine } from "./window.js";
 
 const ROW = 26;
@@ -178,7 +178,7 @@ export function open(page, query, go) {
 
   list.addEventListener("choose", ({ detail }) => {
     details.hidden = false;
-    fill(details, explained(detail, go));
+    fill(details, explained(detail));
   });
   details.hidden = true;
 
@@ -218,10 +218,7 @@ export function open(page, query, go) {
       const news = fresh ? events.items.slice(-fresh).filter(isWanted) : [];
       fresh = 0;
       if (news.length) {
-        const oldest = events.items[0];
-        items = [...items, ...news];
-        if (items.length > 2000) items = items.slice(-2000);
-        if (items[0] !== oldest && items.length > events.items.length) items = items.slice(-events.items.length);
+        items = [...items, ...news].slice(-KEPT);
         list.show(items, news.length);
       }
       draw();
@@ -255,15 +252,15 @@ export function open(page, query, go) {
 }
 
 /** Everything about one event, for the panel beside the list. */
-function explained(event, go) {
+function explained(event) {
   const { word, sign, kind } = outcomeOf(event);
   const heading = el("h2", { "data-kind": kind }, el("span", { class: "sign", "aria-hidden": "true" }, sign), ` ${word}`);
   return [heading, el("p", { class: "why" }, reasonOf(event)),
-    batchesOf(event).map((batch) => judged(event, batch, go)), facts(event),
+    batchesOf(event).map((batch) => judged(event, batch)), facts(event),
     el("p", { class: "buttons" }, copier("Copy as JSON", () => JSON.stringify(event, null, 2)))];
 }
 
-function judged(event, batch, go) {
+function judged(event, batch) {
   const place = `${batch.topic}-${batch.partition}`;
   const window = event.window ?? null;
   const { word, kind } = outcomeOf(event);
@@ -277,7 +274,7 @@ function judged(event, batch, go) {
       : window === null
         ? el("p", { class: "dim" }, "The window was not looked up: the batch was stored while no one followed.")
         : numberLine(window, { isNewEpoch, batch: { first, last: batch.last_sequence, kind, word } }),
-    el("p", {}, el("a", { href: link, onclick: go.link }, `The window of producer ${batch.producer_id} now`)));
+    el("p", {}, el("a", { href: link }, `The window of producer ${batch.producer_id} now`)));
 }
 
 const FACTS = [["broker_id", "broker"], ["number", "event"], ["address", "address"], ["principal", "principal"],

@@ -73,6 +73,11 @@ class FakeGroups:
         return self.ready
 
 
+class FakeFaults:
+    def documents(self) -> list[dict[str, Any]]:
+        return []
+
+
 @dataclass
 class FakeMembership:
     brokers: dict[int, BrokerInfo] = field(default_factory=dict)
@@ -101,6 +106,7 @@ class FakeBroker:
         self.logs = FakeLogs()
         self.groups = FakeGroups()
         self.membership = FakeMembership()
+        self.faults: Any = FakeFaults()
         self.open_connections = OpenConnections()
         self.started_ms = 1_000
         held = [FakePartition("orders", 1), FakePartition("orders", 0), FakePartition("bills", 0)]

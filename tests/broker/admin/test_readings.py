@@ -97,7 +97,7 @@ async def test_a_document_of_another_broker_is_asked_for(admin: AdminClient) -> 
 
 @pytest.mark.parametrize("name", ["trace.svg", "trace.mmd", "trace.jsonl"])
 async def test_the_past_is_drawn(admin: AdminClient, name: str) -> None:
-    """Of one producer, if it is named; hostile names stay text."""
+    """Leaves out all other producers, if one is named."""
     admin.decider.append(producer_id=7)
     admin.decider.append(producer_id=8)
     admin.decider.hit(producer_id=7)
