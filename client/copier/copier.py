@@ -62,6 +62,9 @@ class Figures:
     """Size of their keys and values."""
     commits: int = 0
     generations: int = 0
+    """How often it has joined the group."""
+    generation: int = -1
+    """The number of the last one."""
     partitions: int = 0
     """Assigned now."""
     confirmed_at_s: float = 0.0
@@ -151,6 +154,7 @@ class Copier:
                     await self._on_topics(topics)
                 generation = await self._member.join(sorted(topics))
                 self.figures.generations += 1
+                self.figures.generation = generation.number
                 try:
                     await self._copy_generation(generation, topics)
                 except GenerationOverError:

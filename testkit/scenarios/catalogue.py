@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from testkit.scenarios import crashes, identity, pipelining, security
+from testkit.scenarios import crashes, groups, identity, pipelining, security
 
 _ORDER: Final = (
     *("success", "missing-acknowledgements", "missing-record-batch", "window-missed"),
@@ -12,6 +12,8 @@ _ORDER: Final = (
     *("leader-killed", "follower-promoted", "expired-producer-id"),
     *("pipelined-failure", "id-block-race", "restored-snapshot"),
     *("right-revoked", "session-expired", "stolen-producer-id", "bound-producer-id"),
+    *("copier-restarted", "two-copiers", "coordinator-killed", "assignment-lost"),
+    "static-member-restarted",
 )
 _ALL: Final = {
     scenario.name: scenario
@@ -20,6 +22,7 @@ _ALL: Final = {
         *identity.SCENARIOS,
         *crashes.SCENARIOS,
         *security.SCENARIOS,
+        *groups.SCENARIOS,
     )
 }
 SCENARIOS: Final = {name: _ALL[name] for name in _ORDER}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from testkit.clients.programs import PROGRAMS
+from testkit.scenarios import groups
 from testkit.scenarios.scenario import Scenario
 from testkit.scenarios.verdict import Outcome
 
@@ -39,6 +40,14 @@ NO_PART: Final[dict[tuple[str, str], str]] = {
     ("window-missed", "aiokafka"): _ONE_BATCH,
     **{
         ("id-block-race", name): "a producer asks for one id; the race is between brokers"
+        for name in PROGRAMS
+    },
+    **{
+        (
+            scenario.name,
+            name,
+        ): "the copiers are the clients; who has written their input is the same"
+        for scenario in groups.SCENARIOS
         for name in PROGRAMS
     },
 }
