@@ -129,11 +129,22 @@ class Metrics:
     """Batches that coordinators of this broker appended to internal topics."""
     state_records_appended_total: int = 0
     state_bytes_appended_total: int = 0
+    group_offsets_committed_total: int = 0
+    """Offsets that OffsetCommit has stored."""
+    group_offsets_refused_total: int = 0
     group_loads_total: int = 0
     """Partitions of `__consumer_offsets` that were loaded since this broker began to lead them."""
     group_load_ms_total: int = 0
     group_load_failures_total: int = 0
     """Those that could not be read: their groups are not served."""
+
+    def note_commit(self, codes: Iterable[int]) -> None:
+        """Counts the partitions of an OffsetCommit, by the codes of its answer."""
+        for code in codes:
+            if code:
+                self.group_offsets_refused_total += 1
+            else:
+                self.group_offsets_committed_total += 1
 
     def recovered(self, reports: Iterable[RecoveryReport]) -> None:
         """Counts what was found while opening the logs."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from broker.admin.group_lags import GroupLags
 from broker.admin.view import BrokerView, PartitionView
 from broker.decisions.events import Event, FaultHit, Outcome, Skipped
 from protocol.dedup import BatchMetadata, ProducerEntry
@@ -78,7 +79,10 @@ def add_topics(
 def add_groups(
     broker: BrokerView, groups: list[dict[str, Any]], is_shown: Callable[[str], bool]
 ) -> Iterator[None]:
-    """Adds every consumer group that this broker coordinates; a group a step."""
+    """Adds every consumer group that this broker coordinates; a group or an offset a step."""
+    lags = GroupLags()
+    yield from lags.add_all(broker)
+    by_group = lags.by_group()
     for one in broker.groups.listed((), ()):
         if one is not None and is_shown(one.group_id):
             groups.append(
@@ -88,6 +92,7 @@ def add_groups(
                     "protocol_type": one.protocol_type,
                     "type": one.group_type,
                     **_epochs_of(one),
+                    "lag": by_group.get(one.group_id),
                 }
             )
         yield

@@ -17,6 +17,7 @@ from prometheus_client.core import (
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.registry import Collector
 
+from broker.admin.group_families import group_families
 from broker.admin.view import BrokerView, PartitionView
 from broker.faults.action import TYPES
 from broker.handlers.dispatch import SERVED_BY_KEY
@@ -62,6 +63,8 @@ _COUNTERS: Final = {
     "state_batches_appended_total": "Batches that coordinators wrote to internal topics",
     "state_records_appended_total": "Records in these batches",
     "state_bytes_appended_total": "Bytes of these batches",
+    "group_offsets_committed_total": "Offsets that groups have committed",
+    "group_offsets_refused_total": "Offsets whose commit was refused",
     "group_loads_total": "Partitions of __consumer_offsets loaded after beginning to lead them",
     "group_load_ms_total": "Milliseconds that these took",
     "group_load_failures_total": "Those that could not be read: their groups are not served",
@@ -179,6 +182,7 @@ class _Families:
             families.append(counter)
             yield from self._add(counter, value_of, partitions)
         yield from self._in_trouble(families, partitions)
+        yield from group_families(self._broker, families)
 
     def _in_trouble(
         self,

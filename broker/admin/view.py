@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from broker.authorization.access import Access
     from broker.groups.shard import Answered
     from broker.metadata.registration import BrokerInfo
-    from coordinators.groups.answers import ListedGroup
+    from coordinators.groups.answers import CommittedOffset, ListedGroup
     from coordinators.groups.requests import GroupRequest
 
 
@@ -88,6 +88,11 @@ class GroupsView(Protocol):
     def listed(
         self, states: Collection[str], types: Collection[str]
     ) -> Iterator[ListedGroup | None]: ...
+    def committed(self) -> Iterator[CommittedOffset]: ...
+    @property
+    def member_count(self) -> int: ...
+    @property
+    def rebalances_completed(self) -> int: ...
     def readiness(self) -> ErrorCode: ...
     def ask(self, request: GroupRequest) -> Answered: ...
 

@@ -20,7 +20,7 @@ from broker.metadata.topic import TopicDeleted, TopicEvent
 from broker.network.turns import work_in_turns
 from broker.partitions.partition import Partition
 from broker.state_topics.topic import StateTopic
-from coordinators.groups.answers import ListedGroup, refusal
+from coordinators.groups.answers import CommittedOffset, ListedGroup, refusal
 from coordinators.groups.config import GroupConfig
 from coordinators.groups.consumer.requests import ConsumerDescribe
 from coordinators.groups.requests import (
@@ -78,6 +78,8 @@ class Groups:
         """By partition."""
         self._config = config
         self._appends = appends
+        self._rebalances_before = 0
+        """Those of coordinators that have ended."""
         self._forgetting: set[asyncio.Task[None]] = set()
 
     def coordinator_of(self, group_id: str) -> int:
@@ -110,6 +112,27 @@ class Groups:
         for shard in list(self.shards.values()):
             if shard.coordinator is not None:
                 yield from shard.coordinator.listed(states, types)
+
+    def committed(self) -> Iterator[CommittedOffset]:
+        """The committed offsets of all groups, for a caller that takes turns."""
+        for shard in list(self.shards.values()):
+            if shard.coordinator is not None:
+                yield from shard.coordinator.committed()
+
+    @property
+    def member_count(self) -> int:
+        """Members of all groups."""
+        return sum(one.member_count for one in self._coordinators())
+
+    @property
+    def rebalances_completed(self) -> int:
+        """Since the start of the broker, those of groups that others coordinate by now included."""
+        now = sum(one.rebalances_completed for one in self._coordinators())
+        return self._rebalances_before + now
+
+    def _coordinators(self) -> list[GroupCoordinator]:
+        coordinators = [shard.coordinator for shard in self.shards.values()]
+        return [one for one in coordinators if one is not None]
 
     def ask(self, request: GroupRequest) -> Answered:
         """Has the group's coordinator process the request."""
@@ -153,6 +176,8 @@ class Groups:
     def _end(self, index: int) -> None:
         shard = self.shards.pop(index, None)
         if shard is not None:
+            if shard.coordinator is not None:
+                self._rebalances_before += shard.coordinator.rebalances_completed
             shard.lose()
 
     def _reload(self, shard: Shard) -> None:
@@ -183,8 +208,7 @@ class Groups:
         """Adds up what all coordinators of this broker hold."""
         from coordinators.groups.usage import total
 
-        coordinators = [shard.coordinator for shard in self.shards.values()]
-        return total([one.usage for one in coordinators if one is not None])
+        return total([one.usage for one in self._coordinators()])
 
     # --- forgetting ---
 

@@ -24,7 +24,7 @@ from broker.network.turns import in_thread, work_in_turns
 from broker.partitions.partition import Partition
 from broker.state_topics.appends import AppendParts, Appends
 from broker.state_topics.loader import check_still_led, is_still_led, load
-from coordinators.groups.answers import GroupAnswer, refusal
+from coordinators.groups.answers import GroupAnswer, OffsetCommitAnswer, refusal
 from coordinators.groups.effects import (
     Append,
     CancelTimer,
@@ -345,6 +345,8 @@ class Shard:
         """Gives the answer, unless another broker may lead by now."""
         if not self._certainly_leads():
             answer = refusal(waiting.request, ErrorCode.NOT_COORDINATOR)
+        if isinstance(answer, OffsetCommitAnswer):
+            self._parts.appends.metrics.note_commit(answer.error_codes)
         waiting.answer = answer
         if waiting.future is not None and not waiting.future.done():
             waiting.future.set_result(answer)

@@ -120,6 +120,15 @@ class DeleteAnswer(NamedTuple):
     error_code: ErrorCode
 
 
+class CommittedOffset(NamedTuple):
+    """One of `GroupCoordinator.committed`."""
+
+    group_id: str
+    topic: str
+    partition: int
+    offset: int
+
+
 class ListedGroup(NamedTuple):
     """A row of ListGroups: not an answer to a request, see `GroupCoordinator.listed`."""
 

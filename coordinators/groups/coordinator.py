@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
+from itertools import chain
 
-from coordinators.groups.answers import ListedGroup
+from coordinators.groups.answers import CommittedOffset, ListedGroup
 from coordinators.groups.config import GroupConfig
 from coordinators.groups.consumer.groups import ConsumerGroups
 from coordinators.groups.consumer.topics import KnownTopics, NoTopics
@@ -142,6 +143,15 @@ class GroupCoordinator:
                 self._consumers.sessions.make_overdue(group.consumer, key)
             elif group is not None:
                 self._sessions.make_overdue(group, key)
+
+    def committed(self) -> Iterator[CommittedOffset]:
+        """The committed offsets, those of groups with members first; steps may come between."""
+        durable = self._groups.durable.groups
+        for group_id in list(dict.fromkeys(chain(self._groups.live, durable))):
+            group = durable.get(group_id)
+            for topic, offsets in [] if group is None else list(group.offsets.items()):
+                for index, value in list(offsets.items()):
+                    yield CommittedOffset(group_id, topic, index, value.offset)
 
     @property
     def usage(self) -> Usage:

@@ -18,7 +18,7 @@ from broker.network.memory_budget import MemoryBudget
 from broker.network.open_connections import OpenConnections
 from broker.network.unsent_answers import UNSENT_BYTES_MAX, UnsentAnswers
 from broker.replication.peer_connection import PeerError
-from coordinators.groups.answers import ListedGroup
+from coordinators.groups.answers import CommittedOffset, ListedGroup
 from protocol.errors import ErrorCode
 from storage.compaction.compaction import Uncleanable
 from storage.producers.state import ProducerStates
@@ -62,7 +62,13 @@ class FakeLogs:
 @dataclass
 class FakeGroups:
     groups: list[ListedGroup | None] = field(default_factory=list)
+    offsets: list[CommittedOffset] = field(default_factory=list)
     ready: ErrorCode = ErrorCode.NONE
+    member_count: int = 0
+    rebalances_completed: int = 0
+
+    def committed(self) -> Iterator[CommittedOffset]:
+        return iter(self.offsets)
 
     def listed(
         self, _states: Collection[str], _types: Collection[str]

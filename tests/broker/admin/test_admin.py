@@ -19,7 +19,7 @@ from broker.admin.server import AdminServer
 from broker.config.values import Address
 from broker.network.server import bind, bound_address
 from broker.network.turns import ROWS_PER_TURN
-from coordinators.groups.answers import ListedGroup
+from coordinators.groups.answers import CommittedOffset, ListedGroup
 from protocol.dedup import BatchMetadata, ProducerEntry
 from protocol.errors import ErrorCode
 from storage.directory_checkpoints import PartitionOffsets
@@ -132,7 +132,14 @@ async def test_groups_show_those_that_this_broker_coordinates(admin: AdminClient
     """And whether these are all: while a part of the offsets topic is loaded, they are not."""
     admin.broker.groups.groups = [ListedGroup("billing", "consumer", "Stable", "classic"), None]
     row = {"group": "billing", "state": "Stable", "protocol_type": "consumer", "type": "classic"}
-    assert await admin.get("/groups") == (200, {"groups": [row], "complete": True})
+    unknown = {"groups": [{**row, "lag": None}], "complete": True}
+    assert await admin.get("/groups") == (200, unknown)
+    admin.broker.groups.offsets = [
+        CommittedOffset("billing", "orders", 0, 4),
+        CommittedOffset("billing", "orders", 1, 7),
+        CommittedOffset("billing", "elsewhere", 0, 1),
+    ]
+    assert (await admin.get("/groups"))[1]["groups"] == [{**row, "lag": 7}]
     admin.broker.groups.ready = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     assert (await admin.get("/groups"))[1]["complete"] is False
 
