@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import signal
 import subprocess
 import sys
@@ -24,7 +25,7 @@ from client.copier.settings import CopierSettings
 from client.settings import Settings
 
 SESSION_MS_MIN: Final = 1000
-"""What the brokers' `group_min_session_timeout_ms` has to allow."""
+"""The value of the brokers' `group_min_session_timeout_ms`: a copier's session is longer."""
 _STOP_S: Final = 20.0
 
 
@@ -103,4 +104,5 @@ async def _main(arguments: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
+    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # brokers are killed on purpose
     asyncio.run(_main(sys.argv[1:]))
