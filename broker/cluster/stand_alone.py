@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from broker.metadata.registration import BrokerInfo, register_broker
-from broker.replication.peer_connection import PeerError
 from broker.tree.node_tree import SessionState
 
 if TYPE_CHECKING:
@@ -73,6 +72,8 @@ class StandAlone:
         self, broker_id: int, message: Mapping[str, Any], *, timeout_s: float
     ) -> dict[str, Any]:
         """Raises `PeerError`: no other broker exists."""
+        from broker.replication.peer_connection import PeerError
+
         del message, timeout_s
         raise PeerError(f"there is no broker {broker_id} in this cluster")
 
