@@ -173,9 +173,12 @@ class Player:
             answered = [side.responses.keys() & self._steps.keys() for side in self._sides]
             if self._go_separate_ways(answered, described):
                 return
-            if self._differ(answered) or time.monotonic() > deadline:
+            is_equal = (
+                answered[KAFKA] == answered[ECHOLESS]
+            )  # so every id has its name on both sides
+            if (is_equal and self._differ(answered)) or time.monotonic() > deadline:
                 self._complain(when, described, answered)
-            if answered[KAFKA] == answered[ECHOLESS] and described[KAFKA] == described[ECHOLESS]:
+            if is_equal and described[KAFKA] == described[ECHOLESS]:
                 break
             await asyncio.sleep(_ASK_AGAIN_S)
         self._described = described[ECHOLESS]
@@ -196,7 +199,10 @@ class Player:
             self._count(name)
             self._is_over = True
             return True
+        is_equal = answered[KAFKA] == answered[ECHOLESS]
         for step, kafka, echoless in self._new_answers(answered):
+            if not is_equal and echoless is not None:
+                continue
             if kafka != echoless and (name := explain(step, kafka, echoless, self._state)) in ENDS:
                 self._count(name)
                 self._is_over = True

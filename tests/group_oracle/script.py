@@ -13,7 +13,7 @@ from tests.group_oracle.steps import Step
 
 TOPICS: Final = ("t", "u")
 MISSING_TOPIC: Final = "missing"
-LONG_MS: Final = 60_000
+LONG_MS: Final = 600_000
 SHORT_MS: Final = 3_000
 _VERSIONS: Final = {
     "join_group": (0, 9),
