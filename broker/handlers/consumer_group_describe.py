@@ -29,6 +29,7 @@ from protocol.typed_requests import typed
 if TYPE_CHECKING:
     from broker.authorization.access import Rights
     from broker.services import Services
+    from coordinators.groups.answers import GroupAnswer
 
 API = Api(key=69, name="consumer_group_describe", version_min=0, version_max=1, flexible_from=0)
 
@@ -56,7 +57,12 @@ async def handle(request: Request, services: Services) -> Answer:
         rows[name] = {**_row(answer, rights, services), "authorized_operations": operations}
     found = [{"group_id": name, **row} for name, row in rows.items()]
     members = [one for row in found for one in row["members"]]
-    return with_rows({"groups": found}, [*found, *members])
+    partitions = [len(one.assigned) + len(one.target) for row in answers for one in _members(row)]
+    return with_rows({"groups": found}, range(len(found) + len(members) + sum(partitions)))
+
+
+def _members(answer: GroupAnswer) -> tuple[DescribedConsumer, ...]:
+    return answer.members if isinstance(answer, ConsumerDescribeAnswer) else ()
 
 
 def _row(

@@ -110,6 +110,7 @@ class GroupCoordinator:
                 self._abandon(event.reply_id)
             case RegexResolved():
                 self._consumers.resolved(event)
+                self._settle(event.group_id)
         return groups.take_effects()
 
     def expire_offsets(self, now: Now) -> Iterator[list[Effect]]:

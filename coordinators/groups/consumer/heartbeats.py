@@ -36,7 +36,7 @@ from protocol.errors import ErrorCode
 
 REFRESH_MS: Final = 10_000
 """A regular expression is resolved again no sooner than this, if topics have changed."""
-_HEARTBEATS_PER_TURN: Final = 200
+_HEARTBEATS_PER_TURN: Final = 100
 
 Waiting = tuple[int, ConsumerHeartbeat]
 

@@ -431,6 +431,7 @@ def test_a_member_that_gives_up_waiting_for_its_topics_is_not_added(shell):
     shell.holds_regexes = False
     shell.resolve_all()
     assert shell.describe().error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    assert not shell.live
 
 
 # --- coming back, bounds, failures
