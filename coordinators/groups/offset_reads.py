@@ -23,11 +23,11 @@ class OffsetReads:
 
     def handle(self, reply_id: int, request: OffsetFetch) -> None:
         """Answer with a snapshot; with `require_stable` an offset that is being replaced is UNSTABLE_OFFSET_COMMIT."""
-        code = self._flaw(request)
+        durable = self._groups.durable.groups.get(request.group_id)
+        code = fetch_error(None if durable is None else durable.consumer, request)
         if code is not ErrorCode.NONE:
             self._groups.reply(reply_id, OffsetFetchAnswer(code))
             return
-        durable = self._groups.durable.groups.get(request.group_id)
         live = self._groups.live.get(request.group_id)
         offsets = {} if durable is None else durable.offsets
         pending = _NONE_PENDING
@@ -39,11 +39,6 @@ class OffsetReads:
             found = [offsets.get(topic, {}).get(index) for topic, index in request.partitions]
             rows = _named(request.partitions, found, pending)
         self._groups.reply(reply_id, OffsetFetchAnswer(ErrorCode.NONE, rows))
-
-    def _flaw(self, request: OffsetFetch) -> ErrorCode:
-        if request.member_id is None and request.member_epoch < 0:
-            return ErrorCode.NONE
-        return fetch_error(self._groups.find(request.group_id), request)
 
 
 def _named(

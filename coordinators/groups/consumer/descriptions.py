@@ -9,6 +9,7 @@ from coordinators.groups.consumer.requests import (
     ConsumerDescribeAnswer,
     DescribedConsumer,
 )
+from coordinators.groups.consumer.state import ConsumerState
 from coordinators.groups.consumer.topics import KnownTopics
 from coordinators.groups.group import Group, GroupState
 from coordinators.groups.requests import OffsetCommit, OffsetFetch
@@ -78,12 +79,14 @@ def stale_partitions(
     return found
 
 
-def fetch_error(group: Group | None, request: OffsetFetch) -> ErrorCode:
-    """NONE if the member that asks is in the group, in this epoch; a request that names none is not checked."""
-    consumer = group.consumer if group is not None else None
-    if consumer is None or (request.member_id is None and request.member_epoch < 0):
+def fetch_error(state: ConsumerState | None, request: OffsetFetch) -> ErrorCode:
+    """NONE if the member that asks is in the group, in this epoch; a request that names none is not checked.
+
+    `state` is what is committed, which is all that a member knows: a read does not wait for what is being stored.
+    """
+    if state is None or (request.member_id is None and request.member_epoch < 0):
         return ErrorCode.NONE
-    current = consumer.state.currents.get(request.member_id or "")
+    current = state.currents.get(request.member_id or "")
     if current is None:
         return ErrorCode.UNKNOWN_MEMBER_ID
     is_current = request.member_epoch == current.epoch

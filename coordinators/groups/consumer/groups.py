@@ -26,7 +26,6 @@ from coordinators.groups.requests import (
     LeavingMember,
     OffsetCommit,
     OffsetDelete,
-    OffsetFetch,
 )
 from protocol.errors import ErrorCode
 
@@ -68,7 +67,7 @@ class ConsumerGroups:
 
     def takes(self, reply_id: int, request: GroupRequest) -> bool:
         """Whether the request is processed here; else it is processed as if there were one protocol."""
-        if not _concerns_members(request):
+        if not isinstance(request, _CONCERNED):
             return False
         if self._storing.must_wait(reply_id, request):
             return True
@@ -135,13 +134,6 @@ class ConsumerGroups:
     def abandon(self, reply_id: int) -> None:
         """Drop a request that waits."""
         self._storing.abandon(reply_id)
-
-
-def _concerns_members(request: GroupRequest) -> bool:
-    """Whether the answer depends on the members of a consumer group, if it is one."""
-    if isinstance(request, OffsetFetch):
-        return request.member_id is not None or request.member_epoch >= 0
-    return isinstance(request, _CONCERNED)
 
 
 def _leaving(consumer: ConsumerGroup, one: LeavingMember) -> tuple[ErrorCode, str]:

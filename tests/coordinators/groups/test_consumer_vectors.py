@@ -503,6 +503,18 @@ def test_a_change_that_is_not_stored_is_undone(pair):
     assert pair.beat("m1", 2).member_epoch == 2
 
 
+def test_sessions_begin_anew_when_a_change_is_undone(pair):
+    """They end all the same, and reads of offsets have not waited."""
+    pair.holds_appends = True
+    pair.send(pair.heartbeat_request("m3", 0))
+    fetch = pair.send(OffsetFetch(GROUP, (("t", 0),), False, "m1", 2))
+    assert pair.answers[fetch].error_code == 0
+    pair.refuse(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    pair.holds_appends = False
+    pair.pass_time(SESSION_MS)
+    assert pair.describe().state == "Empty"
+
+
 def test_a_change_in_doubt_is_waited_for(pair):
     """Nothing is answered from it until it is known to be committed."""
     pair.holds_appends = True
