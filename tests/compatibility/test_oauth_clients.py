@@ -15,7 +15,7 @@ from client.connection import Connection
 from client.security import Security, Tls, TokenEndpoint, TokenLogin
 from client.security_options import java_options
 from tests.compatibility.kafka_tools import run_tool
-from tests.compatibility.programs import FRANZ_GO, KAFKAJS, Program
+from tests.compatibility.programs import FRANZ_GO, JAVA, KAFKAJS, Program
 from tests.compatibility.test_secure_clients import authority, counted
 from tests.support.certificates import Authority
 from tests.support.client_security import tls_settings, write_settings
@@ -218,7 +218,7 @@ def test_java_takes_the_options_that_our_client_writes_for_it(
 
 @pytest.mark.slow
 @pytest.mark.kafka
-@pytest.mark.parametrize("program", [FRANZ_GO, KAFKAJS], ids=lambda program: program.name)
+@pytest.mark.parametrize("program", [*JAVA, FRANZ_GO, KAFKAJS], ids=lambda program: program.name)
 def test_a_token_opens_and_another_issuers_does_not(
     program: Program, broker: Echoless, authority: Authority, issuer: Issuer, tmp_path: Path
 ) -> None:

@@ -26,9 +26,27 @@ final class Security {
         String mechanism = given.getProperty("sasl.mechanism");
         if (mechanism != null) {
             settings.put("sasl.mechanism", mechanism);
-            settings.put("sasl.jaas.config", jaas(mechanism, given));
+            if (mechanism.equals("OAUTHBEARER")) {
+                addToken(settings, given.getProperty("sasl.oauthbearer.token"));
+            } else {
+                settings.put("sasl.jaas.config", jaas(mechanism, given));
+            }
         }
         return settings;
+    }
+
+    /** Has Kafka's own handler read the token from a file, which it takes in place of an endpoint. */
+    private static void addToken(Properties settings, String token) throws IOException {
+        Path file = Files.createTempFile("token", ".jwt");
+        file.toFile().deleteOnExit();
+        Files.writeString(file, token);
+        String url = file.toUri().toString();
+        System.setProperty("org.apache.kafka.sasl.oauthbearer.allowed.urls", url);
+        System.setProperty("org.apache.kafka.sasl.oauthbearer.allowed.files", file.toString());
+        String oauth = "org.apache.kafka.common.security.oauthbearer.";
+        settings.put("sasl.jaas.config", oauth + "OAuthBearerLoginModule required;");
+        settings.put("sasl.login.callback.handler.class", oauth + "OAuthBearerLoginCallbackHandler");
+        settings.put("sasl.oauthbearer.token.endpoint.url", url);
     }
 
     private static void addFile(Properties settings, String name, String path) {
