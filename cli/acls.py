@@ -9,7 +9,7 @@ import typer
 from cli.errors import CommandError
 from cli.option_groups import grouped
 from cli.options import Json
-from cli.output import print_json, print_table
+from cli.output import counted, print_json, print_table
 from cli.places import Place
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def list_acls(
     if as_json:
         print_json([dict(zip(_COLUMNS, row, strict=True)) for row in rows])
     else:
-        print_table(f"{len(rows)} ACLs", _COLUMNS, rows)
+        print_table(counted(len(rows), "ACL"), _COLUMNS, rows)
 
 
 @app.command()

@@ -14,7 +14,7 @@ from cli.options import AdminPort
 if TYPE_CHECKING:
     from ssl import SSLContext
 
-    from testkit.admin import Admin
+    from testkit.admin import Admin, AdminError
 
 _TOKEN_VARIABLE: Final = "ECHOLESS_ADMIN_TOKEN"  # noqa: S105 - the variable's name
 _HTTPS: Final = "https://"
@@ -29,7 +29,14 @@ def admin_port(place: AdminPort) -> Iterator[Admin]:
     try:
         yield Admin(ports.addresses[0], token=ports.token, tls=ports.tls)
     except AdminError as error:
-        raise CommandError(str(error)) from error
+        raise refused(error) from error
+
+
+def refused(error: AdminError) -> CommandError:
+    """What the admin port said; what to look at if it said nothing."""
+    if error.status is not None:
+        return CommandError(str(error))
+    return CommandError(f"{error}; is the broker running, and is this its --admin-listen address?")
 
 
 class AdminPorts(NamedTuple):

@@ -21,12 +21,17 @@ from client.connection import AuthenticationError, Connection, ConnectionFailedE
 from client.security import NO_SECURITY, Security
 from client.security_options import SecurityOptionError
 
+_DENIALS: Final = tuple(
+    f"{resource}_AUTHORIZATION_FAILED" for resource in ("TOPIC", "GROUP", "CLUSTER")
+)
 _HINTS: Final = {
     "UNKNOWN_TOPIC_OR_PARTITION": "echoless topics list shows what there is",
     "TOPIC_ALREADY_EXISTS": "choose another name, or pass --if-not-exists",
     "GROUP_ID_NOT_FOUND": "echoless groups list shows what there is",
     "NON_EMPTY_GROUP": "stop its members first",
     "UNKNOWN_MEMBER_ID": "stop its members first",
+    "SECURITY_DISABLED": "start the brokers with authorizer=acl",
+    **dict.fromkeys(_DENIALS, "pass --command-config to log in, or see echoless acls list"),
 }
 
 
@@ -159,8 +164,9 @@ def _with_hint(reason: str, security: Security) -> str:
 def check(code: Any, subject: str, message: str | None = None) -> None:
     """Raises `CommandError` when a response carries an error code (kio's `ErrorCode`)."""
     if code.value != 0:
-        hint = message or _HINTS.get(code.name.upper())
-        raise CommandError(f"{subject}: {code.name.upper()}" + (f" ({hint})" if hint else ""))
+        name = code.name.upper()
+        said = [part for part in ((message or "").removesuffix("."), _HINTS.get(name)) if part]
+        raise CommandError(f"{subject}: {name}" + (f" ({'; '.join(said)})" if said else ""))
 
 
 def _asked(connection: Connection, api: str, fields: Mapping[str, Any]) -> Any:

@@ -11,6 +11,7 @@ from typing import Annotated
 
 import typer
 
+from cli.completion import topic_names
 from cli.errors import CommandError
 from cli.option_groups import grouped
 from cli.options import Broker
@@ -18,7 +19,7 @@ from cli.options import Broker
 
 @grouped
 def consume(
-    topic: Annotated[str, typer.Argument(help="The topic.")],
+    topic: Annotated[str, typer.Argument(help="The topic.", autocompletion=topic_names)],
     *,
     start: Annotated[
         str | None,

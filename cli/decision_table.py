@@ -1,14 +1,18 @@
 """Decisions as a table that grows: each row is printed when its decision arrives.
 
-So the columns have fixed widths, and longer text is folded within its column.
+So the columns have fixed widths, and longer text is folded within its column. On a narrow terminal each row takes
+two lines: what is longest and what is asked for least is on the second.
 """
 
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable, Mapping
+import sys
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from rich.console import Console, RenderableType
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -29,6 +33,9 @@ _COLUMNS: Final = {
 }
 """Widths; None takes the rest."""
 _WIDTH_MIN: Final = 130
+"""Below it a row takes two lines."""
+_FIRST_LINE: Final = ("time (UTC)", "client", "partition", "sequences", "verdict")
+_INDENT: Final = 14
 _TO_THE_RIGHT: Final = {"producer", "sequences", "offset"}
 _STYLES: Final = {
     "append": "green",
@@ -42,23 +49,47 @@ _STYLES: Final = {
 def print_growing_table(events: Iterable[Event]) -> None:
     """Ends when the events do."""
     out = console()
-    out.width = max(out.width, _WIDTH_MIN)
-    out.print(_row([Text(name, style="bold") for name in _COLUMNS]))
+    is_narrow = out.width < _WIDTH_MIN
+    names = _FIRST_LINE if is_narrow else tuple(_COLUMNS)
+    _print(out, _row(names, {name: Text(name, style="bold") for name in names}))
     for event in events:
-        out.print(_row(_cells(event)))
+        cells = dict(zip(_COLUMNS, _cells(event), strict=True))
+        _print(out, _row(names, cells))
+        if is_narrow:
+            _print(out, Padding(_second_line(cells), (0, 0, 0, _INDENT)))
 
 
-def _row(cells: list[Text]) -> Table:
-    table = Table.grid(padding=(0, 2, 0, 0), expand=True)
-    for name, width in _COLUMNS.items():
+def _print(out: Console, row: RenderableType) -> None:
+    """Prints at once, and without blanks at the end of lines that are not for a terminal."""
+    if out.is_terminal:
+        out.print(row)
+        return
+    with out.capture() as captured:
+        out.print(row)
+    lines = [line.rstrip() for line in captured.get().splitlines()]
+    sys.stdout.write("\n".join([*lines, ""]))
+    sys.stdout.flush()
+
+
+def _row(names: Sequence[str], cells: Mapping[str, Text]) -> Table:
+    table = Table.grid(padding=(0, 2, 0, 0), expand=None in map(_COLUMNS.get, names))
+    for name in names:
+        width = _COLUMNS[name]
         table.add_column(
             width=width,
             ratio=1 if width is None else None,
             justify="right" if name in _TO_THE_RIGHT else "left",
             overflow="fold",
         )
-    table.add_row(*cells)
+    table.add_row(*(cells[name] for name in names))
     return table
+
+
+def _second_line(cells: Mapping[str, Text]) -> Text:
+    """The rest of a row, each value with its name."""
+    named = [Text(f"{name} {cells[name]}") for name in ("producer", "offset") if cells[name].plain]
+    explained = [cells["window before, reason"]] if cells["window before, reason"].plain else []
+    return Text("  ").join([*named, *explained])
 
 
 def _cells(event: Event) -> list[Text]:

@@ -11,10 +11,11 @@ from urllib.parse import quote
 
 import typer
 
+from cli.completion import rule_names
 from cli.errors import CommandError
 from cli.option_groups import grouped
 from cli.options import AdminPort, Json
-from cli.output import print_json, print_table
+from cli.output import counted, print_json, print_table
 
 app = typer.Typer(no_args_is_help=True, help="Lose, delay and break requests by rules.")
 
@@ -98,7 +99,10 @@ def add(  # noqa: PLR0917 - typer makes options of them
 @app.command()
 @grouped
 def remove(
-    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="The rules' names.")],
+    names: Annotated[
+        list[str],
+        typer.Argument(metavar="NAME...", help="The rules' names.", autocompletion=rule_names),
+    ],
     *,
     admin: AdminPort,
     as_json: Json = False,
@@ -158,8 +162,11 @@ def _print(rules: Sequence[dict[str, Any]], *, as_json: bool) -> None:
     if as_json:
         print_json(rules)
         return
-    title = f"{len(rules)} rule{'' if len(rules) == 1 else 's'}"
-    print_table(title, _COLUMNS, [[_cell(rule[name]) for name in _COLUMNS] for rule in rules])
+    print_table(
+        counted(len(rules), "rule"),
+        _COLUMNS,
+        [[_cell(rule[name]) for name in _COLUMNS] for rule in rules],
+    )
 
 
 def _cell(value: Any) -> Any:

@@ -6,17 +6,20 @@ from typing import Annotated, Any
 
 import typer
 
+from cli.completion import group_names, topic_names
 from cli.errors import CommandError
 from cli.option_groups import grouped
 from cli.options import Broker, Json
-from cli.output import print_json, print_table
+from cli.output import counted, print_json, print_table
 
 app = typer.Typer(
     no_args_is_help=True,
     help="Show consumer groups and their lag; move their offsets; delete them.",
 )
 
-Group = Annotated[str, typer.Argument(metavar="GROUP", help="The group's id.")]
+Group = Annotated[
+    str, typer.Argument(metavar="GROUP", help="The group's id.", autocompletion=group_names)
+]
 _OFFSET_COLUMNS = ("topic", "partition", "committed", "end", "lag", "member", "host")
 
 
@@ -30,11 +33,11 @@ def list_groups(*, json: Json = False, broker: Broker) -> None:
     with Cluster.open(broker) as cluster:
         found = listed_groups(cluster)
     if json:
-        print_json({"groups": found})
+        print_json(found)
         return
     columns = ("group", "state", "type", "protocol", "coordinator")
     rows = [tuple(one[column] for column in columns) for one in found]
-    print_table(f"{len(rows)} groups", columns, rows)
+    print_table(counted(len(rows), "group"), columns, rows)
 
 
 @app.command()
@@ -50,7 +53,7 @@ def describe(group: Group, *, json: Json = False, broker: Broker) -> None:
         print_json(found)
         return
     members = found["members"]
-    title = f"{group}: {found['state']}, {len(members)} members, coordinated by broker {found['coordinator']}"
+    title = f"{group}: {found['state']}, {counted(len(members), 'member')}, coordinated by broker {found['coordinator']}"
     if "epoch" in found:
         title += f", epoch {found['epoch']}"
     hosts = {one["member"]: f"{one['host']} ({one['client_id']})" for one in members}
@@ -83,7 +86,10 @@ def reset_offsets(
     group: Group,
     *,
     topic: Annotated[
-        list[str], typer.Option(metavar="TOPIC[:PARTITION,...]", help="May be repeated.")
+        list[str],
+        typer.Option(
+            metavar="TOPIC[:PARTITION,...]", help="May be repeated.", autocompletion=topic_names
+        ),
     ],
     to: Annotated[
         str | None,
@@ -126,7 +132,10 @@ def reset_offsets(
 @app.command()
 @grouped
 def delete(
-    groups: Annotated[list[str], typer.Argument(metavar="GROUP...", help="Ids of groups.")],
+    groups: Annotated[
+        list[str],
+        typer.Argument(metavar="GROUP...", help="Ids of groups.", autocompletion=group_names),
+    ],
     *,
     broker: Broker,
 ) -> None:

@@ -43,6 +43,11 @@ def console(*, stderr: bool = False) -> Console:
     return Console(stderr=stderr, markup=False, highlight=False, emoji=False, width=width)
 
 
+def counted(count: int, noun: str) -> str:
+    """The number of things: `1 topic`, `2 topics`."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
 def time_text(timestamp_ms: int) -> str:
     """A timestamp in UTC; `-` if there is none."""
     if timestamp_ms < 0:

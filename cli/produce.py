@@ -16,9 +16,11 @@ from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 
 import typer
 
+from cli.completion import topic_names
 from cli.errors import CommandError
 from cli.option_groups import grouped
 from cli.options import Broker
+from cli.output import counted
 
 if TYPE_CHECKING:
     from client.producer import BlockingDelivery, Producer
@@ -48,7 +50,7 @@ class _Record(NamedTuple):
 
 @grouped
 def produce(
-    topic: Annotated[str, typer.Argument(help="The topic.")],
+    topic: Annotated[str, typer.Argument(help="The topic.", autocompletion=topic_names)],
     *,
     key_separator: Annotated[
         str | None, typer.Option(metavar="TEXT", help="Ends the key, at the start of each line.")
@@ -85,7 +87,7 @@ def produce(
             try:
                 sending.send_all(lines)
             finally:
-                typer.echo(f"{sending.stored} records stored in {topic}", err=True)
+                typer.echo(f"{counted(sending.stored, 'record')} stored in {topic}", err=True)
     except ProducerError as error:
         raise CommandError(str(error)) from error
 

@@ -6,15 +6,18 @@ from typing import Annotated, Any
 
 import typer
 
+from cli.completion import topic_names
 from cli.errors import CommandError
 from cli.option_groups import grouped
 from cli.options import Broker, Json
-from cli.output import print_json, print_table, time_text
+from cli.output import counted, print_json, print_table, time_text
 
 
 @grouped
 def producers(
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic's name.")],
+    topic: Annotated[
+        str, typer.Argument(metavar="TOPIC", help="The topic's name.", autocompletion=topic_names)
+    ],
     *,
     partition: Annotated[int | None, typer.Option(help="Only this partition.")] = None,
     as_json: Json = False,
@@ -39,7 +42,7 @@ def producers(
         return
     columns = ("partition", "producer id", "epoch", "last sequence", "last timestamp (UTC)")
     shown = [(*list(row.values())[:4], time_text(row["last_timestamp"])) for row in rows]
-    print_table(f"{topic}: {len(rows)} producers", columns, shown)
+    print_table(f"{topic}: {counted(len(rows), 'producer')}", columns, shown)
 
 
 def _request(by_topic: dict[str, list[int]], partition: int | None) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import typer
 
 from cli.errors import CommandError
 from cli.options import Json
-from cli.output import console, print_json, print_table
+from cli.output import console, counted, print_json, print_table
 
 app = typer.Typer(
     no_args_is_help=True, help="Play the protocol's flows against brokers of their own."
@@ -35,7 +35,7 @@ def list_scenarios(as_json: Json = False) -> None:
         print_json(found)
         return
     rows = [(one["name"], one["shows"], one["brokers"]) for one in found]
-    print_table(f"{len(found)} scenarios", ("name", "shows", "brokers"), rows)
+    print_table(counted(len(found), "scenario"), ("name", "shows", "brokers"), rows)
     console().print(f"clients: {', '.join(CLIENTS)}", soft_wrap=True)
 
 

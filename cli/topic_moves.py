@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cli.completion import topic_names
 from cli.errors import CommandError
 from cli.option_groups import grouped
 from cli.options import Broker, Json
-from cli.output import print_json, print_table
+from cli.output import counted, print_json, print_table
 
 if TYPE_CHECKING:
     from cli.cluster import Cluster
@@ -19,7 +20,10 @@ _TIMEOUT_MS = 8_000
 """Shorter than the connection's own, so that the broker can say what it is waiting for."""
 _PREFERRED, _UNCLEAN = 0, 1
 
-OneTopic = Annotated[str | None, typer.Argument(metavar="[TOPIC]", help="Without: all topics.")]
+OneTopic = Annotated[
+    str | None,
+    typer.Argument(metavar="[TOPIC]", help="Without: all topics.", autocompletion=topic_names),
+]
 Partitions = Annotated[
     list[int] | None,
     typer.Option("--partition", metavar="N", help="Only this partition; may be repeated."),
@@ -227,4 +231,4 @@ def _show(moving: Sequence[Mapping[str, Any]], *, as_json: bool) -> None:
         return
     columns = ("topic", "partition", "replicas", "in sync", "adding", "removing")
     rows = [tuple(one.values()) for one in moving]
-    print_table(f"{len(rows)} partitions being moved", columns, rows)
+    print_table(f"{counted(len(rows), 'partition')} being moved", columns, rows)

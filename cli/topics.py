@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cli import topic_moves
+from cli.completion import topic_names
 from cli.errors import CommandError
 from cli.option_groups import grouped
 from cli.options import Broker, Json
-from cli.output import print_json, print_table
+from cli.output import counted, print_json, print_table
 
 if TYPE_CHECKING:
     from cli.cluster import Cluster
@@ -23,8 +24,13 @@ app = typer.Typer(
     help="Create, list, describe, alter, move and delete topics.", no_args_is_help=True
 )
 
-Name = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic's name.")]
-Names = Annotated[list[str], typer.Argument(metavar="TOPIC...", help="Topic names.")]
+Name = Annotated[
+    str, typer.Argument(metavar="TOPIC", help="The topic's name.", autocompletion=topic_names)
+]
+Names = Annotated[
+    list[str],
+    typer.Argument(metavar="TOPIC...", help="Topic names.", autocompletion=topic_names),
+]
 ConfigPairs = Annotated[
     list[str] | None,
     typer.Option("--config", metavar="NAME=VALUE", help="Set an override, as retention.ms=60000."),
@@ -84,7 +90,7 @@ def list_topics(*, as_json: Json = False, broker: Broker) -> None:
     else:
         columns = ("topic", "partitions", "replication factor", "id")
         rows = [(t["name"], t["partitions"], t["replication_factor"], t["id"]) for t in found]
-        print_table(f"{len(found)} topics", columns, rows)
+        print_table(counted(len(found), "topic"), columns, rows)
 
 
 @app.command()

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from cli.admin import AdminPorts, admin_ports
+from cli.admin import AdminPorts, admin_ports, refused
 from cli.errors import CommandError
 from cli.options import (
     ADMIN_DEFAULT,
@@ -111,7 +111,7 @@ def _record(
             except KeyboardInterrupt:
                 typer.echo(f"{len(recorder.events)} events", err=True)
     except AdminError as error:
-        raise CommandError(str(error)) from error
+        raise refused(error) from error
     return recorder.events
 
 

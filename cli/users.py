@@ -101,18 +101,18 @@ def list_users(
     place: Place,
 ) -> None:
     """List the users and their mechanisms."""
-    from cli.output import print_json, print_table
+    from cli.output import counted, print_json, print_table
 
     users = _Users(place).read()
     if json:
-        print_json({"users": users})
+        print_json(users)
         return
     rows = [
         (row["user"], mechanism, iterations)
         for row in users
         for mechanism, iterations in row["credentials"].items()
     ]
-    print_table(f"{len(users)} users", ("user", "mechanism", "iterations"), rows)
+    print_table(counted(len(users), "user"), ("user", "mechanism", "iterations"), rows)
 
 
 def _chosen(mechanisms: list[ScramMechanism] | None) -> list[str]:

@@ -69,7 +69,7 @@ class Admin:
             while line := answer.readline():
                 yield json.loads(line)
         except (OSError, http.client.HTTPException) as error:
-            raise AdminError(self.url(path), str(error) or repr(error)) from error
+            raise AdminError(self.url(path), reason_of(error)) from error
         finally:
             connection.close()
 
@@ -78,7 +78,7 @@ class Admin:
         try:
             text = self._answer(connection, method, path, body).read()
         except (OSError, http.client.HTTPException) as error:
-            raise AdminError(self.url(path), str(error) or repr(error)) from error
+            raise AdminError(self.url(path), reason_of(error)) from error
         finally:
             connection.close()
         return json.loads(text) if text else None
@@ -103,6 +103,11 @@ class Admin:
     def url(self, path: str) -> str:
         """The URL of a path, for messages."""
         return f"{'http' if self._tls is None else 'https'}://{self.address}{path}"
+
+
+def reason_of(error: Exception) -> str:
+    """An error of the connection in words."""
+    return getattr(error, "strerror", None) or str(error) or repr(error)
 
 
 def _with_query(path: str, query: dict[str, object]) -> str:

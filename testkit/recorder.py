@@ -21,7 +21,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 from urllib.parse import urlencode
 
-from testkit.admin import Admin, AdminError
+from testkit.admin import Admin, AdminError, reason_of
 
 if TYPE_CHECKING:
     from ssl import SSLContext
@@ -146,7 +146,7 @@ class _Stream:
             self._socket = self._connection.sock
             answer = self._connection.getresponse()
         except (OSError, http.client.HTTPException) as error:
-            raise AdminError(url, str(error) or repr(error)) from error
+            raise AdminError(url, reason_of(error)) from error
         if answer.status != http.HTTPStatus.OK:
             raise AdminError(url, answer.read().decode(errors="replace"), answer.status)
         self._socket.settimeout(None)

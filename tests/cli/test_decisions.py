@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 import threading
 from collections.abc import Callable, Iterator
@@ -10,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from broker.admin.server import AdminServer
 from broker.config.values import Address
@@ -83,6 +85,33 @@ def test_table_shows_who_what_and_why(echoless: Command, admin: _AdminThread) ->
     assert "User:" not in ran.out, "no one has authenticated"
     admin.run(lambda: admin.decider.append(principal="User:alice"))
     assert "User:alice" in echoless("decisions", "--last", 1, "--admin", admin.address).out
+
+
+def test_no_line_of_a_file_ends_with_blanks(echoless: Command, admin: _AdminThread) -> None:
+    """As wide as it needs to be, where there is no terminal."""
+    admin.run(admin.decider.append)
+    shown = echoless("decisions", "--admin", admin.address).out
+    assert shown.count("\n") == 2
+    assert not any(line.endswith(" ") for line in shown.splitlines())
+
+
+def test_on_a_narrow_terminal_a_row_has_two_lines(
+    echoless: Command, admin: _AdminThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No line is longer than the terminal."""
+    from cli import decision_table
+
+    narrow = functools.partial(Console, width=80, markup=False, highlight=False)
+    monkeypatch.setattr(decision_table, "console", narrow)
+    admin.run(admin.decider.append)
+    admin.run(admin.decider.refuse)
+    head, *rows = echoless("decisions", "--admin", admin.address).out.splitlines()
+    assert head.split() == ["time", "(UTC)", "client", "partition", "sequences", "verdict"]
+    assert len(rows) == 5  # the reason is folded
+    assert max(map(len, rows)) <= 80
+    assert rows[0].split()[-1] == "append"
+    assert rows[1].split()[:4] == ["producer", "7:2", "offset", "4"]
+    assert "sequence 9 does not" in rows[3]
 
 
 def test_json_lines_are_for_programs(echoless: Command, admin: _AdminThread) -> None:

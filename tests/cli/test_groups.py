@@ -63,9 +63,7 @@ def test_a_group_is_listed_described_and_deleted(broker: Echoless, echoless: Com
     """With what it has committed, and how far behind that is."""
     filled(broker, echoless, "orders", "billing")
     (listed,) = [
-        one
-        for one in echoless("groups", "list", "--json").json["groups"]
-        if one["group"] == "billing"
+        one for one in echoless("groups", "list", "--json").json if one["group"] == "billing"
     ]
     expected = {"group": "billing", "state": "Empty", "type": "consumer"}
     assert listed == {**expected, "protocol": "classic", "coordinator": 1}

@@ -179,3 +179,40 @@ def test_verify_finds_nothing_after_a_kill(tmp_path: Path, echoless: Command) ->
     ran = echoless("verify", broker.data_dir, "--json")
     assert (ran.code, ran.json["problems"]) == (0, [])
     assert ran.json["partitions"][0]["records"] == 20
+
+
+@pytest.mark.parametrize(
+    "command",
+    [("decisions",), ("faults", "list"), ("trace",)],
+    ids=["decisions", "faults", "trace"],
+)
+def test_an_admin_port_that_is_not_there(echoless: Command, command: tuple[str, ...]) -> None:
+    """The line says what to look at."""
+    ran = echoless(*command, "--admin", "127.0.0.1:1")
+    assert ran.code == 1
+    assert ran.err.startswith("echoless: http://127.0.0.1:1/")
+    assert ran.err.endswith(
+        ": Connection refused; is the broker running, and is this its --admin-listen address?\n"
+    )
+
+
+def test_a_refusal_says_what_to_do(echoless: Command) -> None:
+    """After the broker's own words."""
+    assert echoless("acls", "list").err == (
+        "echoless: acls: SECURITY_DISABLED (No Authorizer is configured on the broker; "
+        "start the brokers with authorizer=acl)\n"
+    )
+
+
+def test_one_is_no_plural(echoless: Command, broker: Echoless) -> None:
+    """Titles count as people do."""
+    echoless("topics", "create", "alone")
+    assert echoless("producers", "alone").out == "alone: 0 producers\n"
+    _produce(broker, "alone", 1)
+    assert echoless("producers", "alone").out.startswith("alone: 1 producer\n")
+
+
+def test_lists_are_lists(echoless: Command) -> None:
+    """As JSON each is an array, an empty one too."""
+    for command in ("topics", "groups", "users"):
+        assert isinstance(echoless(command, "list", "--json").json, list), command

@@ -79,7 +79,7 @@ def test_every_command_that_asks_a_broker_logs_in(
     run("topics", "elect-leaders", "orders")
     assert run("producers", "orders", "--json").json == []
     run("users", "add", "carol", "--password-file", tmp_path / "secret")
-    users = run("users", "list", "--json").json["users"]
+    users = run("users", "list", "--json").json
     assert [one["user"] for one in users] == ["alice", "bob", "carol"]
     run("users", "remove", "carol")
     run("acls", "add", "--principal", "User:bob", "--operation", "describe", "--topic", "orders")

@@ -1,0 +1,95 @@
+"""Names that the shell completes: topics, groups, users and rules, as a running broker has them.
+
+Nothing is completed where no broker answers, and nothing is said: a shell waits for the answer, between two keys.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import typer
+
+if TYPE_CHECKING:
+    from cli.options import Broker
+
+_PATIENCE_S: Final = 2.0
+_INTERNAL: Final = "__"
+
+
+def topic_names(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Topics that begin so; internal ones once two underscores are typed."""
+    names = _asked(lambda: _topics(_broker(ctx)))
+    return _beginning(
+        (one for one in names if incomplete.startswith(_INTERNAL) or not one.startswith(_INTERNAL)),
+        incomplete,
+    )
+
+
+def group_names(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Consumer groups of all brokers that begin so."""
+    return _beginning(_asked(lambda: _groups(_broker(ctx))), incomplete)
+
+
+def rule_names(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Fault rules that begin so."""
+    return _beginning(_asked(lambda: _rules(ctx)), incomplete)
+
+
+def _beginning(names: Iterable[str], incomplete: str) -> list[str]:
+    return sorted(one for one in names if one.startswith(incomplete))
+
+
+def _asked(names: Callable[[], list[str]]) -> list[str]:
+    """The names; none for whatever reason they cannot be had."""
+    try:
+        return names()
+    except Exception:  # noqa: BLE001 - words on a line that is being typed help no one
+        return []
+
+
+def _topics(broker: Broker) -> list[str]:
+    from cli.cluster import Cluster
+
+    with Cluster.open(broker) as cluster:
+        return [str(topic.name) for topic in cluster.metadata().topics]
+
+
+def _groups(broker: Broker) -> list[str]:
+    from cli.cluster import Cluster
+    from cli.group_offsets import listed_groups
+
+    with Cluster.open(broker) as cluster:
+        return [str(one["group"]) for one in listed_groups(cluster)]
+
+
+def _rules(ctx: typer.Context) -> list[str]:
+    from cli.admin import admin_ports
+    from cli.options import ADMIN_DEFAULT
+    from testkit.admin import Admin
+
+    given = ctx.params
+    place = given.get("admin") or os.environ.get("ECHOLESS_ADMIN") or ADMIN_DEFAULT
+    config = _given(given, "command_config", "ECHOLESS_COMMAND_CONFIG")
+    token_file = _given(given, "admin_token_file", "ECHOLESS_ADMIN_TOKEN_FILE")
+    ports = admin_ports([place], Path(token_file) if token_file else None, config)
+    admin = Admin(ports.addresses[0], timeout_s=_PATIENCE_S, token=ports.token, tls=ports.tls)
+    return [str(rule["name"]) for rule in admin.get("/faults")["rules"]]
+
+
+def _broker(ctx: typer.Context) -> Broker:
+    """The cluster that the options before, or the environment, name."""
+    from cli.options import BOOTSTRAP_DEFAULT, Broker
+
+    given = ctx.params
+    return Broker(
+        _given(given, "bootstrap_server", "ECHOLESS_BOOTSTRAP_SERVER") or BOOTSTRAP_DEFAULT,
+        _given(given, "command_config", "ECHOLESS_COMMAND_CONFIG"),
+    )
+
+
+def _given(given: dict[str, Any], option: str, variable: str) -> str | None:
+    value = given.get(option) or os.environ.get(variable)
+    return None if value is None else str(value)
