@@ -33,7 +33,7 @@ def admin_port(place: AdminPort) -> Iterator[Admin]:
 
 
 def refused(error: AdminError) -> CommandError:
-    """What the admin port said; what to look at if it said nothing."""
+    """The error of a command: the answer of the port, or what to look at if there was none."""
     if error.status is not None:
         return CommandError(str(error))
     return CommandError(f"{error}; is the broker running, and is this its --admin-listen address?")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from rich.console import Console, RenderableType
@@ -34,7 +34,14 @@ _COLUMNS: Final = {
 """Widths; None takes the rest."""
 _WIDTH_MIN: Final = 130
 """Below it a row takes two lines."""
-_FIRST_LINE: Final = ("time (UTC)", "client", "partition", "sequences", "verdict")
+_FIRST_LINE: Final = {
+    "time (UTC)": 12,
+    "client": 14,
+    "partition": 14,
+    "sequences": 11,
+    "verdict": 9,
+}
+"""The columns of its first line: 70 characters."""
 _INDENT: Final = 14
 _TO_THE_RIGHT: Final = {"producer", "sequences", "offset"}
 _STYLES: Final = {
@@ -50,11 +57,11 @@ def print_growing_table(events: Iterable[Event]) -> None:
     """Ends when the events do."""
     out = console()
     is_narrow = out.width < _WIDTH_MIN
-    names = _FIRST_LINE if is_narrow else tuple(_COLUMNS)
-    _print(out, _row(names, {name: Text(name, style="bold") for name in names}))
+    columns: Mapping[str, int | None] = _FIRST_LINE if is_narrow else _COLUMNS
+    _print(out, _row(columns, {name: Text(name, style="bold") for name in columns}))
     for event in events:
         cells = dict(zip(_COLUMNS, _cells(event), strict=True))
-        _print(out, _row(names, cells))
+        _print(out, _row(columns, cells))
         if is_narrow:
             _print(out, Padding(_second_line(cells), (0, 0, 0, _INDENT)))
 
@@ -71,17 +78,16 @@ def _print(out: Console, row: RenderableType) -> None:
     sys.stdout.flush()
 
 
-def _row(names: Sequence[str], cells: Mapping[str, Text]) -> Table:
-    table = Table.grid(padding=(0, 2, 0, 0), expand=None in map(_COLUMNS.get, names))
-    for name in names:
-        width = _COLUMNS[name]
+def _row(columns: Mapping[str, int | None], cells: Mapping[str, Text]) -> Table:
+    table = Table.grid(padding=(0, 2, 0, 0), expand=None in columns.values())
+    for name, width in columns.items():
         table.add_column(
             width=width,
             ratio=1 if width is None else None,
             justify="right" if name in _TO_THE_RIGHT else "left",
             overflow="fold",
         )
-    table.add_row(*(cells[name] for name in names))
+    table.add_row(*(cells[name] for name in columns))
     return table
 
 

@@ -75,7 +75,7 @@ class _Slot:
 
     def __init__(self, latency: list[float] | None = None, taken_at: float = 0.0) -> None:
         self.latency = latency
-        """Where the time until the answer is written is counted, and when it began."""
+        """The row in which the time until the answer is written is counted; `taken_at` is its beginning."""
         self.taken_at = taken_at
         self.buffers: Buffers | None = None
         self.promise: Promise | None = None

@@ -21,7 +21,7 @@ NOWHERE = {"ECHOLESS_BOOTSTRAP_SERVER": "127.0.0.1:1", "ECHOLESS_ADMIN": "127.0.
 
 
 def offered(shell: str, line: str, environment: dict[str, str]) -> set[str]:
-    """What the shell is told when the last word of the line is to be completed."""
+    """Names that the shell is told for the last word of the line."""
     ask = {
         "_ECHOLESS_COMPLETE": f"complete_{shell}",
         "_TYPER_COMPLETE_ARGS": line,
@@ -67,7 +67,7 @@ def topics(place: dict[str, str], echoless: Command) -> None:
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_topics_are_completed(shell: str, place: dict[str, str]) -> None:
-    """Those that begin so."""
+    """Names that begin so are offered."""
     assert offered(shell, "echoless consume or", place) == {"orders", "orders.dead"}
 
 
@@ -79,7 +79,7 @@ def test_the_cluster_that_the_line_names_is_asked(place: dict[str, str]) -> None
 
 
 def test_rules_are_completed(place: dict[str, str]) -> None:
-    """By the admin port."""
+    """Their names come from the admin port."""
     assert offered("bash", "echoless faults remove l", place) == {"lose-one"}
 
 
@@ -87,5 +87,5 @@ def test_rules_are_completed(place: dict[str, str]) -> None:
     "line", ["echoless topics delete o", "echoless groups describe o", "echoless faults remove l"]
 )
 def test_without_a_broker_nothing_is_completed(line: str) -> None:
-    """And nothing is said."""
+    """Nothing is said, either."""
     assert offered("bash", line, NOWHERE) == set()

@@ -195,6 +195,6 @@ def test_a_group_of_the_consumer_protocol_is_described(broker: Echoless, echoles
     assert shown["assigned"] == shown["target"] == ["modern-0", "modern-1"]
     assert [row["lag"] for row in described["partitions"]] == [0, 0]
     assert "epoch 1" in echoless("groups", "describe", "modern").out
-    listed = echoless("groups", "list", "--json").json["groups"]
+    listed = echoless("groups", "list", "--json").json
     assert {row["group"]: row["protocol"] for row in listed}["modern"] == "consumer"
     member.close()

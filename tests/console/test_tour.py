@@ -67,7 +67,7 @@ class Tour:
 
 @pytest.fixture
 def pictures(tmp_path: Path) -> Path:
-    """Where pictures go."""
+    """The directory of the pictures."""
     return Path(os.environ.get("TOUR_PICTURES", tmp_path)).absolute()
 
 
