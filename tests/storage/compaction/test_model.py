@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -70,9 +71,14 @@ produces = st.builds(
     st.sampled_from([Codec.NONE, Codec.NONE, Codec.LZ4, Codec.GZIP]),
 )
 cleans = st.builds(
-    Clean, st.sampled_from([1, 3, 1000]), st.integers(0, 6), st.sampled_from([0, 500, 1500])
+    Clean,
+    st.sampled_from([1, 3, 1000]),
+    st.sampled_from([0, 0, 0, 1, 4]),
+    st.sampled_from([0, 500, 1500]),
 )
-steps = st.lists(st.one_of(produces, produces, produces, cleans, st.builds(Reopen, st.booleans())))
+steps = st.lists(
+    st.one_of(produces, produces, produces, cleans, st.builds(Reopen, st.booleans())), min_size=6
+)
 
 
 @dataclass
@@ -179,6 +185,7 @@ def judged(decision: Decision) -> tuple[object, ...]:
             return (decision.code,)
 
 
+@pytest.mark.slow
 @given(steps)
 @settings(deadline=None)
 def test_cleaning_changes_neither_the_table_nor_any_decision(history: list[object]) -> None:
@@ -193,6 +200,8 @@ def test_cleaning_changes_neither_the_table_nor_any_decision(history: list[objec
             case Reopen():
                 both.reopen(step)
         both.check_table()
+    both.clean(Clean(keys_max=1000, below_end=0, after_ms=0))
+    both.check_table()
     both.check()
 
 
