@@ -136,7 +136,7 @@ class Groups:
         return self.ask(self.coordinator, request)
 
     def judged(self) -> list[str]:
-        """What was broken here, and in the whole cluster when all is at rest again."""
+        """The promises broken here, and in the whole cluster once all is at rest again."""
         return self.findings + self._stage.findings()
 
 
