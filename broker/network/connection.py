@@ -119,7 +119,7 @@ class Connection(asyncio.BufferedProtocol):
         self.dispatch = dispatch
         """Answers the frames; replaced while there are faults."""
         self._latencies = latencies
-        """Of Kafka's requests, by the key of the API; None on the native port."""
+        """The latencies of Kafka requests, by API key; None on the native port."""
         self._receiver = FrameReceiver(frame_size_max)
         self._frames: list[Frame] = []
         """Small frames that were received and not processed yet, the first one at the end: those of one read."""
