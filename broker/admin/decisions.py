@@ -146,6 +146,9 @@ class DecisionPages:
                 if waiting.lost:
                     await _write(response, [self._told({"event": "lost", "count": waiting.lost})])
                 await asyncio.sleep(_CONSOLE_GATHER_S if stream.is_console else _GATHER_S)
+            if others is not None:  # nothing may be written behind the end
+                others.cancel()
+                await asyncio.gather(others, return_exceptions=True)
             await response.write_eof()
         except ClientConnectionError:
             pass  # the reader has disconnected
@@ -170,6 +173,7 @@ class DecisionPages:
         finally:
             for task in following.values():
                 task.cancel()
+            await asyncio.gather(*following.values(), return_exceptions=True)
 
     async def _send_other(
         self, request: web.Request, response: web.StreamResponse, broker_id: int, count: int

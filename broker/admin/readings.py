@@ -105,6 +105,8 @@ class Readings:
         decisions = self._broker.decisions
         selection = read_selection(query, caller.may_see)
         after = read_count(query, "after", 0, least=0, most=2**63 - 1)
+        if after == decisions.number:
+            return {"number": after, "lost": 0, "events": []}
         if after > decisions.number:
             after = 0
         most = read_count(query, "n", LIST_MAX, least=0, most=LIST_MAX)
