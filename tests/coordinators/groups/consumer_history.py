@@ -16,7 +16,6 @@ from coordinators.groups.consumer.requests import (
 )
 from coordinators.groups.consumer.state import ConsumerState
 from coordinators.groups.durable import DurableGroups
-from coordinators.groups.events import AppendFailed, Committed
 from coordinators.groups.requests import (
     CommittedPartition,
     LeaveGroup,
@@ -166,20 +165,7 @@ class ConsumerHistory:
 
     def finish_append(self) -> None:
         """Commit the oldest append, or refuse it, or let it time out and commit all the same."""
-        if not self.shell.held:
-            return
-        outcome = self.choices.randrange(6)
-        if outcome < 4:
-            self.shell.commit()
-        elif outcome == 4:
-            self.shell.refuse(self.choices.choice(FAILURES))
-        else:
-            append = self.shell.held.pop(0)
-            failed = AppendFailed(append.token, ErrorCode.REQUEST_TIMED_OUT, may_commit=True)
-            self.shell.step(failed)
-            self.check()
-            self.shell.log += append.records
-            self.shell.step(Committed(append.token))
+        self.shell.finish_append(self.choices, FAILURES, self.check)
 
     def fail_over(self) -> None:
         """The coordinator dies; what it has not committed is lost, or was in the log already."""

@@ -21,7 +21,6 @@ from coordinators.groups.answers import (
 from coordinators.groups.config import GroupConfig
 from coordinators.groups.durable import DurableGroups
 from coordinators.groups.effects import TimerKey, TimerKind
-from coordinators.groups.events import AppendFailed, Committed
 from coordinators.groups.requests import (
     CommittedPartition,
     DeleteGroup,
@@ -218,20 +217,7 @@ class History:
 
     def finish_append(self) -> None:
         """Commit the oldest append, or refuse it, or let it time out and commit all the same."""
-        if not self.shell.held:
-            return
-        outcome = self.choices.randrange(6)
-        if outcome < 4:
-            self.shell.commit()
-        elif outcome == 4:
-            self.shell.refuse(self.choices.choice(FAILURES))
-        else:
-            append = self.shell.held.pop(0)
-            failed = AppendFailed(append.token, ErrorCode.REQUEST_TIMED_OUT, may_commit=True)
-            self.shell.step(failed)
-            self.check()
-            self.shell.log += append.records
-            self.shell.step(Committed(append.token))
+        self.shell.finish_append(self.choices, FAILURES, self.check)
 
     def fail_over(self) -> None:
         """The coordinator dies; what it has not committed is lost, or was in the log already."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import random
+from collections.abc import Callable, Iterable, Sequence
 
 from coordinators.groups.answers import GroupAnswer
 from coordinators.groups.config import GroupConfig
@@ -123,6 +124,24 @@ class Shell:
         """Refuse the oldest append; nothing of it is in the log."""
         append = self.held.pop(0)
         self.step(AppendFailed(append.token, code))
+
+    def finish_append(
+        self, choices: random.Random, failures: Sequence[ErrorCode], check: Callable[[], None]
+    ) -> None:
+        """Commit the oldest append, or refuse it, or let it time out and commit all the same; `check` between the two."""
+        if not self.held:
+            return
+        outcome = choices.randrange(6)
+        if outcome < 4:
+            self.commit()
+        elif outcome == 4:
+            self.refuse(choices.choice(failures))
+        else:
+            append = self.held.pop(0)
+            self.step(AppendFailed(append.token, ErrorCode.REQUEST_TIMED_OUT, may_commit=True))
+            check()
+            self.log += append.records
+            self.step(Committed(append.token))
 
     def abandon(self, reply_id: int) -> None:
         self.step(Abandoned(reply_id))
